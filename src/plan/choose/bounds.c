@@ -231,13 +231,20 @@ void z3d_way_bound(const z3d_ways *w, z3d_way *way) {
 
 /* ---- with the units that each stage has ---- */
 
+static double chunk_sum(const z3d_pipeline_config *pipeline, int chunk, const double *unit) {
+    double sum = 0;
+    for (int u = pipeline->first_unit[chunk]; u < pipeline->first_unit[chunk + 1]; u++)
+        sum += unit[u];
+    return sum;
+}
+
 static double stage_sum(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline, int stage,
                         const double *unit) {
     const int stages = frame->layout.pipeline, chunks = stages * frame->layout.chunks;
     double sum = 0;
     for (int c = 0; c < chunks; c++)
-        for (int u = pipeline->first_unit[c]; u < pipeline->first_unit[c + 1]; u++)
-            if (z3d_schedule_stage(pipeline->schedule, stages, c) == stage) sum += unit[u];
+        if (z3d_schedule_stage(pipeline->schedule, stages, c) == stage)
+            sum += chunk_sum(pipeline, c, unit);
     return sum;
 }
 
@@ -258,19 +265,22 @@ static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *
             out->seconds = seconds;
             out->share = stages * stage_sum(frame, pipeline, s, frame->share);
         }
-        for (int u = pipeline->first_unit[s]; u < pipeline->first_unit[s + 1]; u++)
-            before += alone->unit[u]; /* the first chunk of each stage */
+        before += chunk_sum(pipeline, s, alone->unit); /* the first chunk of each stage */
     }
 }
 
 /* When stage 0 goes back for the first time, it has gone forward for as many micro-batches as there
- * are stages, through all its chunks. */
+ * are stages, through all its chunks; in zb-v for twice as many less one through its first chunk,
+ * and for one through its last. */
 static void find_kept(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
                       const z3d_alone *alone, double micros, z3d_fit_work *out) {
-    const double stages = frame->layout.pipeline;
-    if (pipeline->schedule != Z3D_SCHEDULE_1F1B && pipeline->schedule != Z3D_SCHEDULE_INTERLEAVED)
-        return;
-    out->kept = (micros < stages ? micros : stages) * stage_sum(frame, pipeline, 0, alone->saved);
+    const int stages = frame->layout.pipeline;
+    if (pipeline->schedule == Z3D_SCHEDULE_FILE) return;
+    if (pipeline->schedule == Z3D_SCHEDULE_ZB_V)
+        out->kept = fmin(micros, 2 * stages - 1) * chunk_sum(pipeline, 0, alone->saved) +
+                    chunk_sum(pipeline, 2 * stages - 1, alone->saved);
+    else
+        out->kept = fmin(micros, stages) * stage_sum(frame, pipeline, 0, alone->saved);
 }
 
 static z3d_status find_work(const z3d_ways *w, const z3d_way *way, z3d_fit_work *out) {
