@@ -1,0 +1,83 @@
+#!/bin/sh
+# `zero3d train --record-rank` and `zero3d replay`: one rank of several runs again, alone, to the bit.
+. "$(dirname "$0")/lib.sh"
+tiny
+
+# replayed NAME RANKS RANK KEY...: records steps 3 and 4 of a run and plays them.
+replayed() {
+    name=$1 ranks=$2 rank=$3
+    shift 3
+    expect 0 "$LAUNCH" -n "$ranks" "$ZERO3D" train tiny.yaml run.dir="$name" "$@" --record-rank "$rank" --steps 3:4
+    expect 0 "$ZERO3D" replay "$name/replay-rank$rank.z3d"
+    grep -q "rank $rank of $ranks, steps 3 to 4" out || fail "$name: what was replayed"
+    grep -Eq '^equal: [1-9][0-9]+ instructions, 2 whole steps; loss ' out || fail "$name: not equal"
+    # The last step's loss and norm are those of the run, digit by digit.
+    loss=$(sed -n 's/.*loss \([^,]*\), .*/\1/p' out)
+    norm=$(sed -n 's/.*norm \(.*\)/\1/p' out)
+    /usr/bin/python3 - "$name/metrics.jsonl" "$loss" "$norm" <<'END' || fail "$name: loss or norm of step 4"
+import json, sys
+line = [l for l in map(json.loads, open(sys.argv[1])) if l.get("step") == 4 and "grad_norm" in l][0]
+assert (line["loss"], line["grad_norm"]) == (float(sys.argv[2]), float(sys.argv[3])), line
+END
+}
+
+for stage in 0 1 2 3; do
+    replayed stage$stage 4 $stage zero_optimization.stage=$stage parallel.tensor_model_parallel_size=2 gradient_accumulation_steps=2 \
+        model.attention_dropout=0.1 bf16.enabled=true training.gemm.bf16=sgemm
+done
+replayed pipeline 2 1 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2
+replayed first 2 0 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2 zero_optimization.stage=2
+replayed fp16 2 1 zero_optimization.stage=3 fp16.enabled=true fp16.initial_scale_power=40 training.gemm.fp16=sgemm
+replayed host 2 1 zero_optimization.stage=2 zero_optimization.offload_optimizer.device=cpu bf16.enabled=true training.gemm.bf16=sgemm
+mkdir disk elsewhere
+replayed disk 2 1 zero_optimization.stage=3 zero_optimization.offload_optimizer.device=nvme zero_optimization.offload_optimizer.nvme_path="$PWD/disk" \
+    zero_optimization.offload_param.device=nvme zero_optimization.offload_param.nvme_path="$PWD/disk"
+rmdir disk
+expect 0 "$ZERO3D" replay disk/replay-rank1.z3d 2>/dev/null || true
+
+# Stops at an instruction.
+file=stage3/replay-rank3.z3d
+expect 0 "$ZERO3D" replay $file --until "backward block.1"
+grep -Eq '^step 3, entry [0-9]+: backward block.1 \(micro 0\)$' out || fail "where it stops"
+grep -Eq '^  grads\S* .* written .* bf16|^  \S*grad\S* .* written' out || fail "no gradients"
+grep -q ', 0 whole steps$' out || fail "it did not stop"
+entry=$(sed -n 's/^step 3, entry \([0-9]*\):.*/\1/p' out)
+cp out by_name
+expect 0 "$ZERO3D" replay $file --until "$entry"
+cmp -s out by_name || fail "an entry by number"
+expect 0 "$ZERO3D" replay $file --until "$entry" --step 4
+grep -q '^step 4, entry' out && grep -q ', 1 whole step;' out || fail "another step"
+expect 1 "$ZERO3D" replay $file --until "backward block.9"
+says 'no instruction "backward block.9"'
+expect 1 "$ZERO3D" replay $file --step 5
+says 'steps 3 to 4 are'
+
+# Files that are not what was written.
+expect 1 "$ZERO3D" replay nowhere
+says 'nowhere'
+expect 1 "$ZERO3D" replay text
+says 'text is no recording'
+size=$(wc -c <$file)
+head -c $((size - 100)) $file >cut
+expect 1 "$ZERO3D" replay cut
+says 'cut ends at byte'
+for at in 20 40 2000 $((size / 2)) $((size - 5)); do
+    cp $file changed
+    byte=$(od -An -tu1 -j $at -N 1 changed | tr -d ' ')
+    printf '%b' "\\0$(printf %o $(((byte + 1) % 256)))" | dd of=changed bs=1 seek=$at conv=notrunc 2>/dev/null
+    expect 1 "$ZERO3D" replay changed
+    says 'changed: the block at byte .* was changed|changed ends at byte'
+done
+# Another program than the recorded one.
+expect 1 "$ZERO3D" replay $file zero_optimization.reduce_bucket_size=128
+says 'recorded|another program'
+
+# What cannot be recorded.
+expect 2 "$ZERO3D" train tiny.yaml --record-rank 0
+says 'belong together'
+expect 2 "$ZERO3D" train tiny.yaml --record-rank 0 --steps 4
+says 'first and the last step'
+expect fail "$ZERO3D" train tiny.yaml run.dir=none --record-rank 1 --steps 1:2
+says 'ranks 0 to 0'
+expect fail "$ZERO3D" train tiny.yaml run.dir=none --record-rank 0 --steps 1:9
+says 'steps 1 to 5'
