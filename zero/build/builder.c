@@ -619,6 +619,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     size_t groups = (size_t)model->num_groups;
     Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.group, "builder", &b.group), end);
     Z3D_TRY_GOTO(status, z3d_new(2 * groups, sizeof *b.sum, "builder", &b.sum), end);
+    Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.leaving, "builder", &b.leaving), end);
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
     for (int u = 0; u < states; u++)
@@ -637,6 +638,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
 end:
     free(b.group);
     free(b.sum);
+    free(b.leaving);
     free(b.state);
     free(b.work);
     free(b.kept_from);

@@ -114,7 +114,8 @@ struct builder {
     struct group_state *group;
     struct sum_state *sum;            /* by 2 group + use */
     struct started reducing, summing; /* reductions, and sums over the tensor group */
-    struct unit_state *state;         /* z3d_builder_state */
+    int *leaving, num_leaving;   /* groups whose gradients may be on their way out, once each */
+    struct unit_state *state;    /* z3d_builder_state */
     struct work saving, storing; /* whose checkpoints are on their way to the host, from there to
                                     the disk; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */

@@ -148,8 +148,13 @@ static void finish_storing(struct builder *b, int g) {
 }
 
 void z3d_builder_go_on_storing(struct builder *b) {
-    for (int g = b->program->layout->num_groups - 1; g >= 0; g--)
+    int left = 0;
+    for (int n = 0; n < b->num_leaving; n++) {
+        const int g = b->leaving[n];
         if (b->group[g].sum.out != OUT_NONE) store_on(b, g);
+        if (b->group[g].sum.out != OUT_NONE) b->leaving[left++] = g;
+    }
+    b->num_leaving = left;
 }
 
 void z3d_builder_store_sum(struct builder *b, int g) {
@@ -157,7 +162,13 @@ void z3d_builder_store_sum(struct builder *b, int g) {
     group->sum.staged = stage_sum(b, g);
     group->sum.out = OUT_TO_HOST;
     move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, g, b->sum[2 * g].kept, group->sum.staged);
-    if (!b->program->config.overlap) finish_storing(b, g);
+    if (!b->program->config.overlap) {
+        finish_storing(b, g);
+        return;
+    }
+    for (int n = 0; n < b->num_leaving; n++)
+        if (b->leaving[n] == g) return;
+    b->leaving[b->num_leaving++] = g;
 }
 
 static void start_sum(struct builder *b, int g) {

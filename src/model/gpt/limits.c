@@ -32,8 +32,8 @@ void z3d_gpt_check(const z3d_gpt_config *c, const z3d_config_judge *judge) {
                        "model.hidden_size");
     z3d_limits_divisor(judge, "parallel.tensor_model_parallel_size", c->tensor_size, c->num_heads,
                        "model.num_attention_heads");
-    z3d_limits_tiling(judge, c->tiling, 4 * c->hidden_size, c->tensor_size, c->num_layers);
     z3d_limits_sequence(judge, c->sequence_parallel, c->seq_length, c->tensor_size);
-    if (z3d_limits_sizes_sound(judge))
-        z3d_limits_size(judge, z3d_gpt_parameters(c), c->num_layers, c->hidden_size, c->vocab_size);
+    if (!z3d_limits_sizes_sound(judge)) return;
+    z3d_limits_tiling(judge, c->tiling, 4 * c->hidden_size, c->tensor_size, c->num_layers);
+    z3d_limits_size(judge, z3d_gpt_parameters(c), c->num_layers, c->hidden_size, c->vocab_size);
 }

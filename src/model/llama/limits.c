@@ -120,9 +120,8 @@ void z3d_llama_check(const z3d_llama_config *c, const z3d_config_judge *judge) {
     z3d_limits_divisor(judge, kv_heads, c->num_key_value_heads, c->num_heads, heads);
     check_tensor(c, judge);
     check_rope(c, judge);
-    z3d_limits_tiling(judge, c->tiling, c->intermediate_size, c->tensor_size, c->num_layers);
     z3d_limits_sequence(judge, c->sequence_parallel, c->seq_length, c->tensor_size);
-    if (z3d_limits_sizes_sound(judge))
-        z3d_limits_size(judge, z3d_llama_parameters(c), c->num_layers, c->hidden_size,
-                        c->vocab_size);
+    if (!z3d_limits_sizes_sound(judge)) return;
+    z3d_limits_tiling(judge, c->tiling, c->intermediate_size, c->tensor_size, c->num_layers);
+    z3d_limits_size(judge, z3d_llama_parameters(c), c->num_layers, c->hidden_size, c->vocab_size);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/disk.h"
+#include "src/plan/choose/ways.h"
 
 /* ---- what a configuration takes ---- */
 
@@ -144,7 +145,9 @@ static void list_offload(advisor *a, const z3d_config *settled) {
         param = settled->zero_optimization_offload_param_device;
     if (optimizer < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, false, false);
     if (optimizer < Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, false, true);
-    if (settled->zero_optimization_stage < 3 || optimizer == Z3D_OFFLOAD_DEVICE_NONE) return;
+    if (!z3d_way_shards((int)settled->zero_optimization_stage, Z3D_PART_PARAMETERS) ||
+        optimizer == Z3D_OFFLOAD_DEVICE_NONE)
+        return;
     if (param < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, true, false);
     if (param < optimizer && optimizer == Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, true, true);
 }

@@ -287,9 +287,11 @@ static z3d_status add_gathers(z3d_ways *w, const z3d_alone *alone, z3d_way way, 
 /* One data rank has no shards: its stages differ only in what may be kept elsewhere, gradients from
  * 2 on, parameters in 3. */
 static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers tiers) {
-    if (tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE) return stage == 3;
-    if (layout->data > 1 || stage == 0) return true;
-    return stage == 2 && tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE;
+    const bool parameters = z3d_way_shards(stage, Z3D_PART_PARAMETERS);
+    if (tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE) return parameters;
+    if (layout->data > 1 || !z3d_way_shards(stage, Z3D_PART_OPTIMIZER)) return true;
+    return z3d_way_shards(stage, Z3D_PART_GRADIENTS) && !parameters &&
+           tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE;
 }
 
 /* Without a choice along an axis the values are alike: one tensor rank has nothing to share, nor
