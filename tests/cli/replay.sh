@@ -85,4 +85,12 @@ says 'first and the last step'
 expect fail "$ZERO3D" train tiny.yaml run.dir=none --record-rank 1 --steps 1:2
 says 'ranks 0 to 0'
 expect fail "$ZERO3D" train tiny.yaml run.dir=none --record-rank 0 --steps 1:9
-says 'steps 1 to 5'
+says 'this run has 5 steps'
+# A run that was stopped and goes on behind these steps has nothing to record.
+expect 0 "$ZERO3D" train tiny.yaml run.dir=on training.steps=3 checkpoint.interval=3
+expect 0 "$ZERO3D" train tiny.yaml run.dir=on checkpoint.interval=3 --record-rank 0 --steps 3:4
+grep -q 'nothing is recorded, the run goes on at step 4' err || fail "a resumed run"
+# One that resumes in front of them does.
+expect 0 "$ZERO3D" train tiny.yaml run.dir=on training.steps=7 checkpoint.interval=3 --record-rank 0 --steps 6:7
+expect 0 "$ZERO3D" replay on/replay-rank0.z3d
+grep -q 'steps 6 to 7' out || fail "a resumed run's recording"

@@ -15,9 +15,8 @@ static z3d_status check(const z3d_trainer *trainer) {
     if (asked->record_rank >= ranks)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--record-rank %lld: this run has the ranks 0 to %d",
                          (long long)asked->record_rank, ranks - 1);
-    if (first <= trainer->resumed_step || last > trainer->config->training_steps)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--steps %lld:%lld: this run makes steps %lld to %lld",
-                         first, last, (long long)trainer->resumed_step + 1,
+    if (last > trainer->config->training_steps)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--steps %lld:%lld: this run has %lld steps", first, last,
                          (long long)trainer->config->training_steps);
     if (trainer->config->training_cuda_graph == Z3D_CUDA_GRAPH_ON)
         return z3d_config_error(trainer->config, "training.cuda_graph",
@@ -53,6 +52,13 @@ static z3d_status open_tape(z3d_trainer *trainer, const char *path) {
 z3d_status z3d_trainer_open_recording(z3d_trainer *trainer) {
     z3d_string path = {0};
     if (!z3d_trainer_records(trainer)) return Z3D_OK;
+    if (trainer->options->record_first <= trainer->resumed_step) { /* a job that was requeued */
+        z3d_log(Z3D_LOG_INFO,
+                "--steps %lld:%lld: nothing is recorded, the run goes on at step %lld",
+                (long long)trainer->options->record_first, (long long)trainer->options->record_last,
+                (long long)trainer->resumed_step + 1);
+        return Z3D_OK;
+    }
     const long long rank = (long long)trainer->options->record_rank;
     z3d_status status = check(trainer);
     z3d_string_append(&path, "%s/replay-rank%lld.z3d", trainer->config->run_dir, rank);

@@ -91,6 +91,7 @@ static z3d_status run(replay *replay) {
     Z3D_TRY(z3d_trainer_setup_replay(&replay->trainer, (int)title->ranks, (int)title->rank));
     tape->engine = replay->trainer.engine;
     tape->group = replay->trainer.group;
+    tape->vocab_size = replay->trainer.config->model_vocab_size;
     tape->finished = finished;
     tape->context = replay;
     if (strcmp(title->device, z3d_device_description(replay->trainer.device)) != 0)

@@ -71,6 +71,29 @@ z3d_status z3d_rank_tape_get_title(z3d_rank_tape *tape, char **config) {
 
 /* ---- what comes in ---- */
 
+/* Playing: what a digest cannot know. */
+static z3d_status refuse(const z3d_rank_tape *tape, const char *what) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: step %lld has %s: no such recording",
+                     z3d_block_file_path(tape->file), (long long)tape->step, what);
+}
+
+static z3d_status check_state(const z3d_rank_tape *tape, const z3d_engine_state *state) {
+    const bool good = state->step == tape->step - 1 && state->optimizer_step >= 0 &&
+                      state->optimizer_step <= state->step && state->skipped_in_a_row >= 0 &&
+                      state->skipped_in_a_row <= state->step && state->good_steps >= 0 &&
+                      state->good_steps <= state->step;
+    return good ? Z3D_OK : refuse(tape, "the state of another step");
+}
+
+/* The first field are tokens, the second targets: below 0 none. */
+static z3d_status check_tokens(const z3d_rank_tape *tape, int field, const int32_t *tokens,
+                               int64_t count) {
+    for (int64_t k = 0; k < count; k++)
+        if (tokens[k] >= tape->vocab_size || (field == 0 && tokens[k] < 0))
+            return refuse(tape, "tokens that the vocabulary has not");
+    return Z3D_OK;
+}
+
 static z3d_status move_kept(z3d_rank_tape *tape) {
     event event = {.kind = KEPT};
     z3d_engine_state state;
@@ -78,6 +101,7 @@ static z3d_status move_kept(z3d_rank_tape *tape) {
     Z3D_TRY(expect(tape, &event, true));
     if (!tape->plays) z3d_engine_get_state(tape->engine, &state);
     Z3D_TRY(move(tape, &state, sizeof state));
+    if (tape->plays) Z3D_TRY(check_state(tape, &state));
     if (tape->plays) z3d_engine_set_state(tape->engine, &state);
     return z3d_engine_move_kept(tape->engine, tape->plays, move_piece, tape);
 }
@@ -90,13 +114,19 @@ static z3d_status move_input(z3d_rank_tape *tape, z3d_step_input *input) {
                    .number = {input->sample_base, input->global_targets},
                    .x = {input->learning_rate}};
     Z3D_TRY(expect(tape, &event, false));
+    if (event.value != (uint64_t)tape->step) return refuse(tape, "the data of another step");
     input->stop_requested = event.index != 0;
     input->sample_base = event.number[0];
     input->global_targets = event.number[1];
     input->learning_rate = (float)event.x[0];
     for (int m = 0; m < p->config.accumulation; m++)
-        for (int f = 0; f < p->model->num_fields; f++)
-            Z3D_TRY(move(tape, (void *)input->micro[m].field[f], z3d_program_field_bytes(p, f)));
+        for (int f = 0; f < p->model->num_fields; f++) {
+            int32_t *tokens = (int32_t *)(uintptr_t)input->micro[m].field[f];
+            const int64_t bytes = z3d_program_field_bytes(p, f);
+            Z3D_TRY(move(tape, tokens, bytes));
+            if (tape->plays)
+                Z3D_TRY(check_tokens(tape, f, tokens, bytes / (int64_t)sizeof *tokens));
+        }
     return Z3D_OK;
 }
 

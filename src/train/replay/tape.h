@@ -27,6 +27,7 @@ typedef struct z3d_rank_tape {
     z3d_engine *engine;
     z3d_group *const *group; /* by set of axes */
     int64_t step, entries;   /* under way; instructions compared */
+    int64_t vocab_size;      /* of the data */
     /* Playing: sees each instruction that is over and as it was. AGAIN ends the step. NULL: none.
      */
     z3d_status (*finished)(void *context, const z3d_program *program, int index);
