@@ -52,6 +52,9 @@ expect 0 "$ZERO3D" replay $file --until "$entry"
 cmp -s out by_name || fail "an entry by number"
 expect 0 "$ZERO3D" replay $file --until "$entry" --step 4
 grep -q '^step 4, entry' out && grep -q ', 1 whole step;' out || fail "another step"
+# What another lane moves at that moment cannot be looked at yet.
+expect 0 "$ZERO3D" replay $file --until "start gather_params block.1"
+grep -Eq '^  gathered block.1 +written .* under way$' out || fail "a start"
 expect 1 "$ZERO3D" replay $file --until "backward block.9"
 says 'no instruction "backward block.9"'
 expect 1 "$ZERO3D" replay $file --step 5
@@ -73,9 +76,21 @@ for at in 20 40 2000 $((size / 2)) $((size - 5)); do
     expect 1 "$ZERO3D" replay changed
     says 'changed: the block at byte .* was changed|changed ends at byte'
 done
+{ cat $file && echo; } >longer
+expect 1 "$ZERO3D" replay longer
+says 'longer goes on behind its recording'
 # Another program than the recorded one.
 expect 1 "$ZERO3D" replay $file zero_optimization.reduce_bucket_size=128
 says 'recorded|another program'
+
+# A recording that cannot be written ends; the run does not.
+(
+    ulimit -f 64
+    expect 0 "$ZERO3D" train tiny.yaml run.dir=full --record-rank 0 --steps 2:4
+) || exit 1
+grep -q 'full/replay-rank0.z3d: File too large; the recording ends here$' err || fail "a full disk"
+expect 1 "$ZERO3D" replay full/replay-rank0.z3d
+says 'full/replay-rank0.z3d ends at byte'
 
 # What cannot be recorded.
 expect 2 "$ZERO3D" train tiny.yaml --record-rank 0

@@ -135,6 +135,13 @@ z3d_status z3d_block_file_get(z3d_block_file *file, void *data, int64_t bytes) {
     return Z3D_OK;
 }
 
+z3d_status z3d_block_file_at_end(z3d_block_file *file) {
+    char more;
+    if (file->used == file->bytes && fread(&more, 1, 1, file->file) == 0 && !ferror(file->file))
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s goes on behind its recording: it was changed", file->path);
+}
+
 const char *z3d_block_file_path(const z3d_block_file *file) {
     return file->path;
 }

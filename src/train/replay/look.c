@@ -96,8 +96,11 @@ z3d_status z3d_look_at_instruction(const z3d_engine *engine, int index, z3d_stri
         z3d_string_append(out, "  %-28s %-8s %-11s", b->name,
                           access_name(z3d_instruction_access(i, slot)),
                           z3d_format_bytes(b->bytes, bytes, sizeof bytes));
-        if (!type_of(p, slot, &dtype)) {
-            z3d_string_append(out, " several\n");
+        const bool under_way =
+            i->phase == Z3D_PHASE_START && z3d_instruction_access(i, slot) & Z3D_ACCESS_WRITE;
+        const bool one_type = type_of(p, slot, &dtype);
+        if (under_way || !one_type) {
+            z3d_string_append(out, under_way ? " under way\n" : " several\n");
             continue;
         }
         Z3D_TRY(measure(engine, buffer, b->bytes, dtype, &s));

@@ -85,7 +85,7 @@ z3d_status z3d_trainer_run_step(z3d_trainer *trainer, int64_t step, z3d_step_inp
     if (!tape || step < tape->title.steps.first)
         return z3d_engine_train_step(trainer->engine, input, result);
     z3d_status status = z3d_rank_tape_step(tape, input, result);
-    if (step == tape->title.steps.last) z3d_trainer_close_recording(trainer);
+    if (tape->ended || step == tape->title.steps.last) z3d_trainer_close_recording(trainer);
     return status;
 }
 

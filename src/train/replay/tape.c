@@ -15,9 +15,21 @@ typedef struct event {
     double x[2];
 } event;
 
+/* A full disk is no reason to stop a run of many ranks: it goes on without the recording. */
+static void keep_up(z3d_rank_tape *tape, z3d_status written) {
+    if (written == Z3D_OK) return;
+    z3d_log(Z3D_LOG_WARN, "%s; the recording ends here", z3d_error_message());
+    tape->ended = true;
+}
+
 static z3d_status move(z3d_rank_tape *tape, void *data, int64_t bytes) {
-    return tape->plays ? z3d_block_file_get(tape->file, data, bytes)
-                       : z3d_block_file_put(tape->file, data, bytes);
+    if (tape->plays) return z3d_block_file_get(tape->file, data, bytes);
+    if (!tape->ended) keep_up(tape, z3d_block_file_put(tape->file, data, bytes));
+    return Z3D_OK;
+}
+
+static void flush(z3d_rank_tape *tape) {
+    if (!tape->plays && !tape->ended) keep_up(tape, z3d_block_file_flush(tape->file));
 }
 
 static z3d_status move_piece(void *tape, void *piece, int64_t bytes) {
@@ -38,9 +50,9 @@ static z3d_status expect(z3d_rank_tape *tape, event *event, bool index) {
     if (event->kind == mine.kind && (!index || event->index == mine.index)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
                      "%s has %s (%d) where this program has %s (%d): it was recorded by another "
-                     "program or configuration",
+                     "program (zero3d %s) or configuration",
                      z3d_block_file_path(tape->file), kind_name(event->kind), (int)event->index,
-                     kind_name(mine.kind), (int)mine.index);
+                     kind_name(mine.kind), (int)mine.index, tape->title.version);
 }
 
 /* ---- title ---- */
@@ -51,15 +63,23 @@ z3d_status z3d_rank_tape_put_title(z3d_rank_tape *tape, const char *config) {
     return move(tape, (char *)config, tape->title.config_bytes);
 }
 
+/* It is shown to people. */
+static bool is_text(char *text, size_t size) {
+    text[size - 1] = '\0';
+    for (const char *c = text; *c; c++)
+        if (*c < ' ' || *c > '~') return false;
+    return true;
+}
+
 z3d_status z3d_rank_tape_get_title(z3d_rank_tape *tape, char **config) {
     z3d_rank_tape_title *title = &tape->title;
     *config = NULL;
     Z3D_TRY(move(tape, title, sizeof *title));
-    title->version[sizeof title->version - 1] = title->device[sizeof title->device - 1] = '\0';
-    bool good = title->ranks > 0 && title->ranks <= INT32_MAX && title->rank >= 0 &&
-                title->rank < title->ranks && title->steps.first > 0 &&
-                title->steps.last >= title->steps.first && title->config_bytes > 0 &&
-                title->config_bytes <= CONFIG_LIMIT;
+    bool good = is_text(title->version, sizeof title->version) &&
+                is_text(title->device, sizeof title->device) && title->ranks > 0 &&
+                title->ranks <= INT32_MAX && title->rank >= 0 && title->rank < title->ranks &&
+                title->steps.first > 0 && title->steps.last >= title->steps.first &&
+                title->config_bytes > 0 && title->config_bytes <= CONFIG_LIMIT;
     if (!good)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: rank %lld of %lld, steps %lld:%lld: no such recording",
                          z3d_block_file_path(tape->file), (long long)title->rank,
@@ -114,7 +134,9 @@ static z3d_status move_input(z3d_rank_tape *tape, z3d_step_input *input) {
                    .number = {input->sample_base, input->global_targets},
                    .x = {input->learning_rate}};
     Z3D_TRY(expect(tape, &event, false));
-    if (event.value != (uint64_t)tape->step) return refuse(tape, "the data of another step");
+    if (event.value != (uint64_t)tape->step || event.number[0] < 0 ||
+        event.number[0] > INT64_MAX / 2 || event.number[1] < 0)
+        return refuse(tape, "the data of another step");
     input->stop_requested = event.index != 0;
     input->sample_base = event.number[0];
     input->global_targets = event.number[1];
@@ -213,11 +235,17 @@ z3d_status z3d_rank_tape_step(z3d_rank_tape *tape, z3d_step_input *input, z3d_st
     connect(tape, false);
     if (status != Z3D_OK) { /* what came before it can be played */
         const z3d_kept_error why = z3d_error_keep(status);
-        if (!tape->plays) z3d_block_file_flush(tape->file);
+        flush(tape);
         return z3d_error_restore(&why);
     }
     Z3D_TRY(compare_end(tape, result));
     event end = {.kind = END};
-    if (tape->step == tape->title.steps.last) Z3D_TRY(expect(tape, &end, true));
-    return tape->plays ? Z3D_OK : z3d_block_file_flush(tape->file);
+    if (tape->step < tape->title.steps.last) {
+        flush(tape);
+        return Z3D_OK;
+    }
+    Z3D_TRY(expect(tape, &end, true));
+    if (tape->plays) return z3d_block_file_at_end(tape->file);
+    flush(tape);
+    return Z3D_OK;
 }

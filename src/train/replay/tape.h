@@ -23,6 +23,7 @@ typedef struct z3d_rank_tape_title {
 typedef struct z3d_rank_tape {
     z3d_block_file *file;
     bool plays;
+    bool ended; /* recording: it cannot be written any more, which was warned of */
     z3d_rank_tape_title title;
     z3d_engine *engine;
     z3d_group *const *group; /* by set of axes */
