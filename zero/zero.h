@@ -90,7 +90,7 @@ typedef struct z3d_step_result {
                            that had an infinity or NaN; -1: the loss itself is not finite */
     int64_t skipped_in_a_row;
     bool stop;                       /* some rank asked for a stop */
-    double seconds, exposed_seconds; /* of the step; spent in waits for collectives */
+    double seconds, exposed_seconds; /* of the step; spent in waits for collectives (one rank: 0) */
     double exposed_transfer_seconds; /* spent in waits for copies from and to host memory */
     /* Both NAN for a captured step that has any: nothing in a graph is timed. */
     double exposed_disk_seconds; /* spent in waits for the disk */

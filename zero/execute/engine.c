@@ -252,9 +252,9 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
-        .exposed_seconds = timed || z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
-                               ? exposed_seconds(engine) - exposed
-                               : NAN,
+        .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1 ? 0
+                           : timed ? exposed_seconds(engine) - exposed
+                                   : NAN,
         .exposed_transfer_seconds =
             timed || engine->config.program.checkpoint_space == Z3D_SPACE_DEVICE
                 ? transfer_seconds(engine) - transfer
