@@ -194,9 +194,10 @@ static void tell_checkpoints(telling *t) {
 
 static void append_time(z3d_string *out, double time) {
     char text[32];
-    time_t second = (time_t)time;
     struct tm parts;
-    if (!isfinite(time) || !gmtime_r(&second, &parts)) return;
+    if (!isfinite(time)) return;
+    time_t second = (time_t)time;
+    if (!gmtime_r(&second, &parts)) return;
     strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
     z3d_string_append(out, " (%s)", text);
 }
