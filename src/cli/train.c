@@ -64,8 +64,14 @@ static bool read_whole(const char *text, size_t length, int64_t *out) {
 static z3d_status read_recording(const char *rank, const char *steps, z3d_train_options *asked) {
     const char *colon = steps ? strchr(steps, ':') : NULL;
     if (!rank && !steps) return Z3D_OK;
-    if (!rank || !steps)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--record-rank R and --steps A:B belong together");
+    if (!rank)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--steps %s is what --record-rank R records (--steps A:B); for the length "
+                         "of the run write training.steps=%s",
+                         steps, colon ? "N" : steps);
+    if (!steps)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--record-rank %s needs --steps A:B: the steps to record",
+                         rank);
     if (!read_whole(rank, strlen(rank), &asked->record_rank))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--record-rank %s: write the number of a rank", rank);
     if (!colon || !read_whole(steps, (size_t)(colon - steps), &asked->record_first) ||

@@ -94,7 +94,7 @@ says 'full/replay-rank0.z3d ends at byte'
 
 # What cannot be recorded.
 expect 2 "$ZERO3D" train tiny.yaml --record-rank 0
-says 'belong together'
+says 'record-rank 0 needs --steps A:B'
 expect 2 "$ZERO3D" train tiny.yaml --record-rank 0 --steps 4
 says 'first and the last step'
 expect fail "$ZERO3D" train tiny.yaml run.dir=none --record-rank 1 --steps 1:2
