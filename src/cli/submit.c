@@ -155,22 +155,51 @@ static z3d_status read_machine(const request *r, const z3d_config *config, bool 
     return r->calibration ? z3d_hardware_adjust(r->calibration, out) : Z3D_OK;
 }
 
-/* What only shows when the job starts, hours later. */
-static z3d_status check_files(const z3d_config *config) {
-    if (config->data_train.count == 0)
-        return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
-    for (int i = 0; i < config->data_train.count; i++) {
+/* ---- what else would only show when the job starts, hours later ---- */
+
+static z3d_status check_data(const char *key, const z3d_data_list *files) {
+    for (int i = 0; i < files->count; i++) {
         z3d_string index = {0};
-        const char *path = config->data_train.path[i];
+        const char *path = files->path[i];
         z3d_string_append(&index, "%s.idx", path);
         const bool there =
             access(path, R_OK) == 0 || (!index.failed && access(index.text, R_OK) == 0);
         z3d_string_free(&index);
         if (!there)
-            return Z3D_ERROR(Z3D_ERR_IO, "data.train: %s: cannot read it: %s", path,
-                             strerror(errno));
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: cannot read it: %s", key, path, strerror(errno));
     }
     return Z3D_OK;
+}
+
+static bool is_in_path(const char *name) {
+    const char *at = getenv("PATH");
+    bool found = false;
+    for (size_t length; at && *at && !found; at += length + strspn(at + length, ":")) {
+        z3d_string file = {0};
+        length = strcspn(at, ":");
+        z3d_string_append(&file, "%.*s/%s", (int)length, at, name);
+        found = !file.failed && access(file.text, X_OK) == 0;
+        z3d_string_free(&file);
+    }
+    return found;
+}
+
+/* The script's "${ZERO3D:-zero3d}". */
+static z3d_status check_program(void) {
+    const char *named = getenv("ZERO3D"), *name = named && *named ? named : "zero3d";
+    if (strchr(name, '/') ? access(name, X_OK) == 0 : is_in_path(name)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "the job would start %s, which is not there: export ZERO3D=PATH of the "
+                     "program, or put its folder into PATH",
+                     name);
+}
+
+static z3d_status check_files(const z3d_config *config) {
+    if (config->data_train.count == 0)
+        return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
+    Z3D_TRY(check_data("data.train", &config->data_train));
+    Z3D_TRY(check_data("data.validation", &config->data_validation));
+    return check_program();
 }
 
 /* What two runs of an array must not have in common. */

@@ -154,6 +154,8 @@ submit 1 tiny.yaml --nodes 1-2 --time 30 --ranks-per-node 1 --dry-run checkpoint
 says 'a range needs parallel.elastic=true, train_batch_size'
 submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.train=none.bin
 says 'data.train: none.bin: cannot read it'
+submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.validation=none.bin
+says 'data.validation: none.bin: cannot read it'
 submit 1 nowhere.yaml --nodes 1 --time 30 --ranks-per-node 1
 says 'nowhere.yaml'
 # No Slurm here.
@@ -161,3 +163,6 @@ mkdir tools
 for tool in sh cat; do ln -s "$(command -v $tool)" tools/$tool; done
 expect 1 env PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
 grep -q '^zero3d: there is no sbatch here' err || fail "the missing sbatch is not named"
+# No zero3d for the job.
+expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
+says 'the job would start zero3d, which is not there: export ZERO3D'
