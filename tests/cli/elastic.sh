@@ -26,6 +26,14 @@ losses run >got
 [ "$(wc -l <got)" -eq 16 ] || fail "steps are missing"
 paste wanted got | awk '{ d = $2 / $4 - 1 } $1 != $3 || d > 1e-5 || d < -1e-5 { bad = 1; print } END { exit bad }' >out || fail "other losses"
 
+# What it saved needs no batch.
+for ranks in 1 2; do
+    set -- "$ZERO3D" evaluate run/checkpoints train.bin
+    [ $ranks -eq 1 ] || set -- "$LAUNCH" -n $ranks "$@"
+    expect 0 "$@"
+done
+expect 0 "$ZERO3D" generate run/checkpoints --prompt The --tokens 2
+
 # A micro-batch that does not divide becomes smaller; the file of the resolved configuration starts any number of ranks, too.
 run 2 run.dir=three training.steps=1 parallel.elastic=true train_micro_batch_size_per_gpu=3 || fail "a micro-batch of 3"
 grep -q '= 2 per rank x 2 micro-batches' out || fail "not the largest micro-batch that divides"
