@@ -4,11 +4,19 @@
 
 #include "zero/numerics.h"
 
+/* A term whose elements lie in rows of so many, the first of them in `first_row`. */
+typedef struct sum {
+    const z3d_numerics *of;
+    int term;
+    int64_t shard, first_row;
+} sum;
+
 /* Evaluates terms of one configuration for an element of one row. */
 typedef struct evaluation {
     z3d_terms *terms;
     const z3d_numerics *of;
     int root;
+    bool loosely;      /* what a backward adds counts as added afterwards */
     bool *needed;      /* by term up to the root */
     int *local, *over; /* of one data rank, -1: it is not one rank's; over all of them */
 } evaluation;
@@ -41,9 +49,9 @@ static void mark_needed(evaluation *e) {
     }
 }
 
-static z3d_status begin(z3d_terms *terms, const z3d_numerics *of, int root, evaluation *out) {
-    size_t count = (size_t)root + 1;
-    *out = (evaluation){.terms = terms, .of = of, .root = root};
+static z3d_status begin(z3d_terms *terms, const sum *of, bool loosely, evaluation *out) {
+    size_t count = (size_t)of->term + 1;
+    *out = (evaluation){.terms = terms, .of = of->of, .root = of->term, .loosely = loosely};
     Z3D_TRY(z3d_new(count, sizeof *out->needed, "sums", &out->needed));
     Z3D_TRY(z3d_new(count, sizeof *out->local, "sums", &out->local));
     Z3D_TRY(z3d_new(count, sizeof *out->over, "sums", &out->over));
@@ -69,6 +77,7 @@ static int share_of(evaluation *e, z3d_term part, int rank) {
 /* A term of operands that have been evaluated; -1: one of them is missing. */
 static int combine(evaluation *e, z3d_term term, const int *value) {
     int a = value[term.a], b = has_two_operands(&term) ? value[term.b] : 0;
+    if (e->loosely && term.kind == Z3D_TERM_INTO) term.kind = Z3D_TERM_ADD;
     return a < 0 || b < 0 ? -1 : z3d_terms_find(e->terms, (z3d_term){term.kind, a, b, 0});
 }
 
@@ -119,13 +128,6 @@ static int64_t smaller(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-/* A term whose elements lie in rows of so many, the first of them in `first_row`. */
-typedef struct sum {
-    const z3d_numerics *of;
-    int term;
-    int64_t shard, first_row;
-} sum;
-
 static int row_of(const sum *s, int64_t element) {
     return (int)(s->first_row + element / s->shard);
 }
@@ -148,12 +150,12 @@ static z3d_status compare_rows(evaluation e[2], const sum *a, const sum *b, int6
 }
 
 static z3d_status compare(z3d_terms *terms, const sum *a, const sum *b, int64_t elements,
-                          bool *same) {
+                          bool loosely, bool *same) {
     evaluation e[2] = {{0}, {0}};
     *same = a->term == b->term && same_shares(a->of, b->of);
     if (*same) return Z3D_OK;
-    z3d_status status = begin(terms, a->of, a->term, &e[0]);
-    if (status == Z3D_OK) status = begin(terms, b->of, b->term, &e[1]);
+    z3d_status status = begin(terms, a, loosely, &e[0]);
+    if (status == Z3D_OK) status = begin(terms, b, loosely, &e[1]);
     if (status == Z3D_OK) status = compare_rows(e, a, b, elements, same);
     end(&e[0]);
     end(&e[1]);
@@ -166,14 +168,19 @@ static bool tensor_sums_agree(const z3d_numerics *a, const z3d_numerics *b, int 
            a->layout->group[group].replica_axes == Z3D_AXES_NONE;
 }
 
-z3d_status z3d_numerics_same_gradient(z3d_terms *terms, const z3d_numerics *a,
-                                      const z3d_numerics *b, int group, bool *same) {
+z3d_status z3d_numerics_compare_gradient(z3d_terms *terms, const z3d_numerics *a,
+                                         const z3d_numerics *b, int group, z3d_agreement *out) {
     const z3d_group_layout *x = &a->layout->group[group], *y = &b->layout->group[group];
-    const sum here = {a, a->gradient[group], x->shard, 0},
-              there = {b, b->gradient[group], y->shard, 0};
-    *same = false;
+    const sum here = {a, a->gradient[group], x->shard, 0};
+    const sum there = {b, b->gradient[group], y->shard, 0};
+    bool same = false, alike = false;
+    *out = Z3D_SUMS_DIFFERENT;
     if (!tensor_sums_agree(a, b, group)) return Z3D_OK;
-    return compare(terms, &here, &there, x->elements, same);
+    Z3D_TRY(compare(terms, &here, &there, x->elements, false, &same));
+    if (!same && a->config.grad_dtype == Z3D_F32)
+        Z3D_TRY(compare(terms, &here, &there, x->elements, true, &alike));
+    if (same || alike) *out = same ? Z3D_SUMS_EQUAL : Z3D_SUMS_ALIKE;
+    return Z3D_OK;
 }
 
 /* ---- the control vector: losses and squares of all ranks ---- */
@@ -199,7 +206,7 @@ z3d_status z3d_numerics_same_loss(z3d_terms *terms, const z3d_numerics *a, const
     int64_t ranks = data_size(a) > data_size(b) ? data_size(a) : data_size(b);
     *same = false;
     if (!same_control_order(a, b, ranks)) return Z3D_OK;
-    return compare(terms, &here, &there, 1, same);
+    return compare(terms, &here, &there, 1, false, same);
 }
 
 /* A shard's squares are one sum for each of its ranges. */

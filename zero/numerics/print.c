@@ -9,7 +9,8 @@ enum { FIRST_SHOWN = 3, CHAIN = 5 };
 typedef struct printer {
     const z3d_terms *terms;
     const z3d_numerics *of;
-    bool kinds; /* several kinds of units take part: each is named */
+    int group;
+    bool names; /* several kinds of units take part: each is named */
     z3d_string *out;
 } printer;
 
@@ -34,22 +35,25 @@ static int64_t added(const printer *p, const z3d_term *term) {
     return sum_is_second(p, term) ? term->a : term->b;
 }
 
-static const char *unit_name(const printer *p, int64_t kind) {
-    const z3d_model *model = p->of->model;
-    for (int u = 0; u < model->num_units; u++)
-        if (model->unit[u].kind == kind) return model->unit[u].name;
-    return "?";
+static bool uses(const z3d_unit *unit, int group) {
+    for (int s = 0; s < unit->num_groups; s++)
+        if (unit->group[s] == group) return true;
+    return false;
 }
 
-/* Of all parts below; -1: none so far, -2: several. */
-static int64_t kind_below(const printer *p, int64_t id, int64_t kind) {
-    const z3d_term *term = at(p, id);
-    for (; is_chain(term) && kind != -2; term = at(p, sum_so_far(p, term)))
-        kind = kind_below(p, added(p, term), kind);
-    if (term->kind == Z3D_TERM_REDUCE || term->kind == Z3D_TERM_TENSOR)
-        return kind_below(p, term->a, kind);
-    if (term->kind != Z3D_TERM_PART || kind == term->a) return kind;
-    return kind == -1 ? term->a : -2;
+static const char *unit_name(const printer *p, int64_t part) {
+    const z3d_model *model = p->of->model;
+    int u = 0;
+    while (u < model->num_units - 1 &&
+           (!uses(&model->unit[u], p->group) || z3d_unit_part(model, p->group, u) != part))
+        u++;
+    return model->unit[u].name;
+}
+
+static bool has_several_parts(const z3d_model *model, int group) {
+    for (int u = 0; u < model->num_units; u++)
+        if (uses(&model->unit[u], group) && z3d_unit_part(model, group, u) > 0) return true;
+    return false;
 }
 
 static void print(const printer *p, int64_t id, bool inside);
@@ -91,7 +95,7 @@ static void print(const printer *p, int64_t id, bool inside) {
     const z3d_term *term = at(p, id);
     switch (term->kind) {
     case Z3D_TERM_PART:
-        if (p->kinds) z3d_string_append(p->out, "%s ", unit_name(p, term->a));
+        if (p->names) z3d_string_append(p->out, "%s ", unit_name(p, term->a));
         z3d_string_append(p->out, "m%lld", (long long)term->b);
         break;
     case Z3D_TERM_REDUCE:
@@ -111,8 +115,8 @@ static void print(const printer *p, int64_t id, bool inside) {
     }
 }
 
-void z3d_numerics_print(const z3d_terms *terms, const z3d_numerics *of, int term, z3d_string *out) {
-    printer p = {.terms = terms, .of = of, .out = out};
-    p.kinds = kind_below(&p, term, -1) == -2;
-    print(&p, term, false);
+void z3d_numerics_print(const z3d_terms *terms, const z3d_numerics *of, int group,
+                        z3d_string *out) {
+    const printer p = {terms, of, group, has_several_parts(of->model, group), out};
+    print(&p, group < 0 ? of->loss : of->gradient[group], false);
 }

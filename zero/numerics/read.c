@@ -18,23 +18,35 @@ static int add(reader *r, int x, int y) {
     return z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_ADD, x, y, 0});
 }
 
-static int part_of(reader *r, const z3d_instruction *in) {
-    const z3d_unit *unit = &r->program->model->unit[in->unit];
-    return z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_PART, unit->kind, in->micro, 0});
+int z3d_unit_part(const z3d_model *model, int group, int unit) {
+    int before = 0;
+    for (int u = 0; u < unit && group >= 0; u++)
+        for (int s = 0; s < model->unit[u].num_groups; s++) {
+            if (model->unit[u].group[s] != group) continue;
+            if (model->unit[u].kind == model->unit[unit].kind) return before;
+            before++;
+        }
+    return before;
+}
+
+static int part_of(reader *r, const z3d_instruction *in, int group) {
+    int part = z3d_unit_part(r->program->model, group, in->unit);
+    return z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_PART, part, in->micro, 0});
 }
 
 /* The loss of a micro-batch is added where the last unit's forward ends. */
 static void read_forward(reader *r, const z3d_instruction *in) {
     if (!z3d_model_is_last(r->program->model, in->unit)) return;
-    int part = part_of(r, in);
+    int part = part_of(r, in, -1);
     r->out->loss = r->out->loss < 0 ? part : add(r, r->out->loss, part);
 }
 
 static void read_backward(reader *r, const z3d_instruction *in) {
-    for (int s = 0; s < Z3D_MAX_UNIT_GROUPS; s++) {
-        int buffer = in->buffer[Z3D_SLOT_GRADIENTS + s], part;
+    const z3d_unit *unit = &r->program->model->unit[in->unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        int buffer = in->buffer[Z3D_SLOT_GRADIENTS + s];
         if (buffer < 0) continue;
-        part = part_of(r, in);
+        int part = part_of(r, in, unit->group[s]);
         r->value[buffer] =
             in->accumulate >> s & 1
                 ? z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_INTO, r->value[buffer], part, 0})

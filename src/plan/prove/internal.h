@@ -11,7 +11,8 @@ typedef struct z3d_comparison {
     z3d_plan *plan[2];
     z3d_terms terms;
     z3d_numerics numerics[2];
-    z3d_string differences, choices; /* lines of the text */
+    z3d_string differences, unproved; /* lines of the text */
+    bool prints_sums;
     bool apart;    /* not of one model, type and cut into tensors: no sum of one is in the other */
     bool trains;   /* what differs changes parameters */
     bool gradient; /* a gradient's sum differs */

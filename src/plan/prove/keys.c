@@ -102,7 +102,7 @@ static void compare_tiles(z3d_comparison *c) {
 }
 
 static void choose(z3d_comparison *c, bool open, const char *line) {
-    if (open) z3d_string_append(&c->choices, "  %s\n", line);
+    if (open) z3d_string_append(&c->unproved, "  %s\n", line);
 }
 
 /* What each run finds out for itself. */

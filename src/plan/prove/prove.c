@@ -5,13 +5,14 @@ static void describe(const z3d_plan *plan, const char *name, char letter, z3d_st
     const z3d_program_config *p = &plan->program_config;
     const z3d_mesh *mesh = &plan->mesh;
     const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_string_append(out, "%c: %s: %d rank%s (%s), ZeRO-%d, %d micro-batch%s of %lld samples, %s",
+    z3d_string_append(out, "%c: %s: %d rank%s (%s), ZeRO-%d, %d micro-batch%s of %lld sample%s, %s",
                       letter, name, ranks, ranks == 1 ? "" : "s",
                       z3d_sizes_name(mesh->size[Z3D_AXIS_TENSOR], mesh->size[Z3D_AXIS_PIPELINE],
                                      mesh->size[Z3D_AXIS_DATA])
                           .text,
                       p->stage, p->accumulation, p->accumulation == 1 ? "" : "es",
-                      (long long)z3d_samples_in_all(p, mesh), z3d_dtype_name(p->dtype));
+                      (long long)z3d_samples_in_all(p, mesh),
+                      z3d_samples_in_all(p, mesh) == 1 ? "" : "s", z3d_dtype_name(p->dtype));
     if (p->grad_dtype != p->dtype)
         z3d_string_append(out, ", gradients in %s", z3d_dtype_name(p->grad_dtype));
     z3d_string_append(out, "\n");
@@ -20,7 +21,7 @@ static void describe(const z3d_plan *plan, const char *name, char letter, z3d_st
 /* The norm reaches parameters only where it clips. */
 static void conclude(const z3d_comparison *c, z3d_proof *proof) {
     const bool clips = c->config[0]->gradient_clipping > 0;
-    const bool known = !c->choices.length;
+    const bool known = !c->unproved.length;
     bool parameters = !c->trains && !c->gradient && !(c->norm && clips);
     proof->parameters = parameters && known;
     proof->losses = proof->parameters && !c->loss;
@@ -28,13 +29,20 @@ static void conclude(const z3d_comparison *c, z3d_proof *proof) {
     proof->open = !known && !c->differences.length;
 }
 
-static void explain_sums(const z3d_comparison *c, z3d_string *out) {
+static void append_findings(const z3d_comparison *c, const z3d_proof *proof, z3d_string *out) {
+    if (z3d_proof_is_equal(proof))
+        z3d_string_append(out, "equal to the bit: losses, gradient norms and parameters of every "
+                               "step\n");
+    if (c->differences.length)
+        z3d_string_append(out, "not equal. These differ:\n%s", c->differences.text);
     if (c->apart)
-        z3d_string_append(out, "\nEvery sum depends on these, so no other sums are compared.\n");
-    if (!c->gradient && !c->loss) return;
-    z3d_string_append(out,
-                      "\nm0: the gradient (or loss) of micro-batch 0. x += y: the backward of y "
-                      "adds to x.\nx + y: added afterwards, and rounded.\n");
+        z3d_string_append(out, "\nEvery sum depends on them, so no more sums are compared.\n");
+    if (c->unproved.length)
+        z3d_string_append(out, "%s:\n%s", proof->open ? "not proved" : "\nNot proved, either",
+                          c->unproved.text);
+    if (proof->parameters && !z3d_proof_is_equal(proof))
+        z3d_string_append(out, "\nStill equal to the bit: parameters%s%s of every step.\n",
+                          proof->losses ? ", losses" : "", proof->norms ? ", gradient norms" : "");
 }
 
 static void write_text(const z3d_comparison *c, const z3d_prove_side *const side[2],
@@ -42,22 +50,11 @@ static void write_text(const z3d_comparison *c, const z3d_prove_side *const side
     z3d_string *out = &proof->text;
     for (int i = 0; i < 2; i++) describe(c->plan[i], side[i]->name, (char)('A' + i), out);
     z3d_string_append(out, "\n");
-    if (z3d_proof_is_equal(proof))
-        z3d_string_append(out, "equal to the bit: losses, gradient norms and parameters of every "
-                               "step.\nBoth runs have this build, run on machines of one kind, and "
-                               "begin alike.\n");
-    if (c->differences.length)
-        z3d_string_append(out, "not equal. These differ:\n%s", c->differences.text);
-    explain_sums(c, out);
-    if (c->choices.length)
-        z3d_string_append(out, "%s:\n%s",
-                          proof->open ? "no sum differs, but a run decides at its start"
-                                      : "\nA run decides at its start",
-                          c->choices.text);
-    if (proof->parameters && !z3d_proof_is_equal(proof))
-        z3d_string_append(out, "\nStill equal to the bit: parameters%s%s.\n",
-                          proof->losses ? ", losses" : "", proof->norms ? ", gradient norms" : "");
-    if (c->differences.failed || c->choices.failed) out->failed = true;
+    append_findings(c, proof, out);
+    if (c->prints_sums)
+        z3d_string_append(out, "\nm0: what micro-batch 0 gives. x += y: the backward of y adds to "
+                               "x. x + y: added afterwards.\n");
+    if (c->differences.failed || c->unproved.failed) out->failed = true;
 }
 
 static z3d_status compare(z3d_comparison *c, const z3d_prove_side *const side[2],
@@ -85,6 +82,6 @@ z3d_status z3d_prove(const z3d_prove_side *a, const z3d_prove_side *b, z3d_proof
     }
     z3d_terms_release(&c.terms);
     z3d_string_free(&c.differences);
-    z3d_string_free(&c.choices);
+    z3d_string_free(&c.unproved);
     return status;
 }
