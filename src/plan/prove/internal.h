@@ -13,10 +13,9 @@ typedef struct z3d_comparison {
     z3d_numerics numerics[2];
     z3d_string differences, unproved; /* lines of the text */
     bool prints_sums;
-    bool apart;    /* not of one model, type and cut into tensors: no sum of one is in the other */
-    bool trains;   /* what differs changes parameters */
-    bool gradient; /* a gradient's sum differs */
-    bool loss, norm; /* theirs do */
+    bool apart; /* not of one model, type and cut into tensors: no sum of one is in the other */
+    bool steps; /* keys, gradients or what a run decides: parameters may differ */
+    bool loss, norm; /* their sums have other orders */
 } z3d_comparison;
 
 /* keys.c: all that is no sum. */

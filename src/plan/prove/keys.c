@@ -74,7 +74,7 @@ static bool is_compared(const z3d_comparison *c, const char *path) {
 
 static void differ(z3d_comparison *c, const char *what, const char *a, const char *b, bool apart) {
     z3d_string_append(&c->differences, "  %s\n    A: %s\n    B: %s\n", what, a, b);
-    c->trains = true;
+    c->steps = true;
     c->apart = c->apart || apart;
 }
 
@@ -102,7 +102,9 @@ static void compare_tiles(z3d_comparison *c) {
 }
 
 static void choose(z3d_comparison *c, bool open, const char *line) {
-    if (open) z3d_string_append(&c->unproved, "  %s\n", line);
+    if (!open) return;
+    z3d_string_append(&c->unproved, "  %s\n", line);
+    c->steps = true;
 }
 
 /* What each run finds out for itself. */

@@ -20,13 +20,10 @@ static void describe(const z3d_plan *plan, const char *name, char letter, z3d_st
 
 /* The norm reaches parameters only where it clips. */
 static void conclude(const z3d_comparison *c, z3d_proof *proof) {
-    const bool clips = c->config[0]->gradient_clipping > 0;
-    const bool known = !c->unproved.length;
-    bool parameters = !c->trains && !c->gradient && !(c->norm && clips);
-    proof->parameters = parameters && known;
+    proof->parameters = !c->steps && !(c->norm && c->config[0]->gradient_clipping > 0);
     proof->losses = proof->parameters && !c->loss;
     proof->norms = proof->parameters && !c->norm;
-    proof->open = !known && !c->differences.length;
+    proof->open = !z3d_proof_is_equal(proof) && !c->differences.length;
 }
 
 static void append_findings(const z3d_comparison *c, const z3d_proof *proof, z3d_string *out) {

@@ -14,8 +14,7 @@ typedef struct z3d_prove_side {
  * bit in every step. */
 typedef struct z3d_proof {
     bool losses, norms, parameters;
-    bool open; /* nothing is known to differ, but a run chooses at its start what decides its bits:
-                  nothing is proved */
+    bool open; /* not equal, but nothing is known to differ */
     z3d_string text;
 } z3d_proof;
 
