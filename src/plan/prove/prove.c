@@ -59,6 +59,7 @@ static z3d_status compare(z3d_comparison *c, const z3d_prove_side *const side[2]
     for (int i = 0; i < 2; i++) {
         c->config[i] = side[i]->config;
         z3d_status status = z3d_plan_create(side[i]->config, side[i]->ranks, 0, &c->plan[i]);
+        if (status == Z3D_ERR_CONFIG) return status; /* it names the file */
         if (status != Z3D_OK) return z3d_error_context(status, "%s", side[i]->name);
     }
     z3d_prove_keys(c);
