@@ -58,7 +58,7 @@ static bool has_several_parts(const z3d_model *model, int group) {
 
 static void print(const printer *p, int64_t id, bool inside);
 
-/* The k-th operand from the end of a chain of `length`. */
+/* The addition that is k before the last one. */
 static const z3d_term *link_at(const printer *p, const z3d_term *chain, int k) {
     for (; k > 0; k--) chain = at(p, sum_so_far(p, chain));
     return chain;

@@ -1,6 +1,4 @@
-/* Compares keys whose values decide bits. What is not listed here is compared, so a new key is,
- * too.
- */
+/* Compares keys whose values decide bits. A key that is not left out here is compared. */
 #include <stdio.h>
 #include <string.h>
 
