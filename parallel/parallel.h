@@ -205,6 +205,18 @@ void z3d_group_set_wait_observer(z3d_group *group,
                                                 double end),
                                  void *context);
 
+/* The memory that a call fills in on this rank, in runs: number `run` (from 0) is *bytes at *at.
+ * False: there are no more. A group of one member has none: what it has is the result. */
+bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, int run, void **at,
+                           int64_t *bytes);
+/* Called at the end of each wait, when the result is there: it may read it on the device, or write
+ * it. With it a recording group gives what another run got. A failure fails the wait. NULL: none.
+ */
+void z3d_group_set_result_observer(z3d_group *group,
+                                   z3d_status (*result)(void *context, z3d_group *group,
+                                                        const z3d_collective *call),
+                                   void *context);
+
 /* What a group has done since its creation. calls, bytes (volume_elements times the type's size)
  * and volume_elements do not count calls marked scalar. volume_elements, as in the formulas:
  * elements that leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and

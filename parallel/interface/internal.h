@@ -60,6 +60,8 @@ struct z3d_group {
     void (*waited)(void *context, const z3d_group *group, const z3d_collective *call, double begin,
                    double end);
     void *waited_context;
+    z3d_status (*result)(void *context, z3d_group *group, const z3d_collective *call);
+    void *result_context;
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
     int64_t next_id;
     int pending;                  /* live operations that are not done */

@@ -31,10 +31,10 @@ static void widen(range *r, double value) {
     r->any = true;
 }
 
-/* NAN: not drawn. */
+/* NAN: not drawn. Far beyond what anybody measures, ranges and ticks have no numbers. */
 static double level_of(const z3d_chart *chart, double y) {
     double level = chart->logarithmic ? log10(y) : y;
-    return isfinite(level) ? level : NAN;
+    return fabs(level) < 1e30 ? level : NAN;
 }
 
 static bool find_ranges(drawing *d) {
@@ -48,8 +48,9 @@ static bool find_ranges(drawing *d) {
         }
     if (!d->y.any) return false;
     if (chart->from_zero) widen(&d->y, 0);
-    double room = 0.04 * (d->y.high - d->y.low);
-    if (room == 0) room = d->y.high == 0 ? 1 : 0.05 * fabs(d->y.high);
+    double most = fmax(fabs(d->y.low), fabs(d->y.high)), room = 0.04 * (d->y.high - d->y.low);
+    if (room < 1e-9 * most) room = 0.05 * most; /* ticks are different numbers */
+    if (room < 1e-30) room = 1;
     d->y.high += room;
     if (!chart->from_zero) d->y.low -= room;
     if (d->x.high == d->x.low) d->x.high += 1;
@@ -158,9 +159,9 @@ static void draw_extent(const drawing *d, const z3d_curve *curve) {
                       z3d_page_colour(curve->colour));
     for (int64_t b = 0; b < buckets; b++) {
         bucket at = bucket_of(d, curve, b);
+        if (at.count < 2) continue;
         int low = y_of(d, at.low), high = y_of(d, at.high);
-        if (at.count > 1 && low != high)
-            z3d_string_append(d->out, "M%d %dV%d", x_of(d, at.x), low, high);
+        if (low != high) z3d_string_append(d->out, "M%d %dV%d", x_of(d, at.x), low, high);
     }
     z3d_string_append(d->out, "\"/>\n");
 }
@@ -189,8 +190,9 @@ static void draw_marks(const drawing *d, const z3d_marks *marks) {
     z3d_string_append(d->out, "<path class=\"mark s%d %s%s\" d=\"", marks->series,
                       z3d_page_colour(marks->colour), kinds[marks->kind]);
     for (int64_t i = 0; i < marks->count; i++) {
+        if (marks->x[i] < d->x.low || marks->x[i] > d->x.high) continue;
         int x = x_of(d, marks->x[i]);
-        if (x == last || x < 0 || x > WIDTH) continue;
+        if (x == last) continue;
         last = x;
         z3d_string_append(d->out, "M%d %dv%d", x, marks->kind == Z3D_MARK_BELOW ? HEIGHT : 0,
                           marks->kind == Z3D_MARK_BELOW   ? -MARK
