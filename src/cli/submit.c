@@ -138,21 +138,33 @@ static z3d_status read_machine(const request *r, const z3d_config *config, bool 
     return r->calibration ? z3d_hardware_adjust(r->calibration, out) : Z3D_OK;
 }
 
+/* A token file, or Megatron-LM's two without their endings. */
+static z3d_status check_tokens(const char *key, const char *path) {
+    z3d_string index = {0};
+    z3d_string_append(&index, "%s.idx", path);
+    const bool there = access(path, R_OK) == 0 || (!index.failed && access(index.text, R_OK) == 0);
+    z3d_string_free(&index);
+    if (there) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: cannot read it: %s", key, path, strerror(errno));
+}
+
 /* What only shows when the job starts, hours later. */
 static z3d_status check_files(const z3d_config *config) {
     if (config->data_train.count == 0)
         return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
-    for (int i = 0; i < config->data_train.count; i++) {
-        z3d_string index = {0};
-        const char *path = config->data_train.path[i];
-        z3d_string_append(&index, "%s.idx", path);
-        const bool there =
-            access(path, R_OK) == 0 || (!index.failed && access(index.text, R_OK) == 0);
-        z3d_string_free(&index);
-        if (!there)
-            return Z3D_ERROR(Z3D_ERR_IO, "data.train: %s: cannot read it: %s", path,
-                             strerror(errno));
-    }
+    for (int i = 0; i < config->data_train.count; i++)
+        Z3D_TRY(check_tokens("data.train", config->data_train.path[i]));
+    for (int i = 0; i < config->data_validation.count; i++)
+        Z3D_TRY(check_tokens("data.validation", config->data_validation.path[i]));
+    return Z3D_OK;
+}
+
+/* A dry run, which may be somewhere else, only says so. */
+static z3d_status check_or_say(const request *r, const z3d_config *config, const char *name,
+                               z3d_string *text) {
+    const z3d_status status = check_files(config);
+    if (status == Z3D_OK || !r->dry_run) return status;
+    z3d_string_append(text, "%s: %s; without --dry-run it is refused\n", name, z3d_error_message());
     return Z3D_OK;
 }
 
@@ -167,6 +179,10 @@ static z3d_status note_folder(const z3d_config *config, const z3d_job *job, char
                 job->configs[k], job->configs[i], config->run_dir);
     folders[i] = strdup(config->run_dir);
     return folders[i] ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+}
+
+static bool names(const char *message, const char *path) {
+    return strncmp(message, path, strlen(path)) == 0;
 }
 
 static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, const char *name,
@@ -184,9 +200,11 @@ static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, 
                                           "which says how many devices a node has)");
     if (status == Z3D_OK && config->training_device == Z3D_TRAINING_CUDA) job->gpus = job->ranks;
     if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL, text);
-    if (status == Z3D_OK && !r->dry_run) status = check_files(config);
+    if (status == Z3D_OK) status = check_or_say(r, config, name, text);
     z3d_config_destroy(config);
-    return status == Z3D_OK ? status : z3d_error_context(status, "%s", job->configs[i]);
+    return status == Z3D_OK || names(z3d_error_message(), job->configs[i])
+               ? status
+               : z3d_error_context(status, "%s", job->configs[i]);
 }
 
 static z3d_status plan_all(const request *r, z3d_job *job, z3d_string *text) {
