@@ -134,10 +134,12 @@ const char *z3d_collective_name(z3d_collective_kind kind);
 /* Order of a sum, of the call that src/device/collectives.h describes: element of row r is
  * (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded to dtype;
  * an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter followed by an
- * all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every member. So with
- * mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums in
- * the order of its own rings and trees, which it chooses by machine and size: its results have
+ * all_gather; up to Z3D_SMALL_BYTES it instead sums in member order 0, 1, ... on every member. So
+ * with mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums
+ * in the order of its own rings and trees, which it chooses by machine and size: its results have
  * equal bits from run to run on one machine, but not those of mpi. */
+
+enum { Z3D_SMALL_BYTES = 4096 };
 
 /* Makes the group of this rank over a set of axes that is not empty. Collective over the world,
  * every rank the same sets in the same order. Size-1 groups get the self backend. It sets the

@@ -1,9 +1,9 @@
 /* zero: the training step as a program. program/ has the table of instructions, what persists
  * (states.c, the only file that reads ZeRO's stage), groups as matrices of shards, the recordings
  * of units and the set of all programs. build/ makes the lists, verify/ checks them, plan_memory/
- * lays out their memory, execute/ runs them. It runs units through src/model/unit.h and knows no
- * GPT. May call src/model/unit.h, parallel/, src/device, src/base. Start reading at program.h, then
- * program/opcodes.h. */
+ * lays out their memory, execute/ runs them, numerics/ reads the order of sums in them. It runs
+ * units through src/model/unit.h and knows no GPT. May call src/model/unit.h, parallel/,
+ * src/device, src/base. Start reading at program.h, then program/opcodes.h. */
 #ifndef ZERO3D_ZERO_ZERO_H
 #define ZERO3D_ZERO_ZERO_H
 

@@ -253,8 +253,12 @@ void z3d_history_facts(const z3d_history *history,
 
 /* ---- as text ---- */
 
+/* What a file says is one line, and moves no cursor. */
 static void append_line(void *context, const char *name, const char *text) {
-    z3d_string_append(context, "  %-14s %s\n", name, text);
+    z3d_string_append(context, "  %-14s ", name);
+    for (const char *c = text; *c; c++)
+        z3d_string_append(context, "%c", (unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c);
+    z3d_string_append(context, "\n");
 }
 
 void z3d_history_text(const z3d_history *history, z3d_string *out) {
