@@ -27,6 +27,14 @@ for command in $commands; do
     says 'unknown option --no-such-option'
 done
 
+# The examples of plan's help work as they stand there.
+"$ZERO3D" plan --help | sed -n '/^examples:/,$s/^.* zero3d plan //p' >examples
+[ "$(wc -l <examples)" -eq 2 ] || fail "plan has other examples"
+while read -r example; do
+    # shellcheck disable=SC2086 # the example's words
+    (cd "$SOURCE" && "$ZERO3D" plan $example) >out 2>err </dev/null || fail "plan's example fails: $example"
+done <examples
+
 expect 0 "$ZERO3D" --version
 for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^PCRE2' '^device    cpu'; do
     grep -q "$word" out || fail "--version does not say: $word"

@@ -64,7 +64,7 @@ static void bar(const z3d_point *p, const struct figure *figure, double top, z3d
                           100 * figure->scale * p->published / top);
     z3d_string_append(out, "</span><span>%.3g ", figure->scale * p->ours);
     if (isnan(p->published))
-        z3d_string_append(out, "<small>left out</small></span>\n");
+        z3d_string_append(out, "<small>published: left out</small></span>\n");
     else
         z3d_string_append(out, "<small>published %.3g, %+.0f %%</small></span>\n",
                           figure->scale * p->published,
