@@ -110,6 +110,8 @@ says 'too short: the ranks need 300 seconds'
 
 submit 2
 says 'no configuration'
+submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --partition=x
+says 'unknown option --partition=x; if it is sbatch.s, write --sbatch --partition=VALUE'
 submit 2 tiny.yaml --time 30
 says '--nodes N is missing'
 submit 2 tiny.yaml --nodes 1
