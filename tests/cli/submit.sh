@@ -68,6 +68,14 @@ uses 4:4 3:2 2:2 1:1
 submit 0 tiny.yaml --nodes 1-8 --time 30 --ranks-per-node 1 --dry-run $elastic parallel.tensor_model_parallel_size=4
 grep -qx '#SBATCH --nodes=4-8' out || fail "nodes without a copy of the model"
 uses 8:8 7:4 4:4
+# Four ranks a stage would have 3 micro-batches, which two stages cannot interleave.
+interleaved="parallel.pipeline_model_parallel_size=2 parallel.virtual_pipeline_model_parallel_size=2 parallel.pipeline_schedule=interleaved"
+# shellcheck disable=SC2086
+submit 0 tiny.yaml --nodes 2-12 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
+grep -qx 'for nodes in 12 6 4 2; do' out || fail "nodes that the schedule does not go with"
+# shellcheck disable=SC2086
+submit 1 tiny.yaml --nodes 7-9 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
+says '3 micro-batches in a step cannot be interleaved'
 # All runs of an array must divide: 8 and 12 samples.
 sed 's/train_batch_size: 8/train_batch_size: 12/; s/dir: run,/dir: twelve,/' tiny.yaml >twelve.yaml
 # shellcheck disable=SC2086

@@ -128,3 +128,7 @@ complete_words zero3d checkpoint ver
 [ "$(cat out)" = verify ] || fail "completion of a second word"
 complete_words zero3d train x.yaml zero_optimization.overlap
 [ "$(cat out)" = zero_optimization.overlap_comm= ] || fail "completion of a key"
+mkdir files && : >"files/a b *.yaml" && : >files/c.yaml
+complete_words zero3d train files/
+printf '%s\n' 'files/a b *.yaml' files/c.yaml >wanted
+LC_ALL=C sort out | cmp -s - wanted || fail "completion of files: $(cat out)"
