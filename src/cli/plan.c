@@ -47,7 +47,7 @@ static const char help[] =
     "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
     "                    pipeline size, chunks and schedule where the configuration does not set\n"
     "                    them, and ZeRO stage, recompute, P_a, host memory, micro-batch, and\n"
-    "                    offload of optimizer and parameters where it does not set that\n"
+    "                    sequence parallelism and offload where it does not set that\n"
     "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
     "schedule\n"
     "                    also where the configuration sets them; train_batch_size stays\n"

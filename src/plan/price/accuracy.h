@@ -9,7 +9,7 @@ typedef struct z3d_accuracy {
     const char *runs; /* which */
     int count;
     bool measured;       /* the machine was measured; else its description rests on estimates */
-    double median, most; /* error of a step's time, percent */
+    double median, most; /* error of a step's time or speed, percent */
     const char *source;  /* the page that has them one by one */
 } z3d_accuracy;
 
