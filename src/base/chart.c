@@ -49,6 +49,7 @@ static bool find_ranges(drawing *d) {
     if (!d->y.any) return false;
     if (chart->from_zero) widen(&d->y, 0);
     double most = fmax(fabs(d->y.low), fabs(d->y.high)), room = 0.04 * (d->y.high - d->y.low);
+    if (chart->logarithmic) most = fmax(most, 1);
     if (room < 1e-9 * most) room = 0.05 * most; /* ticks are different numbers */
     if (room < 1e-30) room = 1;
     d->y.high += room;
@@ -98,7 +99,7 @@ static void draw_level(const drawing *d, double level, const char *name, z3d_str
                       100 * (1 - share_of(&d->y, level)), name);
 }
 
-/* Powers of ten; within less than two of them also 2 and 5 times. */
+/* Powers of ten; within less than two of them also 2 and 5 times. For at least one of them. */
 static void draw_logarithmic_axis(const drawing *d, z3d_string *names) {
     static const double times[] = {1, 2, 5};
     int every = (int)ceil((d->y.high - d->y.low) / 6);
@@ -113,10 +114,14 @@ static void draw_logarithmic_axis(const drawing *d, z3d_string *names) {
 }
 
 static void draw_y_axis(const drawing *d, z3d_string *names) {
-    double step = z3d_axis_step(d->y.high - d->y.low, 5);
+    const bool powers = d->chart->logarithmic;
+    const double low = powers ? pow(10, d->y.low) : d->y.low;
+    const double high = powers ? pow(10, d->y.high) : d->y.high;
+    double step = z3d_axis_step(high - low, 5);
     char text[32];
-    for (double k = ceil(d->y.low / step); k * step <= d->y.high; k++)
-        draw_level(d, k * step, tick_name(k * step, step, text, sizeof text), names);
+    for (double k = ceil(low / step); k * step <= high; k++)
+        draw_level(d, powers ? log10(k * step) : k * step,
+                   tick_name(k * step, step, text, sizeof text), names);
 }
 
 /* ---- curves ---- */
@@ -212,7 +217,7 @@ void z3d_page_chart(z3d_string *out, const z3d_chart *chart) {
                       "<div class=\"plot\"><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
                       "role=\"img\" aria-label=\"%s over %s\">\n<path class=\"grid\" d=\"",
                       WIDTH, HEIGHT, chart->title, chart->x_name);
-    if (chart->logarithmic)
+    if (chart->logarithmic && d.y.high - d.y.low >= 1)
         draw_logarithmic_axis(&d, &names);
     else
         draw_y_axis(&d, &names);

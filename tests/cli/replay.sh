@@ -79,6 +79,11 @@ done
 { cat $file && echo; } >longer
 expect 1 "$ZERO3D" replay longer
 says 'longer goes on behind its recording'
+# Threads are not part of a result; weight decay is.
+expect 0 "$ZERO3D" replay $file training.threads=2
+[ ! -s err ] || fail "another number of threads"
+expect 1 "$ZERO3D" replay $file optimizer.params.weight_decay=0.3
+says 'step 3, optimizer_step [a-z0-9_.]+( \(.*\))?: entry [0-9]+ has written something else than in the run \(digest .*; recorded on cpu.*, replayed on cpu'
 # Another program than the recorded one.
 expect 1 "$ZERO3D" replay $file zero_optimization.reduce_bucket_size=128
 says 'recorded|another program'

@@ -94,9 +94,6 @@ static z3d_status run(replay *replay) {
     tape->vocab_size = replay->trainer.config->model_vocab_size;
     tape->finished = finished;
     tape->context = replay;
-    if (strcmp(title->device, z3d_device_description(replay->trainer.device)) != 0)
-        z3d_log(Z3D_LOG_WARN, "recorded on %s, replayed on %s: bits may differ", title->device,
-                z3d_device_description(replay->trainer.device));
     Z3D_TRY(find_stop(replay));
     return run_steps(replay);
 }
