@@ -30,20 +30,21 @@ z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index) {
     return event;
 }
 
-/* The event's slot, or the free one where it belongs. All bytes of an event are fields. */
+/* The event's slot, or the free one where it belongs. All bytes of an event are fields; each word
+ * has an odd factor of its own, so that the processor multiplies them beside each other. */
 static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
-    uint64_t word[sizeof *event / sizeof(uint64_t)], other[sizeof word / sizeof *word], hash = 0;
+    enum { WORDS = sizeof *event / sizeof(uint64_t) };
+    static const uint64_t golden = 0x9e3779b97f4a7c15U;
+    uint64_t word[WORDS], hash = 0;
     _Static_assert(sizeof *event % sizeof(uint64_t) == 0, "an event is whole words");
     memcpy(word, event, sizeof word);
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
-        hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15U;
-        hash ^= hash >> 29;
-    }
-    uint64_t slots = 2 * (uint64_t)tape->event_capacity;
-    for (uint64_t i = hash % slots;; i = i + 1 == slots ? 0 : i + 1) {
+    for (uint64_t i = 0; i < WORDS; i++) hash += word[i] * (golden * (2 * i + 1));
+    hash = (hash ^ hash >> 32) * golden;
+    uint64_t last = 2 * (uint64_t)tape->event_capacity - 1; /* a power of two, less one */
+    for (uint64_t i = (hash >> 32) & last;; i = (i + 1) & last) {
         if (tape->slot[i] == 0) return &tape->slot[i];
-        memcpy(other, &tape->event[tape->slot[i] - 1], sizeof other);
-        if (memcmp(other, word, sizeof word) == 0) return &tape->slot[i];
+        if (memcmp(&tape->event[tape->slot[i] - 1], event, sizeof *event) == 0)
+            return &tape->slot[i];
     }
 }
 
