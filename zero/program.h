@@ -39,8 +39,8 @@ typedef struct z3d_offload_plan {
     double resident;      /* share of the states that stays on the device (Twin-Flow: 1 - ratio), by
                              whole parameter groups; these keep nothing elsewhere */
     bool delayed; /* a step's gradients are kept, and stepped beside the next step's forward and
-                     backward, which use the parameters as they were (ZeRO-Offload's one-step delayed
-                     parameter update); no group is resident */
+                     backward, which use the parameters as they were (ZeRO-Offload's one-step
+                     delayed parameter update); no group is resident */
 } z3d_offload_plan;
 
 /* What the builder decides from. No `auto` here. */

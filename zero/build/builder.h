@@ -35,7 +35,7 @@ struct group_state {
         enum leg leg;
         enum way_out out;
         int staged, fetched, ticket;
-    } sum; /* gradients that are kept elsewhere than on the device */
+    } sum;                      /* gradients that are kept elsewhere than on the device */
     int first_piece, end_piece; /* of the host's steps */
     struct decisions decided;
 };
@@ -128,7 +128,7 @@ struct builder {
     struct group_state *group;
     struct sum_state *sum;            /* by 2 group + use */
     struct started reducing, summing; /* reductions, and sums over the tensor group */
-    int *leaving, num_leaving;   /* groups whose gradients may be on their way out, once each */
+    int *leaving, num_leaving; /* groups whose gradients may be on their way out, once each */
     struct host_steps host;
     int work_over;               /* pieces of work that are over */
     struct unit_state *state;    /* z3d_builder_state */

@@ -446,8 +446,8 @@ void z3d_builder_step_beside(struct builder *b) {
     if (host->count == 0) return;
     for (int s = 0; s < unit->num_groups; s++) {
         const struct group_state *group = &b->group[unit->group[s]];
-        for (int k = group->first_piece; k < group->end_piece && k < host->stepped &&
-                                         group->last_reader == b->work_over - 1;
+        for (int k = group->first_piece;
+             k < group->end_piece && k < host->stepped && group->last_reader == b->work_over - 1;
              k++)
             let_parameters_go(b, k);
     }
