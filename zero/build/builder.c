@@ -370,6 +370,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     i->need_output = need_output;
     i->buffer[Z3D_SLOT_OUTPUT] = state->output;
     i->buffer[Z3D_SLOT_SAVED] = state->saved;
+    z3d_builder_step_beside(b);
 }
 
 static int input_gradient_buffer(struct builder *b, struct work w) {
@@ -409,6 +410,7 @@ static void backward(struct builder *b, struct work w) {
     i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
     i->buffer[Z3D_SLOT_DEFERRED] = first || second ? state->deferred : -1;
     z3d_builder_give_gradients(b, w, i, gradients);
+    z3d_builder_step_beside(b);
     if (!first) z3d_builder_reduce_after(b, w);
 }
 
@@ -498,7 +500,7 @@ static void build(struct builder *b) {
         do_work(b, b->work[step]);
         if (z3d_builder_ends_task(b, step)) end_task(b, b->work[step].task);
         release_after(b, step);
-        z3d_builder_step_beside(b);
+        z3d_builder_let_parameters_go(b);
     }
     z3d_builder_finish_sends(b);
     if (p->mode == Z3D_MODE_TRAIN) optimize(b);

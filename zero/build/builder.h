@@ -55,11 +55,10 @@ struct host_steps {
     struct piece *piece;
     int count, begun, stepped, over;
     /* Delayed: pieces whose parameters go to where they are kept, in the order in which they set
-     * out; those before `arrived` are there. What is paced: the elements, those stepped; the last
-     * piece of work that may be beside a step. */
-    int *leaving, left, arrived;
-    int64_t elements, done;
-    int last_beside;
+     * out; those before `arrived` are there. */
+    int *leaving, left, left_before, arrived; /* left_before: when the last work was over */
+    int64_t elements, done;                   /* of all pieces; of those that are stepped */
+    double beside, been; /* FLOPs of the work that may be beside a step; of what was so far */
 };
 
 /* One of a group's sums of gradients (z3d_layout_use). */
@@ -216,10 +215,12 @@ void z3d_builder_go_on_storing(struct builder *b);
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
 /* The same one step late. Before all work; before an entry writes the gradients that group g keeps;
- * after each piece of work; at the end. Nothing happens where steps are not delayed. */
+ * behind a unit, which runs beside it; after each piece of work; at the end. Nothing happens where
+ * steps are not delayed. */
 void z3d_builder_begin_delayed(struct builder *b);
 void z3d_builder_step_before(struct builder *b, int g);
 void z3d_builder_step_beside(struct builder *b);
+void z3d_builder_let_parameters_go(struct builder *b);
 void z3d_builder_finish_delayed(struct builder *b);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before

@@ -351,7 +351,7 @@ static void finish_oldest(struct builder *b) {
     store_states(b, piece, Z3D_PHASE_WAIT);
 }
 
-static void let_parameters_go(struct builder *b, int k) {
+static void let_go(struct builder *b, int k) {
     b->host.leaving[b->host.left++] = k;
     store_parameters(b, &b->host.piece[k], Z3D_PHASE_START);
 }
@@ -372,10 +372,11 @@ static void step_next(struct builder *b) {
     while (host->begun < host->count && host->begun <= k + ahead)
         begin(b, &host->piece[host->begun++]);
     step(b, piece);
+    host->done += piece->count;
     if (!is_delayed(b))
         store_parameters(b, piece, Z3D_PHASE_START);
     else if (is_read_out(b, piece->group))
-        let_parameters_go(b, k);
+        let_go(b, k);
     store_states(b, piece, Z3D_PHASE_START);
     while (host->over + late <= k) finish_oldest(b);
 }
@@ -395,18 +396,20 @@ void z3d_builder_step_on_host(struct builder *b) {
 /* In the order in which this step overwrites gradients: where backward adds to those that are kept,
  * its first unit does it; else the unit whose backward completes them. */
 static void list_in_order_of_writes(struct builder *b) {
+    double flops = 0;
     for (int w = 0; w < b->num_work; w++) {
         const struct work work = b->work[w];
         const z3d_unit *unit = &b->program->model->unit[work.unit];
-        if (work.kind != WORK_BACKWARD && work.kind != WORK_BACKWARD_WEIGHT) continue;
         const z3d_trace *trace = z3d_builder_trace(b, work);
+        flops += trace->flops;
+        if (work.kind != WORK_BACKWARD && work.kind != WORK_BACKWARD_WEIGHT) continue;
         for (int s = 0; s < unit->num_groups; s++) {
             const int g = unit->group[s];
             if (!trace->writes_gradients[s] || z3d_layout_use(b->program->layout, work.unit, g))
                 continue;
             if (!b->group[g].decided.reduce_kept && b->sum[2 * g].last_writer != work.unit)
                 continue;
-            if (b->group[g].end_piece == 0) b->host.last_beside = w;
+            if (b->group[g].end_piece == 0) b->host.beside = flops;
             list_group(b, g);
         }
     }
@@ -423,10 +426,7 @@ void z3d_builder_begin_delayed(struct builder *b) {
 }
 
 void z3d_builder_step_before(struct builder *b, int g) {
-    while (b->host.stepped < b->group[g].end_piece && b->status == Z3D_OK) {
-        b->host.done += b->host.piece[b->host.stepped].count;
-        step_next(b);
-    }
+    while (b->host.stepped < b->group[g].end_piece && b->status == Z3D_OK) step_next(b);
 }
 
 /* Parameters that set out before have arrived. */
@@ -436,28 +436,34 @@ static void finish_parameters(struct builder *b, int left) {
         store_parameters(b, &host->piece[host->leaving[host->arrived++]], Z3D_PHASE_WAIT);
 }
 
-/* Stepped parameters go once the last work that reads the old ones is over. The host keeps pace
- * with the work that it may be beside. */
+/* Whether the next piece's share of the work is enqueued: that runs beside its step. */
+static bool is_due(const struct host_steps *host) {
+    const double elements = (double)(host->done + host->piece[host->stepped].count);
+    return elements * host->beside <= host->been * (double)host->elements;
+}
+
+/* The host keeps pace with the work that it may be beside. */
 void z3d_builder_step_beside(struct builder *b) {
     struct host_steps *host = &b->host;
-    const z3d_unit *unit = &b->program->model->unit[b->work[b->work_over].unit];
-    const int left = host->left;
-    b->work_over++;
     if (host->count == 0) return;
+    host->been += z3d_builder_trace(b, b->work[b->work_over])->flops;
+    while (host->stepped < host->count && is_due(host) && b->status == Z3D_OK) step_next(b);
+}
+
+/* Stepped parameters go once the last work that reads the old ones is over. */
+void z3d_builder_let_parameters_go(struct builder *b) {
+    struct host_steps *host = &b->host;
+    const int over = b->work_over++;
+    const z3d_unit *unit = &b->program->model->unit[b->work[over].unit];
+    if (host->count == 0) return;
+    finish_parameters(b, host->left_before);
     for (int s = 0; s < unit->num_groups; s++) {
         const struct group_state *group = &b->group[unit->group[s]];
-        for (int k = group->first_piece;
-             k < group->end_piece && k < host->stepped && group->last_reader == b->work_over - 1;
-             k++)
-            let_parameters_go(b, k);
+        if (group->last_reader != over) continue;
+        for (int k = group->first_piece; k < group->end_piece && k < host->stepped; k++)
+            let_go(b, k);
     }
-    finish_parameters(b, left);
-    const double due = (double)b->work_over / (host->last_beside + 1);
-    while (host->stepped < host->count && (double)host->done < due * (double)host->elements &&
-           b->status == Z3D_OK) {
-        host->done += host->piece[host->stepped].count;
-        step_next(b);
-    }
+    host->left_before = host->left;
 }
 
 /* The gradients of this step stay. */
