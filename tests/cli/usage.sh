@@ -2,7 +2,7 @@
 # Help, version, completion, and wrong usage of every command.
 . "$(dirname "$0")/lib.sh"
 
-commands="train plan reproduce data checkpoint generate evaluate submit config doctor digest trace report completion"
+commands="train plan reproduce data checkpoint generate evaluate submit config doctor digest replay trace report completion"
 expect 0 "$ZERO3D" --help
 for command in $commands; do
     grep -q "^  $command " out || fail "--help does not list $command"
@@ -47,6 +47,9 @@ expect 2 "$ZERO3D" data tokenize x
 says 'output'
 expect 2 "$ZERO3D" config --keys x.yaml
 expect 2 "$ZERO3D" digest a
+expect 2 "$ZERO3D" replay
+expect 2 "$ZERO3D" replay x --step 0
+says 'number of a step'
 expect 2 "$ZERO3D" trace
 expect 2 "$ZERO3D" trace nowhere --step 0
 says 'whole number of at least 1'
