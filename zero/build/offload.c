@@ -393,24 +393,28 @@ void z3d_builder_step_on_host(struct builder *b) {
 
 /* ---- the same one step late, beside forward and backward ---- */
 
-/* In the order in which this step overwrites gradients: where backward adds to those that are kept,
- * its first unit does it; else the unit whose backward completes them. */
+/* Whether this work is what makes the kept gradients of its unit's group number `s` be written:
+ * where backward adds to those that are kept any unit's is, else that which completes them. */
+static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
+    const int g = b->program->model->unit[work.unit].group[s];
+    const bool backward = work.kind == WORK_BACKWARD || work.kind == WORK_BACKWARD_WEIGHT;
+    if (!backward || !trace->writes_gradients[s] ||
+        z3d_layout_use(b->program->layout, work.unit, g))
+        return false;
+    return b->group[g].decided.reduce_kept || b->sum[2 * g].last_writer == work.unit;
+}
+
+/* In the order in which this step writes over the gradients that wait. */
 static void list_in_order_of_writes(struct builder *b) {
     double flops = 0;
     for (int w = 0; w < b->num_work; w++) {
-        const struct work work = b->work[w];
-        const z3d_unit *unit = &b->program->model->unit[work.unit];
-        const z3d_trace *trace = z3d_builder_trace(b, work);
+        const z3d_unit *unit = &b->program->model->unit[b->work[w].unit];
+        const z3d_trace *trace = z3d_builder_trace(b, b->work[w]);
         flops += trace->flops;
-        if (work.kind != WORK_BACKWARD && work.kind != WORK_BACKWARD_WEIGHT) continue;
         for (int s = 0; s < unit->num_groups; s++) {
-            const int g = unit->group[s];
-            if (!trace->writes_gradients[s] || z3d_layout_use(b->program->layout, work.unit, g))
-                continue;
-            if (!b->group[g].decided.reduce_kept && b->sum[2 * g].last_writer != work.unit)
-                continue;
-            if (b->group[g].end_piece == 0) b->host.beside = flops;
-            list_group(b, g);
+            if (!writes_kept(b, b->work[w], trace, s)) continue;
+            if (b->group[unit->group[s]].end_piece == 0) b->host.beside = flops;
+            list_group(b, unit->group[s]);
         }
     }
 }
