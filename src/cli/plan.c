@@ -54,7 +54,7 @@ static const char help[] =
     "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
-    "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 zero_optimization.stage=3\n";
+    "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 train_batch_size=256\n";
 
 static z3d_status read_number(const char *text, const char *option, int64_t low, int *out) {
     int64_t value;

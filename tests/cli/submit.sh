@@ -68,6 +68,14 @@ uses 4:4 3:2 2:2 1:1
 submit 0 tiny.yaml --nodes 1-8 --time 30 --ranks-per-node 1 --dry-run $elastic parallel.tensor_model_parallel_size=4
 grep -qx '#SBATCH --nodes=4-8' out || fail "nodes without a copy of the model"
 uses 8:8 7:4 4:4
+# Four ranks a stage would have 3 micro-batches, which two stages cannot interleave.
+interleaved="parallel.pipeline_model_parallel_size=2 parallel.virtual_pipeline_model_parallel_size=2 parallel.pipeline_schedule=interleaved"
+# shellcheck disable=SC2086
+submit 0 tiny.yaml --nodes 2-12 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
+grep -qx 'for nodes in 12 6 4 2; do' out || fail "nodes that the schedule does not go with"
+# shellcheck disable=SC2086
+submit 1 tiny.yaml --nodes 7-9 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
+says '3 micro-batches in a step cannot be interleaved'
 # All runs of an array must divide: 8 and 12 samples.
 sed 's/train_batch_size: 8/train_batch_size: 12/; s/dir: run,/dir: twelve,/' tiny.yaml >twelve.yaml
 # shellcheck disable=SC2086
@@ -101,7 +109,7 @@ says 'fig2-zero-170B-400gpus.yaml: .*(needs|take|fit)'
 [ ! -s out ] || fail "a script for what does not fit"
 # shellcheck disable=SC2086
 submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 24 --time 8:00:00 $v100 --dry-run checkpoint.interval=9
-says 'asks for 400 ranks'
+says "^zero3d: $paper/fig2-zero-170B-400gpus.yaml:[0-9]*:[0-9]*: parallel.world_size: asks for 400 ranks" # the file once
 # shellcheck disable=SC2086
 submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 25 --time 4 $v100 --dry-run checkpoint.interval=9
 says 'too short: the ranks need 300 seconds'
@@ -110,6 +118,8 @@ says 'too short: the ranks need 300 seconds'
 
 submit 2
 says 'no configuration'
+submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --partition=x
+says 'unknown option --partition=x; if it is sbatch.s, write --sbatch --partition=VALUE'
 submit 2 tiny.yaml --time 30
 says '--nodes N is missing'
 submit 2 tiny.yaml --nodes 1
@@ -156,6 +166,8 @@ submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 
 says 'data.train: none.bin: cannot read it'
 submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.validation=none.bin
 says 'data.validation: none.bin: cannot read it'
+submit 0 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.train=none.bin --dry-run
+grep -q '^tiny: data.train: none.bin: cannot read it: .*; without --dry-run it is refused$' err || fail "a dry run does not say that data is missing"
 submit 1 nowhere.yaml --nodes 1 --time 30 --ranks-per-node 1
 says 'nowhere.yaml'
 # No Slurm here.

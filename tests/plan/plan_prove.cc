@@ -161,6 +161,18 @@ TEST(Prove, NamesKeys) {
     EXPECT_TRUE(v.names("data.train")) << v.text;
     v = prove(2, "training.gemm.fp32=sgemm\n", "training.gemm.fp32=portable\n");
     EXPECT_TRUE(v.names("training.gemm.fp32")) << v.text;
+    EXPECT_FALSE(v.open);
+}
+
+// It depends on the data whether a norm is ever so large.
+TEST(Prove, LeavesBoundsOpen) {
+    Verdict v = prove(2, "", "gradient_clipping=1\n");
+    EXPECT_TRUE(v.open && v.names("gradient_clipping: decides bits only")) << v.text;
+    v = prove(2, "fp16.enabled=true\ntraining.gemm.fp16=sgemm\n",
+              "fp16.enabled=true\ntraining.gemm.fp16=sgemm\nfp16.initial_scale_power=8\n");
+    EXPECT_TRUE(v.open && v.names("fp16.initial_scale_power: decides bits only")) << v.text;
+    v = prove(2, "", "training.gemm.fp32=matmul\n");
+    EXPECT_TRUE(v.open) << v.text;
 }
 
 // What is in every sum is named alone.
@@ -180,6 +192,7 @@ TEST(Prove, LeavesOpenWhatARunDecides) {
     Verdict v = prove(2, "training.gemm.fp32=auto\n", "training.gemm.fp32=auto\n");
     EXPECT_TRUE(v.open && !v.parameters) << v.text;
     EXPECT_TRUE(v.names("training.gemm.fp32 is auto")) << v.text;
+    EXPECT_TRUE(prove(2, "training.gemm.fp32=auto\n", "").open);
     v = prove(2, "parallel.device_speeds=measured\n", "parallel.device_speeds=measured\n");
     EXPECT_TRUE(v.open && v.names("parallel.device_speeds is measured")) << v.text;
     // One rank has all samples.

@@ -51,6 +51,15 @@ static z3d_status refuse_nodes(const z3d_job *job, const z3d_config *config) {
                      job->config_count > 1 ? ", and the samples of the other runs" : "");
 }
 
+/* Elastic: the next number of nodes resolves the batch anew. */
+static z3d_status try_nodes(const z3d_job *job, z3d_config *config, int64_t nodes) {
+    const int64_t micro = config->train_micro_batch_size_per_gpu;
+    z3d_mesh unused;
+    z3d_status status = z3d_plan_place(config, nodes * job->ranks, 0, &unused);
+    config->train_micro_batch_size_per_gpu = micro;
+    return status;
+}
+
 static z3d_status list_nodes(z3d_job *job) {
     const int64_t count = job->most_nodes - job->nodes + 1;
     if (job->most_nodes * job->ranks > INT32_MAX)
@@ -63,8 +72,8 @@ static z3d_status list_nodes(z3d_job *job) {
 }
 
 /* A range loses what this configuration cannot use. */
-static z3d_status choose_nodes(z3d_job *job, const z3d_config *config) {
-    int64_t left = 0;
+static z3d_status choose_nodes(z3d_job *job, z3d_config *config) {
+    int64_t left = 0, refused = 0;
     if (!job->choice) Z3D_TRY(list_nodes(job));
     if (job->most_nodes == job->nodes) return Z3D_OK;
     if (!config->parallel_elastic || config->train_batch_size == Z3D_AUTO)
@@ -72,10 +81,17 @@ static z3d_status choose_nodes(z3d_job *job, const z3d_config *config) {
                          "--nodes %lld-%lld: a range needs parallel.elastic=true, "
                          "train_batch_size and train_micro_batch_size_per_gpu",
                          (long long)job->nodes, (long long)job->most_nodes);
-    for (int64_t i = 0; i < job->choices; i++)
-        if (divides(job, config, job->choice[i])) job->choice[left++] = job->choice[i];
+    for (int64_t i = 0; i < job->choices; i++) {
+        const int64_t nodes = job->choice[i];
+        if (!divides(job, config, nodes)) continue;
+        if (try_nodes(job, config, nodes) == Z3D_OK)
+            job->choice[left++] = nodes;
+        else
+            refused = nodes;
+    }
     job->choices = left;
-    return left == 0 ? refuse_nodes(job, config) : Z3D_OK;
+    if (left > 0) return Z3D_OK;
+    return refused ? try_nodes(job, config, refused) : refuse_nodes(job, config);
 }
 
 void z3d_job_release(z3d_job *job) {
@@ -85,7 +101,8 @@ void z3d_job_release(z3d_job *job) {
 }
 
 static void say_sizes(const z3d_mesh *mesh, const char *name, z3d_string *line) {
-    z3d_string_append(line, "%s: %d ranks = ", name, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
+    const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
+    z3d_string_append(line, "%s: %d rank%s = ", name, ranks, ranks == 1 ? "" : "s");
     if (z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) > 1)
         z3d_string_append(line, "pipeline %d x ", z3d_mesh_size(mesh, Z3D_AXES_PIPELINE));
     z3d_string_append(line, "tensor %d x data %d", z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
