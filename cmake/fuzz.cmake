@@ -10,6 +10,8 @@ set(ZERO3D_FUZZ_SOURCES_huggingface ${ZERO3D_FUZZ_SOURCES_gpt2})
 set(ZERO3D_FUZZ_SOURCES_prompts src/train/generation/prompts.c src/train/text/json_lines.c ${ZERO3D_FUZZ_SOURCES_gpt2})
 set(ZERO3D_FUZZ_SOURCES_trace src/train/trace/file.c src/train/trace/merge.c src/train/trace/ranks.c src/train/trace/step.c src/plan/timeline_picture.c
   parallel/interface/mesh.c parallel/schedule/schedule.c src/model/unit.c zero/program/layout.c zero/program/opcodes.c zero/program/states.c)
+set(ZERO3D_FUZZ_SOURCES_history src/train/history/facts.c src/train/history/page.c src/train/history/read.c)
+set(ZERO3D_FUZZ_SOURCES_replay src/train/replay/file.c src/train/replay/tape.c)
 set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/prefetch.c checkpoint/folder.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
 set(ZERO3D_FUZZ_SOURCES_interop checkpoint/prefetch.c checkpoint/export.c checkpoint/export_safetensors.c checkpoint/export_tensor.c checkpoint/interop.c checkpoint/interop_open.c checkpoint/folder.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c
   checkpoint/llmc.c checkpoint/manifest.c checkpoint/reader.c checkpoint/safetensors.c checkpoint/tokenizer_files.c src/model/gpt/flops.c src/model/gpt/gpt.c src/model/gpt/interop.c

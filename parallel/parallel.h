@@ -134,10 +134,12 @@ const char *z3d_collective_name(z3d_collective_kind kind);
 /* Order of a sum, of the call that src/device/collectives.h describes: element of row r is
  * (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded to dtype;
  * an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter followed by an
- * all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every member. So with
- * mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums in
- * the order of its own rings and trees, which it chooses by machine and size: its results have
+ * all_gather; up to Z3D_SMALL_BYTES it instead sums in member order 0, 1, ... on every member. So
+ * with mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums
+ * in the order of its own rings and trees, which it chooses by machine and size: its results have
  * equal bits from run to run on one machine, but not those of mpi. */
+
+enum { Z3D_SMALL_BYTES = 4096 };
 
 /* Makes the group of this rank over a set of axes that is not empty. Collective over the world,
  * every rank the same sets in the same order. Size-1 groups get the self backend. It sets the
@@ -202,6 +204,18 @@ void z3d_group_set_wait_observer(z3d_group *group,
                                                 const z3d_collective *call, double begin,
                                                 double end),
                                  void *context);
+
+/* The memory that a call fills in on this rank, in runs: number `run` (from 0) is *bytes at *at.
+ * False: there are no more. A group of one member has none: what it has is the result. */
+bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, int run, void **at,
+                           int64_t *bytes);
+/* Called at the end of each wait, when the result is there: it may read it on the device, or write
+ * it. With it a recording group gives what another run got. A failure fails the wait. NULL: none.
+ */
+void z3d_group_set_result_observer(z3d_group *group,
+                                   z3d_status (*result)(void *context, z3d_group *group,
+                                                        const z3d_collective *call),
+                                   void *context);
 
 /* What a group has done since its creation. calls, bytes (volume_elements times the type's size)
  * and volume_elements do not count calls marked scalar. volume_elements, as in the formulas:

@@ -1,9 +1,9 @@
 /* zero: the training step as a program. program/ has the table of instructions, what persists
  * (states.c, the only file that reads ZeRO's stage), groups as matrices of shards, the recordings
  * of units and the set of all programs. build/ makes the lists, verify/ checks them, plan_memory/
- * lays out their memory, execute/ runs them. It runs units through src/model/unit.h and knows no
- * GPT. May call src/model/unit.h, parallel/, src/device, src/base. Start reading at program.h, then
- * program/opcodes.h. */
+ * lays out their memory, execute/ runs them, numerics/ reads the order of sums in them. It runs
+ * units through src/model/unit.h and knows no GPT. May call src/model/unit.h, parallel/,
+ * src/device, src/base. Start reading at program.h, then program/opcodes.h. */
 #ifndef ZERO3D_ZERO_ZERO_H
 #define ZERO3D_ZERO_ZERO_H
 
@@ -90,7 +90,7 @@ typedef struct z3d_step_result {
                            that had an infinity or NaN; -1: the loss itself is not finite */
     int64_t skipped_in_a_row;
     bool stop;                       /* some rank asked for a stop */
-    double seconds, exposed_seconds; /* of the step; spent in waits for collectives */
+    double seconds, exposed_seconds; /* of the step; spent in waits for collectives (one rank: 0) */
     double exposed_transfer_seconds; /* spent in waits for copies from and to host memory */
     /* Both NAN for a captured step that has any: nothing in a graph is timed. */
     double exposed_disk_seconds; /* spent in waits for the disk */
@@ -102,6 +102,13 @@ typedef struct z3d_step_result {
  * This holds for every collective function here. */
 z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
                                  z3d_step_result *out);
+/* Sees each instruction of a training step when it is over, with a digest of what it has written
+ * (NULL: nothing). A failure ends the step. NULL: nobody looks. Only of steps that are not captured
+ * (config.graph). */
+void z3d_engine_set_finished(z3d_engine *engine,
+                             z3d_status (*finished)(void *context, const z3d_program *program,
+                                                    int index, const uint64_t *digest),
+                             void *context);
 /* Loss of one micro-batch per rank without training (no dropout): adds the whole world's sums to
  * *loss_sum and *targets. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
@@ -134,6 +141,16 @@ int64_t z3d_engine_graph_launches(const z3d_engine *engine);
 const char *z3d_engine_disk(const z3d_engine *engine);
 /* The device that the engine was made with. */
 z3d_device *z3d_engine_device(const z3d_engine *engine);
+
+/* Everything that this rank keeps from step to step, as it lies, for another engine of the same
+ * rank and programs: `move` is called with each piece in order. `in`: what it puts there is
+ * kept. Between steps; not collective. */
+z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
+                                z3d_status (*move)(void *context, void *piece, int64_t bytes),
+                                void *context);
+/* Bytes of a buffer of the training step's program, as they are now, from byte `first` on. */
+z3d_status z3d_engine_read_buffer(const z3d_engine *engine, int buffer, int64_t first, void *out,
+                                  int64_t bytes);
 
 /* A logical parameter (or a tensor that the optimizer keeps of it, or this step's gradient), whole,
  * in fp32 on every rank: gathered over the data and tensor groups. Of a tile, the rest is 0. For

@@ -176,6 +176,14 @@ void z3d_group_set_wait_observer(z3d_group *group,
     group->waited_context = context;
 }
 
+void z3d_group_set_result_observer(z3d_group *group,
+                                   z3d_status (*result)(void *context, z3d_group *group,
+                                                        const z3d_collective *call),
+                                   void *context) {
+    group->result = result;
+    group->result_context = context;
+}
+
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind) {
     static const z3d_traffic none[Z3D_COLLECTIVE_COUNT];
     return group ? &group->traffic[kind] : &none[kind];
@@ -341,6 +349,9 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
 static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
     z3d_status status = operation->target.buffer ? z3d_staging_end(group, operation) : Z3D_OK;
     if (status == Z3D_OK && group->ops->waited) status = group->ops->waited(group, operation);
+    const z3d_collective *call = operation->target.buffer ? &operation->target : &operation->call;
+    if (status == Z3D_OK && group->result)
+        status = group->result(group->result_context, group, call);
     give_operation(group, operation);
     return status;
 }

@@ -6,10 +6,6 @@
 #include "parallel/interface/transport.h"
 #include "parallel/parallel.h"
 
-enum {
-    Z3D_SMALL_BYTES = 4096 /* an all_reduce up to this size is summed in member order */
-};
-
 /* What the members of a group on one node share. Results are the same; tests ask for less. */
 typedef enum z3d_sharing {
     Z3D_SHARE_EVERYTHING, /* slots, and each other's memory where the kernel lets them read it */
@@ -65,6 +61,8 @@ struct z3d_group {
     void (*waited)(void *context, const z3d_group *group, const z3d_collective *call, double begin,
                    double end);
     void *waited_context;
+    z3d_status (*result)(void *context, z3d_group *group, const z3d_collective *call);
+    void *result_context;
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
     int64_t next_id;
     int pending;                  /* live operations that are not done */

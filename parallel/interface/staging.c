@@ -58,6 +58,19 @@ static z3d_status move(z3d_group *group, const z3d_operation *operation, rows wh
     return Z3D_OK;
 }
 
+bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, int run, void **at,
+                           int64_t *bytes) {
+    if (group->size == 1 || call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return false;
+    const rows filled = rows_filled(group, call);
+    const int64_t size = (int64_t)z3d_dtype_size(call->dtype);
+    int row = filled.first + run;
+    if (filled.left_out >= 0 && row >= filled.left_out) row++;
+    if (row >= filled.end) return false;
+    *at = (char *)call->buffer + (has_rows(call) ? row * call->stride * size : 0);
+    *bytes = call->count * size;
+    return true;
+}
+
 z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation) {
     z3d_collective *call = &operation->call;
     if (call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return Z3D_OK;

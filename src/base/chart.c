@@ -31,10 +31,10 @@ static void widen(range *r, double value) {
     r->any = true;
 }
 
-/* NAN: not drawn. */
+/* NAN: not drawn. Far beyond what anybody measures, ranges and ticks have no numbers. */
 static double level_of(const z3d_chart *chart, double y) {
     double level = chart->logarithmic ? log10(y) : y;
-    return isfinite(level) ? level : NAN;
+    return fabs(level) < 1e30 ? level : NAN;
 }
 
 static bool find_ranges(drawing *d) {
@@ -48,8 +48,10 @@ static bool find_ranges(drawing *d) {
         }
     if (!d->y.any) return false;
     if (chart->from_zero) widen(&d->y, 0);
-    double room = 0.04 * (d->y.high - d->y.low);
-    if (room == 0) room = d->y.high == 0 ? 1 : 0.05 * fabs(d->y.high);
+    double most = fmax(fabs(d->y.low), fabs(d->y.high)), room = 0.04 * (d->y.high - d->y.low);
+    if (chart->logarithmic) most = fmax(most, 1);
+    if (room < 1e-9 * most) room = 0.05 * most; /* ticks are different numbers */
+    if (room < 1e-30) room = 1;
     d->y.high += room;
     if (!chart->from_zero) d->y.low -= room;
     if (d->x.high == d->x.low) d->x.high += 1;
@@ -97,7 +99,7 @@ static void draw_level(const drawing *d, double level, const char *name, z3d_str
                       100 * (1 - share_of(&d->y, level)), name);
 }
 
-/* Powers of ten; within less than two of them also 2 and 5 times. */
+/* Powers of ten; within less than two of them also 2 and 5 times. For at least one of them. */
 static void draw_logarithmic_axis(const drawing *d, z3d_string *names) {
     static const double times[] = {1, 2, 5};
     int every = (int)ceil((d->y.high - d->y.low) / 6);
@@ -112,10 +114,14 @@ static void draw_logarithmic_axis(const drawing *d, z3d_string *names) {
 }
 
 static void draw_y_axis(const drawing *d, z3d_string *names) {
-    double step = z3d_axis_step(d->y.high - d->y.low, 5);
+    const bool powers = d->chart->logarithmic;
+    const double low = powers ? pow(10, d->y.low) : d->y.low;
+    const double high = powers ? pow(10, d->y.high) : d->y.high;
+    double step = z3d_axis_step(high - low, 5);
     char text[32];
-    for (double k = ceil(d->y.low / step); k * step <= d->y.high; k++)
-        draw_level(d, k * step, tick_name(k * step, step, text, sizeof text), names);
+    for (double k = ceil(low / step); k * step <= high; k++)
+        draw_level(d, powers ? log10(k * step) : k * step,
+                   tick_name(k * step, step, text, sizeof text), names);
 }
 
 /* ---- curves ---- */
@@ -158,9 +164,9 @@ static void draw_extent(const drawing *d, const z3d_curve *curve) {
                       z3d_page_colour(curve->colour));
     for (int64_t b = 0; b < buckets; b++) {
         bucket at = bucket_of(d, curve, b);
+        if (at.count < 2) continue;
         int low = y_of(d, at.low), high = y_of(d, at.high);
-        if (at.count > 1 && low != high)
-            z3d_string_append(d->out, "M%d %dV%d", x_of(d, at.x), low, high);
+        if (low != high) z3d_string_append(d->out, "M%d %dV%d", x_of(d, at.x), low, high);
     }
     z3d_string_append(d->out, "\"/>\n");
 }
@@ -189,8 +195,9 @@ static void draw_marks(const drawing *d, const z3d_marks *marks) {
     z3d_string_append(d->out, "<path class=\"mark s%d %s%s\" d=\"", marks->series,
                       z3d_page_colour(marks->colour), kinds[marks->kind]);
     for (int64_t i = 0; i < marks->count; i++) {
+        if (marks->x[i] < d->x.low || marks->x[i] > d->x.high) continue;
         int x = x_of(d, marks->x[i]);
-        if (x == last || x < 0 || x > WIDTH) continue;
+        if (x == last) continue;
         last = x;
         z3d_string_append(d->out, "M%d %dv%d", x, marks->kind == Z3D_MARK_BELOW ? HEIGHT : 0,
                           marks->kind == Z3D_MARK_BELOW   ? -MARK
@@ -210,7 +217,7 @@ void z3d_page_chart(z3d_string *out, const z3d_chart *chart) {
                       "<div class=\"plot\"><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
                       "role=\"img\" aria-label=\"%s over %s\">\n<path class=\"grid\" d=\"",
                       WIDTH, HEIGHT, chart->title, chart->x_name);
-    if (chart->logarithmic)
+    if (chart->logarithmic && d.y.high - d.y.low >= 1)
         draw_logarithmic_axis(&d, &names);
     else
         draw_y_axis(&d, &names);

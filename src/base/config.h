@@ -194,6 +194,8 @@ z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *ru
 
 /* The whole configuration as YAML that reads back to the same values (every key, resolved). */
 void z3d_config_write(const z3d_config *config, z3d_string *out);
+/* A key's value on one line, as YAML. */
+void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
 /* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown
  * reference page. */
 void z3d_config_describe(bool markdown, z3d_string *out);

@@ -28,8 +28,8 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_checkpoint, cli_generate,
-    cli_evaluate, cli_submit, cli_config, cli_doctor, cli_digest, cli_trace, cli_report,
-    cli_completion;
+    cli_evaluate, cli_submit, cli_config, cli_doctor, cli_prove, cli_digest, cli_trace, cli_report,
+    cli_replay, cli_completion;
 /* All commands in the order of the help text; ends with NULL. */
 extern const cli_command *const cli_commands[];
 

@@ -104,7 +104,7 @@ static void append_bash(z3d_string *out) {
     }
     z3d_string_append(out, "    esac\n"
                            "    compopt -o filenames\n"
-                           "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
+                           "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
                            "}\n"
                            "complete -F _zero3d zero3d\n");
 }

@@ -13,9 +13,10 @@
 #include "src/cli/version.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_train,    &cli_plan,     &cli_reproduce, &cli_data,       &cli_checkpoint,
-    &cli_generate, &cli_evaluate, &cli_submit,    &cli_config,     &cli_doctor,
-    &cli_digest,   &cli_trace,    &cli_report,    &cli_completion, NULL};
+    &cli_train,      &cli_plan,     &cli_reproduce, &cli_data,   &cli_checkpoint,
+    &cli_generate,   &cli_evaluate, &cli_submit,    &cli_config, &cli_doctor,
+    &cli_prove,      &cli_digest,   &cli_replay,    &cli_trace,  &cli_report,
+    &cli_completion, NULL};
 
 static void append_help(z3d_string *text) {
     z3d_string_append(text,

@@ -1,4 +1,5 @@
 /* zero3d submit */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +48,13 @@ typedef struct request {
     int files, count;
 } request;
 
-static z3d_status read_number(const char *text, const char *option, int64_t *out) {
-    enum { MOST = 1000000 };
+enum { MOST = 1000000 };
+
+static z3d_status read_number(const char *text, const char *option, int64_t most, int64_t *out) {
     if (!text) return Z3D_OK;
-    if (z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= MOST) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least 1", option, text);
+    if (z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= most) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from 1 to %lld", option, text,
+                     (long long)most);
 }
 
 static z3d_status read_nodes(const char *text, z3d_job *job) {
@@ -59,11 +62,17 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
     const char *dash = strchr(text, '-');
     const size_t length = dash ? (size_t)(dash - text) : strlen(text);
     snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
-    Z3D_TRY(read_number(first, "nodes", &job->nodes));
+    Z3D_TRY(read_number(first, "nodes", MOST, &job->nodes));
     job->most_nodes = job->nodes;
-    if (dash) Z3D_TRY(read_number(dash + 1, "nodes", &job->most_nodes));
+    if (dash) Z3D_TRY(read_number(dash + 1, "nodes", MOST, &job->most_nodes));
     if (job->most_nodes >= job->nodes) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes %s: expected a number, or a range such as 2-4", text);
+}
+
+/* One option in one line. */
+static bool is_option(const char *text) {
+    const char *end = text + strcspn(text, "= \t\n");
+    return strncmp(text, "--", 2) == 0 && (*end == '\0' || *end == '=') && !strchr(text, '\n');
 }
 
 static z3d_status read_arguments(int argc, char **argv, request *r) {
@@ -86,7 +95,7 @@ static z3d_status read_arguments(int argc, char **argv, request *r) {
     if (!r->nodes) return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes N is missing");
     if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
     for (int i = 0; i < r->sbatch.count; i++)
-        if (strncmp(r->sbatch.value[i], "--", 2) != 0)
+        if (!is_option(r->sbatch.value[i]))
             return Z3D_ERROR(Z3D_ERR_USAGE,
                              "--sbatch %s: expected an option of sbatch with its dashes: --sbatch "
                              "--partition=gpu",
@@ -107,9 +116,9 @@ static z3d_status read_job(const request *r, z3d_job *job) {
                      .assignments = r->arguments + r->files,
                      .assignment_count = r->count - r->files};
     Z3D_TRY(read_nodes(r->nodes, job));
-    Z3D_TRY(read_number(r->ranks, "ranks-per-node", &job->ranks));
-    Z3D_TRY(read_number(r->cpus, "cpus-per-rank", &job->cpus));
-    Z3D_TRY(read_number(r->signal, "signal", &job->signal));
+    Z3D_TRY(read_number(r->ranks, "ranks-per-node", MOST, &job->ranks));
+    Z3D_TRY(read_number(r->cpus, "cpus-per-rank", MOST, &job->cpus));
+    Z3D_TRY(read_number(r->signal, "signal", Z3D_JOB_MOST_SIGNAL, &job->signal));
     if (!z3d_job_seconds(r->time, &limit))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--time %s: expected a time limit such as 8:00:00, 1-12 (days-hours) or "
@@ -126,6 +135,14 @@ static void append_name(const char *path, z3d_string *out) {
     z3d_string_append(out, "%.*s", (int)(ends ? length - 5 : length), name);
 }
 
+/* The same as a job's name: one word, and part of a file's name. */
+static void append_job_name(const char *path, z3d_string *out) {
+    const size_t begin = out->length;
+    append_name(path, out);
+    for (char *c = out->text ? out->text + begin : NULL; c && *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._+-", *c)) *c = '_';
+}
+
 static z3d_status read_machine(const request *r, const z3d_config *config, bool *known,
                                z3d_hardware *out) {
     const char *path = r->hardware;
@@ -138,70 +155,127 @@ static z3d_status read_machine(const request *r, const z3d_config *config, bool 
     return r->calibration ? z3d_hardware_adjust(r->calibration, out) : Z3D_OK;
 }
 
-/* What only shows when the job starts, hours later. */
-static z3d_status check_files(const z3d_config *config) {
-    if (config->data_train.count == 0)
-        return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
-    for (int i = 0; i < config->data_train.count; i++) {
+/* ---- what else would only show when the job starts, hours later ---- */
+
+static z3d_status check_data(const char *key, const z3d_data_list *files) {
+    for (int i = 0; i < files->count; i++) {
         z3d_string index = {0};
-        const char *path = config->data_train.path[i];
+        const char *path = files->path[i];
         z3d_string_append(&index, "%s.idx", path);
         const bool there =
             access(path, R_OK) == 0 || (!index.failed && access(index.text, R_OK) == 0);
         z3d_string_free(&index);
         if (!there)
-            return Z3D_ERROR(Z3D_ERR_IO, "data.train: %s: cannot read it: %s", path,
-                             strerror(errno));
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: cannot read it: %s", key, path, strerror(errno));
     }
     return Z3D_OK;
 }
 
-/* One run's folder. Two runs of an array must not have the same. */
-static z3d_status note_folder(const z3d_config *config, const z3d_job *job, char **folders, int i) {
-    if (job->runs) return Z3D_OK;
-    for (int k = 0; k < i; k++)
-        if (strcmp(folders[k], config->run_dir) == 0)
-            return Z3D_ERROR(
-                Z3D_ERR_USAGE,
-                "%s and %s have the same run.dir, %s: give each its own, or --runs DIR",
-                job->configs[k], job->configs[i], config->run_dir);
-    folders[i] = strdup(config->run_dir);
-    return folders[i] ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+static bool is_in_path(const char *name) {
+    const char *at = getenv("PATH");
+    bool found = false;
+    for (size_t length; at && *at && !found; at += length + strspn(at + length, ":")) {
+        z3d_string file = {0};
+        length = strcspn(at, ":");
+        z3d_string_append(&file, "%.*s/%s", (int)length, at, name);
+        found = !file.failed && access(file.text, X_OK) == 0;
+        z3d_string_free(&file);
+    }
+    return found;
+}
+
+/* The script's "${ZERO3D:-zero3d}". */
+static z3d_status check_program(void) {
+    const char *named = getenv("ZERO3D"), *name = named && *named ? named : "zero3d";
+    if (strchr(name, '/') ? access(name, X_OK) == 0 : is_in_path(name)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "the job would start %s, which is not there: export ZERO3D=PATH of the "
+                     "program, or put its folder into PATH",
+                     name);
+}
+
+static z3d_status check_files(const z3d_config *config) {
+    if (config->data_train.count == 0)
+        return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
+    Z3D_TRY(check_data("data.train", &config->data_train));
+    Z3D_TRY(check_data("data.validation", &config->data_validation));
+    return check_program();
+}
+
+/* What two runs of an array must not have in common. */
+typedef struct folders {
+    z3d_string run, checkpoints; /* checkpoints: "" is in run */
+} folders;
+
+static const char *text_of(const z3d_string *string) {
+    return string->text ? string->text : "";
+}
+
+static z3d_status note_folders(const z3d_config *config, const z3d_job *job, folders *folders,
+                               int i) {
+    struct folders *mine = &folders[i];
+    if (job->runs) z3d_string_append(&mine->run, "%s/", job->runs);
+    if (job->runs)
+        append_name(job->configs[i], &mine->run);
+    else
+        z3d_string_append(&mine->run, "%s", config->run_dir);
+    z3d_string_append(&mine->checkpoints, "%s",
+                      config->checkpoint_dir ? config->checkpoint_dir : "");
+    if (mine->run.failed || mine->checkpoints.failed)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+    for (int k = 0; k < i; k++) {
+        if (strcmp(text_of(&folders[k].run), text_of(&mine->run)) == 0)
+            return Z3D_ERROR(Z3D_ERR_USAGE,
+                             "%s and %s have the same run.dir, %s: give each its own%s",
+                             job->configs[k], job->configs[i], text_of(&mine->run),
+                             job->runs ? ", or other names" : ", or --runs DIR");
+        if (mine->checkpoints.length &&
+            strcmp(text_of(&folders[k].checkpoints), text_of(&mine->checkpoints)) == 0)
+            return Z3D_ERROR(Z3D_ERR_USAGE,
+                             "%s and %s have the same checkpoint.dir, %s: leave it out, then each "
+                             "run's checkpoints are in its run.dir",
+                             job->configs[k], job->configs[i], text_of(&mine->checkpoints));
+    }
+    return Z3D_OK;
 }
 
 static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, const char *name,
-                              char **folders, int i, z3d_string *text) {
+                              folders *folders, int i) {
     z3d_config *config;
     z3d_hardware hardware;
     bool known;
     arguments[0] = job->configs[i];
     Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, &config));
-    z3d_status status = note_folder(config, job, folders, i);
+    z3d_status status = note_folders(config, job, folders, i);
     if (status == Z3D_OK) status = read_machine(r, config, &known, &hardware);
     if (status == Z3D_OK && !job->ranks && known) job->ranks = (int64_t)hardware.devices;
     if (status == Z3D_OK && !job->ranks)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "--ranks-per-node N is missing (or --hardware FILE, "
                                           "which says how many devices a node has)");
     if (status == Z3D_OK && config->training_device == Z3D_TRAINING_CUDA) job->gpus = job->ranks;
-    if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL, text);
+    if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL);
     if (status == Z3D_OK && !r->dry_run) status = check_files(config);
     z3d_config_destroy(config);
     return status == Z3D_OK ? status : z3d_error_context(status, "%s", job->configs[i]);
 }
 
-static z3d_status plan_all(const request *r, z3d_job *job, z3d_string *text) {
-    char **arguments = NULL, **folders = NULL;
+static z3d_status plan_all(const request *r, z3d_job *job) {
+    char **arguments = NULL;
+    folders *folders = NULL;
     z3d_status status = z3d_new((size_t)r->count + 1, sizeof *arguments, "arguments", &arguments);
     Z3D_TRY(status);
     status = z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders);
     for (int k = 0; k < job->assignment_count; k++) arguments[k + 1] = job->assignments[k];
     for (int i = 0; i < job->config_count && status == Z3D_OK; i++) {
         z3d_string name = {0};
-        append_name(job->configs[i], &name);
-        status = plan_config(r, job, arguments, name.text ? name.text : "", folders, i, text);
+        append_job_name(job->configs[i], &name);
+        status = plan_config(r, job, arguments, text_of(&name), folders, i);
         z3d_string_free(&name);
     }
-    for (int i = 0; folders && i < job->config_count; i++) free(folders[i]);
+    for (int i = 0; folders && i < job->config_count; i++) {
+        z3d_string_free(&folders[i].run);
+        z3d_string_free(&folders[i].checkpoints);
+    }
     free(folders);
     free(arguments);
     int64_t limit;
@@ -234,9 +308,9 @@ static z3d_status call_sbatch(const z3d_string *script) {
     return Z3D_ERROR(Z3D_ERR_IO, "sbatch refused the job; --dry-run prints the script");
 }
 
-static z3d_status give(const request *r, const z3d_string *script, const z3d_string *text) {
+static z3d_status give(const request *r, const z3d_string *script, const z3d_string *facts) {
     if (r->output) Z3D_TRY(cli_write(r->output, script));
-    if (text->text) fputs(text->text, stderr);
+    fputs(text_of(facts), stderr);
     if (!r->dry_run) return call_sbatch(script);
     return r->output || cli_print(script) == CLI_OK
                ? Z3D_OK
@@ -246,19 +320,18 @@ static z3d_status give(const request *r, const z3d_string *script, const z3d_str
 static z3d_status submit(int argc, char **argv, const char *command) {
     request r = {0};
     z3d_job job;
-    z3d_string text = {0}, script = {0}, name = {0};
+    z3d_string script = {0}, name = {0};
     Z3D_TRY(read_arguments(argc, argv, &r));
     Z3D_TRY(read_job(&r, &job));
-    z3d_status status = plan_all(&r, &job, &text);
-    append_name(job.configs[0], &name);
+    z3d_status status = plan_all(&r, &job);
+    append_job_name(job.configs[0], &name);
     job.name = name.text;
     job.command = command;
     if (status == Z3D_OK && !name.failed) z3d_job_script(&job, &script);
     if (status == Z3D_OK && (script.failed || name.failed))
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the script");
-    if (status == Z3D_OK) status = give(&r, &script, &text);
-    z3d_string_free(&job.facts);
-    z3d_string_free(&text);
+    if (status == Z3D_OK) status = give(&r, &script, &job.facts);
+    z3d_job_release(&job);
     z3d_string_free(&script);
     z3d_string_free(&name);
     return status;

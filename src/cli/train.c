@@ -2,13 +2,14 @@
 #include "src/train/train.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
 
 static const char help[] =
-    "usage: zero3d train CONFIG [key=value ...] [--extend] [--digest] [--trace] [--verbose]\n"
+    "usage: zero3d train CONFIG [key=value ...] [options]\n"
     "       scripts/launch -n RANKS zero3d train CONFIG ...\n"
     "\n"
     "Trains the model that CONFIG (a YAML file) describes. Without a launcher it trains on one\n"
@@ -24,6 +25,10 @@ static const char help[] =
     "              `zero3d digest` compares two runs\n"
     "  --trace     sets training.trace_steps=3: writes timelines of the first steps (zero3d "
     "trace)\n"
+    "  --record-rank R  keeps what comes into rank R, as RUN/replay-rankR.z3d: `zero3d replay` "
+    "runs\n"
+    "              this rank alone\n"
+    "  --steps A:B  of --record-rank: in these steps\n"
     "  --verbose   shows at the end all tables of memory and communication (summary.json)\n"
     "\n"
     "The run folder (run.dir) gets config.yaml (all keys with their values), metrics.jsonl (one\n"
@@ -48,17 +53,50 @@ static const char help[] =
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
 
+static bool read_whole(const char *text, size_t length, int64_t *out) {
+    char number[24];
+    if (length == 0 || length >= sizeof number) return false;
+    snprintf(number, sizeof number, "%.*s", (int)length, text);
+    return z3d_parse_int(number, out) == Z3D_OK && *out >= 0;
+}
+
+/* --record-rank R --steps A:B, or neither. */
+static z3d_status read_recording(const char *rank, const char *steps, z3d_train_options *asked) {
+    const char *colon = steps ? strchr(steps, ':') : NULL;
+    if (!rank && !steps) return Z3D_OK;
+    if (!rank)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--steps %s is what --record-rank R records (--steps A:B); for the length "
+                         "of the run write training.steps=%s",
+                         steps, colon ? "N" : steps);
+    if (!steps)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--record-rank %s needs --steps A:B: the steps to record",
+                         rank);
+    if (!read_whole(rank, strlen(rank), &asked->record_rank))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--record-rank %s: write the number of a rank", rank);
+    if (!colon || !read_whole(steps, (size_t)(colon - steps), &asked->record_first) ||
+        !read_whole(colon + 1, strlen(colon + 1), &asked->record_last) || asked->record_first < 1 ||
+        asked->record_last < asked->record_first)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--steps %s: write the first and the last step: --steps 5:8", steps);
+    return Z3D_OK;
+}
+
 static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **config,
                                  z3d_train_options *asked) {
     bool digest = false, trace = false;
+    const char *rank = NULL, *steps = NULL;
     const cli_option options[] = {{"digest", NULL, &digest, NULL},
                                   {"trace", NULL, &trace, NULL},
                                   {"extend", NULL, &asked->extend, NULL},
+                                  {"record-rank", &rank, NULL, NULL},
+                                  {"steps", &steps, NULL, NULL},
                                   {"verbose", NULL, &asked->verbose, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(cli_read_config_for(count, argv + 1, ranks, config));
+    Z3D_TRY(read_recording(rank, steps, asked));
     if (digest) Z3D_TRY(z3d_config_override(*config, "training.digest=true"));
     if (trace && !z3d_config_is_set(*config, "training.trace_steps"))
         Z3D_TRY(z3d_config_override(*config, "training.trace_steps=3"));

@@ -3,8 +3,8 @@
  * communication and work of the programs for any rank of any world. price/ adds time and memory on
  * described hardware (estimate.h), choose/ decides what a configuration leaves open (choose.h,
  * advice.h), paper/ has the rows of the ZeRO paper (paper.h); submit/ makes Slurm jobs (submit.h);
- * timeline_picture.h draws a step. It may call every floor below src/train. Start reading here,
- * then plan.c. */
+ * prove/ compares two configurations to the bit (prove.h); timeline_picture.h draws a step. It may
+ * call every floor below src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 

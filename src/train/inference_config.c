@@ -31,6 +31,7 @@ static z3d_status leave_pipeline(z3d_config *config) {
  * if there is room. */
 static z3d_status fit_config(z3d_config *config) {
     config->parallel_world_size = Z3D_AUTO;
+    config->parallel_elastic = false; /* there is no batch to keep */
     config->train_batch_size = Z3D_AUTO;
     config->train_micro_batch_size_per_gpu = 1;
     config->gradient_accumulation_steps = 1;

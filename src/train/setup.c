@@ -159,7 +159,7 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
     z3d_device_config device = {
         .backend = cuda ? "cuda" : "cpu",
         .threads = threads,
-        .local_rank = z3d_world_local_rank(trainer->world),
+        .local_rank = trainer->world ? z3d_world_local_rank(trainer->world) : 0,
         .host_collectives = config->training_collectives == Z3D_COLLECTIVES_HOST,
         .tf32 = config->training_tf32,
         .attention = (z3d_attention_method)config->training_attention,
@@ -224,7 +224,7 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
                    .window = config->fp16_loss_scale_window,
                    .hysteresis = config->fp16_hysteresis},
         .seed = (uint64_t)config->training_seed,
-        .graph = modes[config->training_cuda_graph],
+        .graph = z3d_trainer_records(trainer) ? Z3D_GRAPH_OFF : modes[config->training_cuda_graph],
         .verify = config->training_verify,
         .trace_steps = config->training_trace_steps,
     };
@@ -312,7 +312,8 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     engine.digest_path = files.digest.text;
     engine.trace_path = files.trace.text;
     engine.trace_run = files.run.text;
-    trainer->graph_obstacle = z3d_graph_obstacle(&engine);
+    trainer->graph_obstacle = z3d_trainer_records(trainer) ? "a rank is recorded (--record-rank)"
+                                                           : z3d_graph_obstacle(&engine);
     if (status == Z3D_OK) {
         status = z3d_engine_create(&engine, &trainer->engine);
         /* What the configuration alone decides fails everywhere; memory or a file may be one
@@ -539,12 +540,46 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: checkpoints");
     Z3D_TRY(z3d_trainer_resume(trainer));
     if (z3d_trainer_is_complete(trainer)) return Z3D_OK; /* its files stay as they are */
+    Z3D_TRY(z3d_trainer_open_recording(trainer));
     z3d_trainer_place(trainer, "start-up: opening the run's files");
     z3d_status status = trainer->rank == 0 ? open_run_files(trainer) : Z3D_OK;
     return z3d_trainer_agree(trainer, status);
 }
 
+static z3d_status make_replay_groups(z3d_trainer *trainer) {
+    const z3d_mesh *mesh = &trainer->mesh;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (z3d_axes_have_group((z3d_axes)axes))
+            Z3D_TRY(z3d_group_create_recording((z3d_axes)axes, z3d_mesh_size(mesh, (z3d_axes)axes),
+                                               z3d_mesh_index(mesh, (z3d_axes)axes, mesh->rank),
+                                               &trainer->group[axes]));
+    return Z3D_OK;
+}
+
+z3d_status z3d_trainer_setup_replay(z3d_trainer *trainer, int ranks, int rank) {
+    z3d_config *config = trainer->config;
+    z3d_engine_config engine;
+    z3d_string disk = {0};
+    int unused;
+    trainer->rank = rank;
+    Z3D_TRY(z3d_config_settle(config, &z3d_model_rules, ranks, &unused));
+    Z3D_TRY(z3d_model_from_config(config, &trainer->model));
+    Z3D_TRY(z3d_plan_program_config(config, trainer->model, &trainer->program));
+    Z3D_TRY(z3d_plan_mesh(config, ranks, rank, &trainer->mesh));
+    Z3D_TRY(make_device(trainer, (int)config->training_threads));
+    Z3D_TRY(make_replay_groups(trainer));
+    Z3D_TRY(allocate_batches(trainer));
+    Z3D_TRY(name_disk(config, false, &disk));
+    fill_engine_config(trainer, &engine);
+    engine.graph = Z3D_GRAPH_OFF;
+    engine.nvme_path = disk.text;
+    z3d_status status = z3d_engine_create(&engine, &trainer->engine);
+    z3d_string_free(&disk);
+    return status;
+}
+
 void z3d_trainer_destroy(z3d_trainer *trainer) {
+    z3d_trainer_close_recording(trainer);
     z3d_store_close(trainer->store);
     free(trainer->checkpoint_dir);
     z3d_line_file_close(&trainer->metrics);

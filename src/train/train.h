@@ -20,6 +20,9 @@ typedef struct z3d_train_options {
                             NULL: unknown */
     const char *program; /* the program as it is called, for such messages; NULL: zero3d */
     bool verbose;        /* the end of the run has all tables */
+    /* Steps first .. last of one rank are recorded with all that comes into it, as
+     * RUN/replay-rankR.z3d, for z3d_replay_rank. first 0: nothing is. */
+    int64_t record_rank, record_first, record_last;
 } z3d_train_options;
 
 /* The same. *unfinished: the run was asked to stop (a signal, training.time_limit) before its last
@@ -62,6 +65,28 @@ z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *reque
  * collective. */
 z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, int count,
                                    bool *out);
+
+typedef struct z3d_replay_request {
+    const char *path;         /* the recording */
+    char *const *assignments; /* `count` key=value texts over its configuration: other folders */
+    int count;
+    const char *until; /* stop behind this instruction: its number, or its description or how that
+                          begins ("backward block.3"); NULL: run all */
+    int64_t step;      /* in this step; 0: the first */
+} z3d_replay_request;
+
+typedef struct z3d_replay_result {
+    int64_t ranks, rank, first, last; /* of the recording: steps */
+    int64_t steps;                    /* that were run whole */
+    int64_t entries;                  /* instructions whose output was compared */
+    double loss, grad_norm;           /* of the last whole step */
+    z3d_string text; /* of the instruction it stopped behind: statistics of its buffers */
+} z3d_replay_result;
+
+/* Runs a recorded rank alone: what the other ranks sent comes from the recording. Every output is
+ * compared with the recorded one. Free result->text. Not collective. ERR_NUMERIC names the first
+ * instruction that differs; ERR_DATA: the file was changed or cut, or is another program's. */
+z3d_status z3d_replay_rank(const z3d_replay_request *request, z3d_replay_result *result);
 
 typedef struct z3d_evaluate_request {
     const char *path;         /* a checkpoint, or a folder of them */

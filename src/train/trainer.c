@@ -244,7 +244,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     };
     z3d_trainer_place(trainer, "step %lld: reading data", (long long)step);
     z3d_status status = z3d_trainer_read_step(trainer, step);
-    if (status == Z3D_OK) status = z3d_engine_train_step(trainer->engine, &input, &result);
+    if (status == Z3D_OK) status = z3d_trainer_run_step(trainer, step, &input, &result);
     if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     double seconds = z3d_now() - begin;
     if (trainer->rank == 0) record_step(trainer, progress, &result, input.learning_rate, seconds);

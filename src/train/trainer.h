@@ -8,6 +8,7 @@
 #include "src/model/model.h"
 #include "src/plan/choose/choose.h"
 #include "src/train/data.h"
+#include "src/train/replay/tape.h"
 #include "src/train/report/console.h"
 #include "src/train/report/metrics.h"
 #include "src/train/report/tensorboard.h"
@@ -58,6 +59,8 @@ typedef struct z3d_trainer {
     int32_t *tokens, *targets; /* [accumulation, samples of this rank, seq] */
     z3d_micro_batch *micro;    /* [accumulation] */
 
+    z3d_rank_tape *tape; /* while steps of this rank are recorded; else NULL */
+
     /* Rank 0 only. */
     z3d_run_folder folder;
     z3d_line_file metrics, events;
@@ -82,7 +85,20 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer);
 z3d_status z3d_trainer_begin_inference(z3d_trainer *trainer);
 z3d_status z3d_trainer_setup_inference(z3d_trainer *trainer, int64_t prompts, int64_t positions,
                                        bool stage_given);
+/* For one rank of many that are not there, of a recording: its place in that world, groups that
+ * nobody else is in, the engine. world NULL; the configuration is the recorded one. Not collective.
+ */
+z3d_status z3d_trainer_setup_replay(z3d_trainer *trainer, int ranks, int rank);
 void z3d_trainer_destroy(z3d_trainer *trainer);
+
+/* replay/record.c. With --record-rank: refuses what cannot be recorded, and opens the recording on
+ * its rank. Collective, agreed. */
+z3d_status z3d_trainer_open_recording(z3d_trainer *trainer);
+/* A training step, recorded where that is asked for. Collective, as z3d_engine_train_step. */
+z3d_status z3d_trainer_run_step(z3d_trainer *trainer, int64_t step, z3d_step_input *input,
+                                z3d_step_result *result);
+bool z3d_trainer_records(const z3d_trainer *trainer); /* a rank of this run, not just this one */
+void z3d_trainer_close_recording(z3d_trainer *trainer);
 
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */
 /* Checks and resolves the configuration; every rank must have the same one. */

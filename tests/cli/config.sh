@@ -85,7 +85,7 @@ expect 0 "$ZERO3D" config offload.yaml curriculum_learning.enabled=false zero_op
 
 # Options that a command does not have.
 expect 2 "$ZERO3D" train empty.yaml --steps 10
-says 'unknown option --steps; write training.steps=10'
+says '--steps 10 is what --record-rank R records .*; for the length of the run write training.steps=10'
 expect 2 "$ZERO3D" train --config empty.yaml
 says 'the file comes without an option'
 expect 2 "$ZERO3D" generate x --top_p 0.5

@@ -26,13 +26,21 @@ losses run >got
 [ "$(wc -l <got)" -eq 16 ] || fail "steps are missing"
 paste wanted got | awk '{ d = $2 / $4 - 1 } $1 != $3 || d > 1e-5 || d < -1e-5 { bad = 1; print } END { exit bad }' >out || fail "other losses"
 
+# What it saved needs no batch.
+for ranks in 1 2; do
+    set -- "$ZERO3D" evaluate run/checkpoints train.bin
+    [ $ranks -eq 1 ] || set -- "$LAUNCH" -n $ranks "$@"
+    expect 0 "$@"
+done
+expect 0 "$ZERO3D" generate run/checkpoints --prompt The --tokens 2
+
 # A micro-batch that does not divide becomes smaller; the file of the resolved configuration starts any number of ranks, too.
 run 2 run.dir=three training.steps=1 parallel.elastic=true train_micro_batch_size_per_gpu=3 || fail "a micro-batch of 3"
 grep -q '= 2 per rank x 2 micro-batches' out || fail "not the largest micro-batch that divides"
 expect 0 "$ZERO3D" train three/config.yaml run.dir=four
 
 run 3 run.dir=bad parallel.elastic=true
-says 'train_batch_size: .*8 is not a multiple of 3 samples \(3 data ranks\)'
+says 'train_batch_size: .*8 is not a multiple of 3 samples \(3 data ranks\), and parallel.elastic=true keeps it; start 2 ranks$'
 run 2 run.dir=bad
 says 'asks for 4 ranks'
 expect 1 "$ZERO3D" train tiny.yaml run.dir=bad parallel.elastic=true

@@ -62,6 +62,14 @@ for shell in dash bash; do
     expect 4 env ZERO3D_GRACE_SECONDS=1000 timeout 30 $shell "$LAUNCH" -n 3 sh -c '[ $RANK != 2 ] || exit 4; [ $RANK = 0 ] || exit 0; kill -STOP $$'
 done
 
+# A signal that comes while ranks are started reaches all of them (one that does not expect it yet dies of it).
+for shell in bash; do # with dash only those that are past their exec by then
+    command -v $shell >/dev/null || continue
+    timeout 60 $shell "$LAUNCH" -n 40 sh -c '[ $RANK != 0 ] || kill -TERM $PPID; trap "exit 75" TERM; i=0; while [ $i -lt 80 ]; do sleep 0.1; i=$((i + 1)); done; exit 9' >out 2>err
+    code=$?
+    [ $code -eq 75 ] || [ $code -eq 143 ] || fail "exit code $code of ranks that were all told to stop"
+done
+
 # As few tools as that: no seq.
 mkdir tools
 for tool in sh sleep date touch; do ln -s "$(command -v $tool)" tools/$tool; done

@@ -54,7 +54,7 @@ small() {
     limit_memory $limit
     expect fail enter_group "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=refused $model
     says 'does not fit: rank 0 needs .* but has .* \(memory cgroup .*zero3d-test.* is limited to .*\)'
-    expect 0 enter_group "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=limited $model $disk zero_optimization.sub_group_size=2e5 \
+    expect 0 enter_group "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=limited $model $disk zero_optimization.sub_group_size=2e5 zero_optimization.stage3_prefetch_bucket_size=2e6 \
         checkpoint.interval=5
     same without limited
     "$ZERO3D" checkpoint verify limited/checkpoints >/dev/null 2>&1 || fail "the checkpoint is damaged"

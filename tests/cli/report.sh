@@ -48,6 +48,17 @@ expect 0 "$ZERO3D" report a --html a.html
 page a.html --charts=7 "Training of 1 run" Memory Runs
 # Points in one path: loss has 2, a gap and 1, in steps 1 to 4 over 2000 units, from 2.5 to 4.
 grep -q 'd="M0 [0-9]*h0M1333 [0-9]*h0L2000 [0-9]*"/>' a.html || fail "the loss is drawn at other places"
+# Gradient norms between two powers of ten have an axis with numbers; what is one number but for a step without it is not drawn.
+mkdir near
+for s in 1 2 3; do
+    echo "{\"step\":$s,\"loss\":$s,\"grad_norm\":0.6$s,\"seconds\":1,\"exposed_comm_seconds\":$([ $s = 1 ] && echo null || echo 0.5)}"
+done >near/metrics.jsonl
+printf '{"step":0,"event":"start","detail":"\\u001b[2Ja\\nb"}\n' >near/events.jsonl
+expect 0 "$ZERO3D" report near
+grep -q '^  run             \[2Ja b$' out || fail "a file's text is more than one line of text"
+expect 0 "$ZERO3D" report near --html near.html
+page near.html --charts=2 "Training of 1 run" Runs
+sed -n '/gradient norm/,/figure>/p' near.html | grep -q 'class="y" [^>]*>0.62<' || fail "an axis without numbers"
 evil='<script>"&'
 mkdir "$evil" && cp a/metrics.jsonl "$evil"
 expect 0 "$ZERO3D" report a "$evil" --html two.html

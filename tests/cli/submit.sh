@@ -55,11 +55,49 @@ grep -qx 'srun zero3d train other.yaml run.dir=many/other checkpoint.interval=5'
 elastic="parallel.elastic=true train_micro_batch_size_per_gpu=1 checkpoint.interval=5"
 # shellcheck disable=SC2086
 submit 0 tiny.yaml --nodes 1-5 --time 30 --ranks-per-node 1 --dry-run $elastic
-! grep -q ntasks-per-node out && grep -qx '#SBATCH --nodes=1-5' out && grep -qx '#SBATCH --mincpus=1' out || fail "a range of nodes"
-for nodes in 5:4 4:4 3:2 2:2 1:1; do
-    play ${nodes%:*}
-    grep -q "^srun --nodes=${nodes#*:} --ntasks=${nodes#*:} " play || fail "$nodes: $(cat play)"
-done
+! grep -q ntasks-per-node out && grep -qx '#SBATCH --nodes=1-4' out && grep -qx '#SBATCH --mincpus=1' out || fail "a range of nodes"
+uses() { # uses CAME:USED...
+    for nodes in "$@"; do
+        play ${nodes%:*}
+        grep -q "^srun --nodes=${nodes#*:} --ntasks=${nodes#*:} " play || fail "$nodes: $(cat play)"
+    done
+}
+uses 4:4 3:2 2:2 1:1
+# No nodes are asked for that hold no copy of the model.
+# shellcheck disable=SC2086
+submit 0 tiny.yaml --nodes 1-8 --time 30 --ranks-per-node 1 --dry-run $elastic parallel.tensor_model_parallel_size=4
+grep -qx '#SBATCH --nodes=4-8' out || fail "nodes without a copy of the model"
+uses 8:8 7:4 4:4
+# Four ranks a stage would have 3 micro-batches, which two stages cannot interleave.
+interleaved="parallel.pipeline_model_parallel_size=2 parallel.virtual_pipeline_model_parallel_size=2 parallel.pipeline_schedule=interleaved"
+# shellcheck disable=SC2086
+submit 0 tiny.yaml --nodes 2-12 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
+grep -qx 'for nodes in 12 6 4 2; do' out || fail "nodes that the schedule does not go with"
+# shellcheck disable=SC2086
+submit 1 tiny.yaml --nodes 7-9 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
+says '3 micro-batches in a step cannot be interleaved'
+# All runs of an array must divide: 8 and 12 samples.
+sed 's/train_batch_size: 8/train_batch_size: 12/; s/dir: run,/dir: twelve,/' tiny.yaml >twelve.yaml
+# shellcheck disable=SC2086
+submit 0 tiny.yaml twelve.yaml --nodes 1-8 --time 30 --ranks-per-node 1 --dry-run $elastic
+grep -qx '#SBATCH --nodes=1-4' out || fail "nodes for one run of an array only"
+uses 4:4 3:2 1:1
+# shellcheck disable=SC2086
+submit 1 tiny.yaml twelve.yaml --nodes 5-8 --time 30 --ranks-per-node 1 --dry-run $elastic
+says 'twelve.yaml: --nodes 5-8: .* the 12 samples .* and the samples of the other runs'
+
+# ---- names, words and lines of the user's are one word each, and never a command ----
+
+mkdir "a b" && cp tiny.yaml "a b/it's \"mine\".yaml"
+submit 0 "a b/it's \"mine\".yaml" --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 \
+    --sbatch '--comment=a "b" #\' "generate.prompt=one
+touch injected; exit 0"
+grep -qx '#SBATCH --job-name=it_s__mine_' out || fail "the job's name is more than a word"
+grep -qxF '#SBATCH "--comment=a \"b\" #\\"' out || fail "sbatch's option is more than a word"
+play 1
+[ ! -e injected ] || fail "a line of a prompt is a command"
+printf '%s\n' "srun zero3d train a b/it's \"mine\".yaml checkpoint.interval=5 generate.prompt=one" 'touch injected; exit 0' 'scontrol requeue 7' >wanted
+cmp -s wanted play || fail "another command: $(cat play)"
 
 # ---- on described hardware ----
 
@@ -84,7 +122,8 @@ submit 2 tiny.yaml --time 30
 says '--nodes N is missing'
 submit 2 tiny.yaml --nodes 1
 says '--time T is missing'
-for time in x 0 1: 1:2:3:4 -5 1- 5m 1--2 '1 2'; do
+for time in x 0 1: 1:2:3:4 -5 1- 5m 1--2 '1 2' '
+30' 1234567 '1:	2'; do
     submit 2 tiny.yaml --nodes 1 --time="$time" --ranks-per-node 1
     says 'expected a time limit'
 done
@@ -92,8 +131,15 @@ for nodes in 0 x 2-1 1-x 1- ''; do
     submit 2 tiny.yaml --nodes="$nodes" --time 30 --ranks-per-node 1
     says '--nodes '
 done
-submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch partition=x
-says 'expected an option of sbatch'
+for option in partition=x '--partition x' '--exclusive
+exit'; do
+    submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch "$option"
+    says 'expected an option of sbatch'
+done
+submit 2 tiny.yaml --nodes 1 --time 10000 --ranks-per-node 1 --signal 65536
+says '--signal 65536: expected a whole number from 1 to 65535'
+submit 1 tiny.yaml --nodes 1000000 --time 30 --ranks-per-node 1000000 --dry-run checkpoint.interval=5
+says '--nodes 1000000: .* too many'
 submit 2 tiny.yaml --nodes 1 --time 30 checkpoint.interval=5 --dry-run
 says '--ranks-per-node N is missing'
 submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run
@@ -108,8 +154,16 @@ submit 1 tiny.yaml --nodes 5-7 --time 30 --ranks-per-node 1 --dry-run $elastic
 says '--nodes 5-7: no number of nodes'
 submit 2 tiny.yaml tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5
 says 'have the same run.dir, run: '
+submit 2 tiny.yaml "a b/../tiny.yaml" --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --runs many
+says 'have the same run.dir, many/tiny: '
+submit 2 tiny.yaml other.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 checkpoint.dir=one
+says 'have the same checkpoint.dir, one: '
+submit 1 tiny.yaml --nodes 1-2 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 parallel.elastic=true train_batch_size=auto
+says 'a range needs parallel.elastic=true, train_batch_size'
 submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.train=none.bin
 says 'data.train: none.bin: cannot read it'
+submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.validation=none.bin
+says 'data.validation: none.bin: cannot read it'
 submit 1 nowhere.yaml --nodes 1 --time 30 --ranks-per-node 1
 says 'nowhere.yaml'
 # No Slurm here.
@@ -117,3 +171,6 @@ mkdir tools
 for tool in sh cat; do ln -s "$(command -v $tool)" tools/$tool; done
 expect 1 env PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
 grep -q '^zero3d: there is no sbatch here' err || fail "the missing sbatch is not named"
+# No zero3d for the job.
+expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
+says 'the job would start zero3d, which is not there: export ZERO3D'

@@ -36,7 +36,8 @@ merged = json.load(open("all.json"))
 passes = {}
 for rank in range(4):
     own = [e for e in json.load(open(f"run/trace-rank{rank}.json")) if e.get("name", "zero3d") != "zero3d"]
-    here = [e for e in merged if e["pid"] == rank and e["name"] != "process_sort_index"]
+    beside = [e for e in merged if e["pid"] == rank and e.get("tid", 0) >= 16]
+    here = [e for e in merged if e["pid"] == rank and e.get("tid", 0) < 16 and e["name"] != "process_sort_index"]
     assert [e["name"] for e in own] == [e["name"] for e in here], rank
     assert {"name": f"rank {rank}, tensor {rank % 2}, pipeline {rank // 2}"} in [e["args"] for e in here if e["name"] == "process_name"]
     for e in here:
@@ -45,11 +46,30 @@ for rank in range(4):
         if e.get("cat") == "forward" and e["args"]["program"] == "train":
             begin, end = passes.get((rank % 2, e["args"]["step"], e["args"]["micro"], e["args"]["chunk"]), (1e18, 0))
             passes[rank % 2, e["args"]["step"], e["args"]["micro"], e["args"]["chunk"]] = min(begin, e["ts"]), max(end, e["ts"] + e["dur"])
+    # What ran beside compute is a bar from its start to the end of its wait, by its name; bars of one row do not overlap.
+    starts = {(e["args"]["step"], e["args"]["ticket"]): e for e in here if e.get("args", {}).get("phase") == "start" and e["args"]["program"] == "train"}
+    waits = {(e["args"]["step"], e["args"]["ticket"]): e for e in here if e.get("args", {}).get("phase") == "wait" and e["args"]["program"] == "train"}
+    bars = {(e["args"]["step"], e["args"]["started_by"]): e for e in beside if e["ph"] == "X"}
+    assert len(starts) == len(waits) == len(bars) > 0
+    for key, start in starts.items():
+        wait, bar = waits[key], bars[key[0], start["args"]["entry"]]
+        assert "start " + bar["name"] == start["name"] and "wait " + bar["name"] == wait["name"], (start, wait, bar)
+        assert bar["args"]["awaited_by"] == wait["args"]["entry"] and bar["ts"] == start["ts"], (start, wait, bar)
+        assert abs(bar["ts"] + bar["dur"] - wait["ts"] - wait["dur"]) < 0.01, (wait, bar)
+    rows = {e["tid"]: e["args"]["name"] for e in beside if e["ph"] == "M"}
+    for row, name in rows.items():
+        assert name == f"beside compute {row - 15}", rows
+        own = sorted((e["ts"], e["ts"] + e["dur"]) for e in bars.values() if e["tid"] == row)
+        assert own and all(a[1] <= b[0] + 0.01 for a, b in zip(own, own[1:])), row
+    assert {e["tid"] for e in bars.values()} == set(rows)
 assert len(passes) == 2 * 5 * 4 * 4
 for (tensor, step, micro, chunk), (begin, end) in passes.items():
     assert chunk == 3 or end <= passes[tensor, step, micro, chunk + 1][0] + 0.01, (step, micro, chunk)
+# A collective's name says which, of which ranks, and for what.
 names = {e["name"] for e in merged if e.get("cat") == "wait"}
-assert {"recv (pipeline group)", "all_reduce (tensor group)", "all_reduce (world group)"} <= names, names
+for name in ["recv (pipeline group): recv_input head from stage 0 (micro 3, columns 0-1023)", "reduce_scatter (data group): reduce_grads block.1 (micro 0, columns 0-6463)", "all_reduce (tensor group): forward block.0 (micro 0)",
+             "all_reduce (tensor group): backward block.1 (micro 1)", "all_reduce (world group): step_control"]:
+    assert name in names, (name, sorted(names))
 END
 /usr/bin/python3 look.py >look 2>&1 || fail "$(cat look)"
 

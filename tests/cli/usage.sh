@@ -2,7 +2,7 @@
 # Help, version, completion, and wrong usage of every command.
 . "$(dirname "$0")/lib.sh"
 
-commands="train plan reproduce data checkpoint generate evaluate submit config doctor digest trace report completion"
+commands="train plan reproduce data checkpoint generate evaluate submit config doctor digest replay trace report completion"
 expect 0 "$ZERO3D" --help
 for command in $commands; do
     grep -q "^  $command " out || fail "--help does not list $command"
@@ -47,6 +47,9 @@ expect 2 "$ZERO3D" data tokenize x
 says 'output'
 expect 2 "$ZERO3D" config --keys x.yaml
 expect 2 "$ZERO3D" digest a
+expect 2 "$ZERO3D" replay
+expect 2 "$ZERO3D" replay x --step 0
+says 'number of a step'
 expect 2 "$ZERO3D" trace
 expect 2 "$ZERO3D" trace nowhere --step 0
 says 'whole number of at least 1'
@@ -112,3 +115,7 @@ complete_words zero3d checkpoint ver
 [ "$(cat out)" = verify ] || fail "completion of a second word"
 complete_words zero3d train x.yaml zero_optimization.overlap
 [ "$(cat out)" = zero_optimization.overlap_comm= ] || fail "completion of a key"
+mkdir files && : >"files/a b *.yaml" && : >files/c.yaml
+complete_words zero3d train files/
+printf '%s\n' 'files/a b *.yaml' files/c.yaml >wanted
+LC_ALL=C sort out | cmp -s - wanted || fail "completion of files: $(cat out)"

@@ -13,6 +13,7 @@ zero3d_test(plan_memory ROOM plan)
 zero3d_test(plan_advice ROOM plan)
 zero3d_test(plan_against_engine ROOM plan)
 zero3d_test(plan_pipeline ROOM plan)
+zero3d_test(plan_prove ROOM plan)
 foreach(name hardware links simulate paper published choose_offload choose_gather choose_fit choose_tiers
     recommend memory)
   target_compile_definitions(plan_${name} PRIVATE ZERO3D_CONFIGS="${CMAKE_SOURCE_DIR}/configs")

@@ -21,3 +21,7 @@ zero3d_test(train_stop_generation ROOM train RANKS 1 4)
 zero3d_test(train_resume ROOM train RANKS 1 2 LONG)
 zero3d_test(train_memory ROOM train RANKS 1 2)
 zero3d_count_allocations(train_memory)
+# Each world leaves what it trained; the largest compares.
+zero3d_test(train_prove ROOM train RANKS 1 2 4 LONG)
+set_tests_properties(train_prove.1 train_prove.2 PROPERTIES FIXTURES_SETUP proved_runs)
+set_tests_properties(train_prove.4 PROPERTIES FIXTURES_REQUIRED proved_runs)

@@ -490,10 +490,12 @@ TEST_F(Run, ConsoleIsAlignedAndOnlyRank0Speaks) {
     }
     EXPECT_EQ(steps, 11); // step 1, then every second
     EXPECT_EQ(rate_columns.size(), 1u);
-    for (const char *word : {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank",
-                             "\ndone: ", "\nmemory   peak ", "\nexposed  communication ",
-                             "\nfiles    ", "\nnext     report:   zero3d report "})
+    for (const char *word :
+         {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank",
+          "\ndone: ", "\nmemory   peak ", "\nfiles    ", "\nnext     report:   zero3d report "})
         EXPECT_NE(said.find(word), std::string::npos) << word;
+    EXPECT_EQ(said.find("\nexposed  communication ") != std::string::npos, ranks() > 1) << said;
+    EXPECT_EQ(said.find("\nexposed ") != std::string::npos, ranks() > 1) << said;
     // Planned bytes are measured bytes, and the process' memory is explained.
     EXPECT_EQ(said.find("  ! "), std::string::npos) << said;
     EXPECT_EQ(said.find("resident memory"), std::string::npos); // a table

@@ -150,9 +150,9 @@ TEST_F(Trace, TheMergedTimelineHasAllEventsFromZeroOn) {
         first = begin < first ? begin : first;
     }
     z3d_json_free(json);
-    EXPECT_EQ(events[0], 7);
-    EXPECT_EQ(events[1], 9);
-    EXPECT_EQ(rows, 1);
+    EXPECT_EQ(events[0], 7 + 1); // and what was under way
+    EXPECT_EQ(events[1], 9 + 1);
+    EXPECT_EQ(rows, 1 + 2);
     EXPECT_EQ(first, 0);
 }
 

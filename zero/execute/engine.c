@@ -251,7 +251,9 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
-        .exposed_seconds = exposed_seconds(engine) - exposed,
+        .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
+                               ? 0
+                               : exposed_seconds(engine) - exposed,
         .exposed_transfer_seconds = transfer_seconds(engine) - transfer,
         .exposed_disk_seconds = executor->disk_wait_seconds - disk,
         .host_step_seconds = executor->host_step_seconds - host_step_seconds,
@@ -296,6 +298,26 @@ z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, int64_t sample
 }
 
 /* ---- looking in ---- */
+
+void z3d_engine_set_finished(z3d_engine *engine,
+                             z3d_status (*finished)(void *context, const z3d_program *program,
+                                                    int index, const uint64_t *digest),
+                             void *context) {
+    engine->executor[Z3D_MODE_TRAIN].finished = finished;
+    engine->executor[Z3D_MODE_TRAIN].finished_context = context;
+}
+
+z3d_status z3d_engine_read_buffer(const z3d_engine *engine, int buffer, int64_t first, void *out,
+                                  int64_t bytes) {
+    const z3d_buffer *b = &engine->set.program[Z3D_MODE_TRAIN]->buffer[buffer];
+    if (first < 0 || bytes < 0 || bytes > b->bytes - first)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no bytes %lld-%lld", b->name, (long long)first,
+                         (long long)(first + bytes - 1));
+    if (b->space == Z3D_SPACE_DISK)
+        return z3d_disk_read(engine->disk, b->offset + first, out, bytes);
+    return z3d_device_read(engine->config.device, out, engine->arena[b->space] + b->offset + first,
+                           bytes);
+}
 
 void z3d_engine_parameters_changed(z3d_engine *engine) {
     memset(engine->gathered, 0, sizeof engine->gathered);

@@ -442,8 +442,8 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     z3d_unit_run run = make_run(executor, i);
     z3d_call call = z3d_instruction_call(i);
     if (call >= Z3D_CALL_BACKWARD) Z3D_TRY(clear_padding(executor, i));
-    if (executor->digest && i->keep) Z3D_TRY(clear_gaps(executor, &run.saved));
-    if (executor->digest && call == Z3D_CALL_BACKWARD_INPUT && run.deferred.base)
+    if (z3d_executor_digests(executor) && i->keep) Z3D_TRY(clear_gaps(executor, &run.saved));
+    if (z3d_executor_digests(executor) && call == Z3D_CALL_BACKWARD_INPUT && run.deferred.base)
         Z3D_TRY(clear_gaps(executor, &run.deferred));
     executor->next_child = 0;
     z3d_group_set_observer(run.tensor, check_child, executor);
@@ -529,7 +529,7 @@ static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_
     double begin = executor->trace ? z3d_now() : 0;
     if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
     Z3D_TRY(execute(executor, n, host));
-    if (executor->digest) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
+    if (z3d_executor_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
     if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
     for (int s = 0; s < Z3D_SLOT_COUNT; s++)
         if (!takes_itself(s) && p->instruction[n].buffer[s] >= 0)

@@ -42,7 +42,10 @@ typedef struct z3d_executor {
                       places; NULL: the host reads the device's memory itself */
     z3d_step_graph graph;
     z3d_optimizer_constants optimizer;
-    FILE *digest, *trace;                                                      /* NULL: none */
+    FILE *digest, *trace; /* NULL: none */
+    z3d_status (*finished)(void *context, const z3d_program *program, int index,
+                           const uint64_t *digest); /* NULL: none */
+    void *finished_context;
     z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
     void *enter_context;
 
@@ -143,7 +146,11 @@ int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instru
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
                                     int64_t count, float *out);
 
-/* observe.c: a line for each finished instruction. */
+/* Whether anybody asks for digests. */
+static inline bool z3d_executor_digests(const z3d_executor *executor) {
+    return executor->digest || executor->finished;
+}
+/* observe.c: the digest of a finished instruction, for all who ask for it. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
 
 /* trace.c: what a timeline begins with (entries: of the training step's program) and ends with; a

@@ -72,10 +72,35 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     return Z3D_OK;
 }
 
+/* What the host has stepped: of each tensor the entry's columns. Behind them, up to a disk's whole
+ * blocks, lies what the memory had before. */
+static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
+                               const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const int64_t flat = z3d_kept_first(p->layout, i->group, Z3D_PART_OPTIMIZER) + i->first;
+    const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
+    const int64_t count =
+        some ? i->count : z3d_kept_elements(p->layout, i->group, Z3D_PART_OPTIMIZER);
+    const int states = z3d_count_kinds(p->layout->group[i->group].kept[Z3D_PART_OPTIMIZER].kinds);
+    for (int tensor = -1; tensor < states; tensor++) { /* -1: the parameters */
+        const int buffer = i->buffer[tensor < 0 ? Z3D_SLOT_PARAMETERS : Z3D_SLOT_OPTIMIZER];
+        const z3d_dtype dtype = tensor < 0 ? p->config.dtype : Z3D_F32;
+        const int64_t place =
+            tensor < 0
+                ? z3d_executor_place(executor, i->group, buffer, 0, 1, flat, dtype)
+                : z3d_executor_place(executor, i->group, buffer, tensor, states, flat, dtype);
+        Z3D_TRY(hash_bytes(executor, hash, executor->arena[p->buffer[buffer].space] + place,
+                           count * (int64_t)z3d_dtype_size(dtype)));
+    }
+    return Z3D_OK;
+}
+
 /* What a unit or the optimizer has written; nobody's memory is left out. */
 static z3d_status hash_written(z3d_executor *executor, XXH3_state_t *hash,
                                const z3d_instruction *i) {
     const z3d_program *p = executor->program;
+    if (z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER)
+        return hash_stepped(executor, hash, i);
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
         z3d_buffer_operand o = z3d_instruction_operand(p, i, s);
         if (o.buffer >= 0 && o.access & Z3D_ACCESS_WRITE)
@@ -121,21 +146,39 @@ static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z
     return Z3D_OK;
 }
 
-z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
+/* *any: the instruction has written something. */
+static z3d_status digest_of(z3d_executor *executor, int index, bool *any, uint64_t *out) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
     bool moves = z3d_opcode_info_of(i->opcode)->moves != Z3D_MOVES_NONE;
     bool written = i->phase != Z3D_PHASE_START && writes(i), state = changes_state(p, i);
-    if (!written && !state) return Z3D_OK;
+    *any = written || state;
+    if (!*any) return Z3D_OK;
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
     if (written && moves) Z3D_TRY(hash_moved(executor, &hash, i));
     if (written && !moves) Z3D_TRY(hash_written(executor, &hash, i));
     if (state) Z3D_TRY(hash_state(executor, &hash, i));
+    *out = XXH3_64bits_digest(&hash);
+    return Z3D_OK;
+}
+
+static z3d_status write_digest(const z3d_executor *executor, int index, int64_t step,
+                               uint64_t digest) {
     char what[96];
-    z3d_instruction_describe(p, index, what, sizeof what);
+    z3d_instruction_describe(executor->program, index, what, sizeof what);
     if (fprintf(executor->digest, "%lld %d %016llx %s\n", (long long)step, index,
-                (unsigned long long)XXH3_64bits_digest(&hash), what) < 0)
+                (unsigned long long)digest, what) < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "cannot write the digest file: %m");
     return Z3D_OK;
+}
+
+z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
+    bool any;
+    uint64_t digest = 0;
+    Z3D_TRY(digest_of(executor, index, &any, &digest));
+    if (any && executor->digest) Z3D_TRY(write_digest(executor, index, step, digest));
+    if (!executor->finished) return Z3D_OK;
+    return executor->finished(executor->finished_context, executor->program, index,
+                              any ? &digest : NULL);
 }

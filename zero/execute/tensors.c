@@ -261,3 +261,43 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     }
     return Z3D_OK;
 }
+
+/* ---- as it lies ---- */
+
+/* One tensor of a group's part. */
+static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_group_part part,
+                              int tensor,
+                              z3d_status (*move)(void *context, void *piece, int64_t bytes),
+                              void *context) {
+    enum { PIECE = 1 << 16 }; /* bytes: a multiple of every type's */
+    char piece[PIECE];
+    const z3d_executor *executor = z3d_engine_main(engine);
+    const z3d_layout *layout = engine->set.layout;
+    const int64_t size = (int64_t)z3d_dtype_size(layout->group[g].kept[part].dtype);
+    const int64_t first = z3d_kept_first(layout, g, part);
+    const int64_t count = z3d_kept_elements(layout, g, part);
+    for (int64_t done = 0; done < count; done += PIECE / size) {
+        const int64_t flat = first + done, left = (count - done) * size;
+        const int64_t bytes = left < PIECE ? left : PIECE;
+        if (!in) Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat, piece, bytes));
+        Z3D_TRY(move(context, piece, bytes));
+        if (in) Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat, piece, bytes));
+    }
+    return Z3D_OK;
+}
+
+/* Gradients of an earlier step are nobody's. */
+z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
+                                z3d_status (*move)(void *context, void *piece, int64_t bytes),
+                                void *context) {
+    static const z3d_group_part parts[] = {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER};
+    const z3d_layout *layout = engine->set.layout;
+    if (in) z3d_engine_parameters_changed(engine);
+    for (int g = 0; g < layout->num_groups; g++)
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            const int tensors = z3d_count_kinds(layout->group[g].kept[parts[k]].kinds);
+            for (int tensor = 0; tensor < tensors; tensor++)
+                Z3D_TRY(move_tensor(engine, in, g, parts[k], tensor, move, context));
+        }
+    return Z3D_OK;
+}

@@ -127,6 +127,17 @@ static bool resolve_batch_size(config_checker *k, int64_t data) {
     return false;
 }
 
+static bool refuse_ranks(config_checker *k, int64_t batch, int64_t data) {
+    int64_t fewer = data;
+    while (batch % fewer != 0) fewer--;
+    config_complain(k, "train_batch_size",
+                    "%lld is not a multiple of %lld samples (%lld data ranks), and "
+                    "parallel.elastic=true keeps it; start %lld ranks",
+                    (long long)batch, (long long)data, (long long)data,
+                    (long long)(fewer * z3d_config_model_ranks(k->c)));
+    return false;
+}
+
 /* The batch stays, in the largest micro-batches that divide it; interleaved pipelines need a
  * multiple of their stages. False: refused. */
 static bool fit_elastic(config_checker *k, int64_t data) {
@@ -138,7 +149,7 @@ static bool fit_elastic(config_checker *k, int64_t data) {
                         "train_micro_batch_size_per_gpu, the most samples for a rank at a time");
         return false;
     }
-    if (batch % data != 0) return refuse_batch(k, data, NULL, 1);
+    if (batch % data != 0) return refuse_ranks(k, batch, data);
     const int64_t share = batch / data, stages = c->parallel_pipeline_model_parallel_size;
     const bool groups = stages > 1 && z3d_config_pipeline_schedule(c) == Z3D_PIPELINE_INTERLEAVED;
     int64_t micro = most < share ? most : share;

@@ -107,6 +107,15 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
     }
 }
 
+void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out) {
+    z3d_string value = {0};
+    config_append_value(&value, config, &config_table[config_find(path)], 0);
+    for (size_t i = 1; i < value.length; i++) /* behind a space or the end of a line */
+        z3d_string_append(out, "%c", value.text[i] == '\n' ? ' ' : value.text[i]);
+    out->failed = out->failed || value.failed;
+    z3d_string_free(&value);
+}
+
 bool config_is_standard(const z3d_config *config, const char *path) {
     const config_key *key = &config_table[config_find(path)];
     z3d_config *standard = NULL;

@@ -143,10 +143,12 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
     z3d_plan_few_micro_batches(&of->program, simulation->stages, "  warning: ", out);
 }
 
-static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
+/* `rate`: the hardware's key that says how long. */
+static void saving_line(z3d_string *out, const char *name, double bytes, double seconds,
+                        const char *rate) {
     z3d_string_append(out, "  %-28s %10.3f GB  ", name, bytes * 1e-9);
     if (seconds < 0)
-        z3d_string_append(out, "time n/a (the hardware file gives no disk)\n");
+        z3d_string_append(out, "time n/a (the hardware file gives no %s)\n", rate);
     else
         z3d_string_append(out, "%.3f s\n", seconds);
 }
@@ -156,8 +158,10 @@ static void print_saving(const z3d_case *of, const z3d_saving *s, z3d_string *ou
                       s->bytes * 1e-9);
     z3d_append_kinds(out, z3d_optimizer_kinds(of->program.optimizer) & ~Z3D_KIND(PARAMETER), ", ");
     z3d_string_append(out, "\n");
-    saving_line(out, "a node's ranks write", s->node_saved, s->save_seconds);
-    saving_line(out, "a node's ranks read", s->node_loaded, s->load_seconds);
+    saving_line(out, "a node's ranks write", s->node_saved, s->save_seconds,
+                "node.disk_write_gb_per_s");
+    saving_line(out, "a node's ranks read", s->node_loaded, s->load_seconds,
+                "node.disk_read_gb_per_s");
 }
 
 static void percent(double share, const char *name, z3d_string *out) {

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/choose/choose.h"
@@ -12,19 +13,20 @@ bool z3d_job_seconds(const char *time, int64_t *out) {
     int parts = 0, used = 0;
     int length = (int)strlen(time);
     const bool dashed = strchr(time, '-') != NULL;
+    if (time[strspn(time, "0123456789:-")] != '\0') return false; /* sscanf takes spaces */
     if (dashed) {
         if (sscanf(time, "%6" SCNd64 "-%n", &days, &used) != 1 || used == 0) return false;
     }
     while (used < length && parts < 3) {
         int more = 0;
         if (sscanf(time + used, "%6" SCNd64 "%n", &part[parts], &more) != 1 || more == 0 ||
-            part[parts] < 0 || strchr("+- ", time[used]))
+            part[parts] < 0)
             return false;
         parts++;
         used += more;
-        if (time[used] == ':' && time[used + 1] != '\0') used++;
+        if (used < length && (time[used++] != ':' || used == length)) return false;
     }
-    if (used != length || parts == 0 || days < 0) return false;
+    if (used != length || parts == 0) return false;
     /* The first part's unit: hours behind days, or of three parts; else minutes. */
     const int64_t unit = dashed || parts == 3 ? 3600 : 60;
     int64_t seconds = days * 86400, each = unit;
@@ -33,36 +35,69 @@ bool z3d_job_seconds(const char *time, int64_t *out) {
     return seconds > 0;
 }
 
+/* Whether a step's samples can be divided among the ranks of so many nodes. */
+static bool divides(const z3d_job *job, const z3d_config *config, int64_t nodes) {
+    const int64_t model = z3d_config_model_ranks(config);
+    const int64_t ranks = nodes * job->ranks;
+    return ranks % model == 0 && config->train_batch_size % (ranks / model) == 0;
+}
+
 static z3d_status refuse_nodes(const z3d_job *job, const z3d_config *config) {
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "--nodes %lld-%lld: no number of nodes with %lld ranks each divides the %lld "
-                     "samples of a step (train_batch_size) over copies of %lld ranks",
+                     "samples of a step (train_batch_size) over copies of %lld ranks%s",
                      (long long)job->nodes, (long long)job->most_nodes, (long long)job->ranks,
-                     (long long)config->train_batch_size, (long long)job->model_ranks);
+                     (long long)config->train_batch_size, (long long)z3d_config_model_ranks(config),
+                     job->config_count > 1 ? ", and the samples of the other runs" : "");
 }
 
-/* Of a range: the fewest and the most nodes that the script may use. */
-static z3d_status find_nodes(z3d_job *job, const z3d_config *config, int64_t *fewest,
-                             int64_t *most) {
-    *fewest = job->nodes;
-    *most = job->most_nodes;
+/* Elastic: the next number of nodes resolves the batch anew. */
+static z3d_status try_nodes(const z3d_job *job, z3d_config *config, int64_t nodes) {
+    const int64_t micro = config->train_micro_batch_size_per_gpu;
+    z3d_mesh unused;
+    z3d_status status = z3d_plan_place(config, nodes * job->ranks, 0, &unused);
+    config->train_micro_batch_size_per_gpu = micro;
+    return status;
+}
+
+static z3d_status list_nodes(z3d_job *job) {
+    const int64_t count = job->most_nodes - job->nodes + 1;
+    if (job->most_nodes * job->ranks > INT32_MAX)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "--nodes %lld: with %lld ranks each they are too many",
+                         (long long)job->most_nodes, (long long)job->ranks);
+    Z3D_TRY(z3d_new((size_t)count, sizeof *job->choice, "numbers of nodes", &job->choice));
+    for (int64_t i = 0; i < count; i++) job->choice[i] = job->nodes + i;
+    job->choices = count;
+    return Z3D_OK;
+}
+
+/* A range loses what this configuration cannot use. */
+static z3d_status choose_nodes(z3d_job *job, z3d_config *config) {
+    int64_t left = 0, refused = 0;
+    if (!job->choice) Z3D_TRY(list_nodes(job));
     if (job->most_nodes == job->nodes) return Z3D_OK;
-    if (!config->parallel_elastic)
+    if (!config->parallel_elastic || config->train_batch_size == Z3D_AUTO)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "--nodes %lld-%lld: a range needs parallel.elastic=true, "
                          "train_batch_size and train_micro_batch_size_per_gpu",
                          (long long)job->nodes, (long long)job->most_nodes);
-    job->model_ranks =
-        config->parallel_tensor_model_parallel_size * config->parallel_pipeline_model_parallel_size;
-    job->batch = config->train_batch_size;
-    *most = 0;
-    for (int64_t n = job->nodes; n <= job->most_nodes; n++) {
-        const int64_t ranks = n * job->ranks;
-        if (ranks % job->model_ranks != 0 || job->batch % (ranks / job->model_ranks) != 0) continue;
-        if (*most == 0) *fewest = n;
-        *most = n;
+    for (int64_t i = 0; i < job->choices; i++) {
+        const int64_t nodes = job->choice[i];
+        if (!divides(job, config, nodes)) continue;
+        if (try_nodes(job, config, nodes) == Z3D_OK)
+            job->choice[left++] = nodes;
+        else
+            refused = nodes;
     }
-    return *most == 0 ? refuse_nodes(job, config) : Z3D_OK;
+    job->choices = left;
+    if (left > 0) return Z3D_OK;
+    return refused ? try_nodes(job, config, refused) : refuse_nodes(job, config);
+}
+
+void z3d_job_release(z3d_job *job) {
+    z3d_string_free(&job->facts);
+    free(job->choice);
+    job->choice = NULL;
 }
 
 static void say_sizes(const z3d_mesh *mesh, const char *name, z3d_string *line) {
@@ -141,32 +176,29 @@ static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
 }
 
 z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
-                        const z3d_hardware *hardware, z3d_string *text) {
-    int64_t nodes[2];
+                        const z3d_hardware *hardware) {
     if (config->checkpoint_interval == 0)
         return z3d_config_error(config, "checkpoint.interval",
                                 "it is 0: a job that is stopped could not go on; write how many "
                                 "steps may be lost");
-    Z3D_TRY(find_nodes(job, config, &nodes[0], &nodes[1]));
-    for (int k = 0; k < (nodes[1] > nodes[0] ? 2 : 1); k++) {
+    Z3D_TRY(choose_nodes(job, config));
+    /* Of several the fewest and the most. */
+    for (int k = 0; k < (job->choices > 1 ? 2 : 1); k++) {
+        const int64_t nodes = job->choice[k == 0 ? 0 : job->choices - 1];
         z3d_string line = {0}, unused = {0};
         /* Elastic: the second plan resolves the batch anew. */
         const int64_t micro = config->train_micro_batch_size_per_gpu;
         z3d_gather_price gathers[2];
-        const int ranks = (int)(nodes[k] * job->ranks);
+        const int ranks = (int)(nodes * job->ranks);
         z3d_status status = z3d_choose_offload(config, ranks, hardware, &unused);
         if (status == Z3D_OK)
             status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &unused);
-        if (status == Z3D_OK) status = plan_nodes(job, name, config, hardware, nodes[k], &line);
+        if (status == Z3D_OK) status = plan_nodes(job, name, config, hardware, nodes, &line);
         if (config->parallel_elastic) config->train_micro_batch_size_per_gpu = micro;
-        if (status == Z3D_OK) {
-            z3d_string_append(text, "%s\n", line.text);
-            z3d_string_append(&job->facts, "# %s\n", line.text);
-        }
+        if (status == Z3D_OK) z3d_string_append(&job->facts, "%s\n", line.text);
         z3d_string_free(&line);
         z3d_string_free(&unused);
         Z3D_TRY(status);
     }
-    return text->failed || job->facts.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text")
-                                             : Z3D_OK;
+    return job->facts.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text") : Z3D_OK;
 }

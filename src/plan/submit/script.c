@@ -3,11 +3,30 @@
 
 #include <string.h>
 
+/* Of every line: what stands in a script for people is never a command. */
+static void append_comment(const char *text, z3d_string *out) {
+    while (*text) {
+        const int length = (int)strcspn(text, "\n");
+        z3d_string_append(out, "# %.*s\n", length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* One word to sbatch, which reads its lines with double quotes and backslashes. */
+static void append_option(const char *option, z3d_string *out) {
+    const bool quoted = strpbrk(option, " \t\"'\\#") != NULL;
+    z3d_string_append(out, quoted ? "#SBATCH \"" : "#SBATCH ");
+    for (const char *c = option; *c; c++)
+        z3d_string_append(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    z3d_string_append(out, quoted ? "\"\n" : "\n");
+}
+
 /* A job that is given a number of tasks waits for as many nodes as it had at first: with a range of
  * nodes it asks for the cores of a node only. */
 static void append_tasks(const z3d_job *job, z3d_string *out) {
-    if (job->most_nodes > job->nodes) {
-        z3d_string_append(out, "-%lld\n#SBATCH --mincpus=%lld\n", (long long)job->most_nodes,
+    if (job->choices > 1) {
+        z3d_string_append(out, "-%lld\n#SBATCH --mincpus=%lld\n",
+                          (long long)job->choice[job->choices - 1],
                           (long long)(job->ranks * (job->cpus ? job->cpus : 1)));
         return;
     }
@@ -16,10 +35,15 @@ static void append_tasks(const z3d_job *job, z3d_string *out) {
 }
 
 static void append_header(const z3d_job *job, z3d_string *out) {
-    z3d_string_append(out, "#!/bin/bash\n# Written by: %s\n%s", job->command,
-                      job->facts.text ? job->facts.text : "");
+    z3d_string written = {0};
+    z3d_string_append(&written, "Written by: %s", job->command);
+    z3d_string_append(out, "#!/bin/bash\n");
+    append_comment(written.text ? written.text : "", out);
+    append_comment(job->facts.text ? job->facts.text : "", out);
+    out->failed |= written.failed;
+    z3d_string_free(&written);
     z3d_string_append(out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%lld", job->name,
-                      (long long)job->nodes);
+                      (long long)job->choice[0]);
     append_tasks(job, out);
     if (job->gpus) z3d_string_append(out, "#SBATCH --gpus-per-node=%lld\n", (long long)job->gpus);
     z3d_string_append(out,
@@ -34,8 +58,7 @@ static void append_header(const z3d_job *job, z3d_string *out) {
                       job->time, job->config_count > 1 ? "%A_%a" : "%j", (long long)job->signal);
     if (job->config_count > 1)
         z3d_string_append(out, "#SBATCH --array=0-%d\n", job->config_count - 1);
-    for (int i = 0; i < job->option_count; i++)
-        z3d_string_append(out, "#SBATCH %s\n", job->options[i]);
+    for (int i = 0; i < job->option_count; i++) append_option(job->options[i], out);
 }
 
 static void append_config(const z3d_job *job, z3d_string *out) {
@@ -58,21 +81,19 @@ static void append_config(const z3d_job *job, z3d_string *out) {
     z3d_string_append(out, "/${name%%.yaml}\n");
 }
 
-/* The most nodes of those that came whose ranks divide the batch. */
+/* At least as many nodes come as the first choice. */
 static void append_nodes(const z3d_job *job, z3d_string *out) {
-    z3d_string_append(out,
-                      "# Of the nodes that came as many as divide the %lld samples of a step.\n"
-                      "nodes=$SLURM_NNODES\n"
-                      "while [ \"$nodes\" -gt 1 ] && [ $((nodes * %lld %% %lld)) -ne 0 -o "
-                      "$((%lld %% (nodes * %lld / %lld))) -ne 0 ]; do\n"
-                      "    nodes=$((nodes - 1))\n"
-                      "done\n",
-                      (long long)job->batch, (long long)job->ranks, (long long)job->model_ranks,
-                      (long long)job->batch, (long long)job->ranks, (long long)job->model_ranks);
+    z3d_string_append(out, "# Of the nodes that came as many as divide the samples of a step.\n"
+                           "for nodes in");
+    for (int64_t i = job->choices; i > 0; i--)
+        z3d_string_append(out, " %lld", (long long)job->choice[i - 1]);
+    z3d_string_append(out, "; do\n"
+                           "    [ \"$nodes\" -gt \"$SLURM_NNODES\" ] || break\n"
+                           "done\n");
 }
 
 void z3d_job_script(const z3d_job *job, z3d_string *out) {
-    const bool range = job->most_nodes > job->nodes, array = job->config_count > 1;
+    const bool range = job->choices > 1, array = job->config_count > 1;
     append_header(job, out);
     z3d_string_append(out, "\n");
     append_config(job, out);

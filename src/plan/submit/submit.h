@@ -5,39 +5,44 @@
 #include "src/plan/price/estimate.h"
 
 typedef struct z3d_job {
-    const char *command; /* that wrote it, for the script's first comment */
-    const char *name;    /* of the job */
-    int64_t nodes,
-        most_nodes;     /* equal, or a range that the configuration's parallel.elastic allows */
-    int64_t ranks;      /* on each node */
-    int64_t cpus, gpus; /* of each rank; of each node. 0: not asked for */
-    const char *time;   /* as sbatch has it */
-    int64_t signal;     /* seconds before its end at which ranks are told to stop */
-    const char *const *options; /* other options of sbatch: "--partition=gpu" */
+    const char *command;        /* that wrote it, for the script's first comment */
+    const char *name;           /* of the job */
+    int64_t nodes, most_nodes;  /* equal, or a range that the configurations' parallel.elastic
+                                   allows */
+    int64_t ranks;              /* on each node */
+    int64_t cpus, gpus;         /* of each rank; of each node. 0: not asked for */
+    const char *time;           /* as sbatch has it */
+    int64_t signal;             /* seconds before its end at which ranks are told to stop */
+    const char *const *options; /* other options of sbatch, one line each: "--partition=gpu" */
     int option_count;
     char *const *configs; /* files; several: a job array */
     int config_count;
     const char *runs;         /* each run's folder is here, named as its file; NULL: run.dir */
     char *const *assignments; /* key=value */
     int assignment_count;
-    z3d_string facts; /* comment lines about the plan */
-    /* Of a range of nodes: ranks of one copy of the model, samples of a step. */
-    int64_t model_ranks, batch;
+    z3d_string facts; /* lines about the plan */
+    int64_t *choice;  /* numbers of nodes that all configurations can use, ascending */
+    int64_t choices;
 } z3d_job;
+
+/* What Slurm takes in --signal. */
+enum { Z3D_JOB_MOST_SIGNAL = 65535 };
 
 /* Seconds of a time as sbatch has it: minutes, minutes:seconds, hours:minutes:seconds, and days-
  * before hours, hours:minutes or hours:minutes:seconds. False: it is none, or 0. */
 bool z3d_job_seconds(const char *time, int64_t *out);
 
-/* Plans one of the job's configurations, which it resolves, for its nodes: text gets lines for
- * people, job->facts the same as comments, job->signal becomes longer where a step needs it.
- * hardware NULL: unknown; then neither room nor time are looked at. Errors: ERR_CONFIG and
- * ERR_TOPOLOGY for sizes that do not go with the nodes, ERR_MEMORY with advice if it does not fit,
- * and as z3d_plan_create. */
+/* Plans one of the job's configurations, which it resolves, for its nodes: job->facts gets lines
+ * for people, job->signal becomes longer where a step needs it, job->choice loses what this
+ * configuration cannot use. hardware NULL: unknown; then neither room nor time are looked at.
+ * Errors: ERR_CONFIG and ERR_TOPOLOGY for sizes that do not go with the nodes, ERR_MEMORY with
+ * advice if it does not fit, and as z3d_plan_create. */
 z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
-                        const z3d_hardware *hardware, z3d_string *text);
+                        const z3d_hardware *hardware);
+/* Frees what planning made. */
+void z3d_job_release(z3d_job *job);
 
-/* Appends the script for sbatch: complete, it needs nothing but zero3d. */
+/* Appends the script for sbatch of a planned job: complete, it needs nothing but zero3d. */
 void z3d_job_script(const z3d_job *job, z3d_string *out);
 
 #endif

@@ -152,7 +152,7 @@ static void tell_speed(telling *t) {
     tell(t, "speed");
 }
 
-/* Of what does not happen in most runs, nothing is told there. */
+/* Of what a run does not do, nothing is told: one rank communicates nothing. */
 static void tell_exposed(telling *t) {
     static const struct {
         const char *name;
@@ -164,7 +164,7 @@ static void tell_exposed(telling *t) {
     double counted, seconds = sum(t->history, Z3D_COLUMN_SECONDS, NULL, &counted);
     for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
         double exposed = sum(t->history, lanes[l].column, NULL, &counted);
-        if (counted > 0 && seconds > 0 && (l == 0 || exposed > 0))
+        if (seconds > 0 && exposed > 0)
             z3d_string_append(&t->text, "%s%s %.2f %%", t->text.length ? ", " : "", lanes[l].name,
                               100 * exposed / seconds);
     }
@@ -194,9 +194,10 @@ static void tell_checkpoints(telling *t) {
 
 static void append_time(z3d_string *out, double time) {
     char text[32];
-    time_t second = (time_t)time;
     struct tm parts;
-    if (!isfinite(time) || !gmtime_r(&second, &parts)) return;
+    if (!isfinite(time)) return;
+    time_t second = (time_t)time;
+    if (!gmtime_r(&second, &parts)) return;
     strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
     z3d_string_append(out, " (%s)", text);
 }
@@ -245,8 +246,12 @@ void z3d_history_facts(const z3d_history *history,
 
 /* ---- as text ---- */
 
+/* What a file says is one line, and moves no cursor. */
 static void append_line(void *context, const char *name, const char *text) {
-    z3d_string_append(context, "  %-14s %s\n", name, text);
+    z3d_string_append(context, "  %-14s ", name);
+    for (const char *c = text; *c; c++)
+        z3d_string_append(context, "%c", (unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c);
+    z3d_string_append(context, "\n");
 }
 
 void z3d_history_text(const z3d_history *history, z3d_string *out) {

@@ -95,25 +95,28 @@ static void release(page *p) {
 
 /* ---- charts ---- */
 
-/* *varies: whether it is not one value everywhere. */
+/* *first: the first number of all runs, NAN before; *varies: whether not all are this. */
 static void fill_share(const z3d_history *run, const struct drawn *what, double *share,
-                       bool *varies) {
+                       double *first, bool *varies) {
     const double *value = run->steps.column[what->column];
     const double *whole =
         what->share_of == Z3D_COLUMN_STEP ? NULL : run->steps.column[what->share_of];
     for (int64_t i = 0; i < run->steps.count; i++) {
         share[i] = what->scale * value[i] / (whole ? whole[i] : 1);
-        *varies = *varies || (isfinite(share[i]) && share[i] != share[0]);
+        if (!isfinite(share[i])) continue;
+        if (isnan(*first)) *first = share[i];
+        *varies = *varies || share[i] != *first;
     }
 }
 
 static void draw(page *p, const struct drawn *what) {
     bool loss = what->column == Z3D_COLUMN_LOSS, varies = false;
+    double first = NAN;
     bool marked = loss || what->column == Z3D_COLUMN_LOSS_SCALE;
     int curves = 0;
     for (int r = 0; r < p->count; r++) {
         const z3d_history *run = &p->history[r];
-        fill_share(run, what, p->share[r], &varies);
+        fill_share(run, what, p->share[r], &first, &varies);
         p->curve[curves++] = (z3d_curve){.colour = r,
                                          .series = r,
                                          .count = run->steps.count,

@@ -8,6 +8,10 @@
 
 #include "src/train/history/history.h"
 
+/* Larger numbers are not what a run writes; a chart's axes could not tell them apart. */
+static const int64_t MOST_STEPS = 1000000000000000;
+static const double MOST_BYTES = 1e17, MOST_TIME = 1e11; /* time: the year 5138 */
+
 const char *z3d_history_memory_name(int memory) {
     if (memory < Z3D_CATEGORY_COUNT) return z3d_category_name((z3d_category)memory);
     return memory == Z3D_CATEGORY_COUNT ? "host" : "outside";
@@ -25,6 +29,12 @@ static double number_of(const z3d_json *object, const char *key) {
     const z3d_json *value = z3d_json_member(object, key);
     if (value && value->type == Z3D_JSON_BOOL) return value->truth;
     return value && value->type == Z3D_JSON_NUMBER ? strtod(value->text, NULL) : NAN;
+}
+
+/* Beyond `most` nothing is a number of its kind: NAN. */
+static double number_up_to(const z3d_json *object, const char *key, double most) {
+    double number = number_of(object, key);
+    return number >= 0 && number <= most ? number : NAN;
 }
 
 static z3d_status grow(z3d_history_table *table) {
@@ -52,7 +62,7 @@ static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
         table->column[c][table->count] = number_of(line, names[c]);
     table->count++;
     for (int m = 0; m < Z3D_HISTORY_MEMORIES && memory; m++)
-        history->memory[m] = number_of(memory, z3d_history_memory_name(m));
+        history->memory[m] = number_up_to(memory, z3d_history_memory_name(m), MOST_BYTES);
     return Z3D_OK;
 }
 
@@ -62,6 +72,7 @@ static char *text_of(const z3d_json *object, const char *key) {
 }
 
 static z3d_status take_event(z3d_history *history, const z3d_json *line) {
+    int64_t step;
     if (history->events == history->events_capacity) {
         int capacity = history->events_capacity ? 2 * history->events_capacity : 64;
         z3d_history_event *event = realloc(history->event, (size_t)capacity * sizeof *event);
@@ -70,8 +81,9 @@ static z3d_status take_event(z3d_history *history, const z3d_json *line) {
         history->events_capacity = capacity;
     }
     z3d_history_event *event = &history->event[history->events++];
-    *event = (z3d_history_event){.step = (int64_t)number_of(line, "step"),
-                                 .time = number_of(line, "time"),
+    z3d_json_int(z3d_json_member(line, "step"), &step); /* it has one */
+    *event = (z3d_history_event){.step = step,
+                                 .time = number_up_to(line, "time", MOST_TIME),
                                  .seconds = number_of(line, "seconds"),
                                  .event = text_of(line, "event"),
                                  .detail = text_of(line, "detail")};
@@ -89,7 +101,7 @@ static z3d_status read_line(z3d_history *history, const char *text, size_t lengt
     int64_t step;
     Z3D_TRY(z3d_json_parse_line(text, length, path, number, NULL, &line));
     z3d_status status = Z3D_OK;
-    if (!z3d_json_int(z3d_json_member(line, "step"), &step))
+    if (!z3d_json_int(z3d_json_member(line, "step"), &step) || step < 0 || step > MOST_STEPS)
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: this line has no step", path, (long long)number);
     if (status == Z3D_OK) status = take(history, line);
     z3d_json_free(line);

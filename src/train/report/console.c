@@ -339,14 +339,16 @@ static void append_share(z3d_string *out, const z3d_run_end *end, const char *wh
                           100 * seconds / end->step_seconds);
 }
 
+/* One rank communicates nothing: nothing is said of it. */
 static void say_exposed(z3d_console *console, const z3d_run_end *end) {
     z3d_string text = {0};
-    append_share(&text, end, "communication", end->comm_seconds);
+    if (end->comm_seconds > 0) append_share(&text, end, "communication", end->comm_seconds);
     if (end->offloaded) append_share(&text, end, "host transfers", end->transfer_seconds);
     if (end->disk_seconds > 0) append_share(&text, end, "disk", end->disk_seconds);
     if (end->host_step_seconds > 0) append_share(&text, end, "host step", end->host_step_seconds);
-    z3d_console_say(console, "exposed  %s%s", text.length ? text.text : "not timed",
-                    text.length ? " of the steps' time" : "");
+    if (text.length || isnan(end->comm_seconds))
+        z3d_console_say(console, "exposed  %s%s", text.length ? text.text : "not timed",
+                        text.length ? " of the steps' time" : "");
     z3d_string_free(&text);
 }
 

@@ -1,15 +1,27 @@
-/* One timeline of all ranks, for Perfetto: a process for each rank, one clock. */
+/* One timeline of all ranks, for Perfetto: a process for each rank, one clock. What a rank started
+ * beside compute and waited for is also one bar, from the start to the end of the wait. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/train/trace/trace.h"
 
+enum { FIRST_ROW = 16 }; /* tid of the rows of such bars: behind those in a file */
+
+/* What is under way; its place in the list is its row. */
+typedef struct flight {
+    int ticket; /* -1: the row is free */
+    int entry;  /* of its start */
+    double begin;
+    char *name;
+} flight;
+
 typedef struct merge {
     const z3d_trace_run *run;
     int rank;
     double zero; /* seconds, on rank 0's clock: the first event */
-    bool any;
+    int rows;    /* of this rank */
+    flight *flight;
     z3d_string *out;
 } merge;
 
@@ -42,45 +54,123 @@ static void append_value(z3d_string *out, const z3d_json *value) {
     z3d_string_append(out, object ? "}" : "]");
 }
 
+static double microseconds(const merge *m, double seconds) {
+    return (seconds - m->run->rank[m->rank].ahead - m->zero) * 1e6;
+}
+
+/* ---- what is under way ---- */
+
+static void land(flight *f) {
+    free(f->name);
+    *f = (flight){.ticket = -1};
+}
+
+static flight *find(const merge *m, int ticket) {
+    for (int r = 0; r < m->rows; r++)
+        if (m->flight[r].ticket == ticket) return &m->flight[r];
+    return NULL;
+}
+
+static z3d_status add_row(merge *m) {
+    flight *more = realloc(m->flight, ((size_t)m->rows + 1) * sizeof *more);
+    if (!more) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for what a rank has started");
+    m->flight = more;
+    m->flight[m->rows] = (flight){.ticket = -1};
+    z3d_string_append(m->out,
+                      ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                      "\"args\":{\"name\":\"beside compute %d\"}}",
+                      m->rank, FIRST_ROW + m->rows, m->rows + 1);
+    m->rows++;
+    return Z3D_OK;
+}
+
+static z3d_status take_off(merge *m, const z3d_trace_line *line) {
+    const z3d_json *json = z3d_json_member(line->json, "name");
+    const char *name = json && json->type == Z3D_JSON_STRING ? json->text : "";
+    if (strncmp(name, "start ", 6) == 0) name += 6;
+    if (!find(m, -1)) Z3D_TRY(add_row(m));
+    flight *f = find(m, -1);
+    f->name = strdup(name);
+    if (!f->name) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for what a rank has started");
+    f->ticket = line->event->ticket;
+    f->entry = line->event->entry;
+    f->begin = line->event->begin;
+    return Z3D_OK;
+}
+
+/* The bar. */
+static void append_flight(const merge *m, const flight *f, const z3d_trace_event *wait) {
+    z3d_string *out = m->out;
+    z3d_string_append(out, ",\n{\"name\":");
+    z3d_string_append_json(out, f->name);
+    z3d_string_append(out,
+                      ",\"cat\":\"beside\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
+                      "\"tid\":%d,\"args\":{\"step\":%lld,\"started_by\":%d,\"awaited_by\":%d}}",
+                      microseconds(m, f->begin), (wait->end - f->begin) * 1e6, m->rank,
+                      FIRST_ROW + (int)(f - m->flight), (long long)wait->step, f->entry,
+                      wait->entry);
+}
+
+/* A step that was cut off leaves some under way: the next one begins without. */
+static z3d_status follow(merge *m, const z3d_trace_line *line) {
+    const z3d_trace_event *e = line->event;
+    if (!e || e->wait || e->ticket < 0) return Z3D_OK;
+    flight *f = find(m, e->ticket);
+    if (e->phase == Z3D_PHASE_WAIT && f && f->begin <= e->end) append_flight(m, f, e);
+    if (f) land(f);
+    return e->phase == Z3D_PHASE_START ? take_off(m, line) : Z3D_OK;
+}
+
+static void land_all(merge *m) {
+    for (int r = 0; r < m->rows; r++) land(&m->flight[r]);
+    free(m->flight);
+    m->flight = NULL;
+    m->rows = 0;
+}
+
+/* ---- events ---- */
+
 /* The event as it is, at its time on the common clock. */
 static z3d_status take(void *context, const z3d_trace_line *line) {
     merge *m = context;
     z3d_string *out = m->out;
-    double shift = m->run->rank[m->rank].ahead + m->zero;
-    const char *separator = m->any ? ",\n{" : "{";
+    const char *separator = ",\n{";
     for (const z3d_json *member = line->json->first; member; member = member->next) {
         z3d_string_append(out, "%s", separator);
         separator = ",";
         z3d_string_append_json(out, member->key);
         z3d_string_append(out, ":");
         if (line->begin > 0 && strcmp(member->key, "ts") == 0)
-            z3d_string_append(out, "%.3f", (line->begin - shift) * 1e6);
+            z3d_string_append(out, "%.3f", microseconds(m, line->begin));
         else
             append_value(out, member);
     }
     z3d_string_append(out, "}");
-    m->any = true;
+    Z3D_TRY(follow(m, line));
     return out->failed
                ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a timeline of %d ranks", m->run->count)
                : Z3D_OK;
 }
 
-z3d_status z3d_trace_merge(const z3d_trace_run *run, z3d_string *out) {
+static z3d_status merge_rank(merge *m) {
     z3d_trace_head head;
+    z3d_string_append(m->out,
+                      "%s{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,"
+                      "\"args\":{\"sort_index\":%d}}",
+                      m->rank > 0 ? ",\n" : "", m->rank, m->rank);
+    z3d_status status = z3d_trace_read_rank(m->run, m->rank, &head, take, m);
+    land_all(m);
+    return status;
+}
+
+z3d_status z3d_trace_merge(const z3d_trace_run *run, z3d_string *out) {
     merge m = {.run = run, .zero = DBL_MAX, .out = out};
     for (int r = 0; r < run->count; r++) {
         double first = run->rank[r].first - run->rank[r].ahead;
         if (first < m.zero) m.zero = first;
     }
     z3d_string_append(out, "[\n");
-    for (m.rank = 0; m.rank < run->count; m.rank++) {
-        z3d_string_append(out,
-                          "%s{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,"
-                          "\"args\":{\"sort_index\":%d}}",
-                          m.any ? ",\n" : "", m.rank, m.rank);
-        m.any = true;
-        Z3D_TRY(z3d_trace_read_rank(run, m.rank, &head, take, &m));
-    }
+    for (m.rank = 0; m.rank < run->count; m.rank++) Z3D_TRY(merge_rank(&m));
     z3d_string_append(out, "\n]\n");
     return out->failed
                ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a timeline of %d ranks", run->count)

@@ -1,0 +1,76 @@
+/* zero3d replay */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/cli/cli.h"
+#include "src/train/train.h"
+
+static const char help[] =
+    "usage: zero3d replay FILE [--until INSTRUCTION] [--step S] [key=value ...]\n"
+    "\n"
+    "Runs one rank of a run again, alone, in one process, to the bit. FILE is what\n"
+    "`zero3d train CONFIG --record-rank R --steps A:B` has written: the rank's state in front of\n"
+    "step A, its data, and what other ranks sent it. Every instruction's output is compared with\n"
+    "the recorded one; the first that differs ends the replay.\n"
+    "\n"
+    "  --until INSTRUCTION  stops behind it and shows its buffers: a number of the step program, "
+    "or\n"
+    "                       words of it: \"backward block.3\", \"reduce_grads wte\"\n"
+    "  --step S             in this step (default: the first)\n"
+    "  key=value            what is elsewhere here: "
+    "zero_optimization.offload_optimizer.nvme_path,\n"
+    "                       parallel.pipeline_schedule_file, training.threads\n"
+    "\n"
+    "Exit code: 0: all is as recorded; 1: something differs, or FILE was changed; 2: wrong usage.\n"
+    "\n"
+    "example: zero3d replay runs/demo/replay-rank3.z3d --until \"backward block.1\"\n";
+
+static z3d_status read_arguments(int argc, char **argv, z3d_replay_request *request) {
+    const char *step = NULL;
+    const cli_option options[] = {{"until", &request->until, NULL, NULL},
+                                  {"step", &step, NULL, NULL},
+                                  {NULL, NULL, NULL, NULL}};
+    int count;
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no recording: give its file");
+    if (step && (z3d_parse_int(step, &request->step) != Z3D_OK || request->step < 1))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: write the number of a step", step);
+    request->path = argv[1];
+    request->assignments = argv + 2;
+    request->count = count - 1;
+    for (int i = 0; i < request->count; i++)
+        if (!strchr(request->assignments[i], '='))
+            return Z3D_ERROR(Z3D_ERR_USAGE, "'%s' is not key=value", request->assignments[i]);
+    return Z3D_OK;
+}
+
+static void say(const z3d_replay_result *r, z3d_string *text) {
+    z3d_string_append(text, "rank %lld of %lld, steps %lld to %lld\n", (long long)r->rank,
+                      (long long)r->ranks, (long long)r->first, (long long)r->last);
+    if (r->text.text) z3d_string_append(text, "%s", r->text.text);
+    z3d_string_append(text, "equal: %lld instructions, %lld whole step%s", (long long)r->entries,
+                      (long long)r->steps, r->steps == 1 ? "" : "s");
+    if (r->steps > 0)
+        z3d_string_append(text, "; loss %.17g, gradient norm %.17g", r->loss, r->grad_norm);
+    z3d_string_append(text, "\n");
+}
+
+static int run(int argc, char **argv) {
+    z3d_replay_request request = {0};
+    z3d_replay_result result = {0};
+    z3d_string text = {0};
+    z3d_log_configure(Z3D_LOG_WARN, 0);
+    z3d_status status = read_arguments(argc, argv, &request);
+    if (status == Z3D_OK) status = z3d_replay_rank(&request, &result);
+    int code = cli_finish(status, "replay");
+    if (status == Z3D_OK) {
+        say(&result, &text);
+        code = cli_print(&text);
+    }
+    z3d_string_free(&text);
+    z3d_string_free(&result.text);
+    return code;
+}
+
+const cli_command cli_replay = {
+    "replay", "run one recorded rank again, alone", help, run, true, NULL, false};

@@ -1,0 +1,161 @@
+/* Compares keys whose values decide bits. A key that is not left out here is compared. */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/plan/prove/internal.h"
+
+/* Paths, or sections with their point, that change no bit, or of which the programs say what they
+ * do to sums. */
+static const char *const left_out[] = {"parallel.",
+                                       "train_micro_batch_size_per_gpu",
+                                       "gradient_accumulation_steps",
+                                       "zero_optimization.",
+                                       "activation_checkpointing.",
+                                       "model.tiling",
+                                       "data.validation",
+                                       "data.tokenizer",
+                                       "data.vocab",
+                                       "data.merges",
+                                       "checkpoint.",
+                                       "run.",
+                                       "generate.",
+                                       "training."};
+
+/* Of these sections, what is compared all the same. */
+static const char *const compared[] = {"parallel.tensor_model_parallel_size",
+                                       "parallel.sequence_parallel", "checkpoint.init_from",
+                                       "training.seed", "training.device"};
+
+/* On GPUs only. */
+static const char *const on_cuda[] = {"training.collectives", "training.attention", "training.tf32",
+                                      "zero_optimization.offload_optimizer.device",
+                                      "zero_optimization.offload_optimizer.ratio"};
+
+/* Of one side they make another sum of everything. */
+static const char *const everywhere[] = {"model.",      "fp16.enabled", "bf16.enabled",
+                                         "data_types.", "parallel.",    "training.device"};
+
+static bool lists(const char *const *list, size_t count, const char *path) {
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(list[i]);
+        if (list[i][length - 1] == '.' ? strncmp(path, list[i], length) == 0
+                                       : strcmp(path, list[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+#define LISTS(list, path) lists(list, sizeof list / sizeof *(list), path)
+
+static bool is_cuda(const z3d_comparison *c) {
+    return c->config[0]->training_device == Z3D_TRAINING_CUDA;
+}
+
+static const char *gemm_key(const z3d_comparison *c) {
+    static const char *const key[] = {[Z3D_F32] = "training.gemm.fp32",
+                                      [Z3D_BF16] = "training.gemm.bf16",
+                                      [Z3D_F16] = "training.gemm.fp16"};
+    return key[c->plan[0]->program_config.dtype];
+}
+
+/* How long a run is, and where its schedule ends, matters only to rates that fall. */
+static bool is_idle(const z3d_comparison *c, const char *path) {
+    return strcmp(path, "scheduler.params.total_num_steps") == 0 &&
+           !z3d_config_decays(c->config[0]);
+}
+
+static bool is_compared(const z3d_comparison *c, const char *path) {
+    if (LISTS(compared, path)) return true;
+    if (is_cuda(c) ? LISTS(on_cuda, path) : strcmp(path, gemm_key(c)) == 0) return true;
+    return !LISTS(left_out, path) && !is_idle(c, path);
+}
+
+static void differ(z3d_comparison *c, const char *what, const char *a, const char *b, bool apart) {
+    z3d_string_append(&c->differences, "  %s\n    A: %s\n    B: %s\n", what, a, b);
+    c->steps = true;
+    c->apart = c->apart || apart;
+}
+
+static void compare_key(z3d_comparison *c, const char *path) {
+    z3d_string a = {0}, b = {0};
+    z3d_config_value(c->config[0], path, &a);
+    z3d_config_value(c->config[1], path, &b);
+    if (a.failed || b.failed)
+        c->differences.failed = true;
+    else if (strcmp(a.text, b.text) != 0)
+        differ(c, path, a.text, b.text, LISTS(everywhere, path));
+    z3d_string_free(&a);
+    z3d_string_free(&b);
+}
+
+/* A tiled block's sums are the tiles', whatever their number was written as. */
+static void compare_tiles(z3d_comparison *c) {
+    int tiles[2];
+    char text[2][16];
+    for (int side = 0; side < 2; side++) {
+        tiles[side] = z3d_model_part_units(c->plan[side]->model);
+        snprintf(text[side], sizeof text[side], "%d", tiles[side] > 1 ? tiles[side] - 1 : 1);
+    }
+    if (tiles[0] != tiles[1]) differ(c, "model.tiling", text[0], text[1], true);
+}
+
+static void choose(z3d_comparison *c, bool open, const char *line) {
+    if (!open) return;
+    z3d_string_append(&c->unproved, "  %s\n", line);
+    c->steps = true;
+}
+
+/* What each run finds out for itself. */
+static void find_choices(z3d_comparison *c) {
+    bool measured = false, any_order = false, multiplies = false;
+    z3d_string line = {0}, value = {0};
+    for (int side = 0; side < 2; side++) {
+        const z3d_config *config = c->config[side];
+        int unused;
+        bool alone = z3d_mesh_size(&c->plan[side]->mesh, Z3D_AXES_WORLD) == 1;
+        measured = measured || (!alone && z3d_config_device_speeds(config, NULL, 0, &unused) ==
+                                              Z3D_SPEEDS_MEASURED);
+        any_order = any_order || !config->training_deterministic;
+        z3d_string_clear(&value);
+        z3d_config_value(config, gemm_key(c), &value);
+        multiplies = multiplies || value.failed || strcmp(value.text, "auto") == 0;
+    }
+    z3d_string_append(&line,
+                      "%s is auto: a run measures what is fastest; write sgemm in both, or "
+                      "what the run's config.yaml has",
+                      gemm_key(c));
+    choose(c, multiplies && !is_cuda(c), line.text ? line.text : gemm_key(c));
+    choose(c, measured,
+           "parallel.device_speeds is measured: a run measures the shares of its ranks; write a "
+           "list in both");
+    choose(c, any_order && is_cuda(c),
+           "training.deterministic is false: cuDNN adds in any order; write true in both");
+    z3d_string_free(&line);
+    z3d_string_free(&value);
+}
+
+/* NCCL chooses the order of its sums by sizes. */
+static void compare_nccl(z3d_comparison *c) {
+    char text[2][160];
+    for (int side = 0; side < 2; side++) {
+        const z3d_mesh *mesh = &c->plan[side]->mesh;
+        z3d_sizes_text sizes = z3d_sizes_name(
+            mesh->size[Z3D_AXIS_TENSOR], mesh->size[Z3D_AXIS_PIPELINE], mesh->size[Z3D_AXIS_DATA]);
+        snprintf(text[side], sizeof text[side], "%s, pieces of %lld elements", sizes.text,
+                 (long long)c->config[side]->zero_optimization_reduce_bucket_size);
+    }
+    if (is_cuda(c) && c->config[0]->training_collectives != Z3D_COLLECTIVES_HOST &&
+        strcmp(text[0], text[1]) != 0)
+        differ(c, "the order of NCCL's sums, which depends on ranks and sizes", text[0], text[1],
+               false);
+}
+
+void z3d_prove_keys(z3d_comparison *c) {
+#define X(field, path, type, standard, rule, help)                                                 \
+    if (is_compared(c, path)) compare_key(c, path);
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    compare_tiles(c);
+    if (!c->apart) compare_nccl(c);
+    find_choices(c);
+}

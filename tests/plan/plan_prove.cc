@@ -1,0 +1,208 @@
+// What z3d_prove says, and why: one reason at a time. tests/train/train_prove.cc holds it against
+// training.
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "tests/expect.h"
+
+extern "C" {
+#include "src/plan/prove/prove.h"
+}
+
+namespace {
+
+const char *const base = "model.num_layers=2\nmodel.hidden_size=32\nmodel.num_attention_heads=4\n"
+                         "model.seq_length=8\nmodel.vocab_size=67\ntrain_batch_size=8\n"
+                         "train_micro_batch_size_per_gpu=1\n";
+
+z3d_config *read(const std::string &more) {
+    z3d_config *config = nullptr;
+    EXPECT_Z3D(z3d_config_create(&config));
+    const bool bf16 = more.find("bf16.enabled=true") != std::string::npos,
+               cuda = more.find("device=cuda") != std::string::npos,
+               given = more.find("training.gemm") != std::string::npos;
+    std::string method = bf16 ? "training.gemm.bf16=sgemm\n" : "training.gemm.fp32=sgemm\n";
+    std::istringstream lines(base + (cuda || given ? "" : method) + more);
+    for (std::string line; std::getline(lines, line);)
+        EXPECT_EQ(z3d_config_override(config, line.c_str()), Z3D_OK)
+            << line << ": " << z3d_error_message();
+    return config;
+}
+
+struct Verdict {
+    bool equal = false, open = false, parameters = false, losses = false;
+    std::string text;
+    bool names(const std::string &what) const {
+        return text.find("\n  " + what) != std::string::npos;
+    }
+};
+
+Verdict prove(int ranks_a, const std::string &a, int ranks_b, const std::string &b) {
+    Verdict out;
+    z3d_proof proof;
+    z3d_config *config[2] = {read(a), read(b)};
+    const z3d_prove_side left = {config[0], ranks_a, "a.yaml"},
+                         right = {config[1], ranks_b, "b.yaml"};
+    EXPECT_EQ(z3d_prove(&left, &right, &proof), Z3D_OK) << z3d_error_message();
+    out.equal = z3d_proof_is_equal(&proof);
+    out.open = proof.open;
+    out.parameters = proof.parameters;
+    out.losses = proof.losses;
+    out.text = proof.text.text ? proof.text.text : "";
+    z3d_string_free(&proof.text);
+    for (z3d_config *c : config) z3d_config_destroy(c);
+    return out;
+}
+
+Verdict prove(int ranks, const std::string &a, const std::string &b) {
+    return prove(ranks, a, ranks, b);
+}
+
+const std::string two_stages = "parallel.pipeline_model_parallel_size=2\n",
+                  untied = "model.type=llama\n", zero2 = "zero_optimization.stage=2\n",
+                  zero1 = "zero_optimization.stage=1\n";
+
+} // namespace
+
+TEST(Prove, ChangesNoBit) {
+    for (const char *more :
+         {"zero_optimization.stage=0\n", "zero_optimization.overlap_comm=false\n",
+          "zero_optimization.reduce_bucket_size=100\n",
+          "zero_optimization.allgather_bucket_size=100\n",
+          "activation_checkpointing.granularity=none\n",
+          "activation_checkpointing.granularity=selective\n",
+          "zero_optimization.offload_optimizer.device=cpu\n", "training.threads=3\n",
+          "training.log_interval=7\n", "run.dir=elsewhere\n", "training.steps=7\n"}) {
+        Verdict v = prove(
+            2, zero1, (std::string(more).find(".stage") == std::string::npos ? zero1 : "") + more);
+        EXPECT_TRUE(v.equal) << more << v.text;
+        EXPECT_TRUE(v.parameters && v.losses && !v.open);
+        EXPECT_NE(v.text.find("equal to the bit"), std::string::npos);
+    }
+}
+
+// A tied table has a sum for each of its chunks, wherever these are.
+TEST(Prove, SchedulesAreEqual) {
+    const std::string many =
+        "gradient_accumulation_steps=4\ntrain_micro_batch_size_per_gpu=2\n" + two_stages;
+    for (const char *other : {"gpipe", "zb-h1", "interleaved", "zb-v"}) {
+        std::string schedule = "parallel.pipeline_schedule=" + std::string(other) + "\n";
+        if (strchr("iz", other[0]) && strcmp(other, "zb-h1") != 0)
+            schedule += "parallel.virtual_pipeline_model_parallel_size=2\n";
+        Verdict v = prove(2, many, many + schedule);
+        EXPECT_TRUE(v.equal) << other << v.text;
+    }
+}
+
+TEST(Prove, NamesTheTiedTable) {
+    Verdict v = prove(2, "", 4, two_stages);
+    EXPECT_FALSE(v.equal || v.open || v.parameters);
+    EXPECT_TRUE(v.names("gradients of wte\n")) << v.text;
+    EXPECT_NE(v.text.find("reduce_scatter(head m0 += embedding m0)"), std::string::npos) << v.text;
+    EXPECT_EQ(v.text.find("wpe"), std::string::npos) << v.text;
+    v = prove(2, untied, 4, untied + two_stages);
+    EXPECT_TRUE(v.equal) << v.text;
+}
+
+TEST(Prove, NamesReductions) {
+    Verdict v = prove(2, zero1, zero2);
+    EXPECT_FALSE(v.equal || v.open);
+    EXPECT_NE(v.text.find("reduce_scatter(m0 += m1 += m2 += m3)"), std::string::npos) << v.text;
+    EXPECT_NE(v.text.find("reduce_scatter(m0) + reduce_scatter(m1)"), std::string::npos) << v.text;
+    EXPECT_EQ(v.text.find("loss"), std::string::npos) << v.text;
+    // Told to reduce at the same times, they are equal.
+    v = prove(2, zero1, zero2 + "zero_optimization.grad_reduce=per_step\n");
+    EXPECT_TRUE(v.equal) << v.text;
+    // Of one data rank only a product's rounding is left.
+    v = prove(1, untied + zero1, untied + zero2);
+    EXPECT_TRUE(v.open) << v.text;
+    v = prove(1, untied + zero1 + "bf16.enabled=true\n", untied + zero2 + "bf16.enabled=true\n");
+    EXPECT_FALSE(v.open || v.equal) << v.text;
+    v = prove(1, untied + zero1 + "bf16.enabled=true\ndata_types.grad_accum_dtype=fp32\n",
+              untied + zero2 + "bf16.enabled=true\ndata_types.grad_accum_dtype=fp32\n");
+    EXPECT_TRUE(v.open) << v.text;
+}
+
+// Two data ranks add as two micro-batches do; four begin in other places in each shard.
+TEST(Prove, DataRanksLikeMicroBatches) {
+    const std::string big = zero2 + "train_batch_size=2\n", four = zero2 + "train_batch_size=4\n";
+    Verdict v = prove(1, big, 2, big);
+    EXPECT_TRUE(v.open && v.parameters && v.losses) << v.text;
+    EXPECT_TRUE(v.names("gradient norm")) << v.text;
+    EXPECT_NE(v.text.find("Still equal to the bit: parameters, losses"), std::string::npos);
+    v = prove(1, big + "gradient_clipping=1\n", 2, big + "gradient_clipping=1\n");
+    EXPECT_TRUE(v.open && !v.parameters && !v.losses) << v.text;
+    v = prove(1, four, 4, four);
+    EXPECT_FALSE(v.open || v.parameters) << v.text;
+    EXPECT_TRUE(v.names("gradients of wpe to ln_f")) << v.text;
+}
+
+TEST(Prove, ComparesSharesOfSamples) {
+    const std::string pairs = "train_micro_batch_size_per_gpu=4\ngradient_accumulation_steps=1\n";
+    Verdict v = prove(2, pairs, pairs + "parallel.device_speeds=[1, 0.34]\n");
+    EXPECT_FALSE(v.equal || v.open);
+    EXPECT_NE(v.text.find("2 to 6 samples each"), std::string::npos) << v.text;
+    v = prove(2, pairs + "parallel.device_speeds=[1, 0.34]\n",
+              pairs + "parallel.device_speeds=[1, 0.35]\n");
+    EXPECT_TRUE(v.equal) << v.text;
+}
+
+TEST(Prove, NamesKeys) {
+    Verdict v = prove(2, "training.seed=3\n", "optimizer.params.lr=0.1\n");
+    EXPECT_FALSE(v.equal || v.open || v.parameters);
+    EXPECT_TRUE(v.names("training.seed\n    A: 3\n    B: 1\n")) << v.text;
+    EXPECT_TRUE(v.names("optimizer.params.lr\n    A: 0.0006\n    B: 0.1\n")) << v.text;
+    v = prove(2, "scheduler.type=WarmupDecayLR\n",
+              "scheduler.type=WarmupDecayLR\ntraining.steps=9\n");
+    EXPECT_TRUE(v.names("scheduler.params.total_num_steps")) << v.text;
+    v = prove(2, "data.train=a.bin\n", "data.train='[a.bin, b.bin]'\n");
+    EXPECT_TRUE(v.names("data.train")) << v.text;
+    v = prove(2, "training.gemm.fp32=sgemm\n", "training.gemm.fp32=portable\n");
+    EXPECT_TRUE(v.names("training.gemm.fp32")) << v.text;
+}
+
+// What is in every sum is named alone.
+TEST(Prove, StopsWhereNoSumIsAlike) {
+    for (const char *more : {"bf16.enabled=true\n", "parallel.tensor_model_parallel_size=2\n",
+                             "model.hidden_size=64\n", "model.tiling=2\n"}) {
+        Verdict v = prove(2, "", 2, more);
+        EXPECT_FALSE(v.equal || v.open) << more;
+        EXPECT_NE(v.text.find("Every sum depends on them"), std::string::npos) << v.text;
+        EXPECT_EQ(v.text.find("gradients of"), std::string::npos) << v.text;
+    }
+    // A tile for everything is no tile.
+    EXPECT_TRUE(prove(2, "", "model.tiling=1\n").equal);
+}
+
+TEST(Prove, LeavesOpenWhatARunDecides) {
+    Verdict v = prove(2, "training.gemm.fp32=auto\n", "training.gemm.fp32=auto\n");
+    EXPECT_TRUE(v.open && !v.parameters) << v.text;
+    EXPECT_TRUE(v.names("training.gemm.fp32 is auto")) << v.text;
+    v = prove(2, "parallel.device_speeds=measured\n", "parallel.device_speeds=measured\n");
+    EXPECT_TRUE(v.open && v.names("parallel.device_speeds is measured")) << v.text;
+    // One rank has all samples.
+    v = prove(1, "parallel.device_speeds=measured\n", "parallel.device_speeds=measured\n");
+    EXPECT_TRUE(v.equal) << v.text;
+}
+
+// NCCL's order is its own, and the host's step is not the GPU's.
+TEST(Prove, TrustsNcclWithEqualSizesOnly) {
+    const std::string cuda = "training.device=cuda\n", host = cuda + "training.collectives=host\n",
+                      pieces = "zero_optimization.reduce_bucket_size=100\n";
+    EXPECT_TRUE(prove(2, cuda, cuda).equal);
+    EXPECT_FALSE(prove(2, cuda, cuda + pieces).equal);
+    EXPECT_TRUE(prove(2, host, host + pieces).equal);
+    Verdict v = prove(2, cuda, cuda + "zero_optimization.offload_optimizer.device=cpu\n");
+    EXPECT_TRUE(v.names("zero_optimization.offload_optimizer.device")) << v.text;
+    const std::string any = cuda + "bf16.enabled=true\ntraining.deterministic=false\n";
+    v = prove(2, any, any);
+    EXPECT_TRUE(v.open) << v.text;
+    EXPECT_FALSE(prove(2, "", cuda).equal);
+}
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,223 @@
+/* Compares sums of two configurations, element by element where data ranks begin their sums in
+ * different places: terms of micro-batches become terms of the samples in them. */
+#include <stdlib.h>
+
+#include "zero/numerics.h"
+
+/* A term whose elements lie in rows of so many, the first of them in `first_row`. */
+typedef struct sum {
+    const z3d_numerics *of;
+    int term;
+    int64_t shard, first_row;
+} sum;
+
+/* Evaluates terms of one configuration for an element of one row. */
+typedef struct evaluation {
+    z3d_terms *terms;
+    const z3d_numerics *of;
+    int root;
+    bool loosely;      /* what a backward adds counts as added afterwards */
+    bool *needed;      /* by term up to the root */
+    int *local, *over; /* of one data rank, -1: it is not one rank's; over all of them */
+} evaluation;
+
+static int data_size(const z3d_numerics *n) {
+    return z3d_mesh_size(&n->mesh, Z3D_AXES_DATA);
+}
+
+static z3d_mesh data_rank(const z3d_numerics *n, int index) {
+    z3d_mesh mesh = n->mesh;
+    mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_DATA, 0, index);
+    return mesh;
+}
+
+static bool has_two_operands(const z3d_term *term) {
+    return term->kind == Z3D_TERM_ADD || term->kind == Z3D_TERM_INTO;
+}
+
+static bool has_operand(const z3d_term *term) {
+    return has_two_operands(term) || term->kind == Z3D_TERM_REDUCE || term->kind == Z3D_TERM_TENSOR;
+}
+
+static void mark_needed(evaluation *e) {
+    e->needed[e->root] = true;
+    for (int id = e->root; id >= 0; id--) {
+        const z3d_term *term = &e->terms->term[id];
+        if (!e->needed[id]) continue;
+        if (has_operand(term)) e->needed[term->a] = true;
+        if (has_two_operands(term)) e->needed[term->b] = true;
+    }
+}
+
+static z3d_status begin(z3d_terms *terms, const sum *of, bool loosely, evaluation *out) {
+    size_t count = (size_t)of->term + 1;
+    *out = (evaluation){.terms = terms, .of = of->of, .root = of->term, .loosely = loosely};
+    Z3D_TRY(z3d_new(count, sizeof *out->needed, "sums", &out->needed));
+    Z3D_TRY(z3d_new(count, sizeof *out->local, "sums", &out->local));
+    Z3D_TRY(z3d_new(count, sizeof *out->over, "sums", &out->over));
+    mark_needed(out);
+    return Z3D_OK;
+}
+
+static void end(evaluation *e) {
+    free(e->needed);
+    free(e->local);
+    free(e->over);
+}
+
+/* The samples of a micro-batch on a data rank. */
+static int share_of(evaluation *e, z3d_term part, int rank) {
+    const z3d_program_config *config = &e->of->config;
+    const z3d_mesh mesh = data_rank(e->of, rank);
+    int64_t first = part.b * z3d_samples_in_all(config, &mesh) + z3d_samples_before(config, &mesh);
+    return z3d_terms_find(e->terms,
+                          (z3d_term){Z3D_TERM_SHARE, part.a, first, z3d_samples_of(config, &mesh)});
+}
+
+/* A term of operands that have been evaluated; -1: one of them is missing. */
+static int combine(evaluation *e, z3d_term term, const int *value) {
+    int a = value[term.a], b = has_two_operands(&term) ? value[term.b] : 0;
+    if (e->loosely && term.kind == Z3D_TERM_INTO) term.kind = Z3D_TERM_ADD;
+    return a < 0 || b < 0 ? -1 : z3d_terms_find(e->terms, (z3d_term){term.kind, a, b, 0});
+}
+
+static void evaluate_on(evaluation *e, int rank) {
+    for (int id = 0; id <= e->root; id++) {
+        const z3d_term term = e->terms->term[id];
+        if (!e->needed[id]) continue;
+        e->local[id] = term.kind == Z3D_TERM_PART ? share_of(e, term, rank)
+                       : has_two_operands(&term)  ? combine(e, term, e->local)
+                                                  : -1;
+    }
+}
+
+/* The sum for elements of row `row`: it begins at the member behind the row. */
+static int evaluate(evaluation *e, int row) {
+    const int size = data_size(e->of);
+    for (int k = 1; k <= size; k++) {
+        evaluate_on(e, (row + k) % size);
+        for (int id = 0; id <= e->root; id++) {
+            const z3d_term term = e->terms->term[id];
+            if (!e->needed[id] || term.kind != Z3D_TERM_REDUCE) continue;
+            int mine = e->local[term.a];
+            e->over[id] =
+                k == 1 ? mine
+                       : z3d_terms_find(e->terms, (z3d_term){Z3D_TERM_ADD, e->over[id], mine, 0});
+        }
+    }
+    for (int id = 0; id <= e->root; id++) {
+        const z3d_term term = e->terms->term[id];
+        if (!e->needed[id] || term.kind == Z3D_TERM_REDUCE) continue;
+        e->over[id] = has_operand(&term) ? combine(e, term, e->over) : -1;
+    }
+    return e->over[e->root];
+}
+
+/* Whether data ranks have the same samples. */
+static bool same_shares(const z3d_numerics *a, const z3d_numerics *b) {
+    bool same = data_size(a) == data_size(b);
+    for (int d = 0; d < data_size(a) && same; d++) {
+        const z3d_mesh x = data_rank(a, d), y = data_rank(b, d);
+        same = z3d_samples_before(&a->config, &x) == z3d_samples_before(&b->config, &y) &&
+               z3d_samples_of(&a->config, &x) == z3d_samples_of(&b->config, &y);
+    }
+    return same;
+}
+
+static int64_t smaller(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+
+static int row_of(const sum *s, int64_t element) {
+    return (int)(s->first_row + element / s->shard);
+}
+
+static int64_t end_of_row(const sum *s, int64_t element) {
+    return (element / s->shard + 1) * s->shard;
+}
+
+/* One element of each stretch that is in one row of both, up to the first difference. */
+static z3d_status compare_rows(evaluation e[2], const sum *a, const sum *b, int64_t elements,
+                               bool *same) {
+    int64_t at = 0;
+    for (*same = true; *same && at < elements;) {
+        int x = evaluate(&e[0], row_of(a, at)), y = evaluate(&e[1], row_of(b, at));
+        Z3D_TRY(e->terms->status);
+        *same = x == y && x >= 0;
+        at = smaller(end_of_row(a, at), end_of_row(b, at));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status compare(z3d_terms *terms, const sum *a, const sum *b, int64_t elements,
+                          bool loosely, bool *same) {
+    evaluation e[2] = {{0}, {0}};
+    *same = a->term == b->term && same_shares(a->of, b->of);
+    if (*same) return Z3D_OK;
+    z3d_status status = begin(terms, a, loosely, &e[0]);
+    if (status == Z3D_OK) status = begin(terms, b, loosely, &e[1]);
+    if (status == Z3D_OK) status = compare_rows(e, a, b, elements, same);
+    end(&e[0]);
+    end(&e[1]);
+    return status;
+}
+
+/* Sums of more than two tensor ranks begin in places that depend on the shard. */
+static bool tensor_sums_agree(const z3d_numerics *a, const z3d_numerics *b, int group) {
+    return z3d_mesh_size(&a->mesh, Z3D_AXES_TENSOR) <= 2 || data_size(a) == data_size(b) ||
+           a->layout->group[group].replica_axes == Z3D_AXES_NONE;
+}
+
+z3d_status z3d_numerics_compare_gradient(z3d_terms *terms, const z3d_numerics *a,
+                                         const z3d_numerics *b, int group, z3d_agreement *out) {
+    const z3d_group_layout *x = &a->layout->group[group], *y = &b->layout->group[group];
+    const sum here = {a, a->gradient[group], x->shard, 0};
+    const sum there = {b, b->gradient[group], y->shard, 0};
+    bool same = false, alike = false;
+    *out = Z3D_SUMS_DIFFERENT;
+    if (!tensor_sums_agree(a, b, group)) return Z3D_OK;
+    Z3D_TRY(compare(terms, &here, &there, x->elements, false, &same));
+    if (!same && a->config.grad_dtype == Z3D_F32)
+        Z3D_TRY(compare(terms, &here, &there, x->elements, true, &alike));
+    if (same || alike) *out = same ? Z3D_SUMS_EQUAL : Z3D_SUMS_ALIKE;
+    return Z3D_OK;
+}
+
+/* ---- the control vector: losses and squares of all ranks ---- */
+
+/* Whether the numbers of so many ranks, whose other ranks have zeros, are added in the same order.
+ * A long vector's sums begin where its elements' rows end, which depends on the world. */
+static bool same_control_order(const z3d_numerics *a, const z3d_numerics *b, int64_t ranks) {
+    int64_t bytes = z3d_control_capacity(a->layout) * (int64_t)sizeof(double);
+    bool same_world = true;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        same_world = same_world && a->mesh.size[axis] == b->mesh.size[axis];
+    return bytes <= Z3D_SMALL_BYTES || ranks <= 2 || same_world;
+}
+
+/* Added in the order of the data ranks: like an element of the last row. */
+static sum loss_of(const z3d_numerics *n) {
+    return (sum){n, n->loss, 1, data_size(n) - 1};
+}
+
+z3d_status z3d_numerics_same_loss(z3d_terms *terms, const z3d_numerics *a, const z3d_numerics *b,
+                                  bool *same) {
+    const sum here = loss_of(a), there = loss_of(b);
+    int64_t ranks = data_size(a) > data_size(b) ? data_size(a) : data_size(b);
+    *same = false;
+    if (!same_control_order(a, b, ranks)) return Z3D_OK;
+    return compare(terms, &here, &there, 1, false, same);
+}
+
+/* A shard's squares are one sum for each of its ranges. */
+bool z3d_numerics_same_norm(const z3d_numerics *a, const z3d_numerics *b) {
+    bool same = a->model->num_groups == b->model->num_groups;
+    for (int g = 0; g < a->model->num_groups && same; g++) {
+        const z3d_group_layout *x = &a->layout->group[g], *y = &b->layout->group[g];
+        same = x->elements == y->elements &&
+               (x->shard == y->shard || smaller(x->shard, y->shard) >= x->elements);
+    }
+    const z3d_axes holders = Z3D_AXES_TENSOR | Z3D_AXES_DATA;
+    int64_t ranks = z3d_mesh_size(&a->mesh, holders), others = z3d_mesh_size(&b->mesh, holders);
+    return same && same_control_order(a, b, ranks > others ? ranks : others);
+}

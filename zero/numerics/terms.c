@@ -1,0 +1,73 @@
+/* Sums as expressions: each once, found again by its operands. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/numerics.h"
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static uint64_t hash(const z3d_term *t) {
+    uint64_t h = mix((uint64_t)t->kind + UINT64_C(0x9e3779b97f4a7c15));
+    h = mix(h ^ (uint64_t)t->a);
+    h = mix(h + (uint64_t)t->b);
+    return mix(h ^ (uint64_t)t->c);
+}
+
+static bool equal(const z3d_term *x, const z3d_term *y) {
+    return x->kind == y->kind && x->a == y->a && x->b == y->b && x->c == y->c;
+}
+
+/* The term's place, or the free one where it belongs. */
+static int *find(const z3d_terms *terms, const z3d_term *term) {
+    uint64_t last = (uint64_t)terms->places - 1, at = hash(term) & last;
+    while (terms->place[at] >= 0 && !equal(&terms->term[terms->place[at]], term))
+        at = (at + 1) & last;
+    return &terms->place[at];
+}
+
+/* Room for one term more; at most half of the places are taken. */
+static z3d_status grow(z3d_terms *terms) {
+    if (terms->count < terms->capacity) return Z3D_OK;
+    int capacity = terms->capacity ? 2 * terms->capacity : 1024;
+    bool fits = terms->capacity <= INT_MAX / 8;
+    z3d_term *term = fits ? realloc(terms->term, (size_t)capacity * sizeof *term) : NULL;
+    if (term) terms->term = term;
+    int *place = term ? malloc((size_t)capacity * 2 * sizeof *place) : NULL;
+    if (!place)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to compare sums: %d of them are there",
+                         terms->count);
+    free(terms->place);
+    terms->place = place;
+    terms->places = 2 * capacity;
+    terms->capacity = capacity;
+    memset(place, 0xff, (size_t)terms->places * sizeof *place);
+    for (int i = 0; i < terms->count; i++) *find(terms, &terms->term[i]) = i;
+    return Z3D_OK;
+}
+
+int z3d_terms_find(z3d_terms *terms, z3d_term term) {
+    if (term.kind == Z3D_TERM_ADD && term.a > term.b) {
+        int64_t a = term.a;
+        term.a = term.b;
+        term.b = a;
+    }
+    if (terms->status == Z3D_OK) terms->status = grow(terms);
+    if (terms->status != Z3D_OK) return 0;
+    int *place = find(terms, &term);
+    if (*place < 0) {
+        *place = terms->count;
+        terms->term[terms->count++] = term;
+    }
+    return *place;
+}
+
+void z3d_terms_release(z3d_terms *terms) {
+    free(terms->term);
+    free(terms->place);
+    *terms = (z3d_terms){0};
+}
