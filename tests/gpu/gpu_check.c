@@ -38,6 +38,7 @@ void check_report(check_context *context, bool ok, const char *name, const char 
 }
 
 static z3d_status run_part(check_context *context, const options *o, const char *part) {
+    context->cuda.times = strcmp(part, "train") == 0 || strcmp(part, "graph") == 0;
     if (strcmp(part, "ops") == 0) return check_ops(context);
     if (strcmp(part, "train") == 0)
         return check_training(context, o->tiny, o->steps ? o->steps : 20, o->tensor);

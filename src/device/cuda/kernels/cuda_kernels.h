@@ -40,14 +40,6 @@ Z3D_KERNEL_MAP(X)
  * for can run none of it. */
 bool z3d_cuda_has_kernels(void);
 
-/* Attention without tiles, a warp per row: slow, for any head_dim. attention_forward and _backward
- * use it where the tiled kernels do not fit (head_dim above 128 or no multiple of 8); tests compare
- * the two. */
-z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
-                                            const z3d_attention_forward *kernel);
-z3d_status z3d_cuda_plain_attention_backward(const z3d_cuda_lane *lane,
-                                             const z3d_attention_backward *kernel);
-
 /* Attention of a few rows to a cache, which attention_forward uses where scratch.h has scratch for
  * it. */
 z3d_status z3d_cuda_decode_attention(const z3d_cuda_lane *lane,
