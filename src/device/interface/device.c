@@ -8,11 +8,13 @@
 #include "src/device/interface/epilogue.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
+#include "src/device/sim/tape.h"
 
 struct z3d_device {
     const z3d_device_ops *ops;
     void *self;
     const z3d_plugin *plugin; /* NULL: the table is our own */
+    z3d_tape *tape;           /* NULL: kernels are not timed */
     bool host_collectives;
     void *scratch;
     z3d_access_observer observer; /* NULL: none */
@@ -20,7 +22,7 @@ struct z3d_device {
 };
 
 static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record,
-                                                 &z3d_device_ops_sim, &z3d_device_ops_timed};
+                                                 &z3d_device_ops_sim};
 
 const char *z3d_gemm_method_name(z3d_gemm_method method) {
     static const char *const names[] = {
@@ -52,8 +54,7 @@ static z3d_status find_backend(const char *name, z3d_device *device) {
     if (strcmp(name, "cuda") != 0)
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED,
-            "device backend '%s' is unknown; there are 'cpu', 'cuda', 'record', 'sim' and 'timed'",
-            name);
+            "device backend '%s' is unknown; there are 'cpu', 'cuda', 'record' and 'sim'", name);
     Z3D_TRY(z3d_plugin_load(&device->plugin));
     device->ops = device->plugin->device;
     return Z3D_OK;
@@ -65,6 +66,7 @@ z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) 
     Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));
     device->host_collectives = config->host_collectives;
     z3d_status status = find_backend(config->backend ? config->backend : "", device);
+    if (device->ops != &z3d_device_ops_sim) device->tape = config->tape; /* sim writes itself */
     if (status == Z3D_OK)
         status = z3d_device_heard(device, device->ops->create(config, &device->self));
     if (status != Z3D_OK) {
@@ -177,6 +179,15 @@ static z3d_status launch_parts(z3d_device *device, const z3d_gemm *gemm) {
     return Z3D_OK;
 }
 
+/* Alone: nothing runs beside it. */
+static z3d_status launch_timed(z3d_device *device, const z3d_kernel *kernel) {
+    Z3D_TRY(z3d_device_synchronize(device));
+    double begin = z3d_now();
+    Z3D_TRY(z3d_device_heard(device, device->ops->launch(device->self, kernel)));
+    Z3D_TRY(z3d_device_synchronize(device));
+    return z3d_tape_kernel(device->tape, kernel, Z3D_SPACE_DEVICE, z3d_now() - begin);
+}
+
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
     Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
                 (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
@@ -185,6 +196,7 @@ z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
         if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
     }
     if (device->observer) touch_operands(device, kernel);
+    if (device->tape) return launch_timed(device, kernel);
     return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }
 

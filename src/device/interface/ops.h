@@ -58,7 +58,6 @@ typedef struct z3d_device_ops {
                          void *context);
 } z3d_device_ops;
 
-extern const z3d_device_ops z3d_device_ops_cpu, z3d_device_ops_record, z3d_device_ops_sim,
-    z3d_device_ops_timed;
+extern const z3d_device_ops z3d_device_ops_cpu, z3d_device_ops_record, z3d_device_ops_sim;
 
 #endif
