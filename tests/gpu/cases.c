@@ -134,10 +134,9 @@ static double tanh_slack(double x, bool slope) {
     return fabs(slope ? (0.5 - x * t * s) * t : 0.5 * x * t) * 0x1p-11;
 }
 
-/* The slack of C = A B (+ bias) with gelu or its gradient behind it; fp32 is not fused, and at the
- * sizes at which only time is looked at there is none. */
+/* The slack of C = A B (+ bias) with gelu or its gradient behind it; fp32 is not fused. */
 static const double *gelu_slack(maker *m, const z3d_gemm *g) {
-    if (m->t == Z3D_F32 || g->m > 256) return NULL;
+    if (m->t == Z3D_F32) return NULL;
     double *slack = block(m, g->m * g->n * (int64_t)sizeof(double));
     for (int64_t i = 0; slack && i < g->m * g->n; i++) {
         int64_t row = i / g->n, col = i % g->n;
@@ -346,12 +345,20 @@ static void cross_entropy(maker *m) {
     result(m, max, Z3D_F32);
     DONE(m, cross_entropy_max, 0, .logits = logits, .max_out = max, .rows = r, .cols = cols,
          .valid = valid, .dtype = m->t);
-    logits = model_numbers(m, r * cols, 4), max = numbers(m, Z3D_F32, r, 1);
-    float *sums = numbers(m, Z3D_F32, 2 * r, 1);
-    int32_t *targets = tokens(m, r, valid);
-    result(m, sums, Z3D_F32);
-    DONE(m, cross_entropy_sum, 1e-4, .logits = logits, .max = max, .targets = targets, .sums = sums,
-         .rows = r, .cols = cols, .valid = valid, .dtype = m->t);
+    float *sums;
+    int32_t *targets;
+    for (int alone = 0; alone < 2; alone++) {
+        logits = model_numbers(m, r * cols, 4), max = numbers(m, Z3D_F32, r, 1);
+        for (int64_t i = 0; logits && max && i < r * cols; i++)
+            if (alone && i % cols < valid)
+                max[i / cols] = fmaxf(i % cols ? max[i / cols] : -INFINITY,
+                                      (float)check_number(logits, m->t, i));
+        sums = numbers(m, Z3D_F32, 2 * r, 1), targets = tokens(m, r, valid);
+        result(m, sums, Z3D_F32);
+        result(m, max, Z3D_F32);
+        DONE(m, cross_entropy_sum, 1e-4, .logits = logits, .max = max, .targets = targets,
+             .sums = sums, .rows = r, .cols = cols, .valid = valid, .dtype = m->t, .alone = alone);
+    }
     sums = numbers(m, Z3D_F32, 2 * r, 1), targets = tokens(m, r, valid);
     for (int64_t i = 0; sums && i < r; i++) sums[i] = sums[i] * sums[i] + 1;
     z3d_step_state *s = state(m);
@@ -466,10 +473,9 @@ static void optimizer(maker *m) {
  * is at most 5 times the result's typical size, in the rows of few keys: 5 x 2^-16 < 1e-4. */
 #define ATTENTION_TOLERANCE 1e-4
 
-/* The reference of a case's attention; not at sizes at which only time is looked at. Backward needs
- * what forward left. */
+/* The reference of a case's attention; backward needs what forward left. */
 static void reference(maker *m, const check_attention *a) {
-    if (m->status == Z3D_OK && a->seq <= 256) m->status = check_attention_reference(a);
+    if (m->status == Z3D_OK) m->status = check_attention_reference(a);
 }
 
 static double *slack(maker *m, int64_t count) {
