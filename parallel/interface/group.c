@@ -1,7 +1,6 @@
 /* Groups and their collectives: checks of arguments, the observer, tickets, traffic counting, and
  * the dispatch to a backend's table. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ static bool on_one_node(const z3d_world *world, const z3d_mesh *mesh, z3d_axes a
 static z3d_status create_backend(z3d_group *group, const z3d_mesh *mesh) {
     void *unused;
     if (group->device && z3d_device_collectives(group->device, &unused))
-        return z3d_nccl_group_create(group, z3d_mesh_member(mesh, group->axes, mesh->rank, 0));
+        return z3d_nccl_group_create(group, mesh);
     int *members = NULL;
     z3d_status status = z3d_new((size_t)group->size, sizeof *members, "members", &members);
     for (int i = 0; i < group->size && status == Z3D_OK; i++)
@@ -189,8 +188,6 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
     traffic->volume_elements += times * amount->volume_elements;
     traffic->scalar_calls += times * amount->scalar_calls;
     traffic->scalar_bytes += times * amount->scalar_bytes;
-    bool runs = times >= 0 && amount->calls + amount->scalar_calls > 0;
-    if (runs && group->size > 1) traffic->seconds = traffic->exposed_seconds = NAN;
 }
 
 /* ---- starting ---- */

@@ -71,6 +71,8 @@ typedef struct z3d_device_config {
     bool tf32; /* cuda: fp32 products in TF32 (10 bits of mantissa), several times as fast */
     z3d_attention_method attention;
     bool nondeterministic; /* cuda: results may differ from run to run in their last bits */
+    bool times; /* cuda: collectives and waits for copies are timed, by events on streams; else
+                   their times are NAN */
 } z3d_device_config;
 
 /* Errors: ERR_UNSUPPORTED (unknown backend, isa not in this CPU; cuda: no plugin, no driver, no or
@@ -165,7 +167,7 @@ z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
 z3d_status z3d_copy_finish(z3d_device *device, z3d_copy copy);
 
 /* Seconds that kernels waited for copies while the host did not wait (z3d_copy_wait did not block),
- * from creation to the last synchronisation. 0 if the host waits. */
+ * from creation to the last synchronisation. 0 if the host waits; NAN if some were not timed. */
 double z3d_copies_waited(const z3d_device *device);
 
 /* Called with every range of device (and host-space) memory that something is about to access:

@@ -50,6 +50,7 @@ void check_measured(check_context *context, const char *name, const char *format
 
 static z3d_status run_part(check_context *context, const options *o, const char *part) {
     const int timed = o->steps ? o->steps : 10;
+    context->cuda.times = strcmp(part, "train") == 0 || strcmp(part, "graph") == 0;
     if (strcmp(part, "ops") == 0) return check_ops(context);
     if (strcmp(part, "train") == 0)
         return check_training(context, o->tiny, o->steps ? o->steps : 20, o->tensor);

@@ -31,7 +31,7 @@ expect 0 env ZERO3D_SHIM_ORDER=early ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" 
 # An NCCL that cannot be asked to keep the order of two communicators' collectives.
 expect 1 env ZERO3D_SHIM_NCCL=old "$ZERO3D" nccl
 cat out err >result
-has 2 'its version is 22005; install NCCL 2.26 or later'
+has 2 'its version is 22005; install NCCL 2.27 or later'
 
 # A GPU that cannot be used: every part says so.
 expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"

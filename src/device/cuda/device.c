@@ -1,8 +1,8 @@
 /* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels. */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
@@ -35,14 +35,6 @@ z3d_status z3d_cuda_check(cudaError_t error, const char *call) {
 bool z3d_cuda_not_ready(cudaError_t error) {
     if (error == cudaErrorNotReady) cudaGetLastError();
     return error == cudaErrorNotReady;
-}
-
-double z3d_cuda_seconds_between(cudaEvent_t begin, cudaEvent_t end) {
-    float milliseconds = 0;
-    if (cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess)
-        return (double)milliseconds * 1e-3;
-    cudaGetLastError();
-    return 0;
 }
 
 /* ---- choice of the GPU ---- */
@@ -107,12 +99,9 @@ static void destroy(void *self) {
     z3d_cuda_nccl_destroy(cuda->nccl);
     z3d_cuda_attention_destroy(cuda->attention);
     z3d_cuda_gemms_destroy(cuda->gemms);
-    for (int i = 0; i < Z3D_CUDA_COPIES; i++)
+    for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
         if (cuda->copied[i]) cudaEventDestroy(cuda->copied[i]);
-    for (int i = 0; i < Z3D_CUDA_WAITS; i++) {
-        if (cuda->wait_begin[i]) cudaEventDestroy(cuda->wait_begin[i]);
-        if (cuda->wait_end[i]) cudaEventDestroy(cuda->wait_end[i]);
-    }
+    z3d_cuda_times_destroy(cuda);
     if (cuda->compute_position) cudaEventDestroy(cuda->compute_position);
     if (cuda->lane.scratch) cudaFree(cuda->lane.scratch);
     z3d_cuda_free_retired(cuda);
@@ -125,7 +114,7 @@ static z3d_status make_streams(z3d_cuda *cuda) {
     Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
     Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&cuda->offload, cudaStreamNonBlocking));
     Z3D_CUDA_TRY(cudaEventCreateWithFlags(&cuda->compute_position, cudaEventDisableTiming));
-    for (int i = 0; i < Z3D_CUDA_COPIES; i++)
+    for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
         Z3D_CUDA_TRY(cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming));
     cuda->lane.stream = cuda->compute;
     return Z3D_OK;
@@ -134,9 +123,8 @@ static z3d_status make_streams(z3d_cuda *cuda) {
 static void describe_libraries(z3d_cuda *cuda, bool tf32) {
     size_t length = strlen(cuda->description);
     snprintf(cuda->description + length, sizeof cuda->description - length,
-             ", CUDA %d.%d, attention by %s%s%s", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-             cuda->attention ? "cuDNN " : "own kernels",
-             cuda->attention ? z3d_cuda_attention_version(cuda->attention) : "",
+             ", CUDA %d.%d, attention by %s%s", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+             cuda->attention ? cuda->attention_by : "own kernels",
              tf32 ? ", fp32 products in TF32" : "");
 }
 
@@ -145,6 +133,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     z3d_status status;
     Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
     bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
+    cuda->times_wanted = config->times;
     Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank), failed);
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
@@ -267,38 +256,25 @@ z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream) {
     return Z3D_OK;
 }
 
-/* After a synchronisation: compute has come past all its waits for copies. */
-static void collect_waits(z3d_cuda *cuda) {
-    for (int i = 0; i < cuda->waits; i++)
-        cuda->waited_seconds += z3d_cuda_seconds_between(cuda->wait_begin[i], cuda->wait_end[i]);
-    cuda->waits = 0;
-}
-
-/* Until the event has happened, or all of compute (NULL). With communicators a failed peer would
- * let the wait last for ever: so they are looked at. */
+/* Until the event has happened, or all of compute (NULL). A short wait is over before a thread has
+ * slept; in a long one the core is for others. A failed peer would let the wait last for ever: so
+ * communicators are looked at. */
 static z3d_status poll(z3d_cuda *cuda, cudaEvent_t event) {
-    enum { TURNS = 1000 };
+    enum { SPINS = 200, NANOSECONDS = 20000 };
     for (int64_t turn = 1;; turn++) {
         cudaError_t error = event ? cudaEventQuery(event) : cudaStreamQuery(cuda->compute);
         if (error == cudaSuccess) return Z3D_OK;
         if (!z3d_cuda_not_ready(error))
             return z3d_cuda_check(error, event ? "cudaEventQuery" : "cudaStreamQuery");
-        if (turn % TURNS != 0) continue;
-        if (cuda->nccl) Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
-        sched_yield();
+        if (turn % SPINS == 0 && cuda->nccl) Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
+        if (turn >= SPINS) nanosleep(&(struct timespec){.tv_nsec = NANOSECONDS}, NULL);
     }
 }
 
 z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
-    if (!cuda->nccl) {
-        Z3D_CUDA_TRY(cudaStreamSynchronize(cuda->compute));
-        collect_waits(cuda);
-        return Z3D_OK;
-    }
     Z3D_TRY(poll(cuda, NULL));
-    Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
-    z3d_cuda_nccl_collect(cuda->nccl);
-    collect_waits(cuda);
+    if (cuda->nccl) Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
+    z3d_cuda_times_collect(cuda);
     return Z3D_OK;
 }
 
@@ -331,7 +307,7 @@ static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t b
 
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cuda *cuda = self;
-    cudaEvent_t end = cuda->copied[(cuda->copies + 1) % Z3D_CUDA_COPIES];
+    cudaEvent_t end = cuda->copied[(cuda->copies + 1) % Z3D_CUDA_EVENTS];
     Z3D_TRY(z3d_cuda_follow_compute(cuda, cuda->offload));
     Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, cuda->offload));
     Z3D_CUDA_TRY(cudaEventRecord(end, cuda->offload));
@@ -339,33 +315,27 @@ static z3d_status copy_start(void *self, void *to, const void *from, int64_t byt
     return Z3D_OK;
 }
 
-/* Compute goes on when `end` has happened, and how long that takes is timed. */
-static z3d_status wait_for_copy(z3d_cuda *cuda, cudaEvent_t end) {
-    int n = cuda->waits;
-    if (n == Z3D_CUDA_WAITS || cuda->capturing) {
-        Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
-        return Z3D_OK;
-    }
-    if (!cuda->wait_begin[n]) Z3D_CUDA_TRY(cudaEventCreate(&cuda->wait_begin[n]));
-    if (!cuda->wait_end[n]) Z3D_CUDA_TRY(cudaEventCreate(&cuda->wait_end[n]));
-    Z3D_CUDA_TRY(cudaEventRecord(cuda->wait_begin[n], cuda->compute));
-    Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
-    Z3D_CUDA_TRY(cudaEventRecord(cuda->wait_end[n], cuda->compute));
-    cuda->waits++;
+/* The event may be a later copy's by now, behind this one on the same stream. */
+static z3d_status find_copy(z3d_cuda *cuda, int64_t id, cudaEvent_t *end) {
+    Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
+    *end = cuda->copied[id % Z3D_CUDA_EVENTS];
     return Z3D_OK;
 }
 
-/* The event may be a later copy's by now, behind this one on the same stream. */
 static z3d_status copy_wait(void *self, int64_t id) {
     z3d_cuda *cuda = self;
-    Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
-    return wait_for_copy(cuda, cuda->copied[id % Z3D_CUDA_COPIES]);
+    z3d_cuda_time *time;
+    cudaEvent_t end = NULL;
+    Z3D_TRY(find_copy(cuda, id, &end));
+    Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, &cuda->waited_seconds, &time));
+    Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
+    return z3d_cuda_time_end(time, cuda->compute);
 }
 
 static z3d_status copy_finish(void *self, int64_t id) {
-    z3d_cuda *cuda = self;
-    Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
-    return poll(cuda, cuda->copied[id % Z3D_CUDA_COPIES]);
+    cudaEvent_t end = NULL;
+    Z3D_TRY(find_copy(self, id, &end));
+    return poll(self, end);
 }
 
 static double copies_waited(const void *self) {
@@ -374,47 +344,14 @@ static double copies_waited(const void *self) {
 
 /* ---- kernels ---- */
 
-/* cuDNN's graphs say that all of its operands are. */
-static bool is_aligned(const void *pointer) {
-    return (uintptr_t)pointer % 16 == 0;
-}
-
-static z3d_status attention_forward(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
-    bool takes;
-    Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, kernel, &takes));
-    takes = takes && is_aligned(kernel->q) && is_aligned(kernel->k) && is_aligned(kernel->v) &&
-            is_aligned(kernel->out) && is_aligned(kernel->log_sum_exp);
-    return takes ? z3d_cuda_attention_forward_cudnn(cuda, kernel)
-                 : z3d_cuda_attention_forward(&cuda->lane, kernel);
-}
-
-static z3d_status attention_backward(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
-    bool takes;
-    z3d_attention_forward same = {.log_sum_exp = (float *)(uintptr_t)kernel->log_sum_exp,
-                                  .batch = kernel->batch,
-                                  .seq = kernel->seq,
-                                  .heads = kernel->heads,
-                                  .kv_heads = kernel->kv_heads,
-                                  .head_dim = kernel->head_dim,
-                                  .q_stride = kernel->q_stride,
-                                  .kv_stride = kernel->kv_stride,
-                                  .window = kernel->window,
-                                  .dtype = kernel->dtype,
-                                  .dropout = kernel->dropout};
-    Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, &same, &takes));
-    takes = takes && is_aligned(kernel->q) && is_aligned(kernel->k) && is_aligned(kernel->v) &&
-            is_aligned(kernel->out) && is_aligned(kernel->dout) && is_aligned(kernel->dq) &&
-            is_aligned(kernel->dk) && is_aligned(kernel->dv) && is_aligned(kernel->log_sum_exp);
-    return takes ? z3d_cuda_attention_backward_cudnn(cuda, kernel)
-                 : z3d_cuda_attention_backward(&cuda->lane, kernel);
-}
-
 z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel) {
+    bool done = false;
     Z3D_TRY(z3d_cuda_reserve(cuda, z3d_cuda_kernel_scratch(kernel)));
     if (kernel->kind == Z3D_KERNEL_attention_forward)
-        return attention_forward(cuda, &kernel->as.attention_forward);
+        Z3D_TRY(z3d_cuda_attention_forward_cudnn(cuda, &kernel->as.attention_forward, &done));
     if (kernel->kind == Z3D_KERNEL_attention_backward)
-        return attention_backward(cuda, &kernel->as.attention_backward);
+        Z3D_TRY(z3d_cuda_attention_backward_cudnn(cuda, &kernel->as.attention_backward, &done));
+    if (done) return Z3D_OK;
     switch (kernel->kind) {
 #define X(name)                                                                                    \
     case Z3D_KERNEL_##name:                                                                        \

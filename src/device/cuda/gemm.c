@@ -17,7 +17,7 @@
 #include "src/device/cuda/cuda.h"
 #include "src/device/interface/epilogue.h"
 
-enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16 };
+enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16, MOST_ALGORITHMS = 8 };
 
 /* What decides about a plan; compared as bytes, so made from zeros. */
 typedef struct shape {
@@ -38,8 +38,11 @@ typedef struct plan {
     shape shape;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result;
-    cublasLtMatmulAlgo_t algorithm;
-    cublasStatus_t code; /* of the choice; other than SUCCESS: there is no such product */
+    /* The heuristic's answers, the best first. Those before `chosen` refused to run; that becomes
+     * `algorithms` where all did: there is no such product, and `code` says why. */
+    cublasLtMatmulAlgo_t algorithm[MOST_ALGORITHMS];
+    int algorithms, chosen;
+    cublasStatus_t code;
 } plan;
 
 struct z3d_cuda_gemms {
@@ -142,7 +145,7 @@ static z3d_status set_preference(cublasLtMatmulPreference_t preference, const sh
 static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) {
     const shape *s = &p->shape;
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t answer = {0};
+    cublasLtMatmulHeuristicResult_t answer[MOST_ALGORITHMS] = {0};
     int answers = 0;
     LT_TRY(cublasLtMatmulPreferenceCreate(&preference));
     z3d_status status = set_preference(preference, s);
@@ -150,13 +153,14 @@ static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) 
         status = set_pointers(p, (const void *)(uintptr_t)s->align_bias,
                               (const void *)(uintptr_t)s->align_aux);
     if (status == Z3D_OK)
-        p->code =
-            cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
-                                           p->result, p->result, preference, 1, &answer, &answers);
-    if (p->code == CUBLAS_STATUS_SUCCESS)
-        p->code = answers > 0 ? answer.state : CUBLAS_STATUS_NOT_SUPPORTED;
+        p->code = cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
+                                                 p->result, p->result, preference, MOST_ALGORITHMS,
+                                                 answer, &answers);
+    if (p->code == CUBLAS_STATUS_SUCCESS) p->code = CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int i = 0; i < answers; i++)
+        if (answer[i].state == CUBLAS_STATUS_SUCCESS)
+            p->algorithm[p->algorithms++] = answer[i].algo;
     cublasLtMatmulPreferenceDestroy(preference);
-    p->algorithm = answer.algo;
     return status;
 }
 
@@ -237,7 +241,7 @@ static bool can_fuse(const z3d_gemm *g) {
     const void *aux = results_of(g).aux;
     bool exact = g->dtype == Z3D_F32 && !g->bias_gradient;
     return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->accumulate && !exact &&
-           (g->gelu || !g->bias) && (!aux || (g->n % 8 == 0 && alignment(aux) == MOST_ALIGNED));
+           (g->gelu || !g->bias) && (!aux || (g->ldc % 8 == 0 && alignment(aux) == MOST_ALIGNED));
 }
 
 static shape shape_of(const z3d_gemm *g, const results *r) {
@@ -261,20 +265,30 @@ static z3d_status clear(z3d_cuda *cuda, const z3d_gemm *g) {
     return Z3D_OK;
 }
 
+/* Answers with which an algorithm says, before it does anything, that it is none for this product;
+ * the heuristic promises less than it seems to. */
+static bool refuses(cublasStatus_t code) {
+    return code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE ||
+           code == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 /* *code: other than SUCCESS where the library has no such product. */
 static z3d_status multiply(z3d_cuda *cuda, const z3d_gemm *g, cublasStatus_t *code) {
     struct z3d_cuda_gemms *gemms = cuda->gemms;
     const results r = results_of(g);
     const shape s = shape_of(g, &r);
+    const float one = 1, beta = g->accumulate ? 1 : 0;
     plan *p = NULL;
     Z3D_TRY(get_plan(gemms, &s, &p));
-    *code = p->code;
-    if (*code != CUBLAS_STATUS_SUCCESS) return Z3D_OK;
     Z3D_TRY(set_pointers(p, r.bias, r.aux));
-    const float one = 1, beta = g->accumulate ? 1 : 0;
-    LT_TRY(cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second, &beta,
-                          r.d, p->result, r.d, p->result, &p->algorithm, gemms->workspace,
-                          WORKSPACE_BYTES, cuda->compute));
+    for (; p->chosen < p->algorithms; p->chosen++) {
+        *code = cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second,
+                               &beta, r.d, p->result, r.d, p->result, &p->algorithm[p->chosen],
+                               gemms->workspace, WORKSPACE_BYTES, cuda->compute);
+        if (!refuses(*code)) return check(*code, "cublasLtMatmul");
+        p->code = *code;
+    }
+    *code = p->code;
     return Z3D_OK;
 }
 

@@ -33,6 +33,7 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 typedef enum cudaMemcpyKind { cudaMemcpyDefault = 4 } cudaMemcpyKind;
 
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 
 typedef struct cuda_shim_stream *cudaStream_t;
 typedef struct cuda_shim_event *cudaEvent_t;
