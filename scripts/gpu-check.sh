@@ -196,8 +196,8 @@ part() {
     say "## $title: $(verdict $code $(($(date +%s) - started)) "$limit")"
     { echo "== $title" && cat "$build/part.txt"; } >>"$log"
     {
-        grep -E '^(FAILED|time) ' "$build/part.txt"
-        [ $code -eq 0 ] || grep -vE '^(FAILED|time|ok) ' "$build/part.txt" | tail -n 8
+        grep -E '^(FAILED|info) ' "$build/part.txt"
+        [ $code -eq 0 ] || grep -vE '^(FAILED|info|ok) ' "$build/part.txt" | tail -n 8
         report_gpu "$build/clocks.txt"
     } | sed 's/^/    /' | tee -a "$page"
 }
@@ -208,7 +208,7 @@ algorithms() {
     within env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$gpu_log" "$check" --steps 1 speed >/dev/null || return
     grep -F '[cublasLtMatmul]' "$gpu_log" |
         sed -E 's/^.*\[cublasLtMatmul\] *//; s/[A-Za-z]+=0[xX][0-9A-Fa-f]+ ?//g' | sort | uniq -c | sort -rn |
-        head -n 40 | sed 's/^/time   /' >"$build/algorithms.txt"
+        head -n 40 | sed 's/^/info   /' >"$build/algorithms.txt"
     cat "$build/algorithms.txt"
     [ -s "$build/algorithms.txt" ] || echo "FAILED  cuBLASLt left no log"
     [ -s "$build/algorithms.txt" ]
@@ -227,7 +227,7 @@ END
     within "$LLMC/train_gpt2cu" -i "$build/tokens.bin" -j "$build/tokens.bin" -e "d$1" -b "$2" -t 1024 \
         -d $(($2 * 1024)) -x 12 -v 0 -s 0 -h 0 >"$build/llmc.txt" 2>&1
     tail -n 3 "$build/llmc.txt"
-    sed -n "s|^step .*12/12 .*|time    llm.c, $1 layers, $2 x 1024: &|p" "$build/llmc.txt"
+    sed -n "s|^step .*12/12 .*|info    llm.c, $1 layers, $2 x 1024: &|p" "$build/llmc.txt"
     grep -q '^step .*12/12 ' "$build/llmc.txt"
 }
 

@@ -17,7 +17,7 @@ typedef struct check_context {
 void check_report(check_context *context, bool ok, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* "time  name  ...": a number that is no check, for the result's page. */
+/* "info  name  ...": a number that is no check, for the result's page. */
 void check_measured(check_context *context, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

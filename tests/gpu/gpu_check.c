@@ -44,7 +44,7 @@ void check_measured(check_context *context, const char *name, const char *format
     va_list arguments;
     if (z3d_world_rank(context->world) != 0) return;
     va_start(arguments, format);
-    say("time", name, format, arguments);
+    say("info", name, format, arguments);
     va_end(arguments);
 }
 

@@ -13,10 +13,10 @@ expect 0 env ZERO3D_SHIM_TRACE=1 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: held$'
 has 1 '^[0-9]+ s: [0-9]{3} checks held, 0 failed'
 has 0 'FAILED'
-has 11 '^## .*: held, [0-9]+ checks in '
-has 1 '^    time +gpt2-124m +[0-9.]+ ms a step, .* without a graph '
-has 1 '^    time +gemm 32 x 128 x 32, B.T '
-has 2 '^    time +attention 20 tokens'
+has 12 '^## .*: held, [0-9]+ checks in '
+has 1 '^    info +gpt2-124m +[0-9.]+ ms a step, .* without a graph '
+has 1 '^    info +gemm 32 x 128 x 32, B.T '
+has 2 '^    info +attention 20 tokens'
 mv build/gpu-check.log result
 has 1 '^ok +graph fp16 overflow stage 3 .* bit for bit'
 has 1 '^ok +losses .*tp 2 ' # from one of two ranks
@@ -36,12 +36,12 @@ has 2 'its version is 22005; install NCCL 2.27 or later'
 # A GPU that cannot be used: every part says so.
 expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
-has 11 '^## .*FAILED \(exit code'
+has 12 '^## .*FAILED \(exit code'
 has 13 'compute capability 6.0; this build needs 8.0'
 
 expect 1 env GPU_CHECK_SECONDS=0 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
-has 11 '^## .*FAILED \(left out, the time is over\)'
+has 12 '^## .*FAILED \(left out, the time is over\)'
 
 # Nothing to build with, or no GPU: one line, before anything is done, and nothing of an earlier run is left.
 mkdir tools

@@ -63,8 +63,8 @@ for name, sizes, batches in (("gpt2-124m", (12, 768, 12), (32,)), ("gpt2-1.5b", 
         try:
             seconds = step_seconds(*sizes, batch)
         except torch.OutOfMemoryError:
-            print(f"time    {name:<34} {batch} x 1024 does not fit")
+            print(f"info    {name:<34} {batch} x 1024 does not fit")
             torch.cuda.empty_cache()
             continue
-        print(f"time    {name:<34} PyTorch {torch.__version__}, {batch} x 1024: {seconds * 1e3:.1f} ms a step, {batch * 1024 / seconds:.0f} tokens/s", flush=True)
+        print(f"info    {name:<34} PyTorch {torch.__version__}, {batch} x 1024: {seconds * 1e3:.1f} ms a step, {batch * 1024 / seconds:.0f} tokens/s", flush=True)
         break
