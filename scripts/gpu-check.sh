@@ -63,7 +63,7 @@ find_toolkit() {
 
 # Folders under Python's site-packages (nvidia/*/lib, nvidia/*/include) that hold NVIDIA's
 # libraries.
-find_site() { # lib, include or compute-sanitizer
+find_site() {
     command -v python3 >/dev/null || return 0
     python3 - "$1" 2>/dev/null <<'END'
 import glob, os, sys
@@ -246,7 +246,7 @@ others() {
 }
 
 sanitize() {
-    sanitizer=$(PATH=$PATH:$toolkit/bin:$(find_site compute-sanitizer) command -v compute-sanitizer)
+    sanitizer=$(PATH=$PATH:$toolkit/bin:$(find_site compute-sanitizer):$(find_site bin) command -v compute-sanitizer)
     for tool in memcheck initcheck racecheck synccheck; do
         if [ -z "$sanitizer" ]; then
             missing "compute-sanitizer $tool" "there is no compute-sanitizer in PATH, in $toolkit/bin or in Python's packages"

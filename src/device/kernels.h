@@ -58,8 +58,9 @@ typedef struct z3d_gemm {
     void *c;
     int64_t lda, ldb, ldc;
     z3d_dtype dtype, c_dtype;
-    const void *bias;        /* T[n] or NULL */
-    void *gelu;              /* T[m,n] = gelu(C), beside C itself; or NULL */
+    const void *bias;     /* T[n] or NULL */
+    const void *residual; /* T[m,n], added to C with the bias, as dropout_forward does; or NULL */
+    void *gelu;           /* T[m,n] = gelu(C), beside C itself; or NULL */
     const void *before_gelu; /* T[m,n], gelu's input: C, the gradient of gelu's output, becomes that
                                 of its input; or NULL */
     void *bias_gradient; /* c_dtype[m] = (accumulate ? itself : 0) + sum over k of op(A), that is of

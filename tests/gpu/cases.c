@@ -151,6 +151,19 @@ static const double *gelu_slack(maker *m, const z3d_gemm *g) {
     return slack;
 }
 
+/* Where the sum is fused, the product, which is about as large, is not rounded before it. */
+static void product_with_residual(maker *m) {
+    double u = m->t == Z3D_BF16 ? 0x1p-8 : m->t == Z3D_F16 ? 0x1p-11 : 0;
+    int64_t r = rows(m), k = width(m), n = 2 * width(m);
+    void *a = model_numbers(m, r * k, 1), *b = model_numbers(m, n * k, 0.3);
+    void *bias = model_numbers(m, n, 1), *residual = model_numbers(m, r * n, 1);
+    void *c = model_numbers(m, r * n, 1);
+    result(m, c, m->t);
+    DONE(m, gemm, 1e-5 + 2 * u, .m = r, .n = n, .k = k, .transpose_b = true, .a = a, .b = b, .c = c,
+         .lda = k, .ldb = k, .ldc = n, .dtype = m->t, .c_dtype = m->t, .bias = bias,
+         .residual = residual);
+}
+
 /* Where gelu is fused, C is not rounded before it, which makes u |C| times its slope. Where C is
  * positive that is at most 1.13 u (gelu(C) + 0.17), else at most 0.2 u; results are around 0.4. */
 static void products_with_gelu(maker *m) {
@@ -559,6 +572,7 @@ z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
                            z3d_status (*use)(void *argument, check_case *c), void *argument) {
     maker m = {.s = sizes, .t = dtype, .random = 1, .use = use, .argument = argument};
     products(&m);
+    product_with_residual(&m);
     products_with_gelu(&m);
     products_with_bias_gradient(&m);
     elementwise(&m);

@@ -161,14 +161,15 @@ static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
 }
 
 static z3d_status check_epilogue(const z3d_gemm *g) {
-    bool whole = (!g->gelu && !g->before_gelu) || (g->ldc == g->n && g->c_dtype == g->dtype);
+    bool whole =
+        (!g->gelu && !g->before_gelu && !g->residual) || (g->ldc == g->n && g->c_dtype == g->dtype);
     bool gathered = !g->bias_gradient || (g->transpose_a && g->lda == g->m);
-    Z3D_REQUIRE(
-        whole && gathered,
-        "kernel gemm: gelu needs C in A's type without gaps, a bias gradient needs A transposed "
-        "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
-        (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
-        (long long)g->lda, g->transpose_a ? "" : ", not transposed");
+    Z3D_REQUIRE(whole && gathered,
+                "kernel gemm: gelu or a residual needs C in A's type without gaps, a bias gradient "
+                "needs A transposed "
+                "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
+                (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
+                (long long)g->lda, g->transpose_a ? "" : ", not transposed");
     return Z3D_OK;
 }
 

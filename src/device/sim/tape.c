@@ -152,6 +152,7 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
 static int64_t fused_bytes(const z3d_kernel *part) {
     z3d_cost cost;
     z3d_kernel_cost(part, &cost);
+    if (part->kind == Z3D_KERNEL_dropout_forward) return 0; /* priced as a kernel of its own */
     if (part->kind == Z3D_KERNEL_gelu_backward) return cost.bytes_read / 2; /* of x, without dy */
     if (part->kind == Z3D_KERNEL_bias_backward && part->as.bias_backward.accumulate) return 0;
     return cost.bytes_written;
