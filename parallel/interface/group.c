@@ -16,10 +16,11 @@ static bool on_one_node(const z3d_world *world, const z3d_mesh *mesh, z3d_axes a
     return true;
 }
 
-static z3d_status create_backend(z3d_group *group, const z3d_mesh *mesh) {
+static z3d_status create_backend(z3d_group *group) {
+    const z3d_mesh *mesh = &group->mesh;
     void *unused;
     if (group->device && z3d_device_collectives(group->device, &unused))
-        return z3d_nccl_group_create(group, mesh);
+        return z3d_nccl_group_create(group);
     int *members = NULL;
     z3d_status status = z3d_new((size_t)group->size, sizeof *members, "members", &members);
     for (int i = 0; i < group->size && status == Z3D_OK; i++)
@@ -63,6 +64,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
     z3d_status status = z3d_new(1, sizeof *group, "a process group", &group);
     if (status == Z3D_OK) {
         group->axes = axes;
+        group->mesh = *mesh;
         group->size = z3d_mesh_size(mesh, axes);
         group->index = z3d_mesh_index(mesh, axes, mesh->rank);
         group->world = world;
@@ -71,7 +73,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
     }
     /* Everybody takes part in making it, or nobody. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
-    if (group->size > 1) status = create_backend(group, mesh);
+    if (group->size > 1) status = create_backend(group);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     link_group(world, group);
     if (device) z3d_device_set_poll(device, z3d_world_poll, world);

@@ -3,6 +3,8 @@
  * connection of the whole world, bootstrapped over the world's own broadcast, is split into the
  * groups' communicators. Groups with the same members (the world and the data group, where all
  * ranks are data ranks) share one, and so its buffers and its stream. */
+#include <string.h>
+
 #include "parallel/interface/internal.h"
 
 static z3d_status connect_world(z3d_world *world, z3d_device *device) {
@@ -19,22 +21,27 @@ static z3d_status connect_world(z3d_world *world, z3d_device *device) {
     return z3d_device_heard(device, table->connect(self, id, world->size, world->rank));
 }
 
-/* Whether axes that the other has not are of size 1: then it is so on every rank. */
-static bool has_members_of(const z3d_mesh *mesh, const z3d_group *group, const z3d_group *other) {
-    for (int i = 0; i < group->size && group->size == other->size; i++)
-        if (z3d_mesh_member(mesh, group->axes, mesh->rank, i) !=
-            z3d_mesh_member(mesh, other->axes, mesh->rank, i))
-            return false;
-    return group->size == other->size && group->device == other->device;
+/* Those along which there is more than one rank. */
+static int long_axes(const z3d_group *group) {
+    int axes = group->axes;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        if (group->mesh.size[axis] == 1) axes &= ~(1 << axis);
+    return axes;
 }
 
-z3d_status z3d_nccl_group_create(z3d_group *group, const z3d_mesh *mesh) {
+/* The same answer on every rank. */
+static bool has_members_of(const z3d_group *group, const z3d_group *other) {
+    return long_axes(group) == long_axes(other) && group->device == other->device &&
+           memcmp(group->mesh.size, other->mesh.size, sizeof group->mesh.size) == 0;
+}
+
+z3d_status z3d_nccl_group_create(z3d_group *group) {
     void *self;
     const z3d_stream_collectives *table = z3d_device_collectives(group->device, &self);
-    int colour = z3d_mesh_member(mesh, group->axes, mesh->rank, 0);
+    int colour = z3d_mesh_member(&group->mesh, group->axes, group->mesh.rank, 0);
     group->ops = &z3d_nccl_ops;
     for (const z3d_group *other = group->world->groups; other; other = other->next)
-        if (other->ops == &z3d_nccl_ops && has_members_of(mesh, group, other)) {
+        if (other->ops == &z3d_nccl_ops && has_members_of(group, other)) {
             group->state = other->state;
             table->share(group->state);
             return Z3D_OK;

@@ -274,6 +274,10 @@ static int run_rank(int rank, meeting *at, const z3d_device_config *config) {
         printf("FAILED  nccl, rank %d: %s\n", rank, z3d_error_message());
         return 1;
     }
+    for (int c = 0; c < 2; c++) { /* of two owners one goes */
+        m.table->share(m.communicator[c]);
+        m.table->destroy(m.communicator[c]);
+    }
     for (size_t i = 0; i < 2 * sizeof trials / sizeof *trials; i++) /* communicators take turns */
         try_one(&m, &trials[i / 2], (int)(i % 2));
     try_both(&m);

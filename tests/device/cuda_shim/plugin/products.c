@@ -8,7 +8,6 @@
 
 #include "cublasLt.h"
 #include "shim.h"
-#include "src/base/dtype.h"
 
 struct cuda_shim_blas {
     int alive;
@@ -189,18 +188,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static z3d_dtype type_of(cudaDataType_t type) {
+    return type == CUDA_R_32F ? Z3D_F32 : type == CUDA_R_16BF ? Z3D_BF16 : Z3D_F16;
+}
+
 static double get(const void *from, cudaDataType_t type, int64_t at) {
-    if (type == CUDA_R_32F) return (double)((const float *)from)[at];
-    uint16_t bits = ((const uint16_t *)from)[at];
-    return (double)(type == CUDA_R_16BF ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+    return cuda_shim_get(from, type_of(type), at);
 }
 
 static void put(void *to, cudaDataType_t type, int64_t at, double value) {
-    if (type == CUDA_R_32F)
-        ((float *)to)[at] = (float)value;
-    else
-        ((uint16_t *)to)[at] =
-            type == CUDA_R_16BF ? z3d_float_to_bf16((float)value) : z3d_float_to_f16((float)value);
+    cuda_shim_put(to, type_of(type), at, value);
 }
 
 /* Element (row, col) of op(X), stored by columns. */

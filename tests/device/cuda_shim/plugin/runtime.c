@@ -297,3 +297,28 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     cudaError_t error = enqueue_transfer(stream, t);
     return target == PAGEABLE && error == cudaSuccess ? cuda_shim_finish(stream) : error;
 }
+
+/* ---- numbers ---- */
+
+double cuda_shim_get(const void *from, z3d_dtype type, int64_t at) {
+    if (type == Z3D_F64) return ((const double *)from)[at];
+    if (type == Z3D_F32) return (double)((const float *)from)[at];
+    if (type == Z3D_I32) return (double)((const int32_t *)from)[at];
+    if (type == Z3D_U8) return (double)((const uint8_t *)from)[at];
+    uint16_t bits = ((const uint16_t *)from)[at];
+    return (double)(type == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+}
+
+void cuda_shim_put(void *to, z3d_dtype type, int64_t at, double value) {
+    if (type == Z3D_F64)
+        ((double *)to)[at] = value;
+    else if (type == Z3D_F32)
+        ((float *)to)[at] = (float)value;
+    else if (type == Z3D_I32)
+        ((int32_t *)to)[at] = (int32_t)value;
+    else if (type == Z3D_U8)
+        ((uint8_t *)to)[at] = (uint8_t)value;
+    else
+        ((uint16_t *)to)[at] =
+            type == Z3D_BF16 ? z3d_float_to_bf16((float)value) : z3d_float_to_f16((float)value);
+}
