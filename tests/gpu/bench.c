@@ -177,8 +177,8 @@ static void report_kernel(check_context *context, const kernel_sum *sum, double 
             (double)e->bytes / e->seconds / 1e9, e->flops / e->seconds / 1e12);
 }
 
-/* Each kernel alone, with the host's wait for it; so their sum is more than the step takes. */
-static z3d_status profile(check_context *context, preset p, z3d_tape *tape) {
+/* Each kernel alone; so their sum is more than the step takes. */
+static z3d_status profile(check_context *context, preset p, z3d_tape *tape, bool only_attention) {
     static kernel_sum sums[KERNEL_SUMS];
     z3d_device_config config = context->cuda;
     z3d_step_result result = {0};
@@ -194,7 +194,10 @@ static z3d_status profile(check_context *context, preset p, z3d_tape *tape) {
     int count = sum_kernels(tape, sums);
     for (int i = 0; i < count; i++) all += sums[i].event.seconds;
     check_measured(context, p.name, "a step's kernels one by one: %.1f ms", all * 1e3);
-    for (int i = 0; i < count; i++) report_kernel(context, &sums[i], all);
+    for (int i = 0; i < count; i++)
+        if (!only_attention || sums[i].event.of == Z3D_KERNEL_attention_forward ||
+            sums[i].event.of == Z3D_KERNEL_attention_backward)
+            report_kernel(context, &sums[i], all);
     check_report(context, count > 10, p.name, "%d kinds of kernels", count);
     return Z3D_OK;
 }
@@ -203,125 +206,38 @@ z3d_status check_kernels(check_context *context, bool tiny) {
     z3d_tape *tape;
     Z3D_TRY(z3d_tape_create(&tape));
     z3d_status status =
-        profile(context, preset_of("gpt2-1.5b", tiny ? gpt2_tiny : gpt2_1558m, tiny), tape);
+        profile(context, preset_of("gpt2-1.5b", tiny ? gpt2_tiny : gpt2_1558m, tiny), tape, false);
     if (status == Z3D_OK && !tiny)
-        status = profile(context, preset_of("gpt2-124m", gpt2_124m, false), tape);
+        status = profile(context, preset_of("gpt2-124m", gpt2_124m, false), tape, false);
     z3d_tape_destroy(tape);
     return status;
 }
 
-/* ---- single things ---- */
-
-/* Seconds of one of `launches` launches, after one that is not timed. */
-static z3d_status time_launches(z3d_device *device, const z3d_kernel *kernel, int launches,
-                                double *seconds) {
-    Z3D_TRY(z3d_launch(device, kernel));
-    Z3D_TRY(z3d_device_synchronize(device));
-    double begin = z3d_now();
-    for (int i = 0; i < launches; i++) Z3D_TRY(z3d_launch(device, kernel));
-    Z3D_TRY(z3d_device_synchronize(device));
-    *seconds = (z3d_now() - begin) / launches;
-    return Z3D_OK;
-}
-
-typedef struct attention_shape {
-    int64_t batch, seq, heads, head_dim;
-} attention_shape;
-
-/* x: queries, keys and values, the output, their gradients; log_sum_exp. */
-static void make_attention(const attention_shape *s, char *x, float *log_sum_exp,
-                           z3d_kernel *forward, z3d_kernel *backward) {
-    const int64_t width = s->heads * s->head_dim, rows = s->batch * s->seq, t = 2;
-    char *out = x + 3 * rows * width * t, *dout = out + rows * width * t;
-    char *dx = dout + rows * width * t;
-    const z3d_attention_forward f = {.q = x,
-                                     .k = x + width * t,
-                                     .v = x + 2 * width * t,
-                                     .out = out,
-                                     .log_sum_exp = log_sum_exp,
-                                     .batch = s->batch,
-                                     .seq = s->seq,
-                                     .capacity = s->seq,
-                                     .heads = s->heads,
-                                     .kv_heads = s->heads,
-                                     .head_dim = s->head_dim,
-                                     .q_stride = 3 * width,
-                                     .kv_stride = 3 * width,
-                                     .dtype = Z3D_BF16};
-    const z3d_attention_backward b = {.q = f.q,
-                                      .k = f.k,
-                                      .v = f.v,
-                                      .out = out,
-                                      .dout = dout,
-                                      .log_sum_exp = log_sum_exp,
-                                      .dq = dx,
-                                      .dk = dx + width * t,
-                                      .dv = dx + 2 * width * t,
-                                      .batch = s->batch,
-                                      .seq = s->seq,
-                                      .heads = s->heads,
-                                      .kv_heads = s->heads,
-                                      .head_dim = s->head_dim,
-                                      .q_stride = 3 * width,
-                                      .kv_stride = 3 * width,
-                                      .dtype = Z3D_BF16};
-    *forward = (z3d_kernel){.kind = Z3D_KERNEL_attention_forward, .as.attention_forward = f};
-    *backward = (z3d_kernel){.kind = Z3D_KERNEL_attention_backward, .as.attention_backward = b};
-}
-
-/* Random numbers in -2 .. 2: zeros cost less power. */
-static z3d_status fill_random(z3d_device *device, void *x, int64_t count, float *wide) {
-    Z3D_TRY(Z3D_LAUNCH(device, init_normal, .x = wide, .count = count, .outer = 1, .local = count,
-                       .global = count, .inner = 1, .key = 1, .standard_deviation = 1));
-    return Z3D_LAUNCH(device, cast, .destination = x, .source = wide, .count = count,
-                      .destination_dtype = Z3D_BF16, .source_dtype = Z3D_F32);
-}
-
-static z3d_status time_attention(check_context *context, z3d_device *device,
-                                 const attention_shape *s, int launches) {
-    const int64_t count = 8 * s->batch * s->seq * s->heads * s->head_dim;
-    const int64_t sums = s->batch * s->heads * s->seq;
-    char *x = NULL, name[64];
-    float *wide = NULL;
-    z3d_kernel forward, backward;
-    double there = 1, back = 1;
-    z3d_status status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, 2 * count, (void **)&x);
-    if (status == Z3D_OK)
-        status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, 4 * (count + sums), (void **)&wide);
-    if (status == Z3D_OK) status = fill_random(device, x, count, wide);
-    if (status == Z3D_OK) {
-        make_attention(s, x, wide + count, &forward, &backward);
-        status = time_launches(device, &forward, launches, &there);
-    }
-    if (status == Z3D_OK) status = time_launches(device, &backward, launches, &back);
-    double flops = 2.0 * (double)sums * (double)s->seq * (double)s->head_dim; /* half is masked */
-    snprintf(name, sizeof name, "attention %lld tokens, heads of %lld", (long long)s->seq,
-             (long long)s->head_dim);
-    if (status == Z3D_OK)
-        check_measured(context, name,
-                       "%lld x %lld heads: forward %.1f us, %.0f TFLOP/s; backward %.1f us, %.0f",
-                       (long long)s->batch, (long long)s->heads, there * 1e6, flops / there / 1e12,
-                       back * 1e6, 2.5 * flops / back / 1e12);
-    check_report(context, status == Z3D_OK, name, "%s",
-                 status == Z3D_OK ? "was timed" : z3d_error_message());
-    z3d_device_free(device, Z3D_SPACE_DEVICE, wide, 4 * (count + sums));
-    z3d_device_free(device, Z3D_SPACE_DEVICE, x, 2 * count);
-    return Z3D_OK;
-}
-
 z3d_status check_attention_speed(check_context *context, bool tiny) {
     static const int64_t tokens[] = {1000, 1024, 2048}, widths[] = {64, 80, 128};
-    z3d_device *device;
-    Z3D_TRY(z3d_device_create(&context->cuda, &device));
+    z3d_tape *tape;
+    Z3D_TRY(z3d_tape_create(&tape));
     z3d_status status = Z3D_OK;
     for (int i = 0; i < (tiny ? 1 : 9) && status == Z3D_OK; i++) {
-        const int64_t seq = tiny ? 20 : tokens[i / 3], d = tiny ? 16 : widths[i % 3];
-        const attention_shape s = {tiny ? 1 : 16384 / seq, seq, tiny ? 2 : 2048 / d, d};
-        status = time_attention(context, device, &s, tiny ? 1 : 20);
+        const int64_t seq = tiny ? 20 : tokens[i / 3], d = tiny ? 8 : widths[i % 3];
+        const int64_t heads = tiny ? 2 : 2048 / d;
+        char name[64];
+        snprintf(name, sizeof name, "attention, %lld tokens, heads of %lld", (long long)seq,
+                 (long long)d);
+        preset p = preset_of(
+            name,
+            (check_model){
+                .layers = 4, .hidden = heads * d, .heads = heads, .batch = tiny ? 1 : 16384 / seq},
+            tiny);
+        p.model.seq = seq;
+        p.model.vocabulary = 67;
+        status = profile(context, p, tape, true);
     }
-    z3d_device_destroy(device);
+    z3d_tape_destroy(tape);
     return status;
 }
+
+/* ---- memory ---- */
 
 /* Pinned memory and the device's, `bytes` each way. */
 static z3d_status time_copies(z3d_device *device, char *here, char *there, int64_t bytes, bool to,
@@ -337,20 +253,16 @@ static z3d_status time_copies(z3d_device *device, char *here, char *there, int64
     return Z3D_OK;
 }
 
-static z3d_status measure_memory(check_context *context, z3d_device *device, char *here,
-                                 char *there, int64_t bytes) {
+static z3d_status measure_memory(check_context *context, z3d_device *device, const z3d_tape *tape,
+                                 char *here, char *there, int64_t bytes) {
     const double giga = (double)bytes / 1e9;
     const int64_t count = bytes / 4; /* y: fp32, x: bf16; both are larger than any cache */
-    const z3d_kernel add = {.kind = Z3D_KERNEL_accumulate,
-                            .as.accumulate = {.y = there,
-                                              .x = there + bytes,
-                                              .count = count,
-                                              .y_dtype = Z3D_F32,
-                                              .x_dtype = Z3D_BF16}};
-    double add_seconds = 0, seconds[4] = {0};
+    double seconds[4] = {0}, gflops = 0;
     z3d_gemm_method unused;
-    double gflops = 0;
-    Z3D_TRY(time_launches(device, &add, 10, &add_seconds));
+    for (int i = 0; i < 3; i++) /* the last is timed */
+        Z3D_TRY(Z3D_LAUNCH(device, accumulate, .y = there, .x = there + bytes, .count = count,
+                           .y_dtype = Z3D_F32, .x_dtype = Z3D_BF16));
+    const double add_seconds = z3d_tape_at(tape, tape->count - 1).seconds;
     for (int way = 0; way < 4; way++) /* the first warms up */
         Z3D_TRY(time_copies(device, here, there, bytes, way != 2, way != 1, &seconds[way]));
     check_measured(context, "memory", "%.0f GB/s by adding %.2f GB of bf16 to fp32",
@@ -367,15 +279,18 @@ static z3d_status measure_memory(check_context *context, z3d_device *device, cha
 
 z3d_status check_memory(check_context *context, bool tiny) {
     const int64_t bytes = tiny ? 1 << 16 : (int64_t)1 << 30;
+    z3d_device_config config = context->cuda;
     z3d_device *device;
     void *here = NULL, *there = NULL;
-    Z3D_TRY(z3d_device_create(&context->cuda, &device));
+    Z3D_TRY(z3d_tape_create(&config.tape));
+    Z3D_TRY(z3d_device_create(&config, &device));
     check_measured(context, "device", "%s", z3d_device_description(device));
     z3d_status status = z3d_device_alloc(device, Z3D_SPACE_HOST, 2 * bytes, &here);
     if (status == Z3D_OK) status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, 2 * bytes, &there);
-    if (status == Z3D_OK) status = measure_memory(context, device, here, there, bytes);
+    if (status == Z3D_OK) status = measure_memory(context, device, config.tape, here, there, bytes);
     z3d_device_free(device, Z3D_SPACE_HOST, here, 2 * bytes);
     z3d_device_free(device, Z3D_SPACE_DEVICE, there, 2 * bytes);
     z3d_device_destroy(device);
+    z3d_tape_destroy(config.tape);
     return status;
 }

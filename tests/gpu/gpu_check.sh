@@ -16,7 +16,7 @@ has 0 'FAILED'
 has 12 '^## .*: held, [0-9]+ checks in '
 has 1 '^    info +gpt2-124m +[0-9.]+ ms a step, .* without a graph '
 has 1 '^    info +gemm 32 x 128 x 32, B.T '
-has 2 '^    info +attention 20 tokens'
+has 2 '^    info +attention_backward 2 x 20 x 8 '
 mv build/gpu-check.log result
 has 1 '^ok +graph fp16 overflow stage 3 .* bit for bit'
 has 1 '^ok +losses .*tp 2 ' # from one of two ranks
