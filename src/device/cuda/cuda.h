@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "src/device/cuda/kernels/cuda_kernels.h"
-#include "src/device/device.h"
+#include "src/device/plugin/plugin.h"
 
 /* Events of what runs beside compute. One that is recorded again by the same stream is waited for
  * as well as the earlier one, so this is no limit. */
@@ -77,6 +77,10 @@ void z3d_cuda_region_destroy(void *self, void *region);
 /* Scratch that graphs may still name stays until the device goes. */
 z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch);
 void z3d_cuda_free_retired(z3d_cuda *cuda);
+
+/* The two tables that the plugin gives: device.c, nccl.c. */
+extern const z3d_device_ops z3d_device_ops_cuda;
+extern const z3d_stream_collectives z3d_cuda_collectives;
 
 /* One kernel: what the device's table has as launch. */
 z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel);

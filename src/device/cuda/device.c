@@ -1,4 +1,5 @@
-/* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels. */
+/* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels;
+ * and the plugin's one symbol. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,6 @@
 #include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
 #include "src/device/cuda/kernels/scratch.h"
-#include "src/device/cuda/tables.h"
-#include "src/device/plugin/plugin.h"
 
 /* ---- errors ---- */
 
@@ -477,3 +476,18 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .copies_waited = copies_waited,
     .measure_gemm = measure_gemm,
 };
+
+/* The plugin's one symbol. */
+__attribute__((visibility("default"))) z3d_plugin_tables_function z3d_plugin_tables;
+
+const z3d_plugin *z3d_plugin_tables(void) {
+    static const z3d_plugin plugin = {
+        .magic = Z3D_PLUGIN_MAGIC,
+        .interface = Z3D_PLUGIN_INTERFACE,
+        .bytes = Z3D_PLUGIN_BYTES,
+        .message = z3d_error_message,
+        .device = &z3d_device_ops_cuda,
+        .collectives = &z3d_cuda_collectives,
+    };
+    return &plugin;
+}

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "src/device/cuda/cuda.h"
-#include "src/device/cuda/tables.h"
 
 #if __has_include(<nccl.h>)
 #include <dlfcn.h>
