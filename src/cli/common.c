@@ -46,6 +46,10 @@ static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *
                          argv[i]);
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), given);
     const char *key = configured ? z3d_config_key_named(name) : NULL;
+    if (!key && strcmp(argv[0], "submit") == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "unknown option %s; if it is sbatch's, write --sbatch --%s=VALUE", argv[i],
+                         name);
     if (!key) return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s", argv[i]);
     if (value)
         value++;

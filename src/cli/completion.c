@@ -22,10 +22,23 @@ static const char help[] =
 
 /* "  --html FILE   writes a page" */
 typedef struct option {
-    const char *name, *text; /* name: without dashes; text: the first line about it */
+    const char *name, *text; /* name: without dashes; text: of the first line about it */
     int name_length, text_length;
     bool has_value;
 } option;
+
+/* Of a line that goes on below: what comes before its last comma, colon, semicolon, full stop or
+ * bracket; all of it if it has none. Marks within brackets do not count. */
+static int length_of_part(const char *text, int length) {
+    int part = length, depth = 0;
+    for (int i = 1; i < length; i++) {
+        const bool ends = i + 1 == length || text[i + 1] == ' ';
+        if (depth == 0 && (text[i] == '(' ? text[i - 1] == ' ' : ends && strchr(",:;.", text[i])))
+            part = text[i] == '(' ? i - 1 : i;
+        depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    }
+    return part;
+}
 
 /* The first option behind `at`; NULL: there is none. */
 static const char *next_option(const char *at, option *out) {
@@ -42,6 +55,7 @@ static const char *next_option(const char *at, option *out) {
         for (end++, c = end, end += strcspn(end, "\n"); *c == ' ';) c++;
     out->text = c;
     out->text_length = (int)(end - c);
+    if (strncmp(end, "\n     ", 6) == 0) out->text_length = length_of_part(c, out->text_length);
     return end;
 }
 
@@ -180,7 +194,8 @@ static void append_fish_command(const cli_command *c, z3d_string *out) {
     if (c->configured)
         z3d_string_append(out,
                           "complete -c zero3d -n '__fish_seen_subcommand_from %s; and test (count "
-                          "(commandline -opc)) -gt 2' -a '(zero3d config --keys 2>/dev/null)='\n",
+                          "(commandline -opc)) -gt 2' -a '(eval (commandline -opc)[1] config "
+                          "--keys 2>/dev/null)='\n",
                           c->name);
 }
 

@@ -46,7 +46,7 @@ static void append_json(z3d_string *text, const z3d_evaluate_request *request,
                         const z3d_evaluate_result *r) {
     z3d_string_append(text, "{\"checkpoint\": ");
     z3d_string_append_json(text, request->path);
-    z3d_string_append(text, ", \"data\": ");
+    z3d_string_append(text, ", \"step\": %lld, \"data\": ", (long long)r->step);
     z3d_string_append_json(text, request->data);
     append_number(text, "loss", r->loss);
     append_number(text, "perplexity", r->perplexity);
@@ -60,7 +60,8 @@ static void append_json(z3d_string *text, const z3d_evaluate_request *request,
 }
 
 static void append_lines(z3d_string *text, const z3d_evaluate_result *r) {
-    z3d_string_append(text, "loss           %.6f\nperplexity     %.6g\n", r->loss, r->perplexity);
+    z3d_string_append(text, "checkpoint     step %lld\nloss           %.6f\nperplexity     %.6g\n",
+                      (long long)r->step, r->loss, r->perplexity);
     if (r->bytes < 0)
         z3d_string_append(text, "bits per byte  n/a: %s\n", r->why.text);
     else

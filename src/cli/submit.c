@@ -44,7 +44,8 @@ typedef struct request {
     const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output;
     bool dry_run;
     cli_values sbatch;
-    char **arguments; /* files, then assignments */
+    z3d_string missing; /* what a dry run says that a job would lack */
+    char **arguments;   /* files, then assignments */
     int files, count;
 } request;
 
@@ -202,6 +203,15 @@ static z3d_status check_files(const z3d_config *config) {
     return check_program();
 }
 
+/* A dry run, which may be somewhere else, only says so. */
+static z3d_status check_or_say(request *r, const z3d_config *config, const char *name) {
+    const z3d_status status = check_files(config);
+    if (status == Z3D_OK || !r->dry_run) return status;
+    z3d_string_append(&r->missing, "%s: %s; without --dry-run it is refused\n", name,
+                      z3d_error_message());
+    return Z3D_OK;
+}
+
 /* What two runs of an array must not have in common. */
 typedef struct folders {
     z3d_string run, checkpoints; /* checkpoints: "" is in run */
@@ -239,7 +249,11 @@ static z3d_status note_folders(const z3d_config *config, const z3d_job *job, fol
     return Z3D_OK;
 }
 
-static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, const char *name,
+static bool names(const char *message, const char *path) {
+    return strncmp(message, path, strlen(path)) == 0;
+}
+
+static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const char *name,
                               folders *folders, int i) {
     z3d_config *config;
     z3d_hardware hardware;
@@ -254,12 +268,14 @@ static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, 
                                           "which says how many devices a node has)");
     if (status == Z3D_OK && config->training_device == Z3D_TRAINING_CUDA) job->gpus = job->ranks;
     if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL);
-    if (status == Z3D_OK && !r->dry_run) status = check_files(config);
+    if (status == Z3D_OK) status = check_or_say(r, config, name);
     z3d_config_destroy(config);
-    return status == Z3D_OK ? status : z3d_error_context(status, "%s", job->configs[i]);
+    return status == Z3D_OK || names(z3d_error_message(), job->configs[i])
+               ? status
+               : z3d_error_context(status, "%s", job->configs[i]);
 }
 
-static z3d_status plan_all(const request *r, z3d_job *job) {
+static z3d_status plan_all(request *r, z3d_job *job) {
     char **arguments = NULL;
     folders *folders = NULL;
     z3d_status status = z3d_new((size_t)r->count + 1, sizeof *arguments, "arguments", &arguments);
@@ -311,6 +327,7 @@ static z3d_status call_sbatch(const z3d_string *script) {
 static z3d_status give(const request *r, const z3d_string *script, const z3d_string *facts) {
     if (r->output) Z3D_TRY(cli_write(r->output, script));
     fputs(text_of(facts), stderr);
+    fputs(text_of(&r->missing), stderr);
     if (!r->dry_run) return call_sbatch(script);
     return r->output || cli_print(script) == CLI_OK
                ? Z3D_OK
@@ -332,6 +349,7 @@ static z3d_status submit(int argc, char **argv, const char *command) {
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the script");
     if (status == Z3D_OK) status = give(&r, &script, &job.facts);
     z3d_job_release(&job);
+    z3d_string_free(&r.missing);
     z3d_string_free(&script);
     z3d_string_free(&name);
     return status;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "parallel/parallel.h"
@@ -103,10 +104,18 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
     return Z3D_OK;
 }
 
-/* The command as it was typed, but for --extend; of several ranks, as scripts/launch starts them.
- */
+/* Whether the ranks are the tasks of a step of Slurm. */
+static bool by_srun(int ranks) {
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    int64_t count;
+    return tasks && z3d_parse_int(tasks, &count) == Z3D_OK && count == ranks;
+}
+
+/* The command as it was typed, but for --extend; of several ranks, as srun or scripts/launch starts
+ * them. */
 static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
-    if (ranks > 1) z3d_string_append(out, "scripts/launch -n %d ", ranks);
+    if (ranks > 1)
+        z3d_string_append(out, "%s -n %d ", by_srun(ranks) ? "srun" : "scripts/launch", ranks);
     z3d_string_append_shell(out, program_invocation_name);
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--extend") == 0) continue;

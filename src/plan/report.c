@@ -20,13 +20,14 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                                        sizeof parameters),
                       facts->shape, (long long)facts->tokens, (long long)facts->vocabulary,
                       (long long)facts->padded_vocabulary);
-    z3d_string_append(out,
-                      "world          %d ranks: tensor %d x data %d x pipeline %d; this is rank %d "
-                      "(tensor %d, data %d%s)\n",
-                      z3d_mesh_size(t, Z3D_AXES_WORLD), z3d_mesh_size(t, Z3D_AXES_TENSOR),
-                      z3d_mesh_size(t, Z3D_AXES_DATA), z3d_mesh_size(t, Z3D_AXES_PIPELINE), t->rank,
-                      z3d_mesh_index(t, Z3D_AXES_TENSOR, t->rank),
-                      z3d_mesh_index(t, Z3D_AXES_DATA, t->rank), stage);
+    z3d_string_append(
+        out,
+        "world          %d rank%s: tensor %d x data %d x pipeline %d; this is rank %d "
+        "(tensor %d, data %d%s)\n",
+        z3d_mesh_size(t, Z3D_AXES_WORLD), z3d_mesh_size(t, Z3D_AXES_WORLD) == 1 ? "" : "s",
+        z3d_mesh_size(t, Z3D_AXES_TENSOR), z3d_mesh_size(t, Z3D_AXES_DATA),
+        z3d_mesh_size(t, Z3D_AXES_PIPELINE), t->rank, z3d_mesh_index(t, Z3D_AXES_TENSOR, t->rank),
+        z3d_mesh_index(t, Z3D_AXES_DATA, t->rank), stage);
     z3d_string_append(out,
                       "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
                       "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",

@@ -193,9 +193,11 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
     return status;
 }
 
-z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path) {
+z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, int64_t *step) {
     z3d_checkpoint_info info;
-    return load(trainer, path, true, &info);
+    Z3D_TRY(load(trainer, path, true, &info));
+    *step = info.engine.step;
+    return Z3D_OK;
 }
 
 static void say(z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,

@@ -97,6 +97,7 @@ typedef struct z3d_evaluate_request {
 } z3d_evaluate_request;
 
 typedef struct z3d_evaluate_result {
+    int64_t step;      /* of the checkpoint; an imported one: 0 */
     double loss;       /* mean of -log(probability) over `tokens`, in nats */
     double perplexity; /* exp(loss) */
     int64_t tokens;    /* that were predicted: all but the first */

@@ -166,8 +166,9 @@ bool z3d_trainer_is_complete(const z3d_trainer *trainer);
 /* Takes the run's folder of checkpoints, and resumes from one of them or starts with weights, as
  * the configuration says. Call it after creating the engine. */
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);
-/* Loads only the weights of the checkpoint that a user's path means. */
-z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path);
+/* Loads only the weights of the checkpoint that a user's path means; *step: after which it was
+ * saved. */
+z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, int64_t *step);
 /* Call after step `step`: advances a save in flight, or begins one that is due. A skipped step has
  * nothing new to save and must not replace a good checkpoint, so the save waits for the next step
  * that is not skipped. last: the run ends here. */

@@ -73,6 +73,7 @@ says 'lines.jsonl:1: --json-key none: .*it has: text, other'
 mkdir tmp
 expect 0 env TMPDIR="$work/tmp" "$ZERO3D" evaluate run/checkpoints text
 rmdir tmp || fail "a folder is left"
+grep -q '^checkpoint  *step 5$' out || fail "the step is not said: $(cat out)"
 grep -q '^tokens  *[0-9]*, [0-9]* bytes, in [0-9]* windows of 32$' out || fail "lines for people: $(cat out)"
 
 # ---- what is refused ----

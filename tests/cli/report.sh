@@ -28,7 +28,7 @@ a
   validation     0.000000 at step 3, perplexity 1
   learning rate  0.001 at last, 0.001 at most
   speed          375 tokens/s, MFU 25.0 %, 4.00 K tokens in all
-  exposed        communication 18.75 %, host transfers 9.38 % of the steps' time
+  exposed        communication 11.76 %, host transfers 5.88 % of the steps' time
   memory         parameters 1.00 MiB, gradients 2.00 MiB, outside 1.00 KiB
   checkpoints    1, the last of step 3 in 500 ms
   resumed        1 time, last after step 3

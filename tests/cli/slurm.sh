@@ -111,6 +111,7 @@ step=$(newest)
 [ "${step:-0}" -ge 1 ] || fail "no checkpoint: $(cat job.log)"
 sed -i "s/steps: 100000000,/steps: $((step + 3)),/" tiny.yaml
 until_so "the job's end" state ""
+grep -q '^next  *resume:   srun -n 2 ' job.log || fail "it does not say how srun goes on: $(cat job.log)"
 grep -q "resuming after step $step of" job.log || fail "not resumed: $(cat job.log)"
 [ "$(grep -c '^ranks  *2 = ' job.log)" -eq 2 ] || fail "not on two ranks twice: $(cat job.log)"
 [ "$(newest)" -eq $((step + 3)) ] || fail "not complete: $(cat job.log)"
@@ -184,7 +185,7 @@ for words in 'data tokenize' ' plan ' 'submit configs.*--dry-run'; do
     eval "$(line_with "$words")" >../out 2>../err || fail "docs/slurm.md: $words"
 done
 bash -n ../out || fail "--dry-run: no script"
-eval "$(line_with 'submit configs.*--time 30$')" >../out 2>../err || fail "docs/slurm.md: submit"
+eval "$(line_with 'submit configs.*=7000  *#')" >../out 2>../err || fail "docs/slurm.md: submit"
 job=$(sed -n 's/^Submitted batch job //p' ../out)
 until_so "steps of the documented run" test -s runs/demo/metrics.jsonl
 stop=$(line_with "scancel --signal=USR1 JOB")

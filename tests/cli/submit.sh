@@ -109,7 +109,7 @@ says 'fig2-zero-170B-400gpus.yaml: .*(needs|take|fit)'
 [ ! -s out ] || fail "a script for what does not fit"
 # shellcheck disable=SC2086
 submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 24 --time 8:00:00 $v100 --dry-run checkpoint.interval=9
-says 'asks for 400 ranks'
+says "^zero3d: $paper/fig2-zero-170B-400gpus.yaml:[0-9]*:[0-9]*: parallel.world_size: asks for 400 ranks" # the file once
 # shellcheck disable=SC2086
 submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 25 --time 4 $v100 --dry-run checkpoint.interval=9
 says 'too short: the ranks need 300 seconds'
@@ -118,6 +118,8 @@ says 'too short: the ranks need 300 seconds'
 
 submit 2
 says 'no configuration'
+submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --partition=x
+says 'unknown option --partition=x; if it is sbatch.s, write --sbatch --partition=VALUE'
 submit 2 tiny.yaml --time 30
 says '--nodes N is missing'
 submit 2 tiny.yaml --nodes 1
@@ -164,6 +166,8 @@ submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 
 says 'data.train: none.bin: cannot read it'
 submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.validation=none.bin
 says 'data.validation: none.bin: cannot read it'
+submit 0 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.train=none.bin --dry-run
+grep -q '^tiny: data.train: none.bin: cannot read it: .*; without --dry-run it is refused$' err || fail "a dry run does not say that data is missing"
 submit 1 nowhere.yaml --nodes 1 --time 30 --ranks-per-node 1
 says 'nowhere.yaml'
 # No Slurm here.

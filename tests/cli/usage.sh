@@ -27,6 +27,14 @@ for command in $commands; do
     says 'unknown option --no-such-option'
 done
 
+# The examples of plan's help work as they stand there.
+"$ZERO3D" plan --help | sed -n '/^examples:/,$s/^.* zero3d plan //p' >examples
+[ "$(wc -l <examples)" -eq 2 ] || fail "plan has other examples"
+while read -r example; do
+    # shellcheck disable=SC2086 # the example's words
+    (cd "$SOURCE" && "$ZERO3D" plan $example) >out 2>err </dev/null || fail "plan's example fails: $example"
+done <examples
+
 expect 0 "$ZERO3D" --version
 for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^PCRE2' '^device    cpu'; do
     grep -q "$word" out || fail "--version does not say: $word"
@@ -89,10 +97,15 @@ for command in $commands; do
         grep -q -- "'__fish_seen_subcommand_from $command' -l ${option#--}\( -r\)\{0,1\} -d '[^ ]" fish || fail "fish: $command has no $option"
     done
 done
+# A description that goes on below is cut where a part of it ends.
+grep -q "'__fish_seen_subcommand_from plan' -l ranks -r -d 'number of ranks; default: parallel.world_size'\$" fish || fail "a description ends anywhere"
+grep -q "'__fish_seen_subcommand_from submit' -l signal -r -d 'the ranks stop so long before the time limit'\$" fish || fail "a description ends in brackets"
 ! command -v zsh >/dev/null || expect 0 zsh -n zsh
 ! command -v fish >/dev/null || {
     expect 0 env PATH="$(dirname "$ZERO3D"):$PATH" HOME="$work" fish -c 'source fish; complete -C "zero3d checkpoint veri"; complete -C "zero3d plan x.yaml zero_optimization.over"'
     [ "$(paste -sd, out)" = "verify,zero_optimization.overlap_comm=" ] || fail "fish completes otherwise"
+    expect 0 env PATH="${PATH#"$(dirname "$ZERO3D"):"}" HOME="$work" fish -c "source fish; complete -C '$ZERO3D plan x.yaml zero_optimization.over'"
+    [ "$(cat out)" = "zero_optimization.overlap_comm=" ] || fail "fish completes otherwise where the program is not on the path"
 }
 ! command -v groff >/dev/null || {
     expect 0 groff -man -Tascii -ww man

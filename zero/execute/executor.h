@@ -58,7 +58,8 @@ typedef struct z3d_executor {
     /* Since creation: waits for copies between device and host memory, for the disk; the time of
      * the host's steps. */
     z3d_device *host;   /* computes in host memory */
-    z3d_step_state now; /* once step_control has decided, if the host steps */
+    z3d_step_state now; /* as step_control decided last, if the host steps: with offload.delayed
+                           that of the step before, and skip 1 while no gradients are pending */
     double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
     z3d_ledger measured[Z3D_SPACE_COUNT];
     int next_child;        /* of the unit that runs */

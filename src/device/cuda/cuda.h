@@ -1,6 +1,7 @@
 /* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
  * graph.c captures work; gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN
- * where it can, kernels/ is the rest; nccl.c are the collectives; times.c times them. Every CUDA
+ * where it can, kernels/ is the rest; nccl.c are the collectives;
+ * times.c times them; host_memory.c has pinned memory. Every CUDA
  * call goes through z3d_cuda_check, so that an error names the call. */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
@@ -21,21 +22,28 @@ typedef struct z3d_cuda_time {
     double *seconds;
 } z3d_cuda_time;
 
+/* Copies in one direction, which run beside those in the other. */
+typedef struct z3d_cuda_copies {
+    cudaStream_t stream;
+    cudaEvent_t copied[Z3D_CUDA_EVENTS]; /* copy n's end, at n modulo their number */
+    int64_t count;                       /* started so far */
+} z3d_cuda_copies;
+
 typedef struct z3d_cuda {
     z3d_cuda_lane lane; /* what kernels are launched on; first, so that a lane is its device */
     int gpu;
     int compute_capability; /* 90: 9.0 */
-    cudaStream_t compute, offload;
+    cudaStream_t compute;
     cudaEvent_t compute_position; /* recorded where another stream begins to wait for compute */
-    cudaEvent_t copied[Z3D_CUDA_EVENTS]; /* copy n's end, at n modulo their number */
-    int64_t copies;                      /* started so far */
-    double waited_seconds;               /* by compute for copies */
+    z3d_cuda_copies copies[2];    /* to the device, to the host */
+    double waited_seconds;        /* by compute for copies */
     bool times_wanted;
     int timed; /* so far */
     z3d_cuda_time times[Z3D_CUDA_TIMES];
     bool capturing;                   /* from capture_begin to capture_end */
     bool keeps_graph;                 /* a graph has been made: it knows the scratch's address */
     struct z3d_cuda_retired *retired; /* scratch that was too small, but is a graph's */
+    struct z3d_cuda_pinned *pinned;   /* host memory */
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
     char attention_by[32];                /* "cuDNN 9.19.0", where there is attention */
@@ -68,6 +76,12 @@ void z3d_cuda_times_collect(z3d_cuda *cuda);
 /* Who gave pointers to seconds is about to go. */
 void z3d_cuda_times_forget(z3d_cuda *cuda);
 void z3d_cuda_times_destroy(z3d_cuda *cuda);
+
+/* host_memory.c: zeros. bytes > 0. Errors: ERR_MEMORY. Nothing may copy from or to what is freed.
+ */
+z3d_status z3d_cuda_host_alloc(z3d_cuda *cuda, int64_t bytes, void **out);
+void z3d_cuda_host_free(z3d_cuda *cuda, void *block);
+bool z3d_cuda_is_host(const z3d_cuda *cuda, const void *address);
 
 /* graph.c: what the device's table has for captured work. */
 z3d_status z3d_cuda_capture_begin(void *self);

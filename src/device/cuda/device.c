@@ -98,23 +98,29 @@ static void destroy(void *self) {
     z3d_cuda_nccl_destroy(cuda->nccl);
     z3d_cuda_attention_destroy(cuda->attention);
     z3d_cuda_gemms_destroy(cuda->gemms);
-    for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
-        if (cuda->copied[i]) cudaEventDestroy(cuda->copied[i]);
+    for (int to_host = 0; to_host < 2; to_host++) {
+        z3d_cuda_copies *way = &cuda->copies[to_host];
+        for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
+            if (way->copied[i]) cudaEventDestroy(way->copied[i]);
+        if (way->stream) cudaStreamDestroy(way->stream);
+    }
     z3d_cuda_times_destroy(cuda);
     if (cuda->compute_position) cudaEventDestroy(cuda->compute_position);
     if (cuda->lane.scratch) cudaFree(cuda->lane.scratch);
     z3d_cuda_free_retired(cuda);
-    if (cuda->offload) cudaStreamDestroy(cuda->offload);
     if (cuda->compute) cudaStreamDestroy(cuda->compute);
     free(cuda);
 }
 
 static z3d_status make_streams(z3d_cuda *cuda) {
     Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
-    Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&cuda->offload, cudaStreamNonBlocking));
     Z3D_CUDA_TRY(cudaEventCreateWithFlags(&cuda->compute_position, cudaEventDisableTiming));
-    for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
-        Z3D_CUDA_TRY(cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming));
+    for (int to_host = 0; to_host < 2; to_host++) {
+        z3d_cuda_copies *way = &cuda->copies[to_host];
+        Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&way->stream, cudaStreamNonBlocking));
+        for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
+            Z3D_CUDA_TRY(cudaEventCreateWithFlags(&way->copied[i], cudaEventDisableTiming));
+    }
     cuda->lane.stream = cuda->compute;
     return Z3D_OK;
 }
@@ -132,7 +138,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     z3d_status status;
     Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
     bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
-    cuda->times_wanted = config->times;
+    cuda->times_wanted = config->times || config->tape;
     Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank), failed);
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
@@ -199,28 +205,18 @@ static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
     return status;
 }
 
-static z3d_status alloc_host(int64_t bytes, void **out) {
-    char wanted[32];
-    if (cudaHostAlloc(out, (size_t)bytes, cudaHostAllocDefault) != cudaSuccess) {
-        cudaGetLastError();
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "cuda device: cannot allocate %s of pinned host memory",
-                         z3d_format_bytes(bytes, wanted, sizeof wanted));
-    }
-    memset(*out, 0, (size_t)bytes);
-    return Z3D_OK;
-}
-
 static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
     *out = NULL;
     int64_t size = bytes > 0 ? bytes : 1;
-    return space == Z3D_SPACE_HOST ? alloc_host(size, out) : alloc_device(self, size, out);
+    return space == Z3D_SPACE_HOST ? z3d_cuda_host_alloc(self, size, out)
+                                   : alloc_device(self, size, out);
 }
 
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
-    (void)self, (void)bytes;
+    (void)bytes;
     cudaDeviceSynchronize();
     if (space == Z3D_SPACE_HOST)
-        cudaFreeHost(block);
+        z3d_cuda_host_free(self, block);
     else
         cudaFree(block);
 }
@@ -304,20 +300,23 @@ static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t b
     return Z3D_OK;
 }
 
+/* An id is twice the copy's number among those of its direction, plus 1 for those to the host. */
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cuda *cuda = self;
-    cudaEvent_t end = cuda->copied[(cuda->copies + 1) % Z3D_CUDA_EVENTS];
-    Z3D_TRY(z3d_cuda_follow_compute(cuda, cuda->offload));
-    Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, cuda->offload));
-    Z3D_CUDA_TRY(cudaEventRecord(end, cuda->offload));
-    *id = ++cuda->copies;
+    const int to_host = z3d_cuda_is_host(cuda, to);
+    z3d_cuda_copies *way = &cuda->copies[to_host];
+    Z3D_TRY(z3d_cuda_follow_compute(cuda, way->stream));
+    Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, way->stream));
+    Z3D_CUDA_TRY(cudaEventRecord(way->copied[(way->count + 1) % Z3D_CUDA_EVENTS], way->stream));
+    *id = 2 * ++way->count + to_host;
     return Z3D_OK;
 }
 
 /* The event may be a later copy's by now, behind this one on the same stream. */
 static z3d_status find_copy(z3d_cuda *cuda, int64_t id, cudaEvent_t *end) {
-    Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
-    *end = cuda->copied[id % Z3D_CUDA_EVENTS];
+    const z3d_cuda_copies *way = &cuda->copies[id % 2];
+    Z3D_REQUIRE(id >= 2 && id / 2 <= way->count, "copy %lld was never started", (long long)id);
+    *end = way->copied[id / 2 % Z3D_CUDA_EVENTS];
     return Z3D_OK;
 }
 
@@ -367,19 +366,27 @@ static z3d_status launch(void *self, const z3d_kernel *kernel) {
     return z3d_cuda_launch(self, kernel);
 }
 
+static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *seconds) {
+    z3d_cuda *cuda = self;
+    z3d_cuda_time *time;
+    Z3D_TRY(z3d_cuda_synchronize(cuda));
+    *seconds = 0;
+    Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, seconds, &time));
+    Z3D_TRY(z3d_cuda_launch(cuda, kernel));
+    Z3D_TRY(z3d_cuda_time_end(time, cuda->compute));
+    return z3d_cuda_synchronize(cuda);
+}
+
 /* ---- how fast products are ---- */
 
 typedef struct probe {
     float *wide;
     void *matrix[3];
-    cudaEvent_t begin, end;
 } probe;
 
 static void drop_probe(probe *p) {
     cudaFree(p->wide);
     for (int i = 0; i < 3; i++) cudaFree(p->matrix[i]);
-    if (p->begin) cudaEventDestroy(p->begin);
-    if (p->end) cudaEventDestroy(p->end);
 }
 
 /* Random numbers: zeros would flatter, since they cost less power. */
@@ -403,25 +410,24 @@ static z3d_status fill_probe(z3d_cuda *cuda, probe *p, z3d_dtype dtype, const in
                                                        .destination_dtype = dtype,
                                                        .source_dtype = Z3D_F32}));
     }
-    Z3D_CUDA_TRY(cudaEventCreate(&p->begin));
-    Z3D_CUDA_TRY(cudaEventCreate(&p->end));
     return Z3D_OK;
 }
 
-static z3d_status time_products(z3d_cuda *cuda, const probe *p, const z3d_gemm *gemm,
-                                double *gflops) {
+static z3d_status time_products(z3d_cuda *cuda, const z3d_gemm *gemm, double *gflops) {
     enum { WARM = 3, TIMED = 10 };
-    float milliseconds = 0;
-    for (int i = 0; i < WARM + TIMED; i++) {
-        if (i == WARM) Z3D_CUDA_TRY(cudaEventRecord(p->begin, cuda->compute));
-        Z3D_TRY(z3d_cuda_gemm(&cuda->lane, gemm));
+    const z3d_kernel kernel = {.kind = Z3D_KERNEL_gemm, .as.gemm = *gemm};
+    double seconds = 0, sum = 0;
+    const bool wanted = cuda->times_wanted;
+    z3d_status status = Z3D_OK;
+    cuda->times_wanted = true;
+    for (int i = 0; i < WARM + TIMED && status == Z3D_OK; i++) {
+        status = launch_timed(cuda, &kernel, &seconds);
+        if (i >= WARM) sum += seconds;
     }
-    Z3D_CUDA_TRY(cudaEventRecord(p->end, cuda->compute));
-    Z3D_TRY(z3d_cuda_synchronize(cuda));
-    Z3D_CUDA_TRY(cudaEventElapsedTime(&milliseconds, p->begin, p->end));
+    cuda->times_wanted = wanted;
     double flops = 2.0 * (double)gemm->m * (double)gemm->n * (double)gemm->k * TIMED;
-    *gflops = milliseconds > 0 ? flops / ((double)milliseconds * 1e6) : 0;
-    return Z3D_OK;
+    *gflops = sum > 0 ? flops / (sum * 1e9) : 0;
+    return status;
 }
 
 /* As training's forward multiplies: B transposed. There is one method. */
@@ -443,7 +449,7 @@ static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n
                      .ldc = n,
                      .dtype = dtype,
                      .c_dtype = dtype};
-    if (status == Z3D_OK) status = time_products(cuda, &p, &gemm, gflops);
+    if (status == Z3D_OK) status = time_products(cuda, &gemm, gflops);
     drop_probe(&p);
     return status;
 }
@@ -462,6 +468,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .free = free_block,
     .fuses = true,
     .launch = launch,
+    .launch_timed = launch_timed,
     .synchronize = synchronize,
     .read = read_device,
     .write = write_device,

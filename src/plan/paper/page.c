@@ -64,7 +64,7 @@ static void bar(const z3d_point *p, const struct figure *figure, double top, z3d
                           100 * figure->scale * p->published / top);
     z3d_string_append(out, "</span><span>%.3g ", figure->scale * p->ours);
     if (isnan(p->published))
-        z3d_string_append(out, "<small>not published</small></span>\n");
+        z3d_string_append(out, "<small>published: left out</small></span>\n");
     else
         z3d_string_append(out, "<small>published %.3g, %+.0f %%</small></span>\n",
                           figure->scale * p->published,
@@ -129,7 +129,7 @@ static void draw_scaling(const z3d_points *points, const struct figure *figure, 
 
 static void cell(const z3d_point *p, double value, z3d_string *out) {
     if (isnan(value))
-        z3d_string_append(out, "<td>not published</td>");
+        z3d_string_append(out, "<td>left out</td>");
     else if (strcmp(p->quantity, "fits") == 0)
         z3d_string_append(out, "<td>%s</td>", value != 0 ? "fits" : "out of memory");
     else if (strcmp(p->quantity, "max_params") == 0)
@@ -239,7 +239,8 @@ void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d
                            "<p class=\"note\">arXiv 1910.02054. Bars: ours, predicted by the sim "
                            "device from the step programs that training runs, on ");
     z3d_page_text(out, hardware->name);
-    z3d_string_append(out, ". Rings: published. TFLOPS count the recomputed forward: 96 B s l "
+    z3d_string_append(out, ". Rings: published; left out: not in our list of published numbers. "
+                           "TFLOPS count the recomputed forward: 96 B s l "
                            "h<sup>2</sup> (1 + s/6h + V/16lh).</p>\n");
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
         const struct figure *figure = &figures[f];

@@ -162,6 +162,8 @@ void z3d_points_print(const z3d_points *points, z3d_string *out) {
     for (choice which = ALL; which <= VALIDATION; which++) print_errors(points, which, out);
     z3d_string_append(out, "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); "
                            "the last column does not: 72 B s l h^2 (1 + s/6h + V/12lh).\n"
+                           "(left out): not in our list of published numbers. fitted: the "
+                           "calibration used it.\n"
                            "The sim device predicted our numbers from the step programs that "
                            "training runs; nothing was measured on V100s.\n");
 }

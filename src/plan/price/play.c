@@ -10,7 +10,9 @@
 typedef struct lane {
     double clock, free; /* free: when the last that was started will be over, on the lane's clock */
     double overlap;     /* speed while something else runs */
-    double *end;        /* by id: when each will be over */
+    struct ending {
+        double clock, now; /* the lane's, the stage's */
+    } * end;               /* by id: when each will be over, if nothing stands still meanwhile */
     int64_t ids;
 } lane;
 
@@ -75,16 +77,12 @@ static bool is_transfer(const z3d_event *event) {
     return event->of == Z3D_COLLECTIVE_SEND || event->of == Z3D_COLLECTIVE_RECV;
 }
 
-static double overlap_of(const z3d_hardware *hardware, bool between_nodes) {
-    bool network = between_nodes && hardware->network_overlap >= 0;
-    return network ? hardware->network_overlap : hardware->overlap;
-}
-
 static price price_transfer(const player *p, const z3d_event *event) {
     const play *w = p->play;
     z3d_transfer_price of =
         z3d_links_transfer(w->hardware, &w->links[event->axes], &p->stage->mesh, event);
-    price out = {.seconds = of.seconds, .overlap = overlap_of(w->hardware, of.between_nodes)};
+    price out = {.seconds = of.seconds,
+                 .overlap = z3d_hardware_overlap(w->hardware, of.between_nodes)};
     if (!of.between_nodes) out.seconds *= w->crowding;
     if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
     if (of.between_nodes) out.between_nodes = out.bytes;
@@ -162,7 +160,7 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     lane *lane = &p->lane[l];
     if (id >= lane->ids) {
         int64_t ids = 2 * id + 64;
-        double *end = realloc(lane->end, (size_t)ids * sizeof *end);
+        struct ending *end = realloc(lane->end, (size_t)ids * sizeof *end);
         if (!end)
             return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld collectives",
                              (long long)ids);
@@ -170,17 +168,20 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
         lane->ids = ids;
     }
     double begin = lane->free > lane->clock ? lane->free : lane->clock;
-    lane->end[id] = lane->free = begin + seconds;
-    tell(p, Z3D_SPAN_BESIDE, l, p->now + begin - lane->clock,
-         p->now + begin - lane->clock + seconds);
+    const double at = p->now + begin - lane->clock;
+    lane->free = begin + seconds;
+    lane->end[id] = (struct ending){lane->free, at + seconds};
+    tell(p, Z3D_SPAN_BESIDE, l, at, at + seconds);
     return Z3D_OK;
 }
 
-/* Seconds that compute stands still. */
+/* Seconds that compute stands still. The host goes on when what it waits for is over, in front of
+ * kernels that it has enqueued. */
 static double wait(player *p, int l, int64_t id) {
-    p->host = p->now;
     if (id >= p->lane[l].ids) return 0;
-    double missing = p->lane[l].end[id] - p->lane[l].clock;
+    const struct ending *end = &p->lane[l].end[id];
+    double missing = end->clock - p->lane[l].clock;
+    if (p->host < end->now) p->host = end->now < p->now ? end->now : p->now;
     if (missing <= 0) return 0;
     stand_still(p, l, missing);
     p->host = p->now;
@@ -392,7 +393,7 @@ static z3d_status open_player(play *w, int s) {
     *p = (player){.play = w, .stage = stage, .number = s, .instruction = -1, .out = &stage->time};
     stage->time = (z3d_step_time){0};
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        p->lane[axes].overlap = overlap_of(w->hardware, w->links[axes].nodes > 1);
+        p->lane[axes].overlap = z3d_hardware_overlap(w->hardware, w->links[axes].nodes > 1);
     p->lane[Z3D_LANE_COPY].overlap = w->hardware->overlap;
     p->lane[Z3D_LANE_DISK].overlap = p->lane[Z3D_LANE_DISK_WRITE].overlap = 1;
     Z3D_TRY(z3d_new((size_t)stage->tape->events + 1, sizeof *p->price, "prices", &p->price));

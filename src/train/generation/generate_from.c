@@ -206,8 +206,9 @@ static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
 static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
                        const z3d_prompt *prompt, int64_t count) {
     bool stage = z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
+    int64_t step;
     Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
-    return z3d_trainer_load_weights(trainer, request->path);
+    return z3d_trainer_load_weights(trainer, request->path, &step);
 }
 
 /* A run without an answer leaves no file that would be in the way of the next. */

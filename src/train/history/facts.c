@@ -50,18 +50,24 @@ static int64_t find_extreme(const z3d_history_table *table, z3d_column c, bool h
     return found;
 }
 
-/* The sum of a column times `by` (NULL: 1) over steps that have both, and of `by` there. The first
- * step pays for warming up: it counts only if it is the only one. */
-static double sum(const z3d_history *history, z3d_column c, const double *by, double *weight) {
+/* The sum of a column times `by` (NULL: 1) over steps from `first` on that have both, and of `by`
+ * there. */
+static double sum_from(const z3d_history *history, int64_t first, z3d_column c, const double *by,
+                       double *weight) {
     double total = 0;
     *weight = 0;
-    for (int64_t i = history->steps.count > 1; i < history->steps.count; i++) {
+    for (int64_t i = first; i < history->steps.count; i++) {
         double value = column(history, c)[i], w = by ? by[i] : 1;
         if (!isfinite(value) || !isfinite(w)) continue;
         total += value * w;
         *weight += w;
     }
     return total;
+}
+
+/* The first step pays for warming up: it counts only if it is the only one. */
+static double sum(const z3d_history *history, z3d_column c, const double *by, double *weight) {
+    return sum_from(history, history->steps.count > 1, c, by, weight);
 }
 
 /* ---- facts ---- */
@@ -153,6 +159,7 @@ static void tell_speed(telling *t) {
 }
 
 /* Of what a run does not do, nothing is told: one rank communicates nothing. */
+/* Shares of all steps, the first too, as the run's end and summary.json have them. */
 static void tell_exposed(telling *t) {
     static const struct {
         const char *name;
@@ -161,9 +168,9 @@ static void tell_exposed(telling *t) {
                  {"host transfers", Z3D_COLUMN_TRANSFER},
                  {"disk", Z3D_COLUMN_DISK},
                  {"host step", Z3D_COLUMN_HOST_STEP}};
-    double counted, seconds = sum(t->history, Z3D_COLUMN_SECONDS, NULL, &counted);
+    double counted, seconds = sum_from(t->history, 0, Z3D_COLUMN_SECONDS, NULL, &counted);
     for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
-        double exposed = sum(t->history, lanes[l].column, NULL, &counted);
+        double exposed = sum_from(t->history, 0, lanes[l].column, NULL, &counted);
         if (seconds > 0 && exposed > 0)
             z3d_string_append(&t->text, "%s%s %.2f %%", t->text.length ? ", " : "", lanes[l].name,
                               100 * exposed / seconds);

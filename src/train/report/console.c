@@ -86,6 +86,9 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
                           where[program->checkpoint_space]);
     if (disk) z3d_string_append(&line, "; disk: %s", disk);
     if (!line.failed) z3d_console_say(console, "offload     %s", line.text);
+    if (offload->delayed)
+        z3d_console_say(console, "offload     delayed_param_update: a step's gradients change the "
+                                 "parameters one step later; losses differ from those without");
     z3d_string_free(&line);
 }
 
@@ -108,10 +111,10 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     z3d_console_say(
         console,
         "batch       %lld samples per step = %lld per rank%s x %lld micro-batch%s x %lld "
-        "data ranks, %s tokens",
+        "data rank%s, %s tokens",
         (long long)config->train_batch_size, (long long)config->train_micro_batch_size_per_gpu,
         program->first_sample ? " on average" : "", (long long)config->gradient_accumulation_steps,
-        config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data,
+        config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data, data == 1 ? "" : "s",
         z3d_format_count((double)(config->train_batch_size * config->model_seq_length), tokens,
                          sizeof tokens));
 }
