@@ -327,7 +327,7 @@ static z3d_status copy_wait(void *self, int64_t id) {
     Z3D_TRY(find_copy(cuda, id, &end));
     Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, &cuda->waited_seconds, &time));
     Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
-    return z3d_cuda_time_end(time, cuda->compute);
+    return z3d_cuda_time_end(cuda, cuda->compute, &cuda->waited_seconds, time);
 }
 
 static z3d_status copy_finish(void *self, int64_t id) {
@@ -373,7 +373,7 @@ static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *sec
     *seconds = 0;
     Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, seconds, &time));
     Z3D_TRY(z3d_cuda_launch(cuda, kernel));
-    Z3D_TRY(z3d_cuda_time_end(time, cuda->compute));
+    Z3D_TRY(z3d_cuda_time_end(cuda, cuda->compute, seconds, time));
     return z3d_cuda_synchronize(cuda);
 }
 
