@@ -81,9 +81,8 @@ typedef struct z3d_program_config {
     bool without_generation; /* no program of generation, and no room for its caches */
     bool gathered; /* evaluate, generation: no parameter changed since this mode's gathers ran, so
                       that what every rank keeps whole is whole already */
-    bool
-        rough_memory; /* for prices of programs that do not run: buffers are placed in a simple way,
-                         so the arena is larger than it need be; its lower bound is what counts */
+    bool rough_memory; /* for prices of programs that do not run: buffers share no addresses, so the
+                          arena is far too large; its lower bound is what counts */
     z3d_pipeline_config pipeline;
     z3d_offload_plan offload;
 } z3d_program_config;

@@ -47,7 +47,7 @@ static const char help[] =
     "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
     "                    pipeline size, chunks and schedule where the configuration does not set\n"
     "                    them, and ZeRO stage, recompute, P_a, host memory, micro-batch, and\n"
-    "                    offload of optimizer and parameters where it does not set that\n"
+    "                    sequence parallelism and offload where it does not set that\n"
     "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
     "schedule\n"
     "                    also where the configuration sets them; train_batch_size stays\n"
@@ -209,6 +209,32 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
     return status;
 }
 
+/* Whether a run of one rank has room on this machine now; if not, what to change. */
+static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, z3d_string *text) {
+    z3d_host_memory host;
+    char needed[32], there[32];
+    if (config->training_device != Z3D_TRAINING_CPU) {
+        z3d_string_append(text, "\nthis machine: its GPU is not looked at; --hardware FILE says "
+                                "whether a described one has room\n");
+        return Z3D_OK;
+    }
+    z3d_host_memory_find(&host);
+    const z3d_room room = {
+        .device = host.bytes, .host = host.bytes, .from = host.from, .shared = true};
+    z3d_need need = {.snapshot = plan->snapshot};
+    memcpy(need.arena, plan->set.program[Z3D_MODE_TRAIN]->arena, sizeof need.arena);
+    z3d_string_append(text, "\nthis machine: ");
+    if (z3d_need_missing(&need, &room) > 0)
+        return z3d_plan_advice(config, 1, plan->threads, &room, text);
+    z3d_string_append(text, "it fits: the rank needs %s",
+                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed));
+    if (host.bytes < INT64_MAX)
+        z3d_string_append(text, " of %s that are free%s",
+                          z3d_format_bytes(host.bytes, there, sizeof there), host.from);
+    z3d_string_append(text, "\n");
+    return Z3D_OK;
+}
+
 /* Decides what is `auto`, and says why. */
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
                          z3d_gather_price gathers[2], z3d_string *text) {
@@ -242,6 +268,8 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
         status = z3d_plan_create(config, ranks, rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
         if (status == Z3D_OK && options->memory) status = show_memory(plan, options->picture, text);
+        if (status == Z3D_OK && !known && z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD) == 1)
+            status = say_room_here(config, plan, text);
         if (options->hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && options->hardware)

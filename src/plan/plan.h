@@ -18,6 +18,8 @@
 /* Where offload_optimizer.device or offload_param.device (z3d_offload_device) puts what it moves.
  */
 z3d_space z3d_plan_space(int offload_device);
+/* Whether gradients are reduced once a step, at this ZeRO stage. */
+bool z3d_plan_reduces_per_step(const z3d_config *config, int stage);
 
 /* checkpoint.async, unless optimizer states are on the disk: they are too large for a copy in host
  * memory, so training waits while they are written from there. */

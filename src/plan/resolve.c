@@ -12,9 +12,9 @@ static int checkpoint_every(const z3d_config *config, const z3d_model *model) {
     return blocks * z3d_model_part_units(model);
 }
 
-static bool reduces_per_step(const z3d_config *config) {
+bool z3d_plan_reduces_per_step(const z3d_config *config, int stage) {
     if (config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO)
-        return z3d_states_reduce_per_step((int)config->zero_optimization_stage);
+        return z3d_states_reduce_per_step(stage);
     return config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_PER_STEP;
 }
 
@@ -66,7 +66,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .optimizer = (z3d_optimizer)config->optimizer_type,
         .micro_batch = config->train_micro_batch_size_per_gpu,
         .accumulation = (int)config->gradient_accumulation_steps,
-        .reduce_per_step = reduces_per_step(config),
+        .reduce_per_step = z3d_plan_reduces_per_step(config, (int)config->zero_optimization_stage),
         .recompute = config->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL,
         .selective = config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE,
         .checkpoint_every = checkpoint_every(config, model),

@@ -100,3 +100,12 @@ grep -Eq '^pipeline_gather auto: (per_step|per_microbatch) \(per_step: [0-9.]+ s
 [ "$(grep -c ': used here' out)" = 1 ] || fail "not told which of the two prices is the plan's"
 expect 2 "$ZERO3D" plan "$@" --schedule step.svg
 says 'need --hardware'
+
+# One rank: whether it has room on this machine. Of several ranks nobody knows where they run.
+alone=$SOURCE/configs/gpt2-124m.yaml
+expect 0 "$ZERO3D" plan "$alone" --ranks 1
+grep -Eq '^this machine: it fits: the rank needs [0-9.]+ [KMG]iB of [0-9.]+ [MGT]iB that are free' out || fail "nothing says that it fits this machine"
+expect 0 "$ZERO3D" plan "$alone" --ranks 1 model.num_layers=400 model.hidden_size=32768 model.num_attention_heads=256
+grep -Eq '^this machine: does not fit: rank 0 needs [0-9.]+ [TP]iB, but has ' out || fail "nothing says that it does not fit this machine"
+plan
+! grep -q '^this machine' out || fail "a word about this machine for eight ranks"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 extern "C" {
@@ -94,6 +95,30 @@ TEST(Hardware, EveryNumberIsRead) {
     EXPECT_DOUBLE_EQ(again.host_bandwidth, 10);
     EXPECT_STREQ(again.kind, "gpu");
     z3d_string_free(&text);
+}
+
+// A tag marks estimates; a calibration replaces them.
+TEST(Hardware, EstimatesAreMarked) {
+    std::string text = complete;
+    z3d_hardware hardware, again;
+    ASSERT_EQ(read(text, &hardware), Z3D_OK) << z3d_error_message();
+    EXPECT_FALSE(z3d_hardware_estimates(&hardware, true, nullptr));
+    for (const char *key : {"memory_gib: ", "gemm_efficiency: "})
+        text.insert(text.find(key) + strlen(key), "!estimate ");
+    ASSERT_EQ(read(text, &hardware), Z3D_OK) << z3d_error_message();
+    z3d_string written{}, paths{};
+    z3d_hardware_write(&hardware, "", &written);
+    ASSERT_EQ(read(written.text, &again), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(again.estimates, hardware.estimates);
+    EXPECT_TRUE(z3d_hardware_estimates(&again, true, &paths));
+    EXPECT_STREQ(paths.text, "device.gemm_efficiency");
+    const std::string calibration = "device: {gemm_efficiency: 0.5}\n";
+    ASSERT_EQ(z3d_hardware_adjust_text(calibration.data(), calibration.size(), "here", &again),
+              Z3D_OK);
+    EXPECT_FALSE(z3d_hardware_estimates(&again, true, nullptr));
+    EXPECT_TRUE(z3d_hardware_estimates(&again, false, nullptr));
+    z3d_string_free(&written);
+    z3d_string_free(&paths);
 }
 
 TEST(Hardware, Refused) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 extern "C" {
+#include "src/plan/price/accuracy.h"
 #include "src/plan/price/estimate.h"
 }
 
@@ -119,6 +120,10 @@ TEST(Published, Speeds) {
     }
     std::sort(errors.begin(), errors.end());
     EXPECT_LE(errors[errors.size() / 2], 0.15);
+    const z3d_accuracy &told = z3d_accuracies[2]; // what plan --fit says of such predictions
+    EXPECT_EQ(size_t(told.count), errors.size());
+    EXPECT_NEAR(told.median, 100 * errors[errors.size() / 2], 0.5);
+    EXPECT_NEAR(told.most, 100 * errors.back(), 0.5);
 }
 
 // ---- sizes ----

@@ -7,6 +7,10 @@
 
 #include "tests/plan/choices.h"
 
+extern "C" {
+#include "src/plan/choose/ways.h"
+}
+
 namespace {
 
 const std::string MODEL =
@@ -102,7 +106,65 @@ void expect_best(int ranks, const z3d_hardware &hardware) {
     for (int i = 1; i < found.count; i++) EXPECT_LE(found.row[i - 1].seconds, found.row[i].seconds);
 }
 
+// Each way's bounds are below what it takes, so none is left out wrongly; and the first row is the
+// fastest of all ways, each of them priced.
+void expect_sound(const std::string &text, int ranks, const z3d_hardware &hardware, int atLeast) {
+    Config c(text);
+    z3d_ways w{};
+    w.config = c.it;
+    w.hardware = &hardware;
+    ASSERT_EQ(z3d_ways_begin(&w, ranks, false), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_ways_open(&w), Z3D_OK) << z3d_error_message();
+    double fastest = INFINITY;
+    int priced = 0, tighter = 0;
+    for (int i = 0; i < w.count; i++) {
+        z3d_way &way = w.way[i];
+        const z3d_fit_frame &frame = w.frame[way.frame];
+        z3d_fit_row row{};
+        bool nearlyFull = false, large = !z3d_way_may_fit(&w, &way);
+        double quick = way.seconds;
+        row.layout = frame.layout;
+        row.stage = way.stage, row.granularity = way.granularity, row.gather = way.gather;
+        row.tiers = way.tiers, row.partition = way.partition, row.offload = way.offload;
+        ASSERT_EQ(z3d_fit_try(&frame, &row, way.micro_batch), Z3D_OK) << z3d_error_message();
+        EXPECT_FALSE(large && row.fits) << i;
+        if (!row.fits) continue;
+        ASSERT_EQ(z3d_way_tighten(&w, &way), Z3D_OK);
+        EXPECT_TRUE(z3d_way_may_fit(&w, &way)) << i;
+        tighter += way.seconds > quick * 1.001;
+        ASSERT_EQ(z3d_fit_time(&frame, 0, INFINITY, &row, &nearlyFull), Z3D_OK);
+        priced += row.fits;
+        EXPECT_LE(way.seconds, row.seconds * (1 + 1e-9))
+            << row.layout.tensor << " x " << row.layout.pipeline << " x " << row.layout.data
+            << ", schedule " << row.layout.schedule << ", ZeRO-" << row.stage << ", gather "
+            << row.gather << ", granularity " << row.granularity << ", micro-batch "
+            << row.micro_batch << ", tiers " << row.tiers.optimizer << " " << row.tiers.parameters;
+        EXPECT_LE(w.work[way.work].micro * double(row.accumulation), row.seconds * (1 + 1e-9));
+        if (row.fits) fastest = std::fmin(fastest, row.seconds);
+    }
+    z3d_ways_close(&w);
+    EXPECT_GE(priced, atLeast);
+    EXPECT_GT(tighter, 0);
+    Config again(text);
+    z3d_recommendation found;
+    ASSERT_EQ(z3d_recommend(again.it, ranks, &hardware, false, &found), Z3D_OK);
+    EXPECT_NEAR(found.row[0].seconds, fastest, 1e-6 * fastest);
+}
+
 } // namespace
+
+TEST(Recommend, BoundsAreBelowWhatWaysTake) {
+    const std::string model = "model: {num_layers: 3, hidden_size: 256, num_attention_heads: 2, "
+                              "seq_length: 256, vocab_size: 2048}\nbf16: {enabled: true}\n"
+                              "train_batch_size: 8\n";
+    z3d_hardware hardware = machine(2000);
+    expect_sound(model + ON_DEVICE, 4, hardware, 200);
+    hardware = machine(22);
+    hardware.devices = 2;
+    hardware.network_bandwidth = 1;
+    hardware.network_overlap = 0.3;
+    expect_sound(model, 4, hardware, 200);
+}
 
 TEST(Recommend, FindsWhatLookingAtEveryWayFinds) {
     for (double mib : {24.0, 2000.0}) expect_best(4, machine(mib));

@@ -243,7 +243,6 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
     if (!host.skipped) engine->optimizer_step++;
     z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
-    bool timed = !executor->graph.last;
     *out = (z3d_step_result){
         .step = engine->step,
         .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
@@ -254,13 +253,10 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
-        .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1 ? 0
-                           : timed ? exposed_seconds(engine) - exposed
-                                   : NAN,
-        .exposed_transfer_seconds =
-            timed || engine->config.program.checkpoint_space == Z3D_SPACE_DEVICE
-                ? transfer_seconds(engine) - transfer
-                : NAN,
+        .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
+                               ? 0
+                               : exposed_seconds(engine) - exposed,
+        .exposed_transfer_seconds = transfer_seconds(engine) - transfer,
         .exposed_disk_seconds = executor->disk_wait_seconds - disk,
         .host_step_seconds = executor->host_step_seconds - host_step_seconds,
     };

@@ -26,7 +26,6 @@ typedef struct z3d_host_step {
 typedef struct z3d_step_graph {
     z3d_graph_mode mode; /* OFF: steps are not captured, or no longer */
     bool warm; /* one step has run as it is: everything is there that the first one makes */
-    bool last; /* the last run was the region's */
     z3d_region *region;                                        /* NULL: not captured yet */
     int64_t launches;                                          /* pieces of work in it */
     z3d_traffic traffic[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */

@@ -31,7 +31,6 @@ typedef struct extent {
 
 typedef struct packer {
     int count, times;
-    bool rough;
     item *items; /* by first */
     int64_t *offset, *best_offset;
     int *order, *best_order; /* best_order: what improvement starts from */
@@ -427,7 +426,6 @@ static void search(packer *p, item *sorted, const int *place) {
     classify(p, sorted, place);
     make_order(p, &attempts[0], sorted, place);
     keep_if_better(p, place_on_skyline(p, p->order));
-    if (p->rough) return;
     for (int i = 0; i < ATTEMPTS; i++) {
         p->patient = i < PATIENT_ATTEMPTS || p->effort < enough_effort;
         if (good_enough(p)) return;
@@ -444,20 +442,29 @@ static int power_of_two(int at_least) {
     return n;
 }
 
+/* live: bytes at each moment, for one moment more than there are; they are 0 before. Returns the
+ * most. */
+static int64_t count_live(const z3d_span *spans, int count, int times, int64_t *live) {
+    int64_t most = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t size = z3d_round_up(spans[i].bytes, Z3D_PACK_ALIGN);
+        live[spans[i].first] += size;
+        live[spans[i].last + 1] -= size;
+    }
+    for (int t = 0; t < times; t++) {
+        if (t > 0) live[t] += live[t - 1];
+        most = max64(most, live[t]);
+    }
+    return most;
+}
+
 /* Bytes alive at each moment; the bound; every item's contention. */
-static z3d_status measure(packer *p) {
+static z3d_status measure(packer *p, const z3d_span *spans) {
     int64_t *live = NULL;
     Z3D_TRY(z3d_new((size_t)p->times + 1, sizeof *live, "packing", &live));
-    for (int i = 0; i < p->count; i++) {
-        live[p->items[i].first] += p->items[i].size;
-        live[p->items[i].last + 1] -= p->items[i].size;
-    }
+    p->bound = count_live(spans, p->count, p->times, live);
     skyline_clear(p);
-    for (int t = 0; t < p->times; t++) {
-        if (t > 0) live[t] += live[t - 1];
-        p->high[p->time_leaves + t] = live[t];
-        p->bound = max64(p->bound, live[t]);
-    }
+    memcpy(p->high + p->time_leaves, live, (size_t)p->times * sizeof *live);
     for (int node = p->time_leaves - 1; node > 0; node--)
         p->high[node] = max64(p->high[2 * node], p->high[2 * node + 1]);
     for (int i = 0; i < p->count; i++) {
@@ -515,7 +522,7 @@ static z3d_status pack(packer *p, const z3d_span *spans) {
     }
     qsort(p->items, (size_t)p->count, sizeof *p->items, by_first);
     for (int i = 0; i < p->count; i++) place[p->items[i].span] = i;
-    Z3D_TRY_GOTO(status, measure(p), done);
+    Z3D_TRY_GOTO(status, measure(p, spans), done);
     p->best = INT64_MAX;
     search(p, sorted, place);
 done:
@@ -524,11 +531,10 @@ done:
     return status;
 }
 
-z3d_status z3d_pack(z3d_span *spans, int count, int times, bool rough, int64_t *height,
-                    int64_t *bound) {
+z3d_status z3d_pack(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound) {
     *height = *bound = 0;
     if (count == 0) return Z3D_OK;
-    packer p = {.count = count, .times = times, .rough = rough};
+    packer p = {.count = count, .times = times};
     z3d_status status = pack(&p, spans);
     if (status == Z3D_OK) {
         for (int i = 0; i < count; i++) spans[p.items[i].span].offset = p.best_offset[i];
@@ -537,4 +543,17 @@ z3d_status z3d_pack(z3d_span *spans, int count, int times, bool rough, int64_t *
     }
     release(&p);
     return status;
+}
+
+z3d_status z3d_pack_apart(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound) {
+    int64_t *live = NULL;
+    *height = 0;
+    Z3D_TRY(z3d_new((size_t)times + 1, sizeof *live, "packing", &live));
+    *bound = count_live(spans, count, times, live);
+    free(live);
+    for (int i = 0; i < count; i++) {
+        spans[i].offset = *height;
+        *height += z3d_round_up(spans[i].bytes, Z3D_PACK_ALIGN);
+    }
+    return Z3D_OK;
 }

@@ -20,9 +20,10 @@ typedef struct z3d_span {
 /* Gives every span an offset such that spans whose lifetimes meet do not share addresses, and tries
  * to keep the height (largest offset + rounded bytes) close to the bound (largest sum of rounded
  * bytes alive at one moment), which no packing can beat. Deterministic: the same spans give the
- * same offsets. The spans' order is kept. rough: the first placement is good enough. Errors:
- * ERR_MEMORY. */
-z3d_status z3d_pack(z3d_span *spans, int count, int times, bool rough, int64_t *height,
-                    int64_t *bound);
+ * same offsets. The spans' order is kept. Errors: ERR_MEMORY. */
+z3d_status z3d_pack(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound);
+/* Every span gets addresses of its own, for programs that do not run, and the bound is found. The
+ * sum of all sizes must not overflow. Errors: ERR_MEMORY. */
+z3d_status z3d_pack_apart(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound);
 
 #endif

@@ -94,8 +94,8 @@ static z3d_status place_lifetimes(z3d_program *program, z3d_space space, int64_t
         spans[count++] = (z3d_span){.first = b->first, .last = b->last, .bytes = room(program, b)};
     }
     int64_t height, bound;
-    z3d_status status = z3d_pack(spans, count, program->num_instructions,
-                                 program->config.rough_memory, &height, &bound);
+    z3d_status status = (program->config.rough_memory ? z3d_pack_apart : z3d_pack)(
+        spans, count, program->num_instructions, &height, &bound);
     for (int i = 0; status == Z3D_OK && i < program->num_buffers; i++) {
         z3d_buffer *b = &program->buffer[i];
         if (!b->persistent && b->space == space) b->offset = base + spans[next++].offset;

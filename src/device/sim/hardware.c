@@ -9,7 +9,7 @@
 
 enum { FILE_LIMIT = 1 << 20, MAX_DEPTH = 3, PATH = 96 };
 
-static const char MEASURED[] = "measured_us.";
+static const char MEASURED[] = "measured_us.", ESTIMATE[] = "!estimate";
 
 static const struct number {
     const char *path;
@@ -23,6 +23,7 @@ static const struct number {
 #undef X
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
+_Static_assert(NUMBERS <= 64, "z3d_hardware.estimates has a bit for each");
 
 static const struct text {
     const char *path;
@@ -48,7 +49,8 @@ static z3d_status refuse(const reader *r, yaml_mark_t mark, const char *path, co
                      mark.column + 1, path, path[0] ? ": " : "", what);
 }
 
-static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char *value) {
+static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char *value,
+                             bool estimate) {
     const struct number *n = &numbers[index];
     char what[160];
     double number;
@@ -57,7 +59,9 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
                  n->high);
         return refuse(r, mark, n->path, what);
     }
+    const uint64_t bit = UINT64_C(1) << index;
     *number_at(r->hardware, index) = number;
+    r->hardware->estimates = (r->hardware->estimates & ~bit) | (estimate ? bit : 0);
     return Z3D_OK;
 }
 
@@ -89,14 +93,19 @@ static z3d_status set_measured(reader *r, yaml_mark_t mark, const char *path, co
     return refuse(r, mark, "", z3d_error_message());
 }
 
-static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value) {
+/* tag: NULL, or what stands before the value. */
+static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value,
+                      const char *tag) {
+    if (tag && strcmp(tag, ESTIMATE) != 0)
+        return refuse(r, mark, path, "the only tag is !estimate, before a number");
     if (strncmp(path, MEASURED, strlen(MEASURED)) == 0) return set_measured(r, mark, path, value);
     for (int i = 0; i < NUMBERS + TEXTS; i++) {
         const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;
         if (strcmp(known, path) != 0) continue;
         if (r->seen[i]) return refuse(r, mark, path, "is written twice");
         r->seen[i] = true;
-        return i < NUMBERS ? set_number(r, mark, i, value) : set_text(r, mark, i - NUMBERS, value);
+        return i < NUMBERS ? set_number(r, mark, i, value, tag != NULL)
+                           : set_text(r, mark, i - NUMBERS, value);
     }
     return refuse(r, mark, path, "unknown key in a hardware description");
 }
@@ -126,7 +135,8 @@ static z3d_status read_mapping(reader *r, const char *prefix, int depth) {
         Z3D_TRY(next(r, &value));
         z3d_status status;
         if (value.type == YAML_SCALAR_EVENT) {
-            status = set(r, value.start_mark, path, (const char *)value.data.scalar.value);
+            status = set(r, value.start_mark, path, (const char *)value.data.scalar.value,
+                         (const char *)value.data.scalar.tag);
         } else if (value.type == YAML_MAPPING_START_EVENT && depth < MAX_DEPTH) {
             path[length] = '.';
             path[length + 1] = 0;
@@ -221,6 +231,25 @@ bool z3d_hardware_describe(const char *path, double *low, double *high, const ch
     return false;
 }
 
+/* What decides about room, not about time. */
+static bool is_room(int number) {
+    static const char *const paths[] = {"device.memory_gib", "device.overhead_gb",
+                                        "node.host_memory_gib", "node.nvme_gib"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (strcmp(numbers[number].path, paths[i]) == 0) return true;
+    return false;
+}
+
+bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out) {
+    bool some = false;
+    for (int i = 0; i < NUMBERS; i++) {
+        if (!(hardware->estimates >> i & 1) || is_room(i) == time) continue;
+        if (out) z3d_string_append(out, "%s%s", some ? ", " : "", numbers[i].path);
+        some = true;
+    }
+    return some;
+}
+
 static void write_measured(const z3d_measured *measured, z3d_string *out) {
     char number[32], name[96];
     if (measured->count > 0)
@@ -254,7 +283,8 @@ void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_s
         if (deeper && strcmp(deeper, ".fp16") == 0)
             z3d_string_append(out, "  %.*s:\n", (int)(deeper - dot - 1), dot + 1);
         z3d_string_append(
-            out, "%s%s: %s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : dot + 1,
+            out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : dot + 1,
+            hardware->estimates >> i & 1 ? "!estimate " : "",
             z3d_format_number(*number_at(&copy, i), number, sizeof number), numbers[i].meaning);
     }
     write_measured(&hardware->measured, out);

@@ -3,6 +3,8 @@
 #ifndef ZERO3D_DEVICE_SIM_HARDWARE_H
 #define ZERO3D_DEVICE_SIM_HARDWARE_H
 
+#include <stdint.h>
+
 #include "src/device/sim/measured.h"
 
 /* X(field, path, lowest, highest, standard, meaning). standard NAN: the file must give it. */
@@ -56,11 +58,13 @@ typedef struct z3d_hardware {
     Z3D_HARDWARE_MAP(X)
 #undef X
     z3d_measured measured; /* what is in it is priced by it */
+    uint64_t estimates;    /* by number, in the order of the map: !estimate */
 } z3d_hardware;
 
 /* Reads a description. "measured_us" holds pairs of a sample's name and its microseconds. Unknown,
- * doubled and missing keys, numbers out of range: ERR_CONFIG with "file:line:column: ..." and what
- * would be right. */
+ * "!estimate" before a number marks it as one. Unknown, doubled and
+ * missing keys, numbers out of range: ERR_CONFIG with "file:line:column: ..." and what would be
+ * right. */
 z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out);
@@ -72,6 +76,9 @@ z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char 
 double *z3d_hardware_number(z3d_hardware *hardware, const char *path);
 /* Its meaning and bounds; false: there is none. */
 bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning);
+/* Whether numbers are estimates: of those that decide how long something takes (time), or of those
+ * that say what room there is. out: NULL, or gets their paths. */
+bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out);
 /* The file that describes `hardware`, with `comment` lines on top. */
 void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
 
@@ -86,6 +93,8 @@ double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks);
 /* How much longer a rank of a cpu machine computes because a node's ranks (of `ranks` in all) want
  * more threads than it has cores; 1: each has its own, and on gpus. */
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks);
+/* Speed of a collective while something else runs on the device, against alone. */
+double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes);
 /* Seconds of a copy between memory spaces, with all ranks of a node (of `ranks` in all) copying. */
 double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks);
 /* Whether a rank's device is cores of its host. */

@@ -93,6 +93,11 @@ double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks) {
     return hardware->cores > 0 ? larger(1, wanted / hardware->cores) : 1;
 }
 
+double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes) {
+    bool network = between_nodes && hardware->network_overlap >= 0;
+    return network ? hardware->network_overlap : hardware->overlap;
+}
+
 double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks) {
     double node = z3d_hardware_node_ranks(hardware, ranks), bytes = (double)copy->bytes;
     if (copy->from == Z3D_SPACE_DISK) return bytes * node / (hardware->nvme_read * 1e9);

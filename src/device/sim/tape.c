@@ -30,20 +30,21 @@ z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index) {
     return event;
 }
 
-/* The event's slot, or the free one where it belongs. All bytes of an event are fields. */
+/* The event's slot, or the free one where it belongs. All bytes of an event are fields; each word
+ * has an odd factor of its own, so that the processor multiplies them beside each other. */
 static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
-    uint64_t word[sizeof *event / sizeof(uint64_t)], other[sizeof word / sizeof *word], hash = 0;
+    enum { WORDS = sizeof *event / sizeof(uint64_t) };
+    static const uint64_t golden = 0x9e3779b97f4a7c15U;
+    uint64_t word[WORDS], hash = 0;
     _Static_assert(sizeof *event % sizeof(uint64_t) == 0, "an event is whole words");
     memcpy(word, event, sizeof word);
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
-        hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15U;
-        hash ^= hash >> 29;
-    }
-    uint64_t slots = 2 * (uint64_t)tape->event_capacity;
-    for (uint64_t i = hash % slots;; i = i + 1 == slots ? 0 : i + 1) {
+    for (uint64_t i = 0; i < WORDS; i++) hash += word[i] * (golden * (2 * i + 1));
+    hash = (hash ^ hash >> 32) * golden;
+    uint64_t last = 2 * (uint64_t)tape->event_capacity - 1; /* a power of two, less one */
+    for (uint64_t i = (hash >> 32) & last;; i = (i + 1) & last) {
         if (tape->slot[i] == 0) return &tape->slot[i];
-        memcpy(other, &tape->event[tape->slot[i] - 1], sizeof other);
-        if (memcmp(other, word, sizeof word) == 0) return &tape->slot[i];
+        if (memcmp(&tape->event[tape->slot[i] - 1], event, sizeof *event) == 0)
+            return &tape->slot[i];
     }
 }
 
@@ -152,6 +153,7 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
 static int64_t fused_bytes(const z3d_kernel *part) {
     z3d_cost cost;
     z3d_kernel_cost(part, &cost);
+    if (part->kind == Z3D_KERNEL_dropout_forward) return 0; /* priced as a kernel of its own */
     if (part->kind == Z3D_KERNEL_gelu_backward) return cost.bytes_read / 2; /* of x, without dy */
     if (part->kind == Z3D_KERNEL_bias_backward && part->as.bias_backward.accumulate) return 0;
     return cost.bytes_written;
@@ -195,17 +197,19 @@ static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_sp
     return z3d_tape_append(tape, &event);
 }
 
-static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm, z3d_space space) {
+static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm, z3d_space space,
+                               double seconds) {
     z3d_kernel part[Z3D_GEMM_PARTS];
     int parts = z3d_gemm_parts(gemm, part);
     for (int i = 0; i < parts; i++)
-        Z3D_TRY(append_kernel(tape, &part[i], space, 0, i > 0 ? fused_bytes(&part[i]) : 0));
+        Z3D_TRY(append_kernel(tape, &part[i], space, i > 0 ? 0 : seconds,
+                              i > 0 ? fused_bytes(&part[i]) : 0));
     return Z3D_OK;
 }
 
 z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
                            double seconds) {
     if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
-        return append_parts(tape, &kernel->as.gemm, space);
+        return append_parts(tape, &kernel->as.gemm, space, seconds);
     return append_kernel(tape, kernel, space, seconds, 0);
 }

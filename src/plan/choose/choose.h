@@ -93,17 +93,26 @@ typedef struct z3d_fit_row {
  */
 z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out);
 
+/* Ways that do not fit: how many, and those that lack least (accumulation 0: none was planned). */
+typedef struct z3d_misses {
+    int device, elsewhere; /* device memory is short; only host memory or the disk is */
+    z3d_fit_row nearest, nearest_elsewhere;
+} z3d_misses;
+
 enum { Z3D_RECOMMENDED = 10 };
 typedef struct z3d_recommendation {
     z3d_hardware hardware;
     int ranks;
-    int64_t samples;       /* of a step */
-    double tokens, flops;  /* of a step; flops: the model's own */
-    double peak;           /* FLOP/s of a device in the model's type; 0: unknown */
-    int layouts, ways;     /* that the rules of configuration and model allow */
-    int too_large, priced; /* of the ways; those that are neither cannot be among the best */
-    char folder[512];      /* nvme_path of the first row */
-    int count;             /* rows: the fastest first; all fit */
+    int64_t samples;      /* of a step */
+    double tokens, flops; /* of a step; flops: the model's own */
+    double peak;          /* FLOP/s of a device in the model's type; 0: unknown */
+    int layouts, ways;    /* that the rules of configuration and model allow */
+    int priced; /* of the ways; those that are neither, nor too large, cannot be among the best */
+    z3d_misses misses;
+    int largest_tensor; /* that was tried because it must stay in a node, though the model allows
+                           larger ones; 0: none was left out */
+    char folder[512];   /* nvme_path of the first row */
+    int count;          /* rows: the fastest first; all fit */
     z3d_fit_row row[Z3D_RECOMMENDED];
 } z3d_recommendation;
 
@@ -114,8 +123,8 @@ typedef struct z3d_recommendation {
  * sizes, chunks, schedule, partition and pipeline_gather that the configuration sets, and
  * train_batch_size may be `auto`: it is that of the configuration's own sizes. Else units are split
  * by time, and ranks are equal. Tensor groups stay in a node, unless
- * parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism where the model
- * allows it, unless the configuration sets parallel.sequence_parallel. States and parameters lie
+ * parallel.allow_tensor_across_nodes is true. Sequence parallelism is searched, too, unless the
+ * configuration sets parallel.sequence_parallel. States and parameters lie
  * where the configuration says; where it says nothing, tiers.c has what is tried; nvme_path is then
  * z3d_tiers_folder. On success `config` is resolved and is that of the first row. Not collective,
  * allocates no device memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible;

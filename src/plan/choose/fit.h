@@ -21,6 +21,9 @@ typedef struct z3d_fit_frame {
     z3d_sim_node node;
     z3d_mesh mesh;
     z3d_model *model;
+    z3d_links links;                            /* of the data groups */
+    double *share;                              /* of all parameters, of each unit */
+    double largest_unit;                        /* bytes of its parameters on a rank */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */
     int divisors;
 } z3d_fit_frame;
@@ -46,21 +49,27 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
  * says whether the row fits. */
 void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t samples,
                        int64_t accumulation);
-/* z3d_fit_memory with another micro-batch, from a few micro-batches. */
+/* z3d_fit_memory with another micro-batch, from so few micro-batches that each pipeline stage has
+ * as many at once as ever. */
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch);
 z3d_category z3d_fit_largest(const z3d_ledger *ledger);
 
 /* A step of a few micro-batches on the sim device. */
 typedef struct z3d_fit_price {
     double seconds, bytes, recompute, loss[Z3D_LOSS_COUNT]; /* as z3d_fit_row's */
+    double compute;                                         /* seconds of rank 0's kernels */
     double busiest;          /* seconds in which the busiest stage does not wait for others */
     z3d_memory_need fullest; /* of all stages */
-    z3d_ledger ledger;       /* of rank 0 */
+    z3d_ledger ledger;       /* of rank 0, if `unit` is wanted */
 } z3d_fit_price;
+/* unit: NULL, or by unit, to which rank 0's seconds are added. */
 z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,
-                             z3d_fit_price *out);
-/* The row's time, from two short steps. *nearly_full: the device's allocator slows it down. */
-z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full);
+                             double *unit, z3d_fit_price *out);
+/* The row's time, from two short steps. micro: seconds that each micro-batch adds at least. If the
+ * first step says that the row takes `limit` seconds or more, only this bound and the memory are
+ * set. *nearly_full: the device's allocator slows it down. */
+z3d_status z3d_fit_time(const z3d_fit_frame *w, double micro, double limit, z3d_fit_row *row,
+                        bool *nearly_full);
 
 /* Sets the keys of the tiers; nvme_path, where it is needed and not set, to z3d_tiers_folder. */
 z3d_status z3d_tiers_apply(z3d_config *config, z3d_fit_tiers tiers);

@@ -1,4 +1,5 @@
 /* plan --fit and --recommend: what a way of training needs. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/choose/fit.h"
@@ -72,6 +73,26 @@ void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout) {
 
 void z3d_fit_close(z3d_fit_frame *w) {
     z3d_model_destroy(w->model);
+    free(w->share);
+}
+
+static z3d_status find_shares(z3d_fit_frame *w) {
+    const z3d_model *model = w->model;
+    double all = 0, most = 0;
+    Z3D_TRY(z3d_new((size_t)model->num_units, sizeof *w->share, "units", &w->share));
+    for (int u = 0; u < model->num_units; u++) {
+        for (int s = 0; s < model->unit[u].num_groups; s++) {
+            const z3d_parameter_group *g = &model->group[model->unit[u].group[s]];
+            for (int i = 0; i < g->num_parameters; i++)
+                w->share[u] +=
+                    (double)z3d_parameter_local_elements(&g->parameter[i], w->layout.tensor);
+        }
+        if (w->share[u] > most) most = w->share[u];
+        all += w->share[u];
+    }
+    for (int u = 0; u < model->num_units; u++) w->share[u] /= all;
+    w->largest_unit = most * (w->config->fp16_enabled || w->config->bf16_enabled ? 2 : 4);
+    return Z3D_OK;
 }
 
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
@@ -81,6 +102,8 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     w->node = z3d_case_node(c, w->hardware);
     w->node.rough = w->rough;
     Z3D_TRY(z3d_model_from_config(c, &w->model));
+    Z3D_TRY(z3d_links_find(&w->mesh, Z3D_AXES_DATA, (int)w->hardware->devices, &w->links));
+    Z3D_TRY(find_shares(w));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return drop_small(w);
@@ -114,6 +137,11 @@ static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config 
     return mesh;
 }
 
+/* Only whether the row fits is asked. */
+static bool is_quick(const z3d_fit_frame *w) {
+    return w->rough && w->node.rough;
+}
+
 /* The row's are those of the pipeline stage that needs most. */
 static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
                              z3d_fit_row *row) {
@@ -130,7 +158,7 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
                         z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, &need);
         if (index == 0 || z3d_memory_room(&need) < z3d_memory_room(&row->memory)) {
             row->memory = need;
-            z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
+            if (!is_quick(w)) z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
         }
     }
     z3d_program_set_release(&set);
@@ -152,9 +180,12 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     z3d_timetables *timetables;
     status = z3d_timetables_create(&config, w->layout.pipeline, &timetables);
     config.pipeline.timetables = timetables;
-    for (int i = 0; i <= last && status == Z3D_OK;
-         i = w->rough && i == 1 && last > 1 ? last : i + 1)
+    bool enough = false; /* one stage that does not fit is */
+    for (int i = 0; i <= last && status == Z3D_OK && !enough;
+         i = w->rough && i == 1 && last > 1 ? last : i + 1) {
         status = take_stage(w, &config, i, row);
+        enough = is_quick(w) && !row->memory.fits;
+    }
     z3d_mesh fullest = place_of_stage(w, &config, 0);
     int64_t samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
@@ -188,7 +219,8 @@ int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation) {
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch) {
     row->micro_batch = micro_batch;
     row->accumulation = w->samples / micro_batch;
-    return z3d_fit_memory(w, row, z3d_fit_few(w, row->accumulation));
+    int64_t few = z3d_fit_few(w, row->accumulation);
+    return z3d_fit_memory(w, row, few < row->accumulation ? few - z3d_fit_period(w) : few);
 }
 
 z3d_category z3d_fit_largest(const z3d_ledger *ledger) {

@@ -23,21 +23,38 @@ static void find_losses(const z3d_simulation *simulation, double step_flops, z3d
     loss[Z3D_LOSS_RECOMPUTE] = compute * replayed / (step_flops + replayed);
 }
 
+/* Whose instructions, and where to add their seconds. */
+typedef struct by_unit {
+    const z3d_simulation *simulation;
+    double *seconds;
+} by_unit;
+
+static void add_unit(void *context, const z3d_span *span) {
+    const by_unit *to = context;
+    if (span->kind != Z3D_SPAN_INSTRUCTION || span->stage != to->simulation->own) return;
+    int unit = to->simulation->stage[span->stage].entry[span->instruction].unit;
+    if (unit >= 0) to->seconds[unit] += span->end - span->begin;
+}
+
 z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,
-                             z3d_fit_price *out) {
+                             double *unit, z3d_fit_price *out) {
     z3d_case *of;
     z3d_estimate e;
     *out = (z3d_fit_price){0};
     Z3D_TRY(z3d_fit_apply(w, row, accumulation));
     Z3D_TRY(z3d_case_create(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, w->node, &of));
-    z3d_status status = z3d_estimate_make(of, w->hardware, 0, NULL, &e);
+    by_unit units = {of->simulation, unit};
+    z3d_spans spans = {add_unit, &units};
+    z3d_status status = z3d_estimate_make(of, w->hardware, 0, unit ? &spans : NULL, &e);
     if (status == Z3D_OK) {
         out->seconds = e.time.seconds;
+        out->compute = e.time.compute;
         out->fullest = e.fullest;
         for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) out->bytes += e.time.bytes[axes];
         find_losses(of->simulation, of->model->facts.flops.step, out);
-        z3d_program_ledger(z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN),
-                           Z3D_SPACE_DEVICE, &out->ledger);
+        if (unit)
+            z3d_program_ledger(z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN),
+                               Z3D_SPACE_DEVICE, &out->ledger);
     }
     z3d_case_destroy(of);
     return status;
@@ -55,17 +72,20 @@ static void lengthen(z3d_fit_price *p, const z3d_fit_price *shorter, double more
     p->loss[Z3D_LOSS_BUBBLE] += more * caught_up;
 }
 
-z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full) {
+z3d_status z3d_fit_time(const z3d_fit_frame *w, double micro, double limit, z3d_fit_row *row,
+                        bool *nearly_full) {
     z3d_fit_price p, shorter;
     int64_t few = z3d_fit_few(w, row->accumulation), period = z3d_fit_period(w);
-    Z3D_TRY(z3d_fit_price_few(w, row, few, &p));
+    Z3D_TRY(z3d_fit_price_few(w, row, few, NULL, &p));
     *nearly_full = p.loss[Z3D_LOSS_FULL_DEVICE] > 0;
     if (w->rough) {
         row->memory = p.fullest;
         z3d_fit_add_batch(w, row, row->micro_batch, few);
     }
+    row->seconds = p.seconds + (double)(row->accumulation - few) * micro;
+    if (row->seconds >= limit) return Z3D_OK;
     if (row->accumulation > few) {
-        Z3D_TRY(z3d_fit_price_few(w, row, few - period, &shorter));
+        Z3D_TRY(z3d_fit_price_few(w, row, few - period, NULL, &shorter));
         lengthen(&p, &shorter, (double)(row->accumulation - few) / (double)period);
     }
     row->seconds = p.seconds;

@@ -13,6 +13,7 @@ z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out) {
         "nvme_read_gb_per_s: 10, nvme_write_gb_per_s: 5 }\n"
         "software: { overlap: 0.8 }\n";
     Z3D_TRY(z3d_hardware_read_text(text, sizeof text - 1, "the nominal machine", out));
+    out->estimates = UINT64_MAX; /* all of it */
     double tensor = (double)config->parallel_tensor_model_parallel_size;
     if (tensor > out->devices) out->devices = tensor;
     return Z3D_OK;

@@ -11,6 +11,7 @@
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
  * three percent are left, and of the best. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "src/plan/choose/ways.h"
@@ -18,12 +19,11 @@
 typedef struct search {
     z3d_ways ways;
     z3d_recommendation *out;
+    z3d_way **queue; /* those that were not looked at yet, as a heap: the least is the first */
+    int queued;
     const z3d_way **large, **crowded, **roomy; /* ways that were too large for the device; for host
                                                   memory or the disk; that fit with air */
     int larges, crowdeds, roomies;
-    /* Of those that do not fit into the device, and of those that fit there but not elsewhere;
-     * accumulation 0: none yet. */
-    z3d_fit_row nearest, nearest_elsewhere;
 } search;
 
 /* Of ways with the same ZeRO stage: b needs no more device memory than a. Parameters that are kept
@@ -35,12 +35,16 @@ static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
            (b->tiers.parameters > 0) == (a->tiers.parameters > 0);
 }
 
-static bool is_too_large(const search *s, const z3d_way *way) {
+/* device: it is the device that is too small. */
+static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
+    *device = way->bytes[Z3D_SPACE_DEVICE] > z3d_ways_capacity(&s->ways, Z3D_SPACE_DEVICE);
     if (!z3d_way_may_fit(&s->ways, way)) return true;
+    *device = true;
     for (int i = 0; i < s->larges; i++) {
         const z3d_way *l = s->large[i];
         if (l->frame == way->frame && l->stage == way->stage && needs_no_more(l, way)) return true;
     }
+    *device = false;
     for (int i = 0; i < s->crowdeds; i++) {
         const z3d_way *c = s->crowded[i];
         if (c->frame == way->frame && c->stage == way->stage &&
@@ -85,14 +89,6 @@ static z3d_fit_row row_of(const search *s, const z3d_way *way) {
                          .offload = way->offload};
 }
 
-/* Remembers the rows that lack least memory. */
-static void note_missing(search *s, const z3d_fit_row *row) {
-    z3d_fit_row *nearest = row->memory.free < 0 ? &s->nearest : &s->nearest_elsewhere;
-    if (!row->fits && (nearest->accumulation == 0 ||
-                       z3d_memory_room(&row->memory) > z3d_memory_room(&nearest->memory)))
-        *nearest = *row;
-}
-
 /* Plans the row's memory. */
 static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t accumulation) {
     z3d_fit_frame planned = *frame;
@@ -100,28 +96,35 @@ static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t ac
     return z3d_fit_memory(&planned, row, accumulation);
 }
 
+static double tenth_best(const search *s) {
+    const z3d_recommendation *out = s->out;
+    return out->count == Z3D_RECOMMENDED ? out->row[Z3D_RECOMMENDED - 1].seconds : INFINITY;
+}
+
+static z3d_status time_way(const search *s, const z3d_way *way, z3d_fit_row *row,
+                           bool *nearly_full) {
+    const double micro = s->ways.work[way->work].micro;
+    return z3d_fit_time(&s->ways.frame[way->frame], micro, tenth_best(s), row, nearly_full);
+}
+
 static z3d_status price(search *s, const z3d_way *way) {
     const z3d_fit_frame *frame = &s->ways.frame[way->frame];
     z3d_fit_row row = row_of(s, way);
     bool nearly_full = false;
-    if (is_too_large(s, way)) {
-        s->out->too_large++;
-        return Z3D_OK;
-    }
-    if (is_beaten(s, way)) return Z3D_OK;
     z3d_status status = z3d_fit_try(frame, &row, way->micro_batch);
     if (status == Z3D_OK && row.fits && row.memory.free < 0.03 * row.memory.capacity)
         status = place(frame, &row, z3d_fit_few(frame, row.accumulation));
-    if (status == Z3D_OK && row.fits) status = z3d_fit_time(frame, &row, &nearly_full);
+    if (status == Z3D_OK && row.fits) status = time_way(s, way, &row, &nearly_full);
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
-        if (status == Z3D_OK) note_missing(s, &row);
+        if (status == Z3D_OK) z3d_misses_add(&s->out->misses, &row);
         /* Where host memory is short, what leaves more of it may fit. */
         if (status != Z3D_OK || row.memory.free < 0)
             s->large[s->larges++] = way;
         else if (!way->offload)
             s->crowded[s->crowdeds++] = way;
-        s->out->too_large++;
+        *(status != Z3D_OK || row.memory.free < 0 ? &s->out->misses.device
+                                                  : &s->out->misses.elsewhere) += 1;
         return Z3D_OK;
     }
     s->out->priced++;
@@ -130,25 +133,52 @@ static z3d_status price(search *s, const z3d_way *way) {
     return Z3D_OK;
 }
 
+/* The first may be too far in front. */
+static void sink(search *s) {
+    for (int at = 0;;) {
+        int least = at;
+        for (int child = 2 * at + 1; child <= 2 * at + 2 && child < s->queued; child++)
+            if (z3d_way_compare(s->queue[child], s->queue[least]) < 0) least = child;
+        if (least == at) return;
+        z3d_way *moved = s->queue[at];
+        s->queue[at] = s->queue[least];
+        s->queue[least] = moved;
+        at = least;
+    }
+}
+
+/* Looks at the way with the least possible time, or finds that it needs more. */
+static z3d_status look_at_first(search *s) {
+    z3d_way *way = s->queue[0];
+    bool device, large = is_too_large(s, way, &device), out = large || is_beaten(s, way);
+    if (!out && !way->tight) {
+        Z3D_TRY(z3d_way_tighten(&s->ways, way));
+        sink(s);
+        return Z3D_OK;
+    }
+    s->queue[0] = s->queue[--s->queued];
+    sink(s);
+    s->out->misses.device += large && device;
+    s->out->misses.elsewhere += large && !device;
+    return out ? Z3D_OK : price(s, way);
+}
+
 static z3d_status price_all(search *s) {
-    z3d_recommendation *out = s->out;
     size_t count = (size_t)s->ways.count;
     Z3D_TRY(z3d_new(count, sizeof *s->large, "ways", &s->large));
     Z3D_TRY(z3d_new(count, sizeof *s->crowded, "ways", &s->crowded));
     Z3D_TRY(z3d_new(count, sizeof *s->roomy, "ways", &s->roomy));
-    for (int i = 0; i < s->ways.count; i++) {
-        const z3d_way *way = &s->ways.way[i];
-        bool enough = out->count == Z3D_RECOMMENDED;
-        if (enough && way->seconds >= out->row[Z3D_RECOMMENDED - 1].seconds) break;
-        Z3D_TRY(price(s, way));
-    }
+    Z3D_TRY(z3d_new(count, sizeof(z3d_way *), "ways", &s->queue));
+    for (; s->queued < s->ways.count; s->queued++) s->queue[s->queued] = &s->ways.way[s->queued];
+    while (s->queued > 0 && s->queue[0]->seconds < tenth_best(s)) Z3D_TRY(look_at_first(s));
     return Z3D_OK;
 }
 
 static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layout) {
     const z3d_fit_frame *frame = s->ways.frame;
-    while (frame->layout.tensor != layout->tensor || frame->layout.pipeline != layout->pipeline ||
-           frame->layout.chunks != layout->chunks || frame->layout.schedule != layout->schedule)
+    while (!z3d_same_tensor_groups(&frame->layout, layout) ||
+           frame->layout.pipeline != layout->pipeline || frame->layout.chunks != layout->chunks ||
+           frame->layout.schedule != layout->schedule)
         frame++;
     return frame;
 }
@@ -166,50 +196,11 @@ static z3d_status settle_best(search *s) {
             i++;
             continue;
         }
-        note_missing(s, row);
+        z3d_misses_add(&s->out->misses, row);
         out->count--;
         for (int k = i; k < out->count; k++) out->row[k] = out->row[k + 1];
     }
     return Z3D_OK;
-}
-
-static void say_way(const z3d_fit_row *row, z3d_string *out) {
-    static const char *const devices[] = {"none", "cpu", "nvme"};
-    const z3d_fit_layout *l = &row->layout;
-    z3d_string_append(out, "%s with ZeRO-%d, granularity %s%s%s",
-                      z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row->stage,
-                      z3d_fit_granularities[row->granularity], row->partition ? ", P_a" : "",
-                      row->offload ? ", cpu" : "");
-    if (row->tiers.optimizer)
-        z3d_string_append(out, ", offload_optimizer %s", devices[row->tiers.optimizer]);
-    if (row->tiers.parameters)
-        z3d_string_append(out, ", offload_param %s", devices[row->tiers.parameters]);
-    z3d_string_append(out, " and micro-batch %lld", (long long)row->micro_batch);
-}
-
-static void say_device(const search *s, z3d_string *out) {
-    char need[32], missing[32];
-    const z3d_memory_need *m = &s->nearest.memory;
-    if (s->nearest.accumulation == 0) return;
-    z3d_string_append(out, ": ");
-    say_way(&s->nearest, out);
-    z3d_string_append(out, " needs %s, which is %s too much (its largest part is %s)",
-                      z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
-                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
-                      z3d_category_name(z3d_fit_largest(&s->nearest.ledger)));
-}
-
-/* Of what fits into the device, but not elsewhere. */
-static void say_elsewhere(const search *s, z3d_string *out) {
-    char missing[32];
-    const z3d_memory_need *m = &s->nearest_elsewhere.memory;
-    if (s->nearest_elsewhere.accumulation == 0) return;
-    bool host = z3d_memory_host_free(m) < 0;
-    z3d_string_append(out, s->nearest.accumulation ? "; " : ": ");
-    say_way(&s->nearest_elsewhere, out);
-    z3d_string_append(out, " fits the device, but a rank's share of %s is %s too small",
-                      host ? "host memory" : "the disks",
-                      z3d_format_bytes((int64_t)-z3d_memory_room(m), missing, sizeof missing));
 }
 
 static bool tries(const z3d_ways *w, int device) {
@@ -231,6 +222,18 @@ static void say_remedies(const search *s, z3d_string *out) {
                                "node.nvme_write_gb_per_s), where states and parameters may lie");
 }
 
+/* The search stops at the first pipeline stage that does not fit. */
+static z3d_status measure_misses(search *s) {
+    z3d_fit_row *rows[] = {&s->out->misses.nearest, &s->out->misses.nearest_elsewhere};
+    for (int i = 0; i < 2; i++) {
+        if (rows[i]->accumulation == 0) continue;
+        z3d_fit_frame all = *frame_of(s, &rows[i]->layout);
+        all.rough = false;
+        Z3D_TRY(z3d_fit_memory(&all, rows[i], z3d_fit_few(&all, rows[i]->accumulation)));
+    }
+    return Z3D_OK;
+}
+
 /* By the ways that lack least: of those that were planned, and the one with the least bound. */
 static z3d_status refuse(search *s) {
     char capacity[32];
@@ -241,9 +244,10 @@ static z3d_status refuse(search *s) {
             least = &s->ways.way[i];
     z3d_fit_row row = row_of(s, least);
     Z3D_TRY(z3d_fit_try(&s->ways.frame[least->frame], &row, least->micro_batch));
-    note_missing(s, &row);
-    say_device(s, &why);
-    say_elsewhere(s, &why);
+    z3d_misses_add(&s->out->misses, &row);
+    Z3D_TRY(measure_misses(s));
+    z3d_string_append(&why, ": ");
+    z3d_misses_say(&s->out->misses, &why);
     say_remedies(s, &why);
     double bytes = s->ways.hardware->memory_gib * 1073741824.0;
     z3d_status status = Z3D_ERROR(
@@ -268,6 +272,7 @@ static void describe(const search *s) {
     out->peak = peak > 0 ? peak : 0;
     out->layouts = s->ways.frames;
     out->ways = s->ways.count;
+    out->largest_tensor = s->ways.largest_tensor;
 }
 
 static z3d_status take_best(search *s) {
@@ -293,8 +298,10 @@ z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hard
         status = price_all(&s);
     }
     if (status == Z3D_OK) status = settle_best(&s);
-    if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : take_best(&s);
+    if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : measure_misses(&s);
+    if (status == Z3D_OK) status = take_best(&s);
     z3d_ways_close(&s.ways);
+    free(s.queue);
     free(s.large);
     free(s.crowded);
     free(s.roomy);

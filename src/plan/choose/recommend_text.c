@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "parallel/schedule/schedule.h"
-#include "src/plan/choose/fit.h"
+#include "src/plan/choose/ways.h"
+#include "src/plan/price/accuracy.h"
 
 static const char *const losses[Z3D_LOSS_COUNT] = {
     "pipeline bubble",   "tensor communication",  "data communication",    "pipeline communication",
@@ -64,7 +65,27 @@ static double unit(const z3d_recommendation *r) {
     return r->row[0].memory.capacity >= 1e9 ? 1e-9 : 1e-6;
 }
 
-static void append_limit(const z3d_fit_row *row, z3d_string *out) {
+/* A number, with a mark if it rests on estimates. */
+typedef struct marked {
+    char text[32];
+} marked;
+
+static marked number_of(bool estimate, const char *format, double value) {
+    marked out;
+    int mark = snprintf(out.text, sizeof out.text, "%s", estimate && value != 0 ? "~" : "");
+    snprintf(out.text + mark, sizeof out.text - (size_t)mark, format, value);
+    return out;
+}
+
+static bool estimates_time(const z3d_recommendation *r) {
+    return z3d_hardware_estimates(&r->hardware, true, NULL);
+}
+
+static bool estimates_room(const z3d_recommendation *r) {
+    return z3d_hardware_estimates(&r->hardware, false, NULL);
+}
+
+static void append_limit(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
     int most = 0;
     for (int k = 1; k < Z3D_LOSS_COUNT; k++)
         if (row->loss[k] > row->loss[most]) most = k;
@@ -72,31 +93,39 @@ static void append_limit(const z3d_fit_row *row, z3d_string *out) {
     if (share < 5e-4)
         z3d_string_append(out, "-");
     else
-        z3d_string_append(out, "%s %.1f %%", losses[most], 100 * share);
+        z3d_string_append(out, "%s %s", losses[most],
+                          number_of(estimates_time(r), "%.1f %%", 100 * share).text);
+}
+
+static const char *sequence_of(const z3d_fit_layout *layout) {
+    return layout->tensor == 1 ? "-" : layout->sequence_parallel ? "yes" : "no";
 }
 
 static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     const z3d_fit_row *row = &r->row[index];
     const z3d_fit_layout *l = &row->layout;
-    char batch[48], schedule[32], replay[32], mfu[16] = "n/a";
+    const bool time = estimates_time(r), room = estimates_room(r);
+    char batch[48], schedule[32], replay[32];
     snprintf(batch, sizeof batch, "%lld x %lld", (long long)row->micro_batch,
              (long long)row->accumulation);
     snprintf(schedule, sizeof schedule, l->chunks > 1 ? "%s x %d" : "%s", schedule_of(l),
              l->chunks);
     snprintf(replay, sizeof replay, "%s%s%s", z3d_fit_granularities[row->granularity],
              row->partition ? " P_a" : "", row->offload ? " cpu" : "");
-    if (r->peak > 0) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * mfu_of(r, row));
     z3d_string_append(
-        out, "%2d %3d %3d %4d  %-15s %d%-5s %-10s %10s  %-12s %7.2f %7.2f %9.4g %7s %9.4g ",
-        index + 1, l->tensor, l->pipeline, l->data, schedule, row->stage,
+        out, "%2d %3d %3s %3d %4d  %-15s %d%-5s %-10s %10s  %-12s %8s %8s %9s %8s %10s ", index + 1,
+        l->tensor, sequence_of(l), l->pipeline, l->data, schedule, row->stage,
         row->gather == Z3D_PIPELINE_GATHER_PER_STEP ? " once" : "", tiers_of(row).text, batch,
-        replay, used_of(row) * unit(r), row->memory.free * unit(r), row->seconds, mfu,
-        r->tokens / row->seconds);
+        replay, number_of(room, "%.2f", used_of(row) * unit(r)).text,
+        number_of(room, "%.2f", row->memory.free * unit(r)).text,
+        number_of(time, "%.4g", row->seconds).text,
+        r->peak > 0 ? number_of(time, "%.1f %%", 100 * mfu_of(r, row)).text : "n/a",
+        number_of(time, "%.4g", r->tokens / row->seconds).text);
     for (int k = 0; k <= Z3D_LOSS_PIPELINE; k++)
-        z3d_string_append(out, k <= Z3D_LOSS_TENSOR ? " %6.1f" : " %5.1f",
-                          100 * row->loss[k] / row->seconds);
+        z3d_string_append(out, " %6s",
+                          number_of(time, "%.1f", 100 * row->loss[k] / row->seconds).text);
     z3d_string_append(out, "  ");
-    append_limit(row, out);
+    append_limit(r, row, out);
     z3d_string_append(out, "\n");
 }
 
@@ -130,6 +159,7 @@ static void print_memory(const z3d_recommendation *r, z3d_string *out) {
 
 /* What each way's offload costs. */
 static void print_offload(const z3d_recommendation *r, z3d_string *out) {
+    const bool time = estimates_time(r);
     if (!any_offloaded(r)) return;
     z3d_string_append(out,
                       "\n   seconds of a step in which the device stands still for offload; GB of "
@@ -137,9 +167,10 @@ static void print_offload(const z3d_recommendation *r, z3d_string *out) {
                       "", "offload", "host link", "host step", "disk", "host", "disk");
     for (int i = 0; i < r->count; i++) {
         const z3d_fit_row *row = &r->row[i];
-        z3d_string_append(out, "%2d  %-10s %10.4g %10.4g %10.4g %9.2f %9.2f\n", i + 1,
-                          tiers_of(row).text, row->loss[Z3D_LOSS_TRANSFER],
-                          row->loss[Z3D_LOSS_HOST], row->loss[Z3D_LOSS_DISK],
+        z3d_string_append(out, "%2d  %-10s %10s %10s %10s %9.2f %9.2f\n", i + 1, tiers_of(row).text,
+                          number_of(time, "%.4g", row->loss[Z3D_LOSS_TRANSFER]).text,
+                          number_of(time, "%.4g", row->loss[Z3D_LOSS_HOST]).text,
+                          number_of(time, "%.4g", row->loss[Z3D_LOSS_DISK]).text,
                           (double)(row->memory.host_arena + row->memory.snapshot) * 1e-9,
                           (double)row->memory.disk_arena * 1e-9);
     }
@@ -183,28 +214,72 @@ static void print_keys(const z3d_recommendation *r, const z3d_fit_row *row, z3d_
                       (long long)row->accumulation);
 }
 
-void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
+/* What does not fit, and what was not tried. */
+static void print_misses(const z3d_recommendation *r, z3d_string *out) {
+    const z3d_misses *m = &r->misses;
+    if (m->device + m->elsewhere > 0) {
+        z3d_string_append(out,
+                          "\n%d ways do not fit: %d lack device memory, %d host memory or disk",
+                          m->device + m->elsewhere, m->device, m->elsewhere);
+        if (m->nearest.accumulation + m->nearest_elsewhere.accumulation > 0)
+            z3d_string_append(out, ". The nearest miss: ");
+        z3d_misses_say(m, out);
+        z3d_string_append(out, "\n");
+    }
+    if (r->largest_tensor)
+        z3d_string_append(out,
+                          "Tensor sizes above %d, which leave a node, were left out: "
+                          "parallel.allow_tensor_across_nodes: true prices them over the network\n",
+                          r->largest_tensor);
+}
+
+/* What the mark means, and how far one may trust the numbers. */
+static void print_trust(const z3d_recommendation *r, z3d_string *out) {
+    const bool time = estimates_time(r), room = estimates_room(r);
+    z3d_string_append(out, "\n");
+    if (time || room) {
+        z3d_string_append(out, "~ rests on estimates of the machine: ");
+        z3d_hardware_estimates(&r->hardware, false, out);
+        z3d_string_append(out, time && room ? ", " : "");
+        z3d_hardware_estimates(&r->hardware, true, out);
+        z3d_string_append(out, " (doctor --measure measures a machine)\n");
+    }
+    z3d_string_append(out, "Predicted steps have been off by (median, most): ");
+    bool some = false;
+    for (int i = 0; i < Z3D_ACCURACIES; i++) {
+        const z3d_accuracy *a = &z3d_accuracies[i];
+        if (a->measured == time) continue;
+        z3d_string_append(out, "%s%g %% and %g %% in %d %s (%s)", some ? "; " : "", a->median,
+                          a->most, a->count, a->runs, a->source);
+        some = true;
+    }
+    z3d_string_append(out, "\n");
+}
+
+static void print_head(const z3d_recommendation *r, z3d_string *out) {
     const z3d_hardware *h = &r->hardware;
+    const bool room = estimates_room(r);
     char capacity[32];
-    const char *name = unit(r) == 1e-9 ? "GB" : "MB";
-    bool once = false;
+    z3d_format_bytes((int64_t)(h->memory_gib * 1073741824.0), capacity, sizeof capacity);
     z3d_string_append(
         out,
-        "%d rank%s, %lld samples a step; %s a device, %.3g GB of it outside the arena\n"
+        "%d rank%s, %lld samples a step; %s%s a device, %s GB of it outside the arena\n"
         "predicted on %s\n"
         "arrangements of the ranks: %d; ways in all: %d; of them %d do not fit, %d were priced, "
-        "the "
-        "others cannot be among these\n\n",
-        r->ranks, r->ranks == 1 ? "" : "s", (long long)r->samples,
-        z3d_format_bytes((int64_t)(h->memory_gib * 1073741824.0), capacity, sizeof capacity),
-        h->overhead_gb, h->name, r->layouts, r->ways, r->too_large, r->priced);
-    z3d_string_append(
-        out,
-        "%92s%s of a device%30s%% of the step lost to\n"
-        "%2s %3s %3s %4s  %-15s %-6s %-10s %10s  %-12s %7s %7s %9s %7s %9s  %6s %6s %5s %5s  %s\n",
-        "", name, "", "", "tp", "pp", "dp", "schedule", "ZeRO", "offload", "batch x n", "recompute",
-        "used", "free", "seconds", "MFU", "tokens/s", "bubble", "tensor", "data", "sends",
-        "largest loss");
+        "the others cannot be among these\n\n"
+        "%99s%s of a device%34s%% of the step lost to\n"
+        "%2s %3s %3s %3s %4s  %-15s %-6s %-10s %10s  %-12s %8s %8s %9s %8s %10s  %6s %6s %6s %6s  "
+        "%s\n",
+        r->ranks, r->ranks == 1 ? "" : "s", (long long)r->samples, room ? "~" : "", capacity,
+        number_of(room, "%.3g", h->overhead_gb).text, h->name, r->layouts, r->ways,
+        r->misses.device + r->misses.elsewhere, r->priced, "", unit(r) == 1e-9 ? "GB" : "MB", "",
+        "", "tp", "sp", "pp", "dp", "schedule", "ZeRO", "offload", "batch x n", "recompute", "used",
+        "free", "seconds", "MFU", "tokens/s", "bubble", "tensor", "data", "sends", "largest loss");
+}
+
+void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
+    bool once = false;
+    print_head(r, out);
     for (int i = 0; i < r->count; i++) {
         print_row(r, i, out);
         once = once || r->row[i].gather == Z3D_PIPELINE_GATHER_PER_STEP;
@@ -212,12 +287,15 @@ void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
     if (once) z3d_string_append(out, "once: parameters are gathered once a step, and kept\n");
     print_memory(r, out);
     print_offload(r, out);
-    z3d_string_append(out, "\nThe first line is the fastest. Its keys:\n\n");
-    print_keys(r, &r->row[0], out);
+    print_misses(r, out);
+    print_trust(r, out);
     const z3d_fit_tiers *tiers = &r->row[0].tiers;
     bool disk = tiers->optimizer == Z3D_OFFLOAD_DEVICE_NVME;
-    if (disk && strcmp(r->folder, z3d_tiers_folder) == 0)
-        z3d_string_append(out, "\nnvme_path: write a folder on a local disk of each node\n");
+    z3d_string_append(out, "\nRecommended: the first line, the fastest. Its keys%s:\n\n",
+                      disk && strcmp(r->folder, z3d_tiers_folder) == 0
+                          ? " (nvme_path: write a folder on a local disk of each node)"
+                          : "");
+    print_keys(r, &r->row[0], out);
 }
 
 /* ---- JSON ---- */
@@ -269,14 +347,27 @@ static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_st
     z3d_string_append(out, "}}");
 }
 
+/* The keys in one text. */
+static void estimates_json(const z3d_hardware *hardware, z3d_string *out) {
+    z3d_string paths = {0};
+    bool room = z3d_hardware_estimates(hardware, false, &paths);
+    if (room && z3d_hardware_estimates(hardware, true, NULL)) z3d_string_append(&paths, ", ");
+    z3d_hardware_estimates(hardware, true, &paths);
+    z3d_string_append_json(out, paths.text ? paths.text : "");
+    if (paths.failed) out->failed = true;
+    z3d_string_free(&paths);
+}
+
 void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, r->hardware.name);
     z3d_string_append(out,
                       ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"ways\": %d, "
-                      "\"too_large\": %d, \"priced\": %d, \"best\": ",
-                      r->ranks, (long long)r->samples, r->layouts, r->ways, r->too_large,
-                      r->priced);
+                      "\"too_large\": %d, \"priced\": %d, \"estimates\": ",
+                      r->ranks, (long long)r->samples, r->layouts, r->ways,
+                      r->misses.device + r->misses.elsewhere, r->priced);
+    estimates_json(&r->hardware, out);
+    z3d_string_append(out, ", \"best\": ");
     row_json(r, &r->row[0], out);
     z3d_string_append(out, ", \"rows\": [");
     for (int i = 0; i < r->count; i++) {

@@ -1,12 +1,9 @@
-/* plan --fit and --recommend: which ways there are, and a cheap bound of each one's time and
- * memory. */
+/* plan --fit and --recommend: which ways there are. */
 #include "src/plan/choose/ways.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-/* Room for one more; they are moved at each power of two. */
-static z3d_status grow(void **array, int count, size_t size) {
+z3d_status z3d_ways_grow(void **array, int count, size_t size) {
     if (count & (count - 1)) return Z3D_OK;
     void *bigger = realloc(*array, (count ? 2 * (size_t)count : 1) * size);
     if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for %d ways", count);
@@ -36,23 +33,11 @@ static z3d_status open_frame(const z3d_ways *w, z3d_config *config, const z3d_fi
     return z3d_fit_open(out, layout->tensor * layout->pipeline * layout->data);
 }
 
-/* With sequence parallelism where the model allows it, if the user does not say. */
-static z3d_status open_either(const z3d_ways *w, z3d_fit_layout layout, z3d_fit_frame *out) {
-    z3d_config *config = layout.pipeline > 1 ? w->config : w->flat;
-    layout.sequence_parallel = layout.tensor > 1 && w->fixed.sequence_parallel != 0;
-    layout.across_nodes = layout.tensor > 1 && w->fixed.across_nodes;
-    z3d_status status = open_frame(w, config, &layout, w->batch, out);
-    if (!is_refused(status) || !layout.sequence_parallel || w->fixed.sequence_parallel == 1)
-        return status;
-    z3d_fit_close(out);
-    layout.sequence_parallel = false;
-    return open_frame(w, config, &layout, w->batch, out);
-}
-
 static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
-    Z3D_TRY(grow((void **)&w->frame, w->frames, sizeof *w->frame));
+    z3d_config *config = layout.pipeline > 1 ? w->config : w->flat;
+    Z3D_TRY(z3d_ways_grow((void **)&w->frame, w->frames, sizeof *w->frame));
     z3d_fit_frame *frame = &w->frame[w->frames];
-    z3d_status status = open_either(w, layout, frame);
+    z3d_status status = open_frame(w, config, &layout, w->batch, frame);
     if (status == Z3D_OK) {
         w->frames++;
         return Z3D_OK;
@@ -90,6 +75,12 @@ static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t unit
     return Z3D_OK;
 }
 
+/* Left out, though the model allows it. */
+static bool leaves_node(const z3d_ways *w, const z3d_model_sizes *sizes, int t) {
+    return !w->fixed.tensor && !w->fixed.across_nodes && t > (int)w->hardware->devices &&
+           w->ranks % t == 0 && sizes->tensor_limit % t == 0;
+}
+
 static bool may_be_tensor(const z3d_ways *w, const z3d_model_sizes *sizes, int t) {
     bool anywhere = w->fixed.across_nodes;
     if (w->ranks % t != 0) return false;
@@ -115,171 +106,57 @@ static z3d_status refuse_layouts(const z3d_ways *w, const z3d_model_sizes *sizes
         w->fixed.across_nodes ? "" : " and the devices of a node");
 }
 
+/* All pipeline sizes. */
+static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int tensor,
+                                bool sequence_parallel) {
+    const int rest = w->ranks / tensor;
+    for (int p = 1; p <= rest && p <= sizes->units; p++) {
+        z3d_fit_layout layout = {.tensor = tensor,
+                                 .pipeline = p,
+                                 .data = rest / p,
+                                 .sequence_parallel = sequence_parallel,
+                                 .across_nodes = tensor > 1 && w->fixed.across_nodes};
+        if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_schedules(w, layout, sizes->units));
+    }
+    return Z3D_OK;
+}
+
 static z3d_status add_layouts(z3d_ways *w) {
     z3d_model_sizes sizes;
     Z3D_TRY(z3d_model_sizes_of(w->config, &sizes));
     for (int t = 1; t <= w->ranks; t++) {
-        int rest = w->ranks / t;
+        if (leaves_node(w, &sizes, t)) w->largest_tensor = (int)w->hardware->devices;
         if (!may_be_tensor(w, &sizes, t)) continue;
-        for (int p = 1; p <= rest && p <= sizes.units; p++) {
-            z3d_fit_layout layout = {.tensor = t, .pipeline = p, .data = rest / p};
-            if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_schedules(w, layout, sizes.units));
-        }
+        if (t > 1 && w->fixed.sequence_parallel != 0) Z3D_TRY(add_pipelines(w, &sizes, t, true));
+        if (t == 1 || w->fixed.sequence_parallel != 1) Z3D_TRY(add_pipelines(w, &sizes, t, false));
     }
     return w->frames > 0 ? Z3D_OK : refuse_layouts(w, &sizes);
 }
 
-/* ---- bounds ---- */
-
-/* The tensor groups of the same size, alone. */
-typedef struct alone_group {
-    z3d_fit_frame frame;
-    int count;
-    z3d_alone *known;
-} alone_group;
-
-static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batch, z3d_alone *out) {
-    z3d_fit_price one, two;
-    for (int i = 0; i < g->count; i++)
-        if (g->known[i].granularity == granularity && g->known[i].micro_batch == micro_batch) {
-            *out = g->known[i];
-            return Z3D_OK;
-        }
-    z3d_fit_row row = {.granularity = granularity, .micro_batch = micro_batch};
-    Z3D_TRY(z3d_fit_price_few(&g->frame, &row, 1, &one));
-    Z3D_TRY(z3d_fit_price_few(&g->frame, &row, 2, &two));
-    double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE],
-           both = two.seconds - two.loss[Z3D_LOSS_FULL_DEVICE];
-    *out = (z3d_alone){granularity, micro_batch, both - first, first - (both - first), {0}};
-    for (int k = 0; k < Z3D_CATEGORY_COUNT; k++) out->peak[k] = one.ledger.peak[k];
-    Z3D_TRY(grow((void **)&g->known, g->count, sizeof *g->known));
-    g->known[g->count++] = *out;
-    return Z3D_OK;
-}
-
-static void decide(int stage, z3d_fit_tiers tiers, z3d_kept kept[Z3D_PART_COUNT]) {
-    const z3d_program_config config = {.stage = stage,
-                                       .accumulation = 2,
-                                       .reduce_per_step = z3d_states_reduce_per_step(stage),
-                                       .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
-                                                   .parameters = z3d_plan_space(tiers.parameters)}};
-    z3d_states_decide(&config, true, kept);
-}
-
-bool z3d_way_shards(int stage, z3d_group_part part) {
-    z3d_kept kept[Z3D_PART_COUNT];
-    decide(stage, (z3d_fit_tiers){0, 0}, kept);
-    return kept[part].rows == Z3D_ROWS_OWN;
-}
-
-/* Parameters that are kept elsewhere come once for each micro-batch at least. So do gradients, and
- * go back; but all are kept at least once, and the first time nothing is added to. */
-static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, double micros,
-                                   const z3d_way *way) {
-    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
-    const double parts = (double)layout->pipeline * layout->data;
-    const double parameters = (double)alone->peak[Z3D_CATEGORY_PARAMETERS] / parts,
-                 gradients = (double)alone->peak[Z3D_CATEGORY_GRADIENTS] / parts;
-    double times = way->gather == Z3D_PIPELINE_GATHER_PER_STEP ? 1 : micros;
-    z3d_fit_copies out = {0};
-    z3d_kept kept[Z3D_PART_COUNT];
-    decide(way->stage, way->tiers, kept);
-    const z3d_space from = kept[Z3D_PART_PARAMETERS].space, at = kept[Z3D_PART_GRADIENTS].space;
-    if (!w->all) return out;
-    if (from != Z3D_SPACE_DEVICE) out.link += times * parameters;
-    if (from == Z3D_SPACE_DISK) out.read += times * parameters;
-    if (at != Z3D_SPACE_DEVICE) out.link += (2 * micros - 1) * gradients;
-    if (at == Z3D_SPACE_DISK) out.read += (micros - 1) * gradients, out.write += micros * gradients;
-    return out;
-}
-
-/* Stages of equal work, free communication over data ranks and between stages, and the schedule's
- * bubble (docs/pipelines.md) with the least shares that its halves can have: a weight half is at
- * most a third of a micro-batch's work, a forward at least a quarter. What is copied for the
- * micro-batches goes beside their work; the host steps behind it. A device steps no slower than the
- * host. */
-static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double micros,
-                            const z3d_way *way) {
-    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
-    const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1;
-    const double states = (double)alone->peak[Z3D_CATEGORY_OPTIMIZER];
-    double p = layout->pipeline, work = alone->pass / p, idle = (p - 1) * work;
-    if (layout->schedule == Z3D_PIPELINE_FILE) idle = 0;
-    if (layout->schedule == Z3D_PIPELINE_INTERLEAVED) idle /= layout->chunks;
-    if (layout->schedule == Z3D_PIPELINE_ZB_H1) idle /= 3;
-    if (layout->schedule == Z3D_PIPELINE_ZB_V) idle /= 8;
-    double copies = z3d_tiers_copies(w, least_copied(w, alone, micros, way));
-    double step = z3d_tiers_step(w, way->tiers, states / p / shards);
-    double rest = alone->rest / p / shards;
-    work = micros * work + idle;
-    return (copies > work ? copies : work) + (w->all && step > rest ? step : rest);
-}
-
-/* The stage that needs most has the average of the states at least. Of activations, stage 0 keeps
- * as many micro-batches as there are stages; half of what the whole model has for one is less than
- * that, also where units are not equal. */
-static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
-    static const z3d_category category[] = {[Z3D_PART_PARAMETERS] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_PART_GRADIENTS] = Z3D_CATEGORY_GRADIENTS,
-                                            [Z3D_PART_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
-    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
-    double p = layout->pipeline, few = micros < p ? micros / p : 1, *bytes = way->bytes;
-    bool elsewhere = way->partition || way->offload;
-    z3d_kept kept[Z3D_PART_COUNT];
-    decide(way->stage, way->tiers, kept);
-    if (!elsewhere)
-        bytes[Z3D_SPACE_DEVICE] = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
-    for (int part = 0; part < Z3D_PART_COUNT; part++) {
-        bool whole = part == Z3D_PART_PARAMETERS && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
-        double all = (double)alone->peak[category[part]] / p,
-               own = kept[part].rows == Z3D_ROWS_OWN ? all / layout->data : all;
-        if (whole) bytes[Z3D_SPACE_DEVICE] += all;
-        if (kept[part].space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
-        if (!whole || kept[part].space != Z3D_SPACE_DEVICE) bytes[kept[part].space] += own;
-    }
-}
-
 /* ---- ways ---- */
 
-double z3d_ways_capacity(const z3d_ways *w, int space) {
-    const z3d_hardware *h = w->hardware;
-    const double share = 1073741824.0 / z3d_hardware_node_ranks(h, w->ranks);
-    if (space == Z3D_SPACE_DEVICE) return h->memory_gib * 1073741824.0 - h->overhead_gb * 1e9;
-    if (space == Z3D_SPACE_HOST) return h->host_memory_gib * share;
-    return h->nvme_gib > 0 ? h->nvme_gib * share : INFINITY;
-}
-
-bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way) {
-    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-        if (way->bytes[space] > z3d_ways_capacity(w, space)) return false;
-    return true;
-}
-
 /* *any: it may fit. */
-static z3d_status add_way(z3d_ways *w, const z3d_alone *alone, z3d_way way, bool *any) {
-    const z3d_fit_frame *f = &w->frame[way.frame];
-    int64_t count = f->samples / alone->micro_batch;
-    double micros = (double)count;
+static z3d_status add_way(z3d_ways *w, z3d_way way, bool *any) {
+    const z3d_alone *alone = &w->alone_group[w->work[way.work].alone];
     way.granularity = alone->granularity;
     way.micro_batch = alone->micro_batch;
-    way.seconds = least_seconds(w, alone, micros, &way);
-    least_bytes(w, alone, micros, &way);
+    z3d_way_bound(w, &way);
     *any = *any || z3d_way_may_fit(w, &way);
-    Z3D_TRY(grow((void **)&w->way, w->count, sizeof *w->way));
+    Z3D_TRY(z3d_ways_grow((void **)&w->way, w->count, sizeof *w->way));
     w->way[w->count++] = way;
     return Z3D_OK;
 }
 
 /* Both, where it makes a difference and is not given. */
-static z3d_status add_gathers(z3d_ways *w, const z3d_alone *alone, z3d_way way, bool *any) {
+static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
     const z3d_fit_layout *layout = &w->frame[way.frame].layout;
     if (layout->pipeline == 1 || layout->data == 1 ||
         !z3d_way_shards(way.stage, Z3D_PART_PARAMETERS))
-        return add_way(w, alone, way, any);
+        return add_way(w, way, any);
     for (int gather = Z3D_PIPELINE_GATHER_PER_STEP; gather <= Z3D_PIPELINE_GATHER_PER_MICROBATCH;
          gather++) {
         way.gather = gather;
-        if (!w->fixed.gather || gather == w->fixed.gather) Z3D_TRY(add_way(w, alone, way, any));
+        if (!w->fixed.gather || gather == w->fixed.gather) Z3D_TRY(add_way(w, way, any));
     }
     return Z3D_OK;
 }
@@ -297,59 +174,64 @@ static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers t
 /* Without a choice along an axis the values are alike: one tensor rank has nothing to share, nor
  * have ranks whose checkpoints are parts by nature (sequence parallelism); one data rank no shards.
  * *any: one of them may fit. */
-static z3d_status add_methods(z3d_ways *w, int frame, const z3d_alone *alone, bool *any) {
-    const z3d_fit_layout *layout = &w->frame[frame].layout;
-    bool full = alone->granularity == Z3D_GRANULARITY_FULL,
+static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
+    const z3d_fit_layout *layout = &w->frame[w->work[work].frame].layout;
+    bool full = w->alone_group[w->work[work].alone].granularity == Z3D_GRANULARITY_FULL,
          shares = full && layout->tensor > 1 && !layout->sequence_parallel;
     *any = false;
     for (int t = 0; t < w->num_tiers; t++)
         for (int stage = 0; stage <= 3; stage++)
             for (int partition = 0; partition <= shares; partition++)
                 for (int offload = 0; offload <= full; offload++) {
-                    const z3d_way way = {.frame = frame,
+                    const z3d_way way = {.frame = w->work[work].frame,
+                                         .work = work,
                                          .stage = stage,
                                          .tiers = w->tiers[t],
                                          .partition = partition,
                                          .offload = offload};
-                    if (makes_sense(layout, stage, way.tiers))
-                        Z3D_TRY(add_gathers(w, alone, way, any));
+                    if (makes_sense(layout, stage, way.tiers)) Z3D_TRY(add_gathers(w, way, any));
                 }
     return Z3D_OK;
 }
 
-static z3d_status add_ways(z3d_ways *w, int frame, alone_group *group) {
-    enum { FEW_FRAMES = 16, FEW_DIVISORS = 32 };
+static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
+    enum { FEW_FRAMES = 24, FEW_DIVISORS = 32 };
     const z3d_fit_frame *f = &w->frame[frame];
     int64_t ratio = w->frames <= FEW_FRAMES && f->divisors <= FEW_DIVISORS ? 1 : 2;
     for (int granularity = 0; granularity <= Z3D_GRANULARITY_NONE; granularity++) {
         int64_t last = 0;
         bool any = true;
         for (int i = 0; i < f->divisors && any; i++) {
-            z3d_alone alone;
+            int alone;
             if (f->divisor[i] < ratio * last) continue;
             last = f->divisor[i];
-            z3d_status status = find_alone(group, granularity, last, &alone);
+            z3d_status status = z3d_ways_alone(w, group, granularity, last, &alone);
             if (is_refused(status)) { /* sizes beyond 64 bits, or what ranks cannot be */
                 w->refusal = status;
                 break;
             }
             Z3D_TRY(status);
-            Z3D_TRY(add_methods(w, frame, &alone, &any));
+            Z3D_TRY(z3d_ways_grow((void **)&w->work, w->works, sizeof *w->work));
+            w->work[w->works] = (z3d_fit_work){.frame = frame, .alone = alone};
+            Z3D_TRY(add_methods(w, w->works++, &any));
         }
     }
     return Z3D_OK;
 }
 
-/* Layouts first .. last - 1 have the same tensor size. */
+/* Layouts first .. last - 1 have the same tensor groups. */
+bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b) {
+    return a->tensor == b->tensor && a->sequence_parallel == b->sequence_parallel;
+}
+
 static z3d_status add_group(z3d_ways *w, int first, int last) {
-    alone_group group = {.count = 0};
+    z3d_fit_frame group;
     z3d_fit_layout alone = w->frame[first].layout;
     alone.pipeline = alone.data = alone.chunks = 1;
     alone.schedule = Z3D_PIPELINE_AUTO;
-    z3d_status status = open_frame(w, w->alone, &alone, 2, &group.frame);
+    z3d_status status = open_frame(w, w->alone, &alone, 2, &group);
     for (int f = first; f < last && status == Z3D_OK; f++) status = add_ways(w, f, &group);
-    z3d_fit_close(&group.frame);
-    free(group.known);
+    z3d_fit_close(&group);
     return status;
 }
 
@@ -361,8 +243,7 @@ static int tier_of(const z3d_way *way) {
     return way->tiers.parameters * Z3D_TIERS + way->tiers.optimizer;
 }
 
-static int by_seconds(const void *a, const void *b) {
-    const z3d_way *x = a, *y = b;
+int z3d_way_compare(const z3d_way *x, const z3d_way *y) {
     int order = (x->seconds > y->seconds) - (x->seconds < y->seconds);
     if (!order) order = compare(tier_of(x), tier_of(y));
     if (!order) order = compare(x->stage, y->stage);
@@ -373,11 +254,15 @@ static int by_seconds(const void *a, const void *b) {
     return order ? order : compare(x->gather, y->gather);
 }
 
+static int by_seconds(const void *a, const void *b) {
+    return z3d_way_compare(a, b);
+}
+
 z3d_status z3d_ways_open(z3d_ways *w) {
     Z3D_TRY(add_layouts(w));
     for (int first = 0, last; first < w->frames; first = last) {
         for (last = first; last < w->frames; last++)
-            if (w->frame[last].layout.tensor != w->frame[first].layout.tensor) break;
+            if (!z3d_same_tensor_groups(&w->frame[last].layout, &w->frame[first].layout)) break;
         Z3D_TRY(add_group(w, first, last));
     }
     if (w->count == 0) return w->refusal;
@@ -387,6 +272,9 @@ z3d_status z3d_ways_open(z3d_ways *w) {
 
 void z3d_ways_close(z3d_ways *w) {
     for (int f = 0; f < w->frames; f++) z3d_fit_close(&w->frame[f]);
+    for (int a = 0; a < w->num_alone; a++) z3d_alone_release(&w->alone_group[a]);
+    free(w->alone_group);
+    free(w->work);
     free(w->frame);
     free(w->way);
     z3d_config_destroy(w->flat);

@@ -8,20 +8,34 @@
 /* What one micro-batch takes on a tensor group that has the whole model: no data ranks, no
  * pipeline. Every way with this tensor size, micro-batch and granularity does the same work. */
 typedef struct z3d_alone {
+    z3d_fit_layout layout;
     int granularity;
     int64_t micro_batch;
-    double pass;                      /* seconds of the micro-batch */
-    double rest;                      /* seconds of a step without micro-batches: the optimizer */
+    double pass, compute; /* seconds of the micro-batch; of its kernels */
+    double *unit, *saved; /* of each unit: seconds; bytes that backward wants */
+    double rest;          /* of kernels that are not of micro-batches: the optimizer's */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* bytes */
 } z3d_alone;
 
+/* What all ways with the same layout, granularity and micro-batch work. */
+typedef struct z3d_fit_work {
+    int frame, alone;
+    bool known;            /* the next ones are; all are at least */
+    double micro, seconds; /* of a micro-batch on the pipeline stage that has most to do; of all of
+                              a step on the stage that takes longest, */
+    double share;          /* which has so many times the average parameters */
+    double kept;           /* bytes of activations */
+} z3d_fit_work;
+
 typedef struct z3d_way {
-    int frame, stage, granularity;
+    int frame, work, stage, granularity;
     int gather; /* z3d_pipeline_gather; AUTO: it makes no difference */
     z3d_fit_tiers tiers;
     bool partition, offload;
     int64_t micro_batch;
-    double seconds, bytes[Z3D_SPACE_COUNT]; /* at least; bytes of a rank */
+    double seconds, bytes[Z3D_SPACE_COUNT]; /* at least; bytes of a rank, */
+    double kept;                            /* of them activations */
+    bool tight;                             /* z3d_way_tighten was there */
 } z3d_way;
 
 /* None; the optimizer in host memory, on the disk; the parameters, too, no farther than it. */
@@ -32,7 +46,7 @@ typedef struct z3d_fixed {
     int tensor, pipeline, chunks;
     int schedule;          /* z3d_pipeline_schedule */
     int gather;            /* z3d_pipeline_gather */
-    int sequence_parallel; /* of several tensor ranks; -1: where the model allows it */
+    int sequence_parallel; /* of several tensor ranks; -1: open */
     int least_pipeline;
     bool across_nodes; /* tensor groups may leave a node */
     int64_t micros;    /* in a step */
@@ -54,6 +68,10 @@ typedef struct z3d_ways {
     int frames; /* one for each layout, by tensor size */
     z3d_fit_frame *frame;
     z3d_status refusal; /* the last, of a layout or of all its ways; its message is the last one */
+    int num_alone, works;
+    z3d_alone *alone_group;
+    z3d_fit_work *work;
+    int largest_tensor; /* 0, or of one node's devices, where the model allows larger ones */
     int count;          /* by seconds */
     z3d_way *way;
 } z3d_ways;
@@ -64,7 +82,8 @@ typedef struct z3d_ways {
 z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep);
 /* All keys of pipelines as for one stage. */
 z3d_status z3d_ways_leave_pipeline(z3d_config *config);
-/* Finds all that are open: tensor sizes that the model allows, in a node; pipeline sizes with a
+/* Finds all that are open: tensor sizes that the model allows, in a
+ * node; sequence parallelism; pipeline sizes with a
  * unit in each chunk; data sizes that divide the batch; each schedule and number of chunks; ZeRO
  * stages (one where there is one data rank); granularities; P_a and host memory where blocks are
  * recomputed; tiers; when parameters are gathered; micro-batches up to the first that is too large
@@ -72,6 +91,21 @@ z3d_status z3d_ways_leave_pipeline(z3d_config *config);
  * there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
+/* Tensor size and sequence parallelism. */
+bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b);
+/* The order of ways: by seconds, those that are equally long always in the same order. */
+int z3d_way_compare(const z3d_way *a, const z3d_way *b);
+/* Room for one more in an array that is moved at each power of two. Errors: ERR_MEMORY. */
+z3d_status z3d_ways_grow(void **array, int count, size_t size);
+
+/* bounds.c: what a micro-batch takes alone, in w->alone_group; frame: of such a tensor group. */
+z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, int64_t micro_batch,
+                          int *index);
+/* The way's seconds and bytes, quickly. */
+void z3d_way_bound(const z3d_ways *w, z3d_way *way);
+void z3d_alone_release(z3d_alone *alone);
+/* Its seconds and bytes with the units that each pipeline stage has, which may be more. */
+z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
 bool z3d_way_shards(int stage, z3d_group_part part);
 /* Bytes of a rank in a space; of a device without what is outside of arenas. INFINITY: not known.
@@ -80,6 +114,10 @@ double z3d_ways_capacity(const z3d_ways *w, int space);
 
 /* By the bounds. */
 bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way);
+
+/* misses.c: remembers the row if it lacks least so far; and says which these are. */
+void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row);
+void z3d_misses_say(const z3d_misses *misses, z3d_string *out);
 
 /* tiers.c: fills w->tiers and all. Those that are written stay. Where none is: host memory and the
  * disk of gpus whose machine has the rates described; on cpu machines, whose device is host memory,

@@ -77,16 +77,12 @@ static bool is_transfer(const z3d_event *event) {
     return event->of == Z3D_COLLECTIVE_SEND || event->of == Z3D_COLLECTIVE_RECV;
 }
 
-static double overlap_of(const z3d_hardware *hardware, bool between_nodes) {
-    bool network = between_nodes && hardware->network_overlap >= 0;
-    return network ? hardware->network_overlap : hardware->overlap;
-}
-
 static price price_transfer(const player *p, const z3d_event *event) {
     const play *w = p->play;
     z3d_transfer_price of =
         z3d_links_transfer(w->hardware, &w->links[event->axes], &p->stage->mesh, event);
-    price out = {.seconds = of.seconds, .overlap = overlap_of(w->hardware, of.between_nodes)};
+    price out = {.seconds = of.seconds,
+                 .overlap = z3d_hardware_overlap(w->hardware, of.between_nodes)};
     if (!of.between_nodes) out.seconds *= w->crowding;
     if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
     if (of.between_nodes) out.between_nodes = out.bytes;
@@ -397,7 +393,7 @@ static z3d_status open_player(play *w, int s) {
     *p = (player){.play = w, .stage = stage, .number = s, .instruction = -1, .out = &stage->time};
     stage->time = (z3d_step_time){0};
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        p->lane[axes].overlap = overlap_of(w->hardware, w->links[axes].nodes > 1);
+        p->lane[axes].overlap = z3d_hardware_overlap(w->hardware, w->links[axes].nodes > 1);
     p->lane[Z3D_LANE_COPY].overlap = w->hardware->overlap;
     p->lane[Z3D_LANE_DISK].overlap = p->lane[Z3D_LANE_DISK_WRITE].overlap = 1;
     Z3D_TRY(z3d_new((size_t)stage->tape->events + 1, sizeof *p->price, "prices", &p->price));
