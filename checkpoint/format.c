@@ -125,6 +125,16 @@ z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out) {
                        : Z3D_OK;
 }
 
+static void append_pending(const z3d_pending_update *pending, z3d_string *out) {
+    if (!pending->waits) return;
+    z3d_string_append(out, "\"pending\":{\"optimizer_step\":%lld,\"learning_rate\":",
+                      (long long)pending->optimizer_step);
+    z3d_string_append_number(out, (double)pending->learning_rate);
+    z3d_string_append(out, ",\"gradient_factor\":");
+    z3d_string_append_number(out, (double)pending->gradient_factor);
+    z3d_string_append(out, "},\n");
+}
+
 static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     const z3d_engine_state *e = &info->engine;
     z3d_string_append(out, "\"format\":\"zero3d checkpoint\",\"version\":%d,\n",
@@ -136,6 +146,7 @@ static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     z3d_string_append_number(out, (double)e->loss_scale);
     z3d_string_append(out, ",\"good_steps\":%lld,\"hysteresis_left\":%lld},\n",
                       (long long)e->good_steps, (long long)e->hysteresis_left);
+    append_pending(&e->pending, out);
     z3d_string_append(out, "\"samples\":%lld,\"train_tokens\":%lld,\n", (long long)info->samples,
                       (long long)info->train_tokens);
     z3d_string_append(out,

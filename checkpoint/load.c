@@ -149,12 +149,15 @@ static z3d_status need_states(const z3d_checkpoint *c, const char *folder) {
                      folder);
 }
 
+/* Gradients that wait for the next step are no part of an optimizer. */
 static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
     z3d_string text = {0};
-    if (z3d_checkpoint_kinds(c) == kinds) return Z3D_OK;
-    z3d_append_kinds(&text, z3d_checkpoint_kinds(c), ", ");
+    const unsigned theirs = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PENDING);
+    const unsigned ours = kinds & ~Z3D_KIND(PENDING);
+    if (theirs == ours) return Z3D_OK;
+    z3d_append_kinds(&text, theirs, ", ");
     z3d_string_append(&text, "; this run's has ");
-    z3d_append_kinds(&text, kinds, ", ");
+    z3d_append_kinds(&text, ours, ", ");
     z3d_status status = Z3D_ERROR(
         Z3D_ERR_CONFIG, "the checkpoint of step %lld is from a different optimizer: it has %s",
         (long long)z3d_checkpoint_get_info(c)->engine.step, text.failed ? "others" : text.text);
@@ -162,12 +165,35 @@ static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
     return status;
 }
 
+/* A run without delayed updates never applies gradients that wait. */
+static z3d_status compare_delays(const z3d_checkpoint *c, unsigned kinds) {
+    if (!z3d_checkpoint_get_info(c)->engine.pending.waits || kinds & Z3D_KIND(PENDING))
+        return Z3D_OK;
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "the checkpoint of step %lld has gradients that its run would apply in the next step "
+        "(delayed_param_update), and this run would lose them; set "
+        "zero_optimization.offload_optimizer.delayed_param_update=true and "
+        "offload_optimizer.device "
+        "to cpu or nvme, or start a new run with its weights (checkpoint.init_from)",
+        (long long)z3d_checkpoint_get_info(c)->engine.step);
+}
+
+/* The kinds of tensors that are loaded. */
+static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine,
+                              bool weights_only) {
+    const bool waits = z3d_checkpoint_get_info(c)->engine.pending.waits;
+    if (weights_only) return Z3D_KIND(PARAMETER);
+    return waits ? z3d_engine_kinds(engine) : z3d_engine_kinds(engine) & ~Z3D_KIND(PENDING);
+}
+
 /* This rank's own, one of `ranks`. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
                        bool weights_only) {
-    unsigned kinds = weights_only ? Z3D_KIND(PARAMETER) : z3d_engine_kinds(engine);
+    unsigned kinds = kinds_to_load(c, engine, weights_only);
     Z3D_TRY(compare_models(c, model));
     if (!weights_only) Z3D_TRY(compare_optimizers(c, kinds));
+    if (!weights_only) Z3D_TRY(compare_delays(c, kinds));
     z3d_engine_parameters_changed(engine);
     z3d_status status = load_states(c, ranks, model, engine, kinds);
     if (status == Z3D_OK && !weights_only) {
@@ -198,7 +224,6 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
-    unsigned kinds = weights_only ? Z3D_KIND(PARAMETER) : z3d_engine_kinds(engine);
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
@@ -208,8 +233,8 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
     status = z3d_checkpoint_agree(world, opening, status);
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, checking);
-        status = z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),
-                                           z3d_world_size(world), NULL);
+        status = z3d_checkpoint_check_rest(c, verify, kinds_to_load(c, engine, weights_only),
+                                           z3d_world_rank(world), z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
     if (status == Z3D_OK && accept) {

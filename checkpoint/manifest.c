@@ -98,6 +98,23 @@ static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
     return Z3D_ERROR(Z3D_ERR_DATA, "\"dtype\": \"%.20s\" is not a known type", name);
 }
 
+/* Not there: nothing waits. */
+static z3d_status read_pending(const z3d_json *root, z3d_pending_update *out) {
+    const z3d_json *pending = z3d_json_member(root, "pending");
+    double rate, factor;
+    if (z3d_json_is_none(pending)) return Z3D_OK;
+    Z3D_TRY(get_count(pending, "optimizer_step", &out->optimizer_step));
+    Z3D_TRY(z3d_json_get_float(pending, "learning_rate", &rate));
+    Z3D_TRY(z3d_json_get_float(pending, "gradient_factor", &factor));
+    if (!(rate >= 0 && rate <= (double)FLT_MAX && factor >= 0 && factor <= (double)FLT_MAX) ||
+        out->optimizer_step < 1)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"pending\": no step has such an update");
+    out->waits = true;
+    out->learning_rate = (float)rate;
+    out->gradient_factor = (float)factor;
+    return Z3D_OK;
+}
+
 static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     z3d_engine_state *e = &info->engine;
     const z3d_json *scale, *topology;
@@ -112,6 +129,7 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     e->loss_scale = (float)value;
     Z3D_TRY(get_count(scale, "good_steps", &e->good_steps));
     Z3D_TRY(get_count(scale, "hysteresis_left", &e->hysteresis_left));
+    Z3D_TRY(read_pending(root, &e->pending));
     Z3D_TRY(get_count(root, "samples", &info->samples));
     Z3D_TRY(get_count(root, "train_tokens", &info->train_tokens));
     Z3D_TRY(z3d_json_get(root, "topology", Z3D_JSON_OBJECT, &topology));
@@ -351,6 +369,7 @@ static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64
 static z3d_status check_counts(const z3d_manifest *m) {
     int64_t *count;
     unsigned kinds = Z3D_KIND(PARAMETER) | z3d_manifest_kinds(m);
+    if (m->info.engine.pending.waits) kinds |= Z3D_KIND(PENDING);
     z3d_status status = Z3D_OK;
     Z3D_TRY(z3d_new((size_t)m->num_tensors * Z3D_STATE_KINDS + 1, sizeof *count,
                     "the elements of all datasets", &count));

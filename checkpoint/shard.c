@@ -59,8 +59,7 @@ z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh 
     z3d_extent *extent;
     int count;
     *bytes = 0;
-    Z3D_TRY(z3d_shard_plan(model, mesh, config, z3d_optimizer_kinds(config->optimizer), &count,
-                           &extent));
+    Z3D_TRY(z3d_shard_plan(model, mesh, config, z3d_state_kinds(config), &count, &extent));
     for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
     free(extent);
     return Z3D_OK;
@@ -73,7 +72,7 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
     *saved = *loaded = 0;
     Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config, &written));
     *saved = (double)written;
-    int states = z3d_count_kinds(z3d_optimizer_kinds(config->optimizer));
+    int states = z3d_count_kinds(z3d_state_kinds(config));
     Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));
     for (int g = 0; g < model->num_groups; g++) {
         bool all_rows = z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER);

@@ -231,8 +231,7 @@ typedef struct z3d_traffic {
 /* NULL: none. */
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
 /* Adds `amount`, without its times, so often: 1 if captured work runs again; 0 if it runs for the
- * first time (the capture counted it); -1 if the capture failed. Captured work has no times, so its
- * kind has none. NULL: nothing. */
+ * first time (the capture counted it); -1 if the capture failed. NULL: nothing. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times);
 

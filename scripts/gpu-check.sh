@@ -1,13 +1,14 @@
 #!/bin/sh
-# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [RESULT-FILE]: checks what only a machine with
-# a GPU can show, in under 8 minutes. Needs a C and a C++ compiler, CMake and the CUDA toolkit;
-# cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds bin/gpu_check alone
-# (ZERO3D_BARE: no MPI, no other library), compares every kernel and whole training runs with the
-# cpu device, looks for bad accesses if compute-sanitizer is installed, then measures.
+# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [PAGE]: checks and measures what only a machine
+# with a GPU can show; the first 10 minutes give correctness and tokens/s. Needs a C and a C++
+# compiler, CMake, the CUDA toolkit and compute-sanitizer; cuBLAS, cuDNN and NCCL are also found in
+# Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
+# Compares with PyTorch where python3 has it with CUDA, and with llm.c where LLMC names a folder with
+# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and
+# gpu-check.log beside it all output. The exit code is 0 if every check passed; only then the last
+# line of PAGE says so. GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
 # --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check
-# at tiny sizes over the plugin that ZERO3D_PLUGIN_PATH names; this tests the script. The exit code
-# is 0 if every check passed; only then the last line of RESULT-FILE (gpu-check.txt in the build
-# folder) says so.
+# at tiny sizes over the plugin that ZERO3D_PLUGIN_PATH names; this tests the script.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build-gpu}
@@ -26,18 +27,20 @@ case ${1:-} in
     shift 2
     ;;
 esac
-result=${1:-$build/gpu-check.txt}
+page=${1:-$build/gpu-check.md}
+log=$build/gpu-check.log
 begin=$(date +%s)
-budget=${GPU_CHECK_SECONDS:-450}
+budget=${GPU_CHECK_SECONDS:-3300}
+only=${GPU_CHECK_ONLY:-.}
 
 seconds_left() { echo $((budget - ($(date +%s) - begin))); }
-say() { echo "$*" | tee -a "$result"; }
+say() { echo "$*" | tee -a "$page"; }
 
 # Results of an earlier run must not count for this one.
-mkdir -p "$build" "$(dirname "$result")" && : >"$result" || exit 1
+mkdir -p "$build" "$(dirname "$page")" && : >"$page" && : >"$log" || exit 1
 stop() {
     echo "gpu-check: $*" >&2
-    echo "gpu-check: FAILED: $*" >>"$result"
+    printf '\ngpu-check: FAILED: %s\n' "$*" >>"$page"
     exit 1
 }
 
@@ -136,76 +139,147 @@ build_bare() {
 # ---- run ----
 
 failed=0
-parts=0
 
-# part SECONDS TITLE COMMAND...: one part of the report, within its own time and what is left of the
-# whole.
+# The clocks and the power of GPU 0 while a part runs.
+watch_gpu() {
+    [ $mode = check ] || exec nvidia-smi -i 0 -lms 500 --format=csv,noheader,nounits \
+        --query-gpu=utilization.gpu,clocks.sm,power.draw,temperature.gpu
+}
+report_gpu() {
+    awk -F', *' '$1 > 50 { n++; s += $2; p += $3; if (n == 1 || $2 < least) least = $2; if ($4 > hot) hot = $4 }
+        END { if (n) printf "GPU busy: %.0f MHz (at least %d), %.0f W, at most %d C\n", s / n, least, p / n, hot }' "$1"
+}
+
+verdict() { # of a part: CODE SECONDS-THAT-IT-HAD
+    case $1 in
+    0) echo "held, $(grep -c '^ok ' "$build/part.txt") checks in $2 s" ;;
+    124 | 137) echo "FAILED (not over within $3 s)" ;;
+    *) echo "FAILED (exit code $1)" ;;
+    esac
+}
+
+missing() { # TITLE WHY: a part that cannot run, which is a failure
+    echo "$1" | grep -Eq -- "$only" || return 0
+    say ""
+    say "## $1: FAILED ($2)"
+    failed=1
+}
+
+# What parts run, within the part's time.
+within() { timeout -k 5 "$limit" "$@"; }
+# shellcheck disable=SC2086 # $tiny is a list of words
+gpu() { within "$check" $tiny "$@"; }
+# shellcheck disable=SC2086
+two_ranks() { within scripts/launch -n 2 "$check" --host-collectives $tiny "$@"; }
+
+# part SECONDS TITLE COMMAND...: one part of the page, within its own time and what is left of the
+# whole. Its checks that failed and its numbers go to the page.
 part() {
     limit=$1 title=$2
     shift 2
+    echo "$title" | grep -Eq -- "$only" || return 0
     left=$(seconds_left)
     [ "$limit" -lt "$left" ] || limit=$left
-    parts=$((parts + 1))
-    say ""
     if [ "$limit" -lt 5 ]; then
-        say "== $title: FAILED (left out, the time is over)"
-        failed=1
+        missing "$title" "left out, the time is over"
         return
     fi
-    say "== $title"
-    timeout -k 5 "$limit" "$@" >"$build/part.txt" 2>&1
+    started=$(date +%s)
+    watch_gpu >"$build/clocks.txt" 2>/dev/null &
+    watcher=$!
+    "$@" >"$build/part.txt" 2>&1
     code=$?
-    tee -a "$result" <"$build/part.txt"
-    case $code in
-    0) ;;
-    124 | 137) say "== $title: FAILED (not over within $limit s)" ;;
-    *) say "== $title: FAILED (exit code $code)" ;;
-    esac
+    kill $watcher 2>/dev/null
+    wait $watcher 2>/dev/null
     [ $code -eq 0 ] || failed=1
+    say ""
+    say "## $title: $(verdict $code $(($(date +%s) - started)) "$limit")"
+    { echo "== $title" && cat "$build/part.txt"; } >>"$log"
+    {
+        grep -E '^(FAILED|info) ' "$build/part.txt"
+        [ $code -eq 0 ] || grep -vE '^(FAILED|info|ok) ' "$build/part.txt" | tail -n 8
+        report_gpu "$build/clocks.txt"
+    } | sed 's/^/    /' | tee -a "$page"
+}
+
+# Which algorithm and which epilogue cuBLASLt ran for each product of a step, as its own log has it.
+algorithms() {
+    gpu_log="$build/cublaslt.log"
+    within env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$gpu_log" "$check" --steps 1 speed >/dev/null || return
+    grep -F '[cublasLtMatmul]' "$gpu_log" |
+        sed -E 's/^.*\[cublasLtMatmul\] *//; s/[A-Za-z]+=0[xX][0-9A-Fa-f]+ ?//g' | sort | uniq -c | sort -rn |
+        head -n 40 | sed 's/^/info   /' >"$build/algorithms.txt"
+    cat "$build/algorithms.txt"
+    [ -s "$build/algorithms.txt" ] || echo "FAILED  cuBLASLt left no log"
+    [ -s "$build/algorithms.txt" ]
+}
+
+# llm_c LAYERS SAMPLES: GPT-2 from scratch on random tokens.
+llm_c() {
+    python3 - "$build/tokens.bin" <<'END' || return
+import array, random, sys
+count = 1 << 20
+tokens = array.array("H", (random.randrange(50257) for _ in range(count)))
+with open(sys.argv[1], "wb") as file:
+    array.array("i", [20240520, 1, count] + [0] * 253).tofile(file)
+    tokens.tofile(file)
+END
+    within "$LLMC/train_gpt2cu" -i "$build/tokens.bin" -j "$build/tokens.bin" -e "d$1" -b "$2" -t 1024 \
+        -d $(($2 * 1024)) -x 12 -v 0 -s 0 -h 0 >"$build/llmc.txt" 2>&1
+    tail -n 3 "$build/llmc.txt"
+    sed -n "s|^step .*12/12 .*|info    llm.c, $1 layers, $2 x 1024: &|p" "$build/llmc.txt"
+    grep -q '^step .*12/12 ' "$build/llmc.txt"
+}
+
+others() {
+    if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+        part 300 "PyTorch, compiled, SDPA" within python3 tests/gpu/pytorch.py
+    else
+        say "" && say "## PyTorch: not run, python3 has no torch with CUDA here"
+    fi
+    if [ -x "${LLMC:-}/train_gpt2cu" ]; then
+        part 120 "llm.c, 124M" llm_c 12 32
+        part 180 "llm.c, 1.5B" llm_c 48 16
+    else
+        say "" && say "## llm.c: not run, LLMC names no folder with train_gpt2cu"
+    fi
 }
 
 sanitize() {
-    for sanitizer in compute-sanitizer "$toolkit/bin/compute-sanitizer"; do
-        command -v "$sanitizer" >/dev/null || continue
-        for tool in memcheck racecheck synccheck; do
-            part 60 "compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
-        done
-        return
+    sanitizer=$(PATH=$PATH:$toolkit/bin:$(find_site compute-sanitizer):$(find_site bin) command -v compute-sanitizer)
+    for tool in memcheck initcheck racecheck synccheck; do
+        if [ -z "$sanitizer" ]; then
+            missing "compute-sanitizer $tool" "there is no compute-sanitizer in PATH, in $toolkit/bin or in Python's packages"
+            continue
+        fi
+        part 200 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
+        part 200 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps 1 train
     done
-    say "== compute-sanitizer: not run, it is not here"
 }
 
-# After the simple parts, each in its own process, so errors with graphs hide nothing else.
-# shellcheck disable=SC2086 # $tiny is a list of words
-graphs() {
-    part 60 "steps as CUDA graphs against plain steps" "$check" $tiny graph
-    part 90 "GPT-2 with a graph and without" "$check" $tiny graph-speed
-}
-
-# Without cuDNN, only on a machine with a GPU. The program has no MPI: its ranks connect over TCP.
-# shellcheck disable=SC2086 # $tiny is a list of words
+# What needs more of a machine than the host plugin has is left out without a GPU. The program has
+# no MPI: its ranks connect over TCP.
 run_parts() {
     export ZERO3D_LAUNCH=tcp
-    part 60 "kernels against the cpu device" "$check" ops
-    [ $mode = check ] || part 60 "kernels, own attention" "$check" --own-attention ops
-    part 60 "training against the cpu device, one rank" "$check" $tiny train
-    [ $mode = check ] || part 60 "training, own attention" "$check" --own-attention train
-    part 90 "GPT-2, deterministic" "$check" $tiny speed
-    [ $mode = check ] || part 60 "GPT-2, attention in any order" "$check" --fast-attention speed
-    part 45 "kernels at the shapes of GPT-2 1.5B, batch 4" "$check" $tiny kernels
-    part 60 "NCCL, two processes on the GPU" "$check" nccl
-    part 60 "two ranks on the GPU, data parallel" scripts/launch -n 2 "$check" --host-collectives $tiny train
-    part 60 "two ranks on the GPU, tensor parallel" scripts/launch -n 2 "$check" --host-collectives --tensor 2 $tiny train
-    graphs
-    [ $mode = check ] || sanitize
-}
-
-# The short table: failures, skipped parts, numbers.
-table() {
-    grep -E '^(FAILED|ok +(speed|memory|losses|stages|products|graph)|== .*: (FAILED|not run))' "$result" >"$build/table.txt"
-    say ""
-    tee -a "$result" <"$build/table.txt"
-    say "$parts parts in $(($(date +%s) - begin)) s: $(grep -c '^ok ' "$result") checks held, $(grep -c '^FAILED' "$result") failed"
+    part 90 "kernels against the cpu device" gpu ops
+    [ $mode = check ] || part 90 "kernels, own attention" gpu --own-attention ops
+    part 120 "training against the cpu device, one rank" gpu train
+    part 60 "memory, copies, a product" gpu memory
+    part 180 "GPT-2, tokens/s" gpu speed
+    part 60 "steps as CUDA graphs against plain steps" gpu graph
+    part 60 "NCCL, two processes on the GPU" gpu nccl
+    part 90 "two ranks on the GPU, data parallel" two_ranks train
+    part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor 2 train
+    part 90 "each kernel of a step" gpu kernels
+    part 60 "attention, cuDNN" gpu attention
+    part 60 "attention, own" gpu --own-attention attention
+    part 300 "GPT-2, more sizes" gpu models
+    [ $mode != check ] || return 0
+    part 90 "training, own attention" gpu --own-attention train
+    part 180 "GPT-2, attention in any order" gpu --fast-attention speed
+    part 180 "products: algorithms and epilogues" algorithms
+    others
+    sanitize
 }
 
 if [ $mode != check ]; then
@@ -213,18 +287,20 @@ if [ $mode != check ]; then
     build_bare
 fi
 if [ $mode = build ]; then
-    echo "gpu-check: a dry run, nothing was run" >"$result"
-    cat "$result"
+    say "gpu-check: a dry run, nothing was run"
     exit 0
 fi
-echo "zero3d GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)" >"$result"
+say "# GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+say ""
 if [ $mode = run ]; then
-    show_gpu name,driver_version,memory.total >>"$result"
-    "$nvcc" --version | tail -n 2 >>"$result"
+    say "    $(show_gpu name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit)"
+    say "    $("$nvcc" --version | grep release)"
 else
-    echo "no GPU: $check over ${ZERO3D_PLUGIN_PATH:-the plugin beside it}" >>"$result"
+    say "    no GPU: $check over ${ZERO3D_PLUGIN_PATH:-the plugin beside it}"
 fi
 run_parts
-table
-[ $failed = 0 ] || stop "not everything held; all of it in $result"
+say ""
+say "$(($(date +%s) - begin)) s: $(grep -c '^ok ' "$log") checks held, $(grep -c '^FAILED' "$log") failed; all output is in $log"
+[ $failed = 0 ] || stop "not everything held"
+[ "$only" = . ] || stop "only some parts were run"
 say "gpu-check: held"

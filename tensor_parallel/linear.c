@@ -10,7 +10,7 @@ static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear
                       .transpose_b = true, .inference = linear->inference, .a = x,
                       .b = linear->weight, .c = y, .lda = linear->in, .ldb = linear->in,
                       .ldc = linear->out, .dtype = lane->dtype, .c_dtype = lane->dtype,
-                      .bias = bias, .gelu = gelu);
+                      .bias = bias, .residual = linear->residual, .gelu = gelu);
 }
 
 /* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] (x gelu'(before_gelu)) */
@@ -66,7 +66,7 @@ z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_li
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y) {
     z3d_collective sum = z3d_sum_rows(lane, y, linear->rows, linear->out);
-    Z3D_TRY(multiply(lane, linear, x, NULL, y, NULL));
+    Z3D_TRY(multiply(lane, linear, x, linear->residual ? linear->bias : NULL, y, NULL));
     return z3d_collective_run(lane->group, &sum);
 }
 

@@ -48,6 +48,8 @@ typedef struct z3d_linear {
     bool inference;  /* forward: z3d_gemm's */
     /* GELU beside the layer: */
     void *gelu;              /* column-parallel forward: also T[rows,out] = gelu(y); or NULL */
+    const void *residual;    /* row-parallel forward of a group of one: T[rows,out], added to y with
+                                the    bias; or NULL */
     const void *before_gelu; /* row-parallel backward: T[rows,in] with x = gelu(it); dx becomes its
                                 gradient; or NULL */
 } z3d_linear;
@@ -62,8 +64,8 @@ z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_lin
 /* The same for `count` layers of one input: dx = sum over the group of all dy[i] W[i]. */
 z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                        int count, const void *x, const void *const *dy, void *dx);
-/* y = sum over the group of x W^T. It does not add the bias: the caller fuses it into the next
- * kernel. */
+/* y = sum over the group of x W^T. It does not add the bias, unless there is a residual: the caller
+ * fuses it into the next kernel. */
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y);
 /* dx = dy W (local), dW, db. db is the sum over the own rows of dy. Without sequence parallelism it

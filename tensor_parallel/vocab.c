@@ -36,13 +36,15 @@ z3d_status z3d_vocab_cross_entropy_forward(const z3d_tensor_lane *lane, z3d_voca
                                            const void *logits, const int32_t *targets, int64_t rows,
                                            float *statistics, z3d_step_state *state) {
     float *max = statistics, *sums = statistics + rows;
+    const bool alone = z3d_group_size(lane->group) == 1;
     Z3D_TRY(Z3D_LAUNCH(lane->device, cross_entropy_max, .logits = logits, .max_out = max,
                        .rows = rows, .cols = range.local, .valid = range.valid,
-                       .dtype = lane->dtype));
+                       .dtype = lane->dtype, .alone = alone));
     Z3D_TRY(reduce_statistics(lane, Z3D_MAX, max, rows));
     Z3D_TRY(Z3D_LAUNCH(lane->device, cross_entropy_sum, .logits = logits, .max = max,
                        .targets = targets, .sums = sums, .rows = rows, .cols = range.local,
-                       .valid = range.valid, .first = range.first, .dtype = lane->dtype));
+                       .valid = range.valid, .first = range.first, .dtype = lane->dtype,
+                       .alone = alone));
     Z3D_TRY(reduce_statistics(lane, Z3D_SUM, sums, 2 * rows));
     return Z3D_LAUNCH(lane->device, cross_entropy_loss, .sums = sums, .targets = targets,
                       .rows = rows, .state = state);

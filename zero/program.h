@@ -38,6 +38,9 @@ typedef struct z3d_offload_plan {
     int pieces;           /* of these, that are under way at once; 0: 3 */
     double resident;      /* share of the states that stays on the device (Twin-Flow: 1 - ratio), by
                              whole parameter groups; these keep nothing elsewhere */
+    bool delayed; /* a step's gradients are kept, and stepped beside the next step's forward and
+                     backward, which use the parameters as they were (ZeRO-Offload's one-step
+                     delayed parameter update); no group is resident */
 } z3d_offload_plan;
 
 /* What the builder decides from. No `auto` here. */
@@ -241,6 +244,8 @@ void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first
 /* offloaded: the group is one of those that config.offload is about. */
 void z3d_states_decide(const z3d_program_config *config, bool offloaded,
                        z3d_kept kept[Z3D_PART_COUNT]);
+/* The kinds of tensors that make up a run's state: what a checkpoint has. */
+unsigned z3d_state_kinds(const z3d_program_config *config);
 /* Whether gradients are best reduced once a step: what is kept between micro-batches is all rows.
  */
 bool z3d_states_reduce_per_step(int stage);

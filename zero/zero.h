@@ -194,11 +194,19 @@ z3d_status z3d_engine_write_part(z3d_engine *engine, z3d_tensor_kind kind, int g
  * evaluation are then outdated. */
 void z3d_engine_parameters_changed(z3d_engine *engine);
 
+/* How the next step applies the gradients of the last one (program.offload.delayed). */
+typedef struct z3d_pending_update {
+    bool waits; /* false: no step yet, or the last one was skipped; then the rest is 0 */
+    int64_t optimizer_step;
+    float learning_rate, gradient_factor;
+} z3d_pending_update;
+
 /* The state beside the tensors that changes from step to step; equal on all ranks. */
 typedef struct z3d_engine_state {
     int64_t step, optimizer_step, skipped_in_a_row;
     float loss_scale;
     int64_t good_steps, hysteresis_left; /* of dynamic loss scaling */
+    z3d_pending_update pending;          /* its gradients are tensors of kind PENDING */
 } z3d_engine_state;
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out);
 /* A fixed loss scale stays as configured. Every rank must set the same state. */

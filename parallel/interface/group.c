@@ -1,7 +1,6 @@
 /* Groups and their collectives: checks of arguments, the observer, tickets, traffic counting, and
  * the dispatch to a backend's table. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +16,11 @@ static bool on_one_node(const z3d_world *world, const z3d_mesh *mesh, z3d_axes a
     return true;
 }
 
-static z3d_status create_backend(z3d_group *group, const z3d_mesh *mesh) {
+static z3d_status create_backend(z3d_group *group) {
+    const z3d_mesh *mesh = &group->mesh;
     void *unused;
     if (group->device && z3d_device_collectives(group->device, &unused))
-        return z3d_nccl_group_create(group, z3d_mesh_member(mesh, group->axes, mesh->rank, 0));
+        return z3d_nccl_group_create(group);
     int *members = NULL;
     z3d_status status = z3d_new((size_t)group->size, sizeof *members, "members", &members);
     for (int i = 0; i < group->size && status == Z3D_OK; i++)
@@ -64,6 +64,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
     z3d_status status = z3d_new(1, sizeof *group, "a process group", &group);
     if (status == Z3D_OK) {
         group->axes = axes;
+        group->mesh = *mesh;
         group->size = z3d_mesh_size(mesh, axes);
         group->index = z3d_mesh_index(mesh, axes, mesh->rank);
         group->world = world;
@@ -72,7 +73,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
     }
     /* Everybody takes part in making it, or nobody. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
-    if (group->size > 1) status = create_backend(group, mesh);
+    if (group->size > 1) status = create_backend(group);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     link_group(world, group);
     if (device) z3d_device_set_poll(device, z3d_world_poll, world);
@@ -197,8 +198,6 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
     traffic->volume_elements += times * amount->volume_elements;
     traffic->scalar_calls += times * amount->scalar_calls;
     traffic->scalar_bytes += times * amount->scalar_bytes;
-    bool runs = times >= 0 && amount->calls + amount->scalar_calls > 0;
-    if (runs && group->size > 1) traffic->seconds = traffic->exposed_seconds = NAN;
 }
 
 /* ---- starting ---- */

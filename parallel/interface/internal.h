@@ -50,6 +50,7 @@ typedef struct z3d_group_ops {
 struct z3d_group {
     z3d_axes axes;
     int size, index;
+    z3d_mesh mesh;      /* of all ranks; none: recording */
     z3d_world *world;   /* NULL: recording */
     z3d_device *device; /* NULL: recording */
     const z3d_group_ops *ops;
@@ -96,9 +97,9 @@ int64_t z3d_message_buffer_bytes(int size, bool node, bool reads);
  */
 z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sharing sharing);
 
-/* nccl/: the same on the device's own collectives (z3d_device_collectives is not NULL). Members of
- * one group call with the same colour. Collective over the world. */
-z3d_status z3d_nccl_group_create(z3d_group *group, int colour);
+/* nccl/: the same on the device's own collectives (z3d_device_collectives is not NULL). Collective
+ * over the world. */
+z3d_status z3d_nccl_group_create(z3d_group *group);
 
 /* staging.c: where the host cannot follow device pointers, an operation works on a packed copy in
  * host memory; its result is copied back when it is waited for. */

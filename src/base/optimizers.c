@@ -34,7 +34,7 @@ const char *z3d_tensor_kind_name(int kind) {
 #define X(NAME, name) #name,
                                         Z3D_OPTIMIZER_STATES(X)
 #undef X
-    };
+                                            "pending_gradient"};
     return kind >= 0 && kind < Z3D_STATE_KINDS ? names[kind] : "?";
 }
 

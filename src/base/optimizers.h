@@ -26,7 +26,8 @@ typedef enum z3d_tensor_kind {
 #define X(NAME, name) Z3D_TENSOR_##NAME,
     Z3D_OPTIMIZER_STATES(X)
 #undef X
-        Z3D_TENSOR_GRADIENT,              /* of the last step */
+        Z3D_TENSOR_PENDING,               /* gradients that the next step applies */
+    Z3D_TENSOR_GRADIENT,                  /* of the last step */
     Z3D_STATE_KINDS = Z3D_TENSOR_GRADIENT /* those before it persist */
 } z3d_tensor_kind;
 

@@ -64,14 +64,16 @@ typedef struct z3d_stream_collectives {
      * `index`; `name` is for messages. Collective over the world, blocking. */
     z3d_status (*split)(void *device, int colour, int index, int size, const char *name,
                         void **out);
+    /* One more will destroy it. */
+    void (*share)(void *communicator);
     void (*destroy)(void *communicator);
     /* Enqueues it after the kernels launched so far, on the communicator's own stream. When it is
-     * complete, its time is added to *seconds, and the time that compute waited for it to *exposed.
-     */
+     * complete, its time is added to *seconds; NAN where nothing is timed. */
     z3d_status (*start)(void *communicator, const z3d_collective *call, double *seconds,
-                        double *exposed, int64_t *id);
-    /* Kernels launched after this see the result. Does not block. */
-    z3d_status (*wait)(void *communicator, int64_t id);
+                        int64_t *id);
+    /* Kernels launched after this see the result. Does not block. How long compute waits is added
+     * to *exposed, or NAN. */
+    z3d_status (*wait)(void *communicator, int64_t id, double *exposed);
 } z3d_stream_collectives;
 
 #endif

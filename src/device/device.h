@@ -1,5 +1,5 @@
-/* src/device: memory and kernels of one device, behind one table per backend (cpu, record, sim,
- * timed; cuda's is in a plugin: plugin/plugin.h). It may call src/base. Start reading at kernels.h.
+/* src/device: memory and kernels of one device, behind one table per backend (cpu, record, sim;
+ * cuda's is in a plugin: plugin/plugin.h). It may call src/base. Start reading at kernels.h.
  * Every kernel is one struct, launched by Z3D_LAUNCH. Each backend has a table by kernel kind.
  * interface/cost.c says for every kind which memory it reads and writes and what it costs; the
  * recording device and sim need no more.
@@ -56,21 +56,23 @@ typedef enum z3d_attention_method {
 } z3d_attention_method;
 
 typedef struct z3d_device_config {
-    const char *backend; /* "cpu", "cuda", "record", "sim", or "timed": the cpu device with a clock
-                          */
+    const char *backend; /* "cpu", "cuda", "record" or "sim" */
     int threads; /* cpu: OpenMP threads of this rank; 0: all cores that this process may use. sim:
                     threads for which scratch is counted; 0: none */
     z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type; AUTO means SGEMM */
     const char
         *isa; /* cpu: "avx512", "avx2", "generic" to force one, NULL: the best this CPU has */
     struct z3d_tape
-        *tape;      /* sim, timed: what is launched is written on it (src/device/sim/tape.h) */
+        *tape;      /* what is launched is written on it (src/device/sim/tape.h). sim needs
+                       one; others run each kernel alone then, with its seconds. NULL: none */
     int local_rank; /* cuda: this rank's index on its node; it uses GPU local_rank modulo the number
-                       of GPUs */
+                of GPUs */
     bool host_collectives; /* cuda: collectives go through host memory (MPI), not NCCL */
     bool tf32; /* cuda: fp32 products in TF32 (10 bits of mantissa), several times as fast */
     z3d_attention_method attention;
     bool nondeterministic; /* cuda: results may differ from run to run in their last bits */
+    bool times; /* cuda: collectives and waits for copies are timed, by events on streams; else
+                   their times are NAN */
 } z3d_device_config;
 
 /* Errors: ERR_UNSUPPORTED (unknown backend, isa not in this CPU; cuda: no plugin, no driver, no or
@@ -165,7 +167,7 @@ z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
 z3d_status z3d_copy_finish(z3d_device *device, z3d_copy copy);
 
 /* Seconds that kernels waited for copies while the host did not wait (z3d_copy_wait did not block),
- * from creation to the last synchronisation. 0 if the host waits. */
+ * from creation to the last synchronisation. 0 if the host waits; NAN if some were not timed. */
 double z3d_copies_waited(const z3d_device *device);
 
 /* Called with every range of device (and host-space) memory that something is about to access:

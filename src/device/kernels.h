@@ -58,8 +58,9 @@ typedef struct z3d_gemm {
     void *c;
     int64_t lda, ldb, ldc;
     z3d_dtype dtype, c_dtype;
-    const void *bias;        /* T[n] or NULL */
-    void *gelu;              /* T[m,n] = gelu(C), beside C itself; or NULL */
+    const void *bias;     /* T[n] or NULL */
+    const void *residual; /* T[m,n], added to C with the bias, as dropout_forward does; or NULL */
+    void *gelu;           /* T[m,n] = gelu(C), beside C itself; or NULL */
     const void *before_gelu; /* T[m,n], gelu's input: C, the gradient of gelu's output, becomes that
                                 of its input; or NULL */
     void *bias_gradient; /* c_dtype[m] = (accumulate ? itself : 0) + sum over k of op(A), that is of
@@ -337,23 +338,26 @@ typedef struct z3d_position_backward {
  * (Megatron-LM's scheme). logits T[rows,cols] are this rank's columns first .. first+valid-1 of the
  * vocabulary; columns at and after `valid` are padding and count as minus infinity. A target < 0 is
  * ignored.
- * 1. max_out[row] = largest valid logit (minus infinity where valid = 0). */
+ * 1. max_out[row] = largest valid logit (minus infinity where valid = 0). alone: no other rank has
+ * columns; a device may leave max_out to part 2, which it then reads the logits for only once. */
 typedef struct z3d_cross_entropy_max {
     const void *logits;
     float *max_out;
     int64_t rows, cols, valid;
     z3d_dtype dtype;
+    bool alone;
 } z3d_cross_entropy_max;
 
 /* 2. sums[row] = sum of exp(logit - max[row]); sums[rows + row] = logit[target] - max[row] if this
- * rank has it, else 0. */
+ * rank has it, else 0. alone: as in part 1, of the same logits. */
 typedef struct z3d_cross_entropy_sum {
     const void *logits;
-    const float *max;
+    float *max;
     const int32_t *targets;
     float *sums; /* fp32[2, rows] */
     int64_t rows, cols, valid, first;
     z3d_dtype dtype;
+    bool alone;
 } z3d_cross_entropy_sum;
 
 /* 3. state->loss_sum += sum over valid rows of log(sums[row]) - sums[rows + row]; valid_targets +=

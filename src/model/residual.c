@@ -7,16 +7,21 @@ z3d_status z3d_residual_forward(z3d_unit_run *run, const z3d_linear *projection,
     const z3d_transformer *shape = z3d_transformer_of(run);
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_row_range own = z3d_unit_own_rows(run);
+    z3d_dropout dropout = z3d_unit_dropout(run, shape->hidden_dropout, site);
     int64_t mark = z3d_unit_workspace_mark(run);
     void *all;
+    if (residual && dropout.p == 0 && z3d_group_size(lane.group) == 1) {
+        z3d_linear joined = *projection;
+        joined.residual = residual;
+        return z3d_row_linear_forward(&lane, &joined, x, y);
+    }
     Z3D_TRY(z3d_unit_take_all_rows(run, y, &all));
     Z3D_TRY(z3d_row_linear_forward(&lane, projection, x, all));
     z3d_unit_workspace_release(run, mark);
     return Z3D_LAUNCH(run->device, dropout_forward, .x = (char *)all + z3d_unit_own_offset(run),
                       .bias = projection->bias, .residual = residual, .y = y, .rows = own.count,
                       .first = own.first, .seq = run->tokens, .cols = shape->hidden_size,
-                      .dtype = run->dtype,
-                      .dropout = z3d_unit_dropout(run, shape->hidden_dropout, site));
+                      .dtype = run->dtype, .dropout = dropout);
 }
 
 bool z3d_residual_dropout_is_identity(const z3d_unit_run *run) {

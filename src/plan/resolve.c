@@ -39,7 +39,9 @@ static z3d_offload_plan offload_of(const z3d_config *config) {
         .parameters = z3d_plan_space(config->zero_optimization_offload_param_device),
         .sub_group = config->zero_optimization_sub_group_size,
         .pieces = (int)config->zero_optimization_offload_optimizer_buffer_count,
-        .resident = z3d_is_auto(ratio) ? 0 : 1 - ratio};
+        .resident = z3d_is_auto(ratio) ? 0 : 1 - ratio,
+        .delayed = config->zero_optimization_offload_optimizer_delayed_param_update &&
+                   config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE};
 }
 
 /* `auto` that is not decided counts as off. */

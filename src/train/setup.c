@@ -164,6 +164,7 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
         .tf32 = config->training_tf32,
         .attention = (z3d_attention_method)config->training_attention,
         .nondeterministic = !config->training_deterministic,
+        .times = config->training_trace_steps > 0,
     };
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)

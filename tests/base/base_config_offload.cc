@@ -141,6 +141,7 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
         {OPTIMIZER ".nvme_path", "a", "unless " OPTIMIZER ".device is nvme"},
         {OPTIMIZER ".buffer_count", "8", "while " OPTIMIZER ".device is none"},
         {OPTIMIZER ".ratio", "0.5", "while " OPTIMIZER ".device is none"},
+        {OPTIMIZER ".delayed_param_update", "true", "while " OPTIMIZER ".device is none"},
         {PARAM ".nvme_path", "a", "unless " PARAM ".device is nvme"},
         {"zero_optimization.sub_group_size", "7", "while " OPTIMIZER ".device is none"},
         {"zero_optimization.stage3_prefetch_bucket_size", "7", "while " PARAM ".device is none"},
@@ -159,10 +160,22 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
     EXPECT_EQ(all_errors("zero_optimization: {offload_optimizer: null}\n", {}), "accepted");
 }
 
+TEST(Offload, ADelayedUpdateIsOfWhatTheHostStepsOnly) {
+    for (const char *accepted : {"device: cpu, delayed_param_update: true",
+                                 "device: nvme, nvme_path: a, delayed_param_update: true",
+                                 "device: cpu, ratio: 0.3, delayed_param_update: null",
+                                 "device: none, delayed_param_update: true"})
+        EXPECT_EQ(all_errors(block(accepted), {}), "accepted");
+    for (const char *ratio : {"0.3", "auto"})
+        EXPECT_EQ(
+            all_errors(
+                block(std::string("device: cpu, delayed_param_update: true, ratio: ") + ratio), {}),
+            "run.yaml:1:64: " OPTIMIZER ".delayed_param_update: it needs " OPTIMIZER
+            ".ratio 1: what stays on the device is stepped at once, not a step later; write "
+            "ratio: 1, or leave this key out");
+}
+
 TEST(Offload, WhatIsNotThereYetIsNamed) {
-    EXPECT_EQ(all_errors(block("device: cpu, delayed_param_update: true"), {}),
-              "run.yaml:1:64: " OPTIMIZER ".delayed_param_update: a parameter update that is one "
-              "step late: not supported yet; leave it out or write false");
     EXPECT_EQ(all_errors(block("device: cpu, super_offload: true"), {}),
               "run.yaml:1:64: " OPTIMIZER ".super_offload: SuperOffload: not supported yet; leave "
               "it out or write false");

@@ -67,6 +67,78 @@ TEST(Engine, ResumeIsNeverStopped) {
         }
 }
 
+static Options delayed(int stage, z3d_dtype dtype, z3d_space optimizer) {
+    Options o = base(stage, dtype);
+    o.tiers.optimizer = optimizer;
+    o.tiers.delayed = true;
+    return o;
+}
+
+// Gradients that wait for the next step are a part of the run's state.
+TEST(Engine, ADelayedUpdateResumes) {
+    expect_resume_is_never_stopped(delayed(3, Z3D_F16, Z3D_SPACE_HOST), true);
+    expect_resume_is_never_stopped(delayed(0, Z3D_F32, Z3D_SPACE_HOST), false);
+    expect_resume_is_never_stopped(delayed(2, Z3D_BF16, Z3D_SPACE_DISK), false);
+}
+
+static z3d_status load(Trainer &t, const std::string &dir, bool weights_only) {
+    return z3d_checkpoint_load_all(world, (dir + "/step-00000002").c_str(), t.model, t.engine,
+                                   Z3D_VERIFY_FULL, weights_only, nullptr, nullptr, nullptr);
+}
+
+TEST(Engine, GradientsThatWaitLoadAnywhereOrAreRefused) {
+    SharedFolder folder;
+    Options o = delayed(3, Z3D_F32, Z3D_SPACE_HOST);
+    Trainer saved(o);
+    Trace trace;
+    z3d_store *store;
+    ASSERT_Z3D(saved.create());
+    ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
+    steps(saved, 2, trace);
+    ASSERT_Z3D(save(store, 2 * o.global_batch));
+    z3d_store_close(store);
+    const auto wanted = everything(saved);
+    steps(saved, 3, trace);
+    for (int tensor = 1; tensor <= z3d_world_size(world); tensor *= 2) {
+        Options other = delayed(tensor % 3, Z3D_F32, Z3D_SPACE_DISK);
+        other.tensor = tensor;
+        Trainer t(other);
+        Trace next;
+        resume(t, folder.path);
+        EXPECT_EQ(everything(t), wanted);
+        steps(t, 3, next);
+        for (size_t k = 0; k < 3; k++)
+            EXPECT_LT(std::abs(next.loss[k] / trace.loss[k + 2] - 1), 1e-5);
+    }
+    Trainer without(base(1, Z3D_F32));
+    ASSERT_Z3D(without.create());
+    EXPECT_EQ(Z3D_ERR_CONFIG, load(without, folder.path, false));
+    EXPECT_NE(strstr(z3d_error_message(), "offload_optimizer.delayed_param_update=true"), nullptr)
+        << z3d_error_message();
+    EXPECT_Z3D(load(without, folder.path, true));
+}
+
+// A run that begins to delay has nothing to apply in its first step.
+TEST(Engine, ADelayedUpdateGoesOnFromARunWithout) {
+    SharedFolder folder;
+    Trainer saved(base(1, Z3D_F32)), t(delayed(1, Z3D_F32, Z3D_SPACE_HOST));
+    Trace trace, next;
+    z3d_store *store;
+    z3d_engine_state state;
+    ASSERT_Z3D(saved.create());
+    ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
+    steps(saved, 2, trace);
+    ASSERT_Z3D(save(store, 2 * saved.o.global_batch));
+    z3d_store_close(store);
+    steps(saved, 2, trace);
+    resume(t, folder.path);
+    z3d_engine_get_state(t.engine, &state);
+    EXPECT_FALSE(state.pending.waits);
+    steps(t, 2, next);
+    EXPECT_EQ(next.loss[0], trace.loss[2]);
+    EXPECT_NE(next.loss[1], trace.loss[3]);
+}
+
 TEST(Engine, SgdResumesAndIsNotAdamw) {
     for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
         Options o = base(2, dtype);

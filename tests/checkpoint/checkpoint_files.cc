@@ -600,6 +600,14 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         {Z3D_MANIFEST, "\"group\":\"wte\"", "\"group\":\"\\u001b[31m\"", "control character"},
         {Z3D_MANIFEST, "\"shape\":[67,32]", "\"shape\":[4294967296,4294967296]",
          "impossible shape"},
+        {Z3D_MANIFEST, "\"samples\":0",
+         "\"samples\":0,\"pending\":{\"optimizer_step\":1,\"learning_rate\":1,"
+         "\"gradient_factor\":1e300}",
+         "no step has such an update"},
+        {Z3D_MANIFEST, "\"samples\":0",
+         "\"samples\":0,\"pending\":{\"optimizer_step\":1,\"learning_rate\":1,"
+         "\"gradient_factor\":1}",
+         "its shards hold 0 elements of /pending_gradient/wte/weight, expected 2144"},
         {"shard-00001.json", "\"tensor\":0,", "\"tensor\":1,", "dataset lies outside"},
         {"shard-00000.json", "\"count\":", "\"count\":1,\"counted\":",
          "elements of /parameter/wte/weight, expected 2144"},

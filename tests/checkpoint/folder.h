@@ -64,7 +64,7 @@ inline void write_checkpoint(const std::string &folder, const Gpt &gpt, int tens
     int ranks = tensor * data;
     std::filesystem::create_directories(folder);
     ASSERT_Z3D(z3d_tensors_of(model, &m.tensor, &m.num_tensors));
-    m.info.engine = {step, step, 0, 1, 0, 2};
+    m.info.engine = {step, step, 0, 1, 0, 2, {}};
     m.info.tensor_size = tensor, m.info.data_size = data, m.info.pipeline_size = 1;
     m.info.config = strdup("# a \"text\"\n"), m.info.program = strdup("test");
     m.info.libraries = strdup("none");

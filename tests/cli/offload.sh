@@ -79,6 +79,27 @@ same() { # same FOLDER: the losses of the run without
         done
     done
 
+    # One step late: other losses, the same on every tier; its checkpoints have the gradients that
+    # wait.
+    late=$OPTIMIZER.delayed_param_update=true
+    train 0 late zero_optimization.stage=2 training.peak_tflops=0.1 $host $late checkpoint.interval=3
+    grep -q "^offload     delayed_param_update: a step's gradients change the parameters one step later" out ||
+        fail "the start does not say that updates are late"
+    losses late >late.losses
+    ! cmp -s without.losses late.losses || fail "a delayed update changes nothing"
+    tail -n 2 late.losses >last.losses
+    train 0 late-disk $stage $disk $parameters $late
+    losses late-disk | cmp - late.losses || fail "a delayed update depends on the tier"
+    rm -rf other
+    train 0 other $stage $disk $late checkpoint.resume=late/checkpoints/step-00000003
+    losses other | cmp -s - last.losses || fail "a delayed update does not resume: $(losses other)"
+    rm -rf other
+    train fail other $stage checkpoint.resume=late/checkpoints/step-00000003
+    says 'step 3 has gradients that its run would apply in the next step .*; set zero_optimization.offload_optimizer.delayed_param_update=true'
+    expect 0 "$ZERO3D" checkpoint export late/checkpoints/step-00000003 exported
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $late --print-program
+    grep -q '^delayed parameter update: the host steps the gradients of the step before' out || fail "the program does not say so"
+
     # Generation reads parameters from where they are kept.
     printf '{"prompt": "Line 1"}\n{"prompt": "and"}\n' >in.jsonl
     generate="generate without/checkpoints --prompts in.jsonl --tokens 8"

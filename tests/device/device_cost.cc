@@ -460,7 +460,7 @@ TEST_F(Cost, CrossEntropy) {
     const int64_t rows = 4, cols = 8, valid = 5, seen = (rows - 1) * cols + valid;
     Case &most = add(Z3D_KERNEL_cross_entropy_max);
     most.kernel.as.cross_entropy_max = {
-        most.numbers(T, seen + 1), most.floats(rows), rows, cols, valid, T};
+        most.numbers(T, seen + 1), most.floats(rows), rows, cols, valid, T, false};
     most.slots[0].bytes -= 2;
     Case &sum = add(Z3D_KERNEL_cross_entropy_sum);
     sum.kernel.as.cross_entropy_sum = {sum.numbers(T, seen),
@@ -471,7 +471,8 @@ TEST_F(Cost, CrossEntropy) {
                                        cols,
                                        valid,
                                        0,
-                                       T};
+                                       T,
+                                       false};
     Case &loss = add(Z3D_KERNEL_cross_entropy_loss);
     loss.kernel.as.cross_entropy_loss = {loss.floats(2 * rows), loss.indices(rows), rows,
                                          loss.state()};

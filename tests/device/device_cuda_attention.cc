@@ -1,4 +1,4 @@
-// The CUDA attention kernels, tiled and plain, against the cpu device, compiled for the host.
+// The CUDA attention kernels against the cpu device, compiled for the host.
 #include "tests/device/cuda_harness.h"
 
 namespace {
@@ -63,12 +63,15 @@ struct Attention {
     }
 };
 
-using Forward = z3d_status (*)(const z3d_cuda_lane *, const z3d_attention_forward *);
-using Backward = z3d_status (*)(const z3d_cuda_lane *, const z3d_attention_backward *);
+z3d_status launch_forward(const z3d_cuda_lane *lane, const z3d_kernel *k) {
+    return z3d_cuda_attention_forward(lane, &k->as.attention_forward);
+}
 
-// offsets: unaligned operands take the plain way.
-void check(Shape shape, z3d_dtype dtype, float p, Forward forward, Backward backward,
-           const std::vector<size_t> &offsets) {
+z3d_status launch_backward(const z3d_cuda_lane *lane, const z3d_kernel *k) {
+    return z3d_cuda_attention_backward(lane, &k->as.attention_backward);
+}
+
+void check(Shape shape, z3d_dtype dtype, float p, const std::vector<size_t> &offsets) {
     Attention x(shape, dtype, p);
     SCOPED_TRACE(std::string(z3d_dtype_name(x.dtype)) + " " + std::to_string(x.s.batch) + "x" +
                  std::to_string(x.s.seq) + "x" + std::to_string(x.s.heads) + "x" +
@@ -79,23 +82,15 @@ void check(Shape shape, z3d_dtype dtype, float p, Forward forward, Backward back
     std::memset(&f, 0, sizeof f), std::memset(&b, 0, sizeof b);
     f.kind = Z3D_KERNEL_attention_forward;
     f.as.attention_forward = x.forward(4);
-    compare(
-        f,
-        [forward](const z3d_cuda_lane *lane, const z3d_kernel *k) {
-            return forward(lane, &k->as.attention_forward);
-        },
-        {{x.out.data(), x.dtype, 0, x.absolute(4)}, {x.lse.data(), Z3D_F32, 2e-6, 2e-6}}, offsets);
+    compare(f, launch_forward,
+            {{x.out.data(), x.dtype, 0, x.absolute(4)}, {x.lse.data(), Z3D_F32, 2e-6, 2e-6}},
+            offsets);
     if (testing::Test::HasFatalFailure()) return;
     Device cpu("generic", 1);
     ASSERT_EQ(launch_with_scratch(cpu, f), Z3D_OK);
     b.kind = Z3D_KERNEL_attention_backward;
     b.as.attention_backward = x.backward(4);
-    compare(
-        b,
-        [backward](const z3d_cuda_lane *lane, const z3d_kernel *k) {
-            return backward(lane, &k->as.attention_backward);
-        },
-        {{x.dqkv.data(), x.dtype, 0, x.absolute(16)}}, offsets);
+    compare(b, launch_backward, {{x.dqkv.data(), x.dtype, 0, x.absolute(16)}}, offsets);
 }
 
 TEST(CudaAttention, Tiled) {
@@ -106,22 +101,20 @@ TEST(CudaAttention, Tiled) {
     for (z3d_dtype dtype : float_types())
         for (Case c : {Case{{1, 1, 1, 8}, 0}, Case{{1, 7, 2, 16}, 0.3f}, Case{{1, 67, 1, 64}, 0},
                        Case{{1, 17, 1, 72}, 0.3f}}) {
-            check(c.shape, dtype, c.p, z3d_cuda_attention_forward, z3d_cuda_attention_backward,
-                  {0});
+            check(c.shape, dtype, c.p, {0});
             if (HasFatalFailure()) return;
         }
 }
 
-// Also what the tiled kernels leave to it: what is not aligned, heads that are no multiple of 8,
-// and wider than 128.
-TEST(CudaAttention, Plain) {
+// What is read element by element: what is not aligned, and heads that are no multiple of 8. Heads
+// wider than 128 take two blocks for a tile's results.
+TEST(CudaAttention, PaddedAndWide) {
     for (z3d_dtype dtype : float_types()) {
-        check({1, 35, 2, 8}, dtype, 0.3f, z3d_cuda_plain_attention_forward,
-              z3d_cuda_plain_attention_backward, {0});
-        check({2, 5, 1, 8}, dtype, 0, z3d_cuda_attention_forward, z3d_cuda_attention_backward, {8});
-        check({1, 5, 3, 7}, dtype, 0, z3d_cuda_attention_forward, z3d_cuda_attention_backward, {0});
-        check({1, 3, 1, 136}, dtype, 0.3f, z3d_cuda_attention_forward, z3d_cuda_attention_backward,
-              {0});
+        check({2, 5, 1, 8}, dtype, 0, {8});
+        check({1, 5, 3, 7}, dtype, 0, {0});
+        check({1, 67, 1, 13}, dtype, 0.3f, {0});
+        check({1, 3, 1, 136}, dtype, 0.3f, {0});
+        check({1, 18, 2, 251, 1}, dtype, 0, {0});
         if (HasFatalFailure()) return;
     }
 }
@@ -129,19 +122,16 @@ TEST(CudaAttention, Plain) {
 TEST(CudaAttention, GroupedHeadsAndWindows) {
     const Shape tiled[] = {{1, 67, 4, 8, 2}, {1, 140, 2, 8, 1, 5}, {1, 140, 1, 16, 1, 70}};
     for (z3d_dtype dtype : float_types()) {
-        for (Shape shape : tiled)
-            check(shape, dtype, 0, z3d_cuda_attention_forward, z3d_cuda_attention_backward, {0});
-        check({2, 17, 3, 8, 1, 4}, dtype, 0.3f, z3d_cuda_attention_forward,
-              z3d_cuda_attention_backward, {0});
-        check({2, 40, 4, 7, 2, 33}, dtype, 0.3f, z3d_cuda_attention_forward,
-              z3d_cuda_attention_backward, {0});
+        for (Shape shape : tiled) check(shape, dtype, 0, {0});
+        check({2, 17, 3, 8, 1, 4}, dtype, 0.3f, {0});
+        check({2, 40, 4, 7, 2, 33}, dtype, 0.3f, {0});
         if (HasFatalFailure()) return;
     }
 }
 
 // Some rows at other positions in each sample, against a cache; NaN behind a sample's last row.
 TEST(CudaAttention, Caches) {
-    const Shape shapes[] = {// seq: the call's rows; 1: by chunks; the last: plain
+    const Shape shapes[] = {// seq: the call's rows; 1: by chunks; the last: padded
                             {3, 1, 4, 8, 2},     {3, 1, 2, 16, 1, 40}, {3, 2, 2, 72, 1},
                             {3, 1, 1, 136},      {3, 20, 2, 8},        {3, 20, 2, 8, 2, 3},
                             {3, 20, 3, 7, 1, 40}};
@@ -163,11 +153,7 @@ TEST(CudaAttention, Caches) {
                                       s.batch,  s.seq,    capacity, s.heads,    s.kv(),  s.head_dim,
                                       0,        width,    columns,  s.window,   dtype,   {}};
             const double step = dtype == Z3D_BF16 ? 0x1p-8 : dtype == Z3D_F16 ? 0x1p-11 : 0x1p-22;
-            compare(f,
-                    [&](const z3d_cuda_lane *lane, const z3d_kernel *kernel) {
-                        return z3d_cuda_attention_forward(lane, &kernel->as.attention_forward);
-                    },
-                    {{out.data(), dtype, 0, 4 * step}}, {0, 8});
+            compare(f, launch_forward, {{out.data(), dtype, 0, 4 * step}}, {0, 8});
             if (HasFatalFailure()) return;
         }
 }
@@ -177,7 +163,7 @@ TEST(CudaAttention, FullCache) {
     const int64_t capacity = 70;
     const int32_t starts[] = {66};
     for (int64_t window : {0, 2})
-        for (int64_t head_dim : {8, 7}) { // tiled, plain
+        for (int64_t head_dim : {8, 7}) {
             Array q(Z3D_F32, 9 * head_dim), out(Z3D_F32, 9 * head_dim), want = out.copy();
             Array k(Z3D_F32, capacity * head_dim), v(Z3D_F32, capacity * head_dim);
             q.random(1), k.random(2), v.random(3);
@@ -210,12 +196,8 @@ TEST(CudaAttention, LargeScores) {
     std::memset(&f, 0, sizeof f);
     f.kind = Z3D_KERNEL_attention_forward;
     f.as.attention_forward = x.forward(0);
-    for (Forward forward : {z3d_cuda_attention_forward, z3d_cuda_plain_attention_forward})
-        compare(f,
-                [forward](const z3d_cuda_lane *lane, const z3d_kernel *k) {
-                    return forward(lane, &k->as.attention_forward);
-                },
-                {{x.out.data(), Z3D_F32, 0, 2e-4}, {x.lse.data(), Z3D_F32, 1e-6, 0}}, {0});
+    compare(f, launch_forward, {{x.out.data(), Z3D_F32, 0, 2e-4}, {x.lse.data(), Z3D_F32, 1e-6, 0}},
+            {0});
 }
 
 TEST(CudaAttention, OverflowIsVisible) {
@@ -245,6 +227,8 @@ TEST(CudaAttention, NothingToDoAndBadArguments) {
     f.dropout.p = 0;
     f.seq = 0;
     EXPECT_EQ(z3d_cuda_attention_forward(&lane, &f), Z3D_OK);
+    f.head_dim = 257;
+    EXPECT_EQ(z3d_cuda_attention_forward(&lane, &f), Z3D_ERR_UNSUPPORTED);
 }
 
 } // namespace

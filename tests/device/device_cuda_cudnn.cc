@@ -28,6 +28,15 @@ static const char h200[] =
     "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "pciDeviceId": 0, "isTccDriver": 0,
     "supportCoopLaunch": 1})";
 
+static z3d_attention_shape shape_of(int64_t batch, int64_t seq, int64_t heads, int64_t head_dim) {
+    z3d_attention_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.batch = batch, shape.seq = seq, shape.heads = shape.row_heads = heads;
+    shape.head_dim = head_dim, shape.dtype = Z3D_BF16;
+    shape.backward = shape.deterministic = true;
+    return shape;
+}
+
 class Cudnn : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -37,10 +46,11 @@ class Cudnn : public ::testing::Test {
     }
     // OK, or why not; the graph's operations.
     z3d_status plan(int64_t head_dim, z3d_dtype dtype, bool backward, bool deterministic) {
-        z3d_attention_shape shape;
-        memset(&shape, 0, sizeof shape);
-        shape.batch = 16, shape.seq = 1024, shape.heads = 12, shape.head_dim = head_dim;
+        z3d_attention_shape shape = shape_of(16, 1024, 12, head_dim);
         shape.dtype = dtype, shape.backward = backward, shape.deterministic = deterministic;
+        return plan(shape);
+    }
+    z3d_status plan(const z3d_attention_shape &shape) {
         static z3d_cudnn_plan made;
         Z3D_TRY(z3d_attention_make_plan(&library, &shape, &made));
         operations = made.graph.operations;
@@ -64,6 +74,28 @@ TEST_F(Cudnn, EnginesTakeTheGraphs) {
 
 TEST_F(Cudnn, AHeadThatNoEngineTakesIsUnsupported) {
     EXPECT_EQ(Z3D_ERR_UNSUPPORTED, plan(72 + 3, Z3D_BF16, false, true));
+}
+
+// Backward keeps the scores of at most 1 GiB: of all, of some samples, of some heads of one.
+TEST_F(Cudnn, LargeScoresAreCut) {
+    const struct {
+        int64_t batch, seq, heads, piece_batch, piece_heads;
+    } cases[] = {{16, 1024, 25, 16, 25},
+                 {16, 2048, 25, 4, 25},
+                 {16, 8192, 25, 1, 5},
+                 {2, 32768, 7, 1, 1},
+                 {16, 2050, 25, 16, 25}};
+    for (const auto &c : cases) {
+        const z3d_attention_shape shape = shape_of(c.batch, c.seq, c.heads, 64);
+        const z3d_attention_shape piece = z3d_attention_piece(&shape);
+        EXPECT_EQ(piece.batch, c.piece_batch) << c.seq;
+        EXPECT_EQ(piece.heads, c.piece_heads) << c.seq;
+        EXPECT_EQ(piece.row_heads, c.heads);
+        EXPECT_EQ(Z3D_OK, plan(piece)) << z3d_error_message();
+    }
+    z3d_attention_shape any = shape_of(16, 8192, 25, 64);
+    any.deterministic = false; // keeps none
+    EXPECT_EQ(z3d_attention_piece(&any).batch, 16);
 }
 
 int main(int argc, char **argv) {

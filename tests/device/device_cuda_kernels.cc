@@ -174,7 +174,8 @@ void layernorm_backward(z3d_dtype dtype, z3d_dtype gradient_dtype, Shape s, int 
 }
 
 TEST(CudaKernels, LayerNormBackward) {
-    const Shape shapes[] = {{0, 8}, {1, 3}, {17, 40}, {5, 24}, {2, 2056}};
+    // A few threads for a vector, warps for two at a time, several packs for a thread.
+    const Shape shapes[] = {{0, 8}, {1, 3}, {67, 40}, {5, 300}, {35, 768}, {2, 2056}, {3, 4101}};
     int form = 0;
     for (z3d_dtype dtype : float_types())
         for (z3d_dtype gradient_dtype : {dtype, Z3D_F32})
@@ -416,6 +417,17 @@ TEST(CudaKernels, CrossEntropy) {
                     k.logits = logits.data(), k.max = max.f32(), k.targets = targets.data(),
                     k.sums = sums_out.f32(), k.rows = c.rows, k.cols = c.cols, k.valid = c.valid,
                     k.first = c.first, k.dtype = dtype);
+            for (int64_t r = 0; r < c.rows; r++) {
+                max.set(r, -INFINITY);
+                for (int64_t i = 0; i < c.valid; i++)
+                    max.set(r, std::fmax(max[r], logits[r * c.cols + i]));
+            }
+            COMPARE(cross_entropy_sum,
+                    results(Result{sums_out.data(), Z3D_F32, 2e-6, 0},
+                            Result{max.data(), Z3D_F32, 0, 0}),
+                    k.logits = logits.data(), k.max = max.f32(), k.targets = targets.data(),
+                    k.sums = sums_out.f32(), k.rows = c.rows, k.cols = c.cols, k.valid = c.valid,
+                    k.first = c.first, k.dtype = dtype, k.alone = true);
             COMPARE(cross_entropy_backward, results(Result{logits.data(), dtype, 2e-6, 1e-8}),
                     k.logits = logits.data(), k.max = max.f32(), k.sums = sums.f32(),
                     k.targets = targets.data(), k.rows = c.rows, k.cols = c.cols, k.valid = c.valid,

@@ -17,6 +17,10 @@ typedef struct check_context {
 void check_report(check_context *context, bool ok, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* "info  name  ...": a number that is no check, for the result's page. */
+void check_measured(check_context *context, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ops.c: every kernel in every type, small shapes, random inputs, poisoned outputs. */
 z3d_status check_ops(check_context *context);
 /* train.c: losses of `steps` steps of a small GPT, cuda against cpu and ZeRO stages against each
@@ -24,12 +28,15 @@ z3d_status check_ops(check_context *context);
 z3d_status check_training(check_context *context, bool tiny, int steps, int tensor);
 /* graph.c: steps that were captured against steps that were not; what a capture refuses. */
 z3d_status check_graphs(check_context *context, bool tiny, int tensor);
-/* bench.c: GPT-2 124M and 1.5B, or one tiny model: speed, memory, products. */
+/* bench.c: GPT-2 124M and 1.5B: seconds a step with a graph and without, memory. */
 z3d_status check_speed(check_context *context, bool tiny, int steps);
-/* The same models, and one whose kernels are short: seconds a step with a graph and without. */
-z3d_status check_graph_speed(check_context *context, bool tiny, int steps);
-/* Kernels at the shapes of GPT-2 1.5B: bandwidth or rate of each. */
+/* The same with 350M, several micro-batches, and one sample only. */
+z3d_status check_models(check_context *context, bool tiny, int steps);
+/* The kernels of one step, each kind and shape with its sum. */
 z3d_status check_kernels(check_context *context, bool tiny);
+z3d_status check_attention_speed(check_context *context, bool tiny);
+/* Bandwidth of the device's memory and of copies to the host's, and the rate of a large product. */
+z3d_status check_memory(check_context *context, bool tiny);
 /* nccl.c: collectives between two processes that it starts itself, before anything of CUDA has
  * begun; not 0: something failed. */
 int check_nccl(const z3d_device_config *config);
@@ -76,19 +83,5 @@ typedef struct check_attention {
     double *out_slack, *dqkv_slack;
 } check_attention;
 z3d_status check_attention_reference(const check_attention *attention);
-
-/* Copies of a case's operands on a device, each `offset` bytes behind what alloc gives. */
-typedef struct check_copy {
-    z3d_device *device;
-    int64_t offset;
-    z3d_kernel kernel; /* on that device's memory */
-    z3d_cost cost;     /* of the original */
-    void *block[Z3D_MAX_OPERANDS];
-} check_copy;
-z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offset,
-                           check_copy *out);
-void check_copy_drop(check_copy *copy);
-/* Where an operand of the original lies in the copy; NULL: nowhere. */
-void *check_copy_find(const check_copy *copy, const void *original);
 
 #endif

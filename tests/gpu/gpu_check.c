@@ -1,5 +1,4 @@
-/* gpu_check PART...: ops, train, graph, speed, kernels, graph-speed, or nccl alone (see check.h).
- * Exits with 0 if every check held. */
+/* gpu_check PART...: see check.h. Exits with 0 if every check held. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|graph|speed|kernels|graph-speed...\n"
+    "usage: gpu_check [options] ops|train|graph|memory|speed|models|kernels|attention...\n"
     "       gpu_check [options] nccl\n"
     "  --steps N           steps of training (20) or of a timing (10)\n"
     "  --tensor N          tensor size for train (1)\n"
@@ -22,6 +21,13 @@ typedef struct options {
     bool tiny;
 } options;
 
+static void say(const char *kind, const char *name, const char *format, va_list arguments) {
+    printf("%-7s %-34s ", kind, name);
+    vprintf(format, arguments);
+    printf("\n");
+    fflush(stdout);
+}
+
 void check_report(check_context *context, bool ok, const char *name, const char *format, ...) {
     va_list arguments;
     if (ok)
@@ -29,23 +35,31 @@ void check_report(check_context *context, bool ok, const char *name, const char 
     else
         context->failed++;
     if (z3d_world_rank(context->world) != 0 && ok) return;
-    printf("%-7s %-34s ", ok ? "ok" : "FAILED", name);
     va_start(arguments, format);
-    vprintf(format, arguments);
+    say(ok ? "ok" : "FAILED", name, format, arguments);
     va_end(arguments);
-    printf("\n");
-    fflush(stdout);
+}
+
+void check_measured(check_context *context, const char *name, const char *format, ...) {
+    va_list arguments;
+    if (z3d_world_rank(context->world) != 0) return;
+    va_start(arguments, format);
+    say("info", name, format, arguments);
+    va_end(arguments);
 }
 
 static z3d_status run_part(check_context *context, const options *o, const char *part) {
+    const int timed = o->steps ? o->steps : 10;
+    context->cuda.times = strcmp(part, "train") == 0 || strcmp(part, "graph") == 0;
     if (strcmp(part, "ops") == 0) return check_ops(context);
     if (strcmp(part, "train") == 0)
         return check_training(context, o->tiny, o->steps ? o->steps : 20, o->tensor);
-    if (strcmp(part, "speed") == 0) return check_speed(context, o->tiny, o->steps ? o->steps : 10);
     if (strcmp(part, "graph") == 0) return check_graphs(context, o->tiny, o->tensor);
-    if (strcmp(part, "graph-speed") == 0)
-        return check_graph_speed(context, o->tiny, o->steps ? o->steps : 10);
+    if (strcmp(part, "memory") == 0) return check_memory(context, o->tiny);
+    if (strcmp(part, "speed") == 0) return check_speed(context, o->tiny, timed);
+    if (strcmp(part, "models") == 0) return check_models(context, o->tiny, timed);
     if (strcmp(part, "kernels") == 0) return check_kernels(context, o->tiny);
+    if (strcmp(part, "attention") == 0) return check_attention_speed(context, o->tiny);
     return Z3D_ERROR(Z3D_ERR_USAGE, "there is no part '%s'", part);
 }
 

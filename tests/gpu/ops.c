@@ -8,6 +8,15 @@
 
 /* ---- copies ---- */
 
+/* Copies of a case's operands on a device, each `offset` bytes behind what alloc gives. */
+typedef struct check_copy {
+    z3d_device *device;
+    int64_t offset;
+    z3d_kernel kernel; /* on that device's memory */
+    z3d_cost cost;     /* of the original */
+    void *block[Z3D_MAX_OPERANDS];
+} check_copy;
+
 /* The original struct's words that point into an operand point into its copy afterwards. */
 static void replace(check_copy *copy, const z3d_kernel *original, const z3d_operand *from,
                     char *to) {
@@ -46,8 +55,16 @@ static z3d_status copy_operand(check_copy *copy, const z3d_kernel *original, int
     return status;
 }
 
-z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offset,
-                           check_copy *out) {
+static void check_copy_drop(check_copy *copy) {
+    for (int i = 0; i < copy->cost.num_operands; i++)
+        if (copy->block[i])
+            z3d_device_free(copy->device, Z3D_SPACE_DEVICE, (char *)copy->block[i] - copy->offset,
+                            copy->cost.operands[i].bytes + copy->offset);
+    memset(copy->block, 0, sizeof copy->block);
+}
+
+static z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offset,
+                                  check_copy *out) {
     *out = (check_copy){.device = device, .offset = offset, .kernel = c->kernel};
     z3d_kernel_cost(&c->kernel, &out->cost);
     z3d_status status = Z3D_OK;
@@ -57,15 +74,8 @@ z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offs
     return status;
 }
 
-void check_copy_drop(check_copy *copy) {
-    for (int i = 0; i < copy->cost.num_operands; i++)
-        if (copy->block[i])
-            z3d_device_free(copy->device, Z3D_SPACE_DEVICE, (char *)copy->block[i] - copy->offset,
-                            copy->cost.operands[i].bytes + copy->offset);
-    memset(copy->block, 0, sizeof copy->block);
-}
-
-void *check_copy_find(const check_copy *copy, const void *original) {
+/* Where an operand of the original lies in the copy; NULL: nowhere. */
+static void *check_copy_find(const check_copy *copy, const void *original) {
     for (int i = 0; i < copy->cost.num_operands; i++)
         if (copy->cost.operands[i].pointer == original) return copy->block[i];
     return NULL;

@@ -196,12 +196,20 @@ inline std::vector<Options> dozen() {
     // Offload: pieces on the disk and parameters in host memory; all of it on the disk; the
     // optimizer alone, of whole rows.
     add(3, 1, 2, 2, false, true, true, 2048);
-    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 2048, 3, 0.5};
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 2048, 3, 0.5, false};
     add(3, 2, 1, 1, false, true, true, 2048);
-    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0};
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0, false};
     list.back().prefetch = 10000;
     add(0, 1, 2, 1, true, true, false, 2048);
-    list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0};
+    list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0, false};
+    // The same one step late: all on the disk, in pieces; whole rows that backward adds to; rows in
+    // host memory of which the first micro-batch's go over the last step's.
+    add(3, 1, 2, 1, false, true, true, 2048);
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 2048, 3, 0, true};
+    add(0, 1, 2, 2, true, true, true, 2048);
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DEVICE, 0, 0, 0, true};
+    add(3, 2, 1, 2, false, false, false, 2048);
+    list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_HOST, 0, 0, 0, true};
     // Sequence parallelism: sums over the tensor group beside compute, over one data rank and two.
     add(0, 2, 2, 1, true, true, true, 2048);
     list.back().sequence_parallel = list.back().partition = true;

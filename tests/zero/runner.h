@@ -204,6 +204,7 @@ class Runner {
         fresh.group = e->config.group;
         fresh.world = e->config.world;
         fresh.optimizer = e->config.optimizer;
+        fresh.now.skip = 1;
         memcpy(fresh.arena, e->arena, sizeof fresh.arena);
         z3d_executor_destroy(executor);
         *executor = fresh;

@@ -102,7 +102,7 @@ TEST(Offload, PiecesAreBitwiseEqual) {
         const Result without = train(o);
         for (int pieces : overlap ? std::vector<int>{1, 3, 5} : std::vector<int>{2})
             for (int64_t columns : {1, 3000, 100000}) {
-                o.tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, columns, pieces, 0};
+                o.tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, columns, pieces, 0, false};
                 SCOPED_TRACE(name_of_tier(o));
                 expect_same(without, train(o));
             }
@@ -176,7 +176,7 @@ TEST(Offload, ASharesGroupsAreSpread) {
         Options o;
         o.stage = 3;
         o.layers = 8;
-        o.tiers = {Z3D_SPACE_HOST, Z3D_SPACE_HOST, 0, 0, 1 - share};
+        o.tiers = {Z3D_SPACE_HOST, Z3D_SPACE_HOST, 0, 0, 1 - share, false};
         Trainer t(o);
         ASSERT_Z3D(t.create());
         const z3d_layout *layout = z3d_engine_layout(t.engine);

@@ -349,6 +349,66 @@ TEST(Verifier, NamesTheFirstWrongEntryOfOffload) {
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
 
+// The entry at `from` comes to stand in front of the one at `to`.
+void move_entry(Copy &c, int from, int to) {
+    const z3d_instruction entry = c.entries[(size_t)from];
+    c.entries.erase(c.entries.begin() + from);
+    c.entries.insert(c.entries.begin() + (to > from ? to - 1 : to), entry);
+    c.settle();
+}
+
+// A step of the host once more, in front of the entry at `to`.
+void step_again(Copy &c, int to) {
+    const z3d_instruction entry = c.entries[(size_t)c.find(Z3D_OP_HOST_STEP)];
+    c.entries.insert(c.entries.begin() + to, entry);
+    c.settle();
+}
+
+// The host steps the gradients of the step before, from before this step's take their place until
+// nothing reads the old parameters.
+TEST(Verifier, NamesTheFirstWrongEntryOfADelayedUpdate) {
+    Options host = options(3, 1, 2, 1), whole = options(0, 1, 2, 1);
+    host.tiers.optimizer = whole.tiers.optimizer = Z3D_SPACE_HOST;
+    host.tiers.delayed = whole.tiers.delayed = true;
+    whole.overlap = false;
+    const Wrong list[] = {
+        {"this step's gradients take the place of those that wait",
+         host,
+         [](Copy &c) { step_again(c, c.find(Z3D_OP_STORE_GRADS, 0, Z3D_PHASE_WAIT) + 1); },
+         {"host_step", "gradients of ", "from the step before", "holds reduced gradients of"}},
+        {"backward writes over those that wait",
+         whole,
+         [](Copy &c) {
+             const int store = c.find(Z3D_OP_STORE_GRADS, 0, Z3D_PHASE_START);
+             for (int next = 0; next < 3; next++) // until it is stepped
+                 move_entry(c, store, c.find(Z3D_OP_BACKWARD) + 1 + next);
+         },
+         {"host_step wte", "gradients of wte from the step before", "contributions to sum 0"}},
+        {"a step behind the control",
+         host,
+         [](Copy &c) { step_again(c, c.find(Z3D_OP_STEP_CONTROL) + 1); },
+         {"host_step", "it must come before step_control, which forgets"}},
+        {"new parameters before the last reader of the old ones",
+         whole,
+         [](Copy &c) {
+             const int store = c.find(Z3D_OP_STORE_PARAMS, 0, Z3D_PHASE_START);
+             const int group = c.entries[(size_t)store].group;
+             int step = 0;
+             while (c.entries[(size_t)step].opcode != Z3D_OP_HOST_STEP ||
+                    c.entries[(size_t)step].group != group)
+                 step++;
+             move_entry(c, c.find(Z3D_OP_STORE_PARAMS, 0, Z3D_PHASE_WAIT), step + 1);
+             move_entry(c, c.find(Z3D_OP_STORE_PARAMS, 0, Z3D_PHASE_START), step + 1);
+         },
+         {"must hold parameters of", "before the optimizer step", "after the optimizer step"}},
+        {"a step left out",
+         host,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_HOST_STEP)); },
+         {"store_params", "what it moves", "nothing defined"}},
+    };
+    for (const Wrong &wrong : list) expect_refused(wrong);
+}
+
 TEST(Verifier, NamesWrongMemory) {
     Options plain = options(2, 1, 2, 1), disk = options(3, 1, 2, 1);
     disk.tiers.optimizer = disk.tiers.parameters = Z3D_SPACE_DISK;

@@ -387,6 +387,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     i->need_output = need_output;
     i->buffer[Z3D_SLOT_OUTPUT] = state->output;
     i->buffer[Z3D_SLOT_SAVED] = state->saved;
+    z3d_builder_step_beside(b);
 }
 
 static int input_gradient_buffer(struct builder *b, struct work w) {
@@ -426,6 +427,7 @@ static void backward(struct builder *b, struct work w) {
     i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
     i->buffer[Z3D_SLOT_DEFERRED] = first || second ? state->deferred : -1;
     z3d_builder_give_gradients(b, w, i, gradients);
+    z3d_builder_step_beside(b);
     if (!first) z3d_builder_reduce_after(b, w);
 }
 
@@ -474,6 +476,10 @@ static void step_on_device(struct builder *b) {
 static void optimize(struct builder *b) {
     z3d_builder_complete_gradients(b);
     z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
+    if (b->program->config.offload.delayed) {
+        z3d_builder_finish_delayed(b);
+        return;
+    }
     step_on_device(b); /* first: the host steps beside it */
     z3d_builder_step_on_host(b);
 }
@@ -503,6 +509,7 @@ static void build(struct builder *b) {
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
     z3d_builder_place_sums(b);
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
+    z3d_builder_begin_delayed(b);
     gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
@@ -510,6 +517,7 @@ static void build(struct builder *b) {
         do_work(b, b->work[step]);
         if (z3d_builder_ends_task(b, step)) end_task(b, b->work[step].task);
         release_after(b, step);
+        z3d_builder_let_parameters_go(b);
     }
     z3d_builder_finish_sends(b);
     if (p->mode == Z3D_MODE_TRAIN) optimize(b);
@@ -589,8 +597,20 @@ static z3d_status check_offload(const z3d_program_config *c) {
     return Z3D_OK;
 }
 
+static z3d_status check_delayed(const z3d_program_config *c) {
+    const z3d_offload_plan *offload = &c->offload;
+    if (!offload->delayed || c->inference ||
+        (offload->optimizer != Z3D_SPACE_DEVICE && offload->resident <= 0))
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "zero_optimization.offload_optimizer.delayed_param_update: what the device "
+                     "steps is stepped at once; set offload_optimizer.device to cpu or nvme, and "
+                     "its ratio to 1");
+}
+
 static z3d_status check_config(const z3d_program_config *c) {
     Z3D_TRY(check_offload(c));
+    Z3D_TRY(check_delayed(c));
     if (c->stage < 0 || c->stage > 3)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "ZeRO stage %d does not exist; use 0, 1, 2 or 3",
                          c->stage);
@@ -656,6 +676,8 @@ end:
     free(b.group);
     free(b.sum);
     free(b.leaving);
+    free(b.host.piece);
+    free(b.host.leaving);
     free(b.state);
     free(b.work);
     free(b.kept_from);

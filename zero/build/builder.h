@@ -35,7 +35,8 @@ struct group_state {
         enum leg leg;
         enum way_out out;
         int staged, fetched, ticket;
-    } sum; /* gradients that are kept elsewhere than on the device */
+    } sum;                      /* gradients that are kept elsewhere than on the device */
+    int first_piece, end_piece; /* of the host's steps */
     struct decisions decided;
 };
 
@@ -46,6 +47,18 @@ struct piece {
     int64_t first, count;
     int gradients, states, parameters;                                  /* buffers in host memory */
     int moving_gradients, fetching, storing_parameters, storing_states; /* tickets */
+};
+
+/* The host's steps in their order. Pieces before these are on their way, stepped, and with their
+ * states where these are kept. */
+struct host_steps {
+    struct piece *piece;
+    int count, begun, stepped, over;
+    /* Delayed: pieces whose parameters go to where they are kept, in the order in which they set
+     * out; those before `arrived` are there. */
+    int *leaving, left, left_before, arrived; /* left_before: when the last work was over */
+    int64_t elements, done;                   /* of all pieces; of those that are stepped */
+    double beside, been; /* FLOPs of the work that may be beside a step; of what was so far */
 };
 
 /* One of a group's sums of gradients (z3d_layout_use). */
@@ -114,7 +127,9 @@ struct builder {
     struct group_state *group;
     struct sum_state *sum;            /* by 2 group + use */
     struct started reducing, summing; /* reductions, and sums over the tensor group */
-    int *leaving, num_leaving;   /* groups whose gradients may be on their way out, once each */
+    int *leaving, num_leaving; /* groups whose gradients may be on their way out, once each */
+    struct host_steps host;
+    int work_over;               /* pieces of work that are over */
     struct unit_state *state;    /* z3d_builder_state */
     struct work saving, storing; /* whose checkpoints are on their way to the host, from there to
                                     the disk; unit -1: none */
@@ -199,6 +214,14 @@ void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
+/* The same one step late. Before all work; before an entry writes the gradients that group g keeps;
+ * behind a unit, which runs beside it; after each piece of work; at the end. Nothing happens where
+ * steps are not delayed. */
+void z3d_builder_begin_delayed(struct builder *b);
+void z3d_builder_step_before(struct builder *b, int g);
+void z3d_builder_step_beside(struct builder *b);
+void z3d_builder_let_parameters_go(struct builder *b);
+void z3d_builder_finish_delayed(struct builder *b);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
  * another piece of work; before its recompute; ahead of that, as far as it may overlap. */

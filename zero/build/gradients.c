@@ -28,6 +28,7 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
     if (sum->gradients >= 0) return sum->gradients;
     int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    if (b->group[g].decided.reduce_kept && sum == &b->sum[2 * g]) z3d_builder_step_before(b, g);
     sum->gradients = b->group[g].decided.reduce_kept
                          ? sum->kept
                          : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
@@ -103,6 +104,7 @@ static void keep_shard(struct builder *b, int which, int micro) {
         sum->gradients = -1;
         return;
     }
+    if (sum == &b->sum[which / 2 * 2]) z3d_builder_step_before(b, which / 2);
     z3d_instruction *i =
         z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, which / 2);
     i->micro = micro;

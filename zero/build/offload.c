@@ -159,6 +159,7 @@ void z3d_builder_go_on_storing(struct builder *b) {
 
 void z3d_builder_store_sum(struct builder *b, int g) {
     struct group_state *group = &b->group[g];
+    z3d_builder_step_before(b, g);
     group->sum.staged = stage_sum(b, g);
     group->sum.out = OUT_TO_HOST;
     move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, g, b->sum[2 * g].kept, group->sum.staged);
@@ -226,13 +227,19 @@ static void move_gradients(struct builder *b, struct piece *piece, z3d_phase pha
              kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
 }
 
+static bool is_delayed(const struct builder *b) {
+    return b->program->config.offload.delayed;
+}
+
 /* What the host reads sets out. */
 static void begin(struct builder *b, struct piece *piece) {
     const z3d_program_config *c = &b->program->config;
     const int g = piece->group;
     const unsigned kinds = b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].kinds;
-    z3d_builder_share_wait(b, g);
-    finish_storing(b, g);
+    if (!is_delayed(b)) {
+        z3d_builder_share_wait(b, g);
+        finish_storing(b, g);
+    }
     piece->gradients = kept(b, piece, Z3D_PART_GRADIENTS);
     if (space_of(b, g, Z3D_PART_GRADIENTS) != Z3D_SPACE_HOST)
         piece->gradients = host_buffer(b, Z3D_CATEGORY_GRADIENTS, "gradients on the host", piece, 1,
@@ -246,6 +253,7 @@ static void begin(struct builder *b, struct piece *piece) {
          kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
 }
 
+/* Delayed, the parameters wait beside those that are still read. */
 static void step(struct builder *b, struct piece *piece) {
     const z3d_program_config *c = &b->program->config;
     const bool disk = c->offload.optimizer == Z3D_SPACE_DISK;
@@ -254,7 +262,7 @@ static void step(struct builder *b, struct piece *piece) {
         copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_WAIT, &piece->fetching, piece,
              kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
     piece->parameters = kept(b, piece, Z3D_PART_PARAMETERS);
-    if (c->offload.parameters != Z3D_SPACE_HOST)
+    if (c->offload.parameters != Z3D_SPACE_HOST || is_delayed(b))
         piece->parameters = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "stepped", piece, 1, c->dtype,
                                         c->offload.parameters == Z3D_SPACE_DISK);
     z3d_instruction *i =
@@ -268,12 +276,15 @@ static void step(struct builder *b, struct piece *piece) {
 }
 
 /* What the host has written goes to where it is kept: starts, or waits. */
-static void store(struct builder *b, struct piece *piece, z3d_phase phase) {
-    const z3d_offload_plan *offload = &b->program->config.offload;
-    if (offload->parameters != Z3D_SPACE_HOST)
+static void store_parameters(struct builder *b, struct piece *piece, z3d_phase phase) {
+    const int home = kept(b, piece, Z3D_PART_PARAMETERS);
+    if (piece->parameters != home)
         copy(b, Z3D_OP_STORE_PARAMS, phase, &piece->storing_parameters, piece, piece->parameters,
-             kept(b, piece, Z3D_PART_PARAMETERS));
-    if (offload->optimizer == Z3D_SPACE_DISK)
+             home);
+}
+
+static void store_states(struct builder *b, struct piece *piece, z3d_phase phase) {
+    if (b->program->config.offload.optimizer == Z3D_SPACE_DISK)
         copy(b, Z3D_OP_STORE_STATES, phase, &piece->storing_states, piece, piece->states,
              kept(b, piece, Z3D_PART_OPTIMIZER));
 }
@@ -292,50 +303,181 @@ static bool is_stepped_here(const struct builder *b, int g) {
 
 enum { ENTRIES = 9 }; /* of a piece, at most */
 
-/* All pieces, in the order in which gradients are complete. */
-static z3d_status list_pieces(struct builder *b, struct piece **out, int *count) {
+static z3d_status count_pieces(const struct builder *b, int64_t *total) {
     const z3d_layout *layout = b->program->layout;
-    int64_t total = 0;
-    *count = 0;
+    *total = 0;
     for (int g = 0; g < layout->num_groups; g++)
         if (is_stepped_here(b, g))
-            total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
-    if (total > (MAX_ENTRIES - b->program->num_instructions) / ENTRIES)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the step program would have more than %d entries: "
-                         "zero_optimization.sub_group_size %lld cuts the parameters into %lld "
-                         "pieces; use a larger one (the default is 1e9)",
-                         MAX_ENTRIES, (long long)b->program->config.offload.sub_group,
-                         (long long)total);
-    Z3D_TRY(z3d_new((size_t)total, sizeof **out, "pieces of the optimizer step", out));
-    for (int g = layout->num_groups - 1; g >= 0; g--)
-        for (int64_t first = 0; is_stepped_here(b, g) && first < layout->group[g].shard;
-             first += columns_of(b, g)) {
-            const int64_t left = layout->group[g].shard - first, columns = columns_of(b, g);
-            (*out)[(*count)++] =
-                (struct piece){.group = g,
-                               .rows = layout->group[g].kept[Z3D_PART_OPTIMIZER].rows,
-                               .first = first,
-                               .count = left < columns ? left : columns};
-        }
-    return Z3D_OK;
+            *total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
+    if (*total <= (MAX_ENTRIES - b->program->num_instructions) / ENTRIES) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "the step program would have more than %d entries: "
+                     "zero_optimization.sub_group_size %lld cuts the parameters into %lld "
+                     "pieces; use a larger one (the default is 1e9)",
+                     MAX_ENTRIES, (long long)b->program->config.offload.sub_group,
+                     (long long)*total);
+}
+
+/* A group's pieces follow those that are listed; once. */
+static void list_group(struct builder *b, int g) {
+    struct host_steps *host = &b->host;
+    const z3d_group_layout *group = &b->program->layout->group[g];
+    if (!is_stepped_here(b, g) || b->group[g].end_piece > 0) return;
+    b->group[g].first_piece = host->count;
+    for (int64_t first = 0; first < group->shard; first += columns_of(b, g)) {
+        const int64_t left = group->shard - first, columns = columns_of(b, g);
+        host->piece[host->count++] = (struct piece){.group = g,
+                                                    .rows = group->kept[Z3D_PART_OPTIMIZER].rows,
+                                                    .first = first,
+                                                    .count = left < columns ? left : columns};
+    }
+    b->group[g].end_piece = host->count;
+}
+
+static z3d_status make_room(struct builder *b) {
+    int64_t total;
+    Z3D_TRY(count_pieces(b, &total));
+    Z3D_TRY(z3d_new((size_t)total, sizeof *b->host.piece, "pieces of the optimizer step",
+                    &b->host.piece));
+    if (!is_delayed(b)) return Z3D_OK;
+    return z3d_new((size_t)total, sizeof *b->host.leaving, "pieces of the optimizer step",
+                   &b->host.leaving);
+}
+
+/* The oldest that goes has come to where it is kept. */
+static void finish_oldest(struct builder *b) {
+    struct piece *piece = &b->host.piece[b->host.over++];
+    if (!is_delayed(b)) store_parameters(b, piece, Z3D_PHASE_WAIT);
+    store_states(b, piece, Z3D_PHASE_WAIT);
+}
+
+static void let_go(struct builder *b, int k) {
+    b->host.leaving[b->host.left++] = k;
+    store_parameters(b, &b->host.piece[k], Z3D_PHASE_START);
+}
+
+/* Delayed: nothing reads the group's old parameters any more. */
+static bool is_read_out(const struct builder *b, int g) {
+    return b->group[g].last_reader < b->work_over;
 }
 
 /* Under way at once are pieces whose gradients and states come, the one that is stepped, and the
  * one before it, which goes. */
-void z3d_builder_step_on_host(struct builder *b) {
+static void step_next(struct builder *b) {
     const z3d_program_config *c = &b->program->config;
+    struct host_steps *host = &b->host;
     const int depth = !c->overlap ? 1 : c->offload.pieces > 0 ? c->offload.pieces : 3;
-    const int late = depth > 2, ahead = depth - 1 - late;
-    struct piece *piece = NULL;
-    int count = 0, begun = 0, over = 0;
-    if (b->status == Z3D_OK) b->status = list_pieces(b, &piece, &count);
-    for (int k = 0; k < count && b->status == Z3D_OK; k++) {
-        while (begun < count && begun <= k + ahead) begin(b, &piece[begun++]);
-        step(b, &piece[k]);
-        store(b, &piece[k], Z3D_PHASE_START);
-        while (over + late <= k) store(b, &piece[over++], Z3D_PHASE_WAIT);
+    const int late = depth > 2, ahead = depth - 1 - late, k = host->stepped++;
+    struct piece *piece = &host->piece[k];
+    while (host->begun < host->count && host->begun <= k + ahead)
+        begin(b, &host->piece[host->begun++]);
+    step(b, piece);
+    host->done += piece->count;
+    if (!is_delayed(b))
+        store_parameters(b, piece, Z3D_PHASE_START);
+    else if (is_read_out(b, piece->group))
+        let_go(b, k);
+    store_states(b, piece, Z3D_PHASE_START);
+    while (host->over + late <= k) finish_oldest(b);
+}
+
+/* In the order in which gradients are complete. */
+void z3d_builder_step_on_host(struct builder *b) {
+    struct host_steps *host = &b->host;
+    if (b->status == Z3D_OK) b->status = make_room(b);
+    if (b->status != Z3D_OK) return;
+    for (int g = b->program->layout->num_groups - 1; g >= 0; g--) list_group(b, g);
+    while (host->stepped < host->count && b->status == Z3D_OK) step_next(b);
+    while (host->over < host->count && b->status == Z3D_OK) finish_oldest(b);
+}
+
+/* ---- the same one step late, beside forward and backward ---- */
+
+/* Whether this work is what makes the kept gradients of its unit's group number `s` be written:
+ * where backward adds to those that are kept any unit's is, else that which completes them. */
+static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
+    const int g = b->program->model->unit[work.unit].group[s];
+    const bool backward = work.kind == WORK_BACKWARD || work.kind == WORK_BACKWARD_WEIGHT;
+    if (!backward || !trace->writes_gradients[s] ||
+        z3d_layout_use(b->program->layout, work.unit, g))
+        return false;
+    return b->group[g].decided.reduce_kept || b->sum[2 * g].last_writer == work.unit;
+}
+
+/* In the order in which this step writes over the gradients that wait. */
+static void list_in_order_of_writes(struct builder *b) {
+    double flops = 0;
+    for (int w = 0; w < b->num_work; w++) {
+        const z3d_unit *unit = &b->program->model->unit[b->work[w].unit];
+        const z3d_trace *trace = z3d_builder_trace(b, b->work[w]);
+        flops += trace->flops;
+        for (int s = 0; s < unit->num_groups; s++) {
+            if (!writes_kept(b, b->work[w], trace, s)) continue;
+            if (b->group[unit->group[s]].end_piece == 0) b->host.beside = flops;
+            list_group(b, unit->group[s]);
+        }
     }
-    while (over < count && b->status == Z3D_OK) store(b, &piece[over++], Z3D_PHASE_WAIT);
-    free(piece);
+}
+
+void z3d_builder_begin_delayed(struct builder *b) {
+    struct host_steps *host = &b->host;
+    if (!is_delayed(b) || b->program->mode != Z3D_MODE_TRAIN) return;
+    if (b->status == Z3D_OK) b->status = make_room(b);
+    if (b->status != Z3D_OK) return;
+    list_in_order_of_writes(b);
+    for (int k = 0; k < host->count; k++) host->elements += host->piece[k].count;
+    if (host->count > 0 && b->program->config.overlap) begin(b, &host->piece[host->begun++]);
+}
+
+void z3d_builder_step_before(struct builder *b, int g) {
+    while (b->host.stepped < b->group[g].end_piece && b->status == Z3D_OK) step_next(b);
+}
+
+/* Parameters that set out before have arrived. */
+static void finish_parameters(struct builder *b, int left) {
+    struct host_steps *host = &b->host;
+    while (host->arrived < left)
+        store_parameters(b, &host->piece[host->leaving[host->arrived++]], Z3D_PHASE_WAIT);
+}
+
+/* Whether the next piece's share of the work is enqueued: that runs beside its step. */
+static bool is_due(const struct host_steps *host) {
+    const double elements = (double)(host->done + host->piece[host->stepped].count);
+    return elements * host->beside <= host->been * (double)host->elements;
+}
+
+/* The host keeps pace with the work that it may be beside. */
+void z3d_builder_step_beside(struct builder *b) {
+    struct host_steps *host = &b->host;
+    if (host->count == 0) return;
+    host->been += z3d_builder_trace(b, b->work[b->work_over])->flops;
+    while (host->stepped < host->count && is_due(host) && b->status == Z3D_OK) step_next(b);
+}
+
+/* Stepped parameters go once the last work that reads the old ones is over. */
+void z3d_builder_let_parameters_go(struct builder *b) {
+    struct host_steps *host = &b->host;
+    const int over = b->work_over++;
+    const z3d_unit *unit = &b->program->model->unit[b->work[over].unit];
+    if (host->count == 0) return;
+    finish_parameters(b, host->left_before);
+    for (int s = 0; s < unit->num_groups; s++) {
+        const struct group_state *group = &b->group[unit->group[s]];
+        if (group->last_reader != over) continue;
+        for (int k = group->first_piece; k < group->end_piece && k < host->stepped; k++)
+            let_go(b, k);
+    }
+    host->left_before = host->left;
+}
+
+/* The gradients of this step stay. */
+void z3d_builder_finish_delayed(struct builder *b) {
+    if (b->host.count == 0) return;
+    for (int g = 0; g < b->program->layout->num_groups; g++) {
+        if (!is_stepped_here(b, g)) continue;
+        z3d_builder_share_wait(b, g);
+        finish_storing(b, g);
+    }
+    finish_parameters(b, b->host.left);
+    while (b->host.over < b->host.stepped) finish_oldest(b);
 }

@@ -119,7 +119,9 @@ static z3d_status create(z3d_engine *engine) {
                            &engine->planned[space]);
     count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
-    return c->without_values || c->program.inference ? Z3D_OK : z3d_engine_init_parameters(engine);
+    if (c->without_values || c->program.inference) return Z3D_OK;
+    engine->executor[Z3D_MODE_TRAIN].now.skip = 1; /* nothing is pending */
+    return z3d_engine_init_parameters(engine);
 }
 
 z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out) {
@@ -241,7 +243,6 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
     if (!host.skipped) engine->optimizer_step++;
     z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
-    bool timed = !executor->graph.last;
     *out = (z3d_step_result){
         .step = engine->step,
         .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
@@ -252,13 +253,10 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
-        .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1 ? 0
-                           : timed ? exposed_seconds(engine) - exposed
-                                   : NAN,
-        .exposed_transfer_seconds =
-            timed || engine->config.program.checkpoint_space == Z3D_SPACE_DEVICE
-                ? transfer_seconds(engine) - transfer
-                : NAN,
+        .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
+                               ? 0
+                               : exposed_seconds(engine) - exposed,
+        .exposed_transfer_seconds = transfer_seconds(engine) - transfer,
         .exposed_disk_seconds = executor->disk_wait_seconds - disk,
         .host_step_seconds = executor->host_step_seconds - host_step_seconds,
     };
@@ -327,6 +325,13 @@ void z3d_engine_parameters_changed(z3d_engine *engine) {
     memset(engine->gathered, 0, sizeof engine->gathered);
 }
 
+static z3d_pending_update pending_update(const z3d_engine *engine) {
+    const z3d_step_state *now = &engine->executor[Z3D_MODE_TRAIN].now;
+    if (!engine->config.program.offload.delayed || now->skip) return (z3d_pending_update){0};
+    return (z3d_pending_update){true, now->optimizer_step, now->learning_rate,
+                                now->gradient_factor};
+}
+
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
     *out = (z3d_engine_state){
         .step = engine->step,
@@ -335,6 +340,7 @@ void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
         .loss_scale = engine->loss_scale.scale,
         .good_steps = engine->loss_scale.good_steps,
         .hysteresis_left = engine->loss_scale.hysteresis_left,
+        .pending = pending_update(engine),
     };
 }
 
@@ -342,6 +348,11 @@ void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
     engine->step = engine->first_step = state->step;
     engine->optimizer_step = state->optimizer_step;
     engine->skipped_in_a_row = state->skipped_in_a_row;
+    engine->executor[Z3D_MODE_TRAIN].now =
+        (z3d_step_state){.optimizer_step = state->pending.optimizer_step,
+                         .learning_rate = state->pending.learning_rate,
+                         .gradient_factor = state->pending.gradient_factor,
+                         .skip = state->pending.waits ? 0 : 1};
     if (!engine->config.scaler.dynamic) return;
     engine->loss_scale =
         (z3d_loss_scale){state->loss_scale, state->good_steps, state->hysteresis_left};

@@ -577,7 +577,6 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
             status = z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
                                        done ? "in its graph" : "at its end");
     }
-    executor->graph.last = done;
     executor->graph.warm |= status == Z3D_OK;
     announce_end(executor);
     return status;

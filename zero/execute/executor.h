@@ -26,7 +26,6 @@ typedef struct z3d_host_step {
 typedef struct z3d_step_graph {
     z3d_graph_mode mode; /* OFF: steps are not captured, or no longer */
     bool warm; /* one step has run as it is: everything is there that the first one makes */
-    bool last; /* the last run was the region's */
     z3d_region *region;                                        /* NULL: not captured yet */
     int64_t launches;                                          /* pieces of work in it */
     z3d_traffic traffic[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
@@ -59,7 +58,8 @@ typedef struct z3d_executor {
     /* Since creation: waits for copies between device and host memory, for the disk; the time of
      * the host's steps. */
     z3d_device *host;   /* computes in host memory */
-    z3d_step_state now; /* once step_control has decided, if the host steps */
+    z3d_step_state now; /* as step_control decided last, if the host steps: with offload.delayed
+                           that of the step before, and skip 1 while no gradients are pending */
     double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
     z3d_ledger measured[Z3D_SPACE_COUNT];
     int next_child;        /* of the unit that runs */

@@ -7,9 +7,10 @@ bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind 
     *part = Z3D_PART_OPTIMIZER;
     *tensor = z3d_kept_index(layout, group, Z3D_PART_OPTIMIZER, kind);
     if (*tensor >= 0) return true;
-    *part = kind == Z3D_TENSOR_GRADIENT ? Z3D_PART_GRADIENTS : Z3D_PART_PARAMETERS;
+    const bool gradient = kind == Z3D_TENSOR_GRADIENT || kind == Z3D_TENSOR_PENDING;
+    *part = gradient ? Z3D_PART_GRADIENTS : Z3D_PART_PARAMETERS;
     *tensor = 0;
-    return kind == Z3D_TENSOR_PARAMETER || kind == Z3D_TENSOR_GRADIENT;
+    return gradient || kind == Z3D_TENSOR_PARAMETER;
 }
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
@@ -105,8 +106,7 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
             .dtype = p->config.dtype,
             .gradient_dtype = p->config.grad_dtype,
             .constants = executor->optimizer,
-            .state = host && executor->host != executor->device ? &executor->now
-                                                                : z3d_executor_state(executor),
+            .state = host ? &executor->now : z3d_executor_state(executor),
         }};
     Z3D_TRY(z3d_launch(host ? executor->host : executor->device, &kernel));
     return host && executor->now.skip ? narrow(&s, count) : Z3D_OK;

@@ -64,8 +64,7 @@ static z3d_space space_of(const z3d_engine *engine, int g, z3d_group_part part) 
 }
 
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
-    return engine->config.program.inference ? Z3D_KIND(PARAMETER)
-                                            : z3d_optimizer_kinds(engine->config.program.optimizer);
+    return z3d_state_kinds(&engine->config.program);
 }
 
 /* ---- first values ---- */

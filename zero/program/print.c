@@ -129,6 +129,9 @@ static void print_header(const z3d_program *p, z3d_string *out) {
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       c->recompute ? (c->replay_full ? ", full recompute" : ", recompute") : "",
                       c->overlap ? ", overlapped" : "");
+    if (c->offload.delayed && p->mode == Z3D_MODE_TRAIN)
+        z3d_string_append(out, "delayed parameter update: the host steps the gradients of the step "
+                               "before; parameters change for the next step\n");
     if (z3d_model_splits_rows(p->model, p->mode))
         z3d_string_append(out,
                           "sequence parallel: between its tensor-parallel layers a unit works on "

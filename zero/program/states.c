@@ -40,6 +40,12 @@ void z3d_states_decide(const z3d_program_config *config, bool offloaded,
     kept[Z3D_PART_OPTIMIZER].rows = kept[Z3D_PART_PARAMETERS].rows;
 }
 
+unsigned z3d_state_kinds(const z3d_program_config *config) {
+    if (config->inference) return Z3D_KIND(PARAMETER);
+    return z3d_optimizer_kinds(config->optimizer) |
+           (config->offload.delayed ? Z3D_KIND(PENDING) : 0);
+}
+
 bool z3d_states_reduce_per_step(int stage) {
     return stage < 2;
 }

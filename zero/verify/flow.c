@@ -103,6 +103,8 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
                  v.micro, v.micro + v.count - 1,
                  v.pending & Z3D_PENDING_REPLICAS ? ", still to be summed" : "",
                  v.pending & Z3D_PENDING_TWIN ? ", without the other chunk's" : "");
+    } else if (v.kind == Z3D_VALUE_GRADIENT_LATE) {
+        snprintf(buf, size, "gradients of %s from the step before", name);
     } else {
         snprintf(buf, size, "nothing defined");
     }

@@ -71,6 +71,13 @@ static z3d_value final_gradient(const z3d_flow *flow, int group) {
     return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0, 0};
 }
 
+/* What the optimizer applies: with offload.delayed what the step before left. */
+static z3d_value applied_gradient(const z3d_flow *flow, int group) {
+    if (config_of(flow)->offload.delayed)
+        return (z3d_value){Z3D_VALUE_GRADIENT_LATE, group, 0, 0, 0, 0};
+    return final_gradient(flow, group);
+}
+
 static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0, 0, 0};
 
 /* ---- operands ---- */
@@ -430,13 +437,13 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
     return Z3D_OK;
 }
 
-/* Only host memory is beside both the device and the disk. */
+/* Only host memory is beside the device, the disk and itself. */
 static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from,
                             const z3d_buffer_operand *to) {
     const z3d_buffer *buffer = flow->program->buffer;
     const z3d_space a = buffer[from->buffer].space, b = buffer[to->buffer].space;
     bool copies = info(flow)->rules == Z3D_CLASS_COPY && entry(flow)->phase != Z3D_PHASE_WHOLE;
-    if (!copies || from->buffer == to->buffer || (a == Z3D_SPACE_HOST) != (b == Z3D_SPACE_HOST))
+    if (!copies || from->buffer == to->buffer || a == Z3D_SPACE_HOST || b == Z3D_SPACE_HOST)
         return Z3D_OK;
     return z3d_flow_fail(flow, "its %s is %s, and its %s %s: one of them must be in host memory",
                          z3d_slot_text(from->slot), z3d_space_text(a), z3d_slot_text(to->slot),
@@ -619,6 +626,14 @@ static z3d_status optimizer(z3d_flow *flow) {
     return z3d_flow_write(flow, states, optimizer_of(group, true));
 }
 
+/* Before step_control there is what it decided in the step before. */
+static z3d_status check_control(const z3d_flow *flow) {
+    if (flow->ended != config_of(flow)->offload.delayed) return Z3D_OK;
+    return z3d_flow_fail(flow, flow->ended ? "it must come before step_control, which forgets what "
+                                             "it decided for these gradients"
+                                           : "it must come after step_control");
+}
+
 /* The same on columns of it, in host memory. Parameters follow from the master copy. */
 static z3d_status host_optimizer(z3d_flow *flow) {
     const z3d_program *p = flow->program;
@@ -628,7 +643,7 @@ static z3d_status host_optimizer(z3d_flow *flow) {
     z3d_buffer_operand gradient = operand(flow, Z3D_SLOT_INPUT);
     z3d_buffer_operand states = operand(flow, Z3D_SLOT_OPTIMIZER);
     z3d_buffer_operand parameters = operand(flow, Z3D_SLOT_PARAMETERS);
-    if (!flow->ended) return z3d_flow_fail(flow, "it must come after step_control");
+    Z3D_TRY(check_control(flow));
     if (entry(flow)->rows != kept[Z3D_PART_OPTIMIZER].rows)
         return z3d_flow_fail(flow, "its rows are not those that this rank steps");
     if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
@@ -637,7 +652,7 @@ static z3d_status host_optimizer(z3d_flow *flow) {
         z3d_flow_operand(flow, &gradient, host_bytes(flow, &gradient, 1, p->config.grad_dtype)));
     Z3D_TRY(z3d_flow_operand(flow, &states, host_bytes(flow, &states, tensors, Z3D_F32)));
     Z3D_TRY(z3d_flow_operand(flow, &parameters, host_bytes(flow, &parameters, 1, p->config.dtype)));
-    Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
+    Z3D_TRY(z3d_flow_read(flow, gradient, applied_gradient(flow, group)));
     Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
     Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));
     return z3d_flow_write(flow, states, optimizer_of(group, true));
@@ -739,6 +754,9 @@ static z3d_status set_start(z3d_flow *flow) {
                              parameter_rows, parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
                              optimizer_of(g, false)));
+        if (!trains(flow) || !p->config.offload.delayed) continue;
+        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), rows,
+                             applied_gradient(flow, g)));
     }
     return Z3D_OK;
 }
@@ -782,7 +800,8 @@ static z3d_status check_end(z3d_flow *flow) {
                                 optimizer_of(g, trains(flow))));
         if (!trains(flow)) continue;
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
-                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+                                p->config.offload.delayed ? rows : Z3D_ROWS_OWN,
+                                final_gradient(flow, g)));
     }
     return check_gathered(flow);
 }

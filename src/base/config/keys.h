@@ -73,6 +73,7 @@
   X(zero_optimization_offload_optimizer_nvme_path, "zero_optimization.offload_optimizer.nvme_path", STRING, "", "", "nvme: folder on a local disk. Each rank's file there has no name and is gone when the run ends. ~ and $NAME are expanded on each rank") \
   X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, "4", "[1,1024]", "with offload_optimizer: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
   X(zero_optimization_offload_optimizer_ratio, "zero_optimization.offload_optimizer.ratio", FLOAT, "1", "[0,1] auto", "share of the optimizer states that is offloaded (Twin-Flow), by whole parameter groups, spread evenly; the device keeps and steps the others, with their gradients and parameters. auto: the fastest of 0, 1/8 .. 1 that fits, if the machine is described (training.hardware, plan --hardware); else a run takes the smallest that leaves a tenth of the memory free") \
+  X(zero_optimization_offload_optimizer_delayed_param_update, "zero_optimization.offload_optimizer.delayed_param_update", BOOL, "false", "", "one-step delayed parameter update (ZeRO-Offload): the host steps a step's gradients beside the next step's forward and backward, which use the parameters without them. It hides the host's step and changes the losses. Needs ratio 1") \
   X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
   X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
   X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, "5e7", "[0,1e12]", "with offload_param: parameters, behind those of the next unit, that may be on their way to the device, and with nvme as many behind those from the disk to host memory; at least one unit. More hide a slow disk better and take more memory") \
@@ -275,8 +276,6 @@
  * accepted; else refused with `instead`, "": "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
     X("zero_optimization.offload_optimizer.super_offload", "false|null", "SuperOffload", "")       \
-    X("zero_optimization.offload_optimizer.delayed_param_update", "false|null",                    \
-      "a parameter update that is one step late", "")                                              \
     X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \
     X("zero_optimization.zero_quantized_nontrainable_weights", "false", "quantized gathers", "")   \
     X("zero_optimization.zero_quantized_gradients", "false", "quantized reductions", "")           \

@@ -11,6 +11,7 @@
 #define GROUP "zero_optimization.sub_group_size"
 #define PREFETCH "zero_optimization.stage3_prefetch_bucket_size"
 #define OPTIMIZER "zero_optimization.offload_optimizer"
+#define DELAYED OPTIMIZER ".delayed_param_update"
 #define PARAM "zero_optimization.offload_param"
 #define CHECKPOINTS "activation_checkpointing"
 
@@ -103,6 +104,17 @@ static void check_disk(config_checker *k, const offload_block *b) {
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path.path);
 }
 
+/* What the device steps it steps at once. */
+static void check_delayed(config_checker *k) {
+    const z3d_config *c = k->c;
+    if (c->zero_optimization_offload_optimizer_delayed_param_update &&
+        c->zero_optimization_offload_optimizer_ratio != 1 &&
+        config_sound(k, OPTIMIZER ".ratio", DELAYED, NULL))
+        config_complain(k, DELAYED,
+                        "it needs " OPTIMIZER ".ratio 1: what stays on the device is stepped at "
+                        "once, not a step later; write ratio: 1, or leave this key out");
+}
+
 static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
     const int where = c->zero_optimization_offload_optimizer_device;
@@ -110,6 +122,7 @@ static void check_optimizer(config_checker *k) {
     const idle_key count = {OPTIMIZER ".buffer_count",
                             c->zero_optimization_offload_optimizer_buffer_count != 4};
     const idle_key ratio = {OPTIMIZER ".ratio", c->zero_optimization_offload_optimizer_ratio != 1};
+    const idle_key late = {DELAYED, c->zero_optimization_offload_optimizer_delayed_param_update};
     const offload_block block = optimizer_block(c);
     const idle_reason on_device = {{block.device},
                                    "while " OPTIMIZER
@@ -125,6 +138,9 @@ static void check_optimizer(config_checker *k) {
         config_refuse_idle(k, &group, 1, &on_device);
         config_refuse_idle(k, &count, 1, &off);
         config_refuse_idle(k, &ratio, 1, &off);
+        config_refuse_idle(k, &late, 1, &off);
+    } else {
+        check_delayed(k);
     }
 }
 

@@ -5,7 +5,7 @@
  *   dV = P^T dO,  dS = scale x P (dO V^T - rowsum(dO O)),  dK = dS^T Q,  dQ = dS K
  *
  * cuDNN sums dQ in fp32 with atomics, or (deterministic) keeps 16-bit dS of all scores in its
- * workspace: 2 x batch x heads x seq^2 bytes. */
+ * workspace: 2 x batch x heads x seq^2 bytes, which is why it gets the work in pieces. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,6 @@ typedef struct builder {
     cudnnDataType_t type;
     z3d_cudnn_shape packed, packed_transposed; /* of Q, K, V in qkv: [b,h,s,d] and [b,h,d,s] */
     z3d_cudnn_shape plain;                     /* of O */
-    z3d_cudnn_shape plain_transposed;
     z3d_cudnn_shape scores, scores_transposed; /* [b,h,s,s] */
     z3d_cudnn_shape rows;                      /* [b,h,s,1] */
     z3d_cudnn_shape scalar;
@@ -60,16 +59,15 @@ static z3d_cudnn_shape swap_last(z3d_cudnn_shape s) {
 }
 
 static builder begin(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
-    int64_t b = s->batch, h = s->heads, t = s->seq, d = s->head_dim;
+    int64_t b = s->batch, h = s->heads, all = s->row_heads, t = s->seq, d = s->head_dim;
     builder m = {.graph = graph,
                  .type = s->dtype == Z3D_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
-                 .packed = {{b, h, t, d}, {t * 3 * h * d, d, 3 * h * d, 1}},
-                 .plain = {{b, h, t, d}, {t * h * d, d, h * d, 1}},
+                 .packed = {{b, h, t, d}, {t * 3 * all * d, d, 3 * all * d, 1}},
+                 .plain = {{b, h, t, d}, {t * all * d, d, all * d, 1}},
                  .scores = {{b, h, t, t}, {h * t * t, t * t, t, 1}},
-                 .rows = {{b, h, t, 1}, {h * t, t, 1, 1}},
+                 .rows = {{b, h, t, 1}, {all * t, t, 1, 1}},
                  .scalar = {{1, 1, 1, 1}, {1, 1, 1, 1}}};
     m.packed_transposed = swap_last(m.packed);
-    m.plain_transposed = swap_last(m.plain);
     m.scores_transposed = swap_last(m.scores);
     m.scale = z3d_cudnn_tensor(graph, SCALE, CUDNN_DATA_FLOAT, &m.scalar, true);
     m.minus_infinity = z3d_cudnn_tensor(graph, MINUS_INFINITY, CUDNN_DATA_FLOAT, &m.scalar, true);
@@ -216,11 +214,27 @@ z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_s
         (long long)shape->head_dim);
 }
 
+/* The largest divisor of n that is at most `most`, or 1. */
+static int64_t divisor(int64_t n, int64_t most) {
+    int64_t d = most < n ? most : n;
+    while (d > 1 && n % d != 0) d--;
+    return d > 1 ? d : 1;
+}
+
+z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
+    const int64_t heads = ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* that fit */
+    z3d_attention_shape piece = *shape;
+    if (!shape->deterministic || shape->seq % 4 != 0) return piece; /* rows of fp32 are aligned */
+    piece.batch = divisor(shape->batch, heads / shape->heads);
+    piece.heads = divisor(shape->heads, heads);
+    return piece;
+}
+
 /* ---- plans ---- */
 
 /* Both directions of one shape, or neither. */
 typedef struct kept_plans {
-    z3d_attention_shape shape;
+    z3d_attention_shape shape, piece; /* forward's, backward's */
     bool usable;
     z3d_cudnn_plan forward, backward;
     struct kept_plans *next;
@@ -230,14 +244,14 @@ struct z3d_cuda_attention {
     z3d_cudnn cudnn;
     kept_plans *plans;
     bool required, deterministic;
-    char version[24];
+    size_t version; /* 91900: 9.19.0 */
 };
 
 static z3d_status make_both(const struct z3d_cuda_attention *a, kept_plans *plans) {
-    z3d_attention_shape shape = plans->shape;
-    Z3D_TRY(z3d_attention_make_plan(&a->cudnn, &shape, &plans->forward));
-    shape.backward = true;
-    z3d_status status = z3d_attention_make_plan(&a->cudnn, &shape, &plans->backward);
+    plans->piece = z3d_attention_piece(&plans->shape);
+    plans->piece.backward = true;
+    Z3D_TRY(z3d_attention_make_plan(&a->cudnn, &plans->shape, &plans->forward));
+    z3d_status status = z3d_attention_make_plan(&a->cudnn, &plans->piece, &plans->backward);
     if (status != Z3D_OK) z3d_cudnn_drop_plan(&plans->forward);
     plans->usable = status == Z3D_OK;
     return status;
@@ -262,28 +276,25 @@ static z3d_status get_plans(struct z3d_cuda_attention *a, const z3d_attention_sh
     return Z3D_OK;
 }
 
-static z3d_attention_shape shape_of(const struct z3d_cuda_attention *a, z3d_dtype dtype,
-                                    int64_t batch, int64_t seq, int64_t heads, int64_t head_dim) {
-    z3d_attention_shape shape;
-    memset(&shape, 0, sizeof shape);
-    shape.batch = batch, shape.seq = seq, shape.heads = heads, shape.head_dim = head_dim;
-    shape.dtype = (int64_t)dtype;
-    shape.deterministic = a->deterministic;
-    return shape;
+/* Before 9.16 lengths are multiples of 128; the backward of 9.10.0 and 9.10.1 is wrong (so says
+ * cuDNN's own front end). */
+static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
+    const int64_t stride = 3 * k->heads * k->head_dim; /* the graphs know qkv in one matrix only */
+    return k->log_sum_exp && !(k->window > 0) && k->kv_heads == k->heads && k->q_stride == stride &&
+           k->kv_stride == stride && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
+           k->batch * k->seq * k->heads > 0 && (k->seq % 128 == 0 || a->version >= 91600) &&
+           a->version != 91000 && a->version != 91001;
 }
 
-z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *a, const z3d_attention_forward *k,
-                                    bool *takes) {
-    enum { ANY_LENGTH = 91600 }; /* before it, lengths are multiples of 128 */
-    kept_plans *plans;
-    *takes = false;
-    const int64_t stride = 3 * k->heads * k->head_dim; /* the graphs know qkv in one matrix only */
-    if (k->starts) return Z3D_OK; /* generation: own kernels, whatever training.attention says */
-    if (!a || k->window > 0 || k->kv_heads != k->heads || k->q_stride != stride ||
-        k->kv_stride != stride || !k->log_sum_exp || k->dtype == Z3D_F32 || k->dropout.p > 0 ||
-        k->batch * k->seq * k->heads == 0 ||
-        (k->seq % 128 != 0 && a->cudnn.cudnnGetVersion() < ANY_LENGTH)) {
-        if (!a || !a->required) return Z3D_OK;
+/* *out: NULL where own kernels do it, as all of generation, whatever training.attention says. The
+ * same answer forward and backward. */
+static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_forward *k,
+                             kept_plans **out) {
+    z3d_attention_shape shape;
+    *out = NULL;
+    if (!a || k->starts) return Z3D_OK;
+    if (!knows(a, k)) {
+        if (!a->required) return Z3D_OK;
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED,
             "training.attention cudnn: attention of %s over %lld tokens, %lld heads and "
@@ -292,9 +303,12 @@ z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *a, const z3d_atte
             z3d_dtype_name(k->dtype), (long long)k->seq, (long long)k->heads,
             (long long)k->kv_heads, (long long)k->window, (double)k->dropout.p);
     }
-    z3d_attention_shape shape = shape_of(a, k->dtype, k->batch, k->seq, k->heads, k->head_dim);
-    Z3D_TRY(get_plans(a, &shape, &plans));
-    *takes = plans->usable;
+    memset(&shape, 0, sizeof shape);
+    shape.batch = k->batch, shape.seq = k->seq, shape.heads = shape.row_heads = k->heads;
+    shape.head_dim = k->head_dim, shape.dtype = (int64_t)k->dtype;
+    shape.deterministic = a->deterministic;
+    Z3D_TRY(get_plans(a, &shape, out));
+    if (!(*out)->usable) *out = NULL;
     return Z3D_OK;
 }
 
@@ -311,50 +325,75 @@ static void give(arguments *to, int64_t id, const void *pointer) {
     to->pointer[to->count++] = (void *)(uintptr_t)pointer;
 }
 
-static void give_parts(arguments *to, int64_t first, const void *q, const void *k, const void *v) {
-    give(to, first, q);
-    give(to, first + 1, k);
-    give(to, first + 2, v);
+/* Whether all are, as the graphs say: cuDNN's operands, at 16 bytes. */
+static bool are_aligned(const arguments *given) {
+    uintptr_t bits = 0;
+    for (int i = 0; i < given->count; i++)
+        if (given->id[i] != SCALE && given->id[i] != MINUS_INFINITY && given->id[i] != ONE)
+            bits |= (uintptr_t)given->pointer[i];
+    return bits % 16 == 0;
 }
 
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
-    struct z3d_cuda_attention *a = cuda->attention;
-    z3d_attention_shape shape =
-        shape_of(a, kernel->dtype, kernel->batch, kernel->seq, kernel->heads, kernel->head_dim);
-    float scale = 1 / sqrtf((float)kernel->head_dim), least = -FLT_MAX;
-    arguments given = {0};
+/* What lies above the diagonal; older engines want a number. */
+static float least(const struct z3d_cuda_attention *a) {
+    return a->version < 91000 ? -FLT_MAX : -INFINITY;
+}
+
+z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *k,
+                                            bool *done) {
     kept_plans *plans = NULL;
-    Z3D_TRY(get_plans(a, &shape, &plans));
-    Z3D_TRY(z3d_cuda_reserve(cuda, plans->forward.workspace_bytes));
-    give_parts(&given, Q, kernel->q, kernel->k, kernel->v);
-    give(&given, O, kernel->out);
-    give(&given, STATISTICS, kernel->log_sum_exp);
+    *done = false;
+    Z3D_TRY(find_plans(cuda->attention, k, &plans));
+    if (!plans) return Z3D_OK;
+    float scale = 1 / sqrtf((float)k->head_dim), masked = least(cuda->attention);
+    arguments given = {0};
+    give(&given, Q, k->q);
+    give(&given, K, k->k);
+    give(&given, V, k->v);
+    give(&given, O, k->out);
+    give(&given, STATISTICS, k->log_sum_exp);
     give(&given, SCALE, &scale);
-    give(&given, MINUS_INFINITY, &least);
+    give(&given, MINUS_INFINITY, &masked);
+    if (!are_aligned(&given)) return Z3D_OK;
+    *done = true;
+    Z3D_TRY(z3d_cuda_reserve(cuda, plans->forward.workspace_bytes));
     return z3d_cudnn_run(&plans->forward, given.count, given.id, given.pointer, cuda->lane.scratch);
 }
 
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
-    struct z3d_cuda_attention *a = cuda->attention;
-    z3d_attention_shape shape =
-        shape_of(a, kernel->dtype, kernel->batch, kernel->seq, kernel->heads, kernel->head_dim);
-    float scale = 1 / sqrtf((float)kernel->head_dim), least = -FLT_MAX, one = 1;
-    int64_t rows = kernel->batch * kernel->heads * kernel->seq, size = (int64_t)sizeof(float);
-    int64_t sums = z3d_round_up(rows * size, 256);
-    int64_t dq = a->deterministic ? 0 : z3d_round_up(rows * kernel->head_dim * size, 256);
+static const void *behind(const void *pointer, int64_t elements, int64_t size) {
+    return (const char *)pointer + elements * size;
+}
+
+/* The piece that begins at (sample, head). */
+static arguments piece_of(const z3d_attention_backward *k, int64_t sample, int64_t head) {
+    const int64_t size = (int64_t)z3d_dtype_size(k->dtype), row = sample * k->seq;
+    const int64_t packed = row * k->q_stride + head * k->head_dim;
+    const int64_t plain = row * k->heads * k->head_dim + head * k->head_dim;
     arguments given = {0};
-    kept_plans *plans = NULL;
-    Z3D_TRY(get_plans(a, &shape, &plans));
+    give(&given, Q, behind(k->q, packed, size));
+    give(&given, K, behind(k->k, packed, size));
+    give(&given, V, behind(k->v, packed, size));
+    give(&given, D_Q, behind(k->dq, packed, size));
+    give(&given, D_K, behind(k->dk, packed, size));
+    give(&given, D_V, behind(k->dv, packed, size));
+    give(&given, O, behind(k->out, plain, size));
+    give(&given, D_O, behind(k->dout, plain, size));
+    give(&given, STATISTICS,
+         behind(k->log_sum_exp, (sample * k->heads + head) * k->seq, (int64_t)sizeof(float)));
+    return given;
+}
+
+static z3d_status run_piece(z3d_cuda *cuda, kept_plans *plans, arguments given) {
+    const z3d_attention_shape *s = &plans->piece;
+    const int64_t rows = s->batch * s->row_heads * s->seq, size = (int64_t)sizeof(float);
+    const int64_t sums = z3d_round_up(rows * size, 256);
+    const int64_t dq = s->deterministic ? 0 : z3d_round_up(rows * s->head_dim * size, 256);
+    float scale = 1 / sqrtf((float)s->head_dim), masked = least(cuda->attention), one = 1;
     Z3D_TRY(z3d_cuda_reserve(cuda, sums + dq + plans->backward.workspace_bytes));
     char *scratch = cuda->lane.scratch;
     if (dq > 0) Z3D_CUDA_TRY(cudaMemsetAsync(scratch + sums, 0, (size_t)dq, cuda->compute));
-    give_parts(&given, Q, kernel->q, kernel->k, kernel->v);
-    give_parts(&given, D_Q, kernel->dq, kernel->dk, kernel->dv);
-    give(&given, O, kernel->out);
-    give(&given, D_O, kernel->dout);
-    give(&given, STATISTICS, kernel->log_sum_exp);
     give(&given, SCALE, &scale);
-    give(&given, MINUS_INFINITY, &least);
+    give(&given, MINUS_INFINITY, &masked);
     give(&given, ONE, &one);
     give(&given, ROW_SUMS, scratch);
     if (dq > 0) give(&given, D_Q_SUM, scratch + sums);
@@ -362,11 +401,30 @@ z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention
                          scratch + sums + dq);
 }
 
-/* ---- making ---- */
-
-const char *z3d_cuda_attention_version(const struct z3d_cuda_attention *attention) {
-    return attention->version;
+z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *k,
+                                             bool *done) {
+    const z3d_attention_forward forward = {.log_sum_exp = (float *)(uintptr_t)k->log_sum_exp,
+                                           .batch = k->batch,
+                                           .seq = k->seq,
+                                           .heads = k->heads,
+                                           .kv_heads = k->kv_heads,
+                                           .head_dim = k->head_dim,
+                                           .q_stride = k->q_stride,
+                                           .kv_stride = k->kv_stride,
+                                           .window = k->window,
+                                           .dtype = k->dtype,
+                                           .dropout = k->dropout};
+    const arguments whole = piece_of(k, 0, 0);
+    kept_plans *plans = NULL;
+    Z3D_TRY(find_plans(cuda->attention, &forward, &plans));
+    *done = plans && are_aligned(&whole);
+    for (int64_t sample = 0; *done && sample < k->batch; sample += plans->piece.batch)
+        for (int64_t head = 0; head < k->heads; head += plans->piece.heads)
+            Z3D_TRY(run_piece(cuda, plans, piece_of(k, sample, head)));
+    return Z3D_OK;
 }
+
+/* ---- making ---- */
 
 void z3d_cuda_attention_destroy(struct z3d_cuda_attention *a) {
     if (!a) return;
@@ -381,7 +439,7 @@ void z3d_cuda_attention_destroy(struct z3d_cuda_attention *a) {
     free(a);
 }
 
-z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool deterministic,
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
                                      struct z3d_cuda_attention **out) {
     struct z3d_cuda_attention *a;
     *out = NULL;
@@ -401,16 +459,16 @@ z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool d
         z3d_cuda_attention_destroy(a);
         return required ? status : Z3D_OK;
     }
-    size_t version = a->cudnn.cudnnGetVersion();
-    snprintf(a->version, sizeof a->version, "%zu.%zu.%zu", version / 10000, version / 100 % 100,
-             version % 100);
+    a->version = a->cudnn.cudnnGetVersion();
+    snprintf(cuda->attention_by, sizeof cuda->attention_by, "cuDNN %zu.%zu.%zu", a->version / 10000,
+             a->version / 100 % 100, a->version % 100);
     *out = a;
     return Z3D_OK;
 }
 
 #else /* a toolkit without cuDNN: own kernels only */
 
-z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool deterministic,
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
                                      struct z3d_cuda_attention **out) {
     (void)cuda, (void)deterministic;
     *out = NULL;
@@ -424,28 +482,18 @@ void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention) {
     (void)attention;
 }
 
-const char *z3d_cuda_attention_version(const struct z3d_cuda_attention *attention) {
-    (void)attention;
-    return "";
-}
-
-z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *attention,
-                                    const z3d_attention_forward *kernel, bool *takes) {
-    (void)attention, (void)kernel;
-    *takes = false;
+z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel,
+                                            bool *done) {
+    (void)cuda, (void)kernel;
+    *done = false;
     return Z3D_OK;
 }
 
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
-    (void)cuda;
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "attention of %lld heads by cuDNN",
-                     (long long)kernel->heads);
-}
-
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
-    (void)cuda;
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "attention of %lld heads by cuDNN",
-                     (long long)kernel->heads);
+z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel,
+                                             bool *done) {
+    (void)cuda, (void)kernel;
+    *done = false;
+    return Z3D_OK;
 }
 
 #endif

@@ -1,37 +1,52 @@
 /* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
  * graph.c captures work; gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN
- * where it can, kernels/ is the rest; nccl.c are the collectives. Every CUDA call goes through
- * z3d_cuda_check, so that an error names the call. */
+ * where it can, kernels/ is the rest; nccl.c are the collectives; times.c times them; host_memory.c
+ * has pinned memory. Every CUDA call goes through z3d_cuda_check, so that an error names the call.
+ */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 
 #include <cuda_runtime_api.h>
 
 #include "src/device/cuda/kernels/cuda_kernels.h"
-#include "src/device/device.h"
+#include "src/device/plugin/plugin.h"
 
-enum { Z3D_CUDA_COPIES = 64 }; /* copies beside compute that can be told apart */
-enum {
-    Z3D_CUDA_WAITS = 512
-}; /* of compute for them, between two synchronisations; more are not timed */
+/* Events of what runs beside compute. One that is recorded again by the same stream is waited for
+ * as well as the earlier one, so this is no limit. */
+enum { Z3D_CUDA_EVENTS = 64 };
+enum { Z3D_CUDA_TIMES = 4096 }; /* between two synchronisations */
+
+/* What is added to *seconds when `end` has happened; NULL: nothing. */
+typedef struct z3d_cuda_time {
+    cudaEvent_t begin, end;
+    double *seconds;
+} z3d_cuda_time;
+
+/* Copies in one direction, which run beside those in the other. */
+typedef struct z3d_cuda_copies {
+    cudaStream_t stream;
+    cudaEvent_t copied[Z3D_CUDA_EVENTS]; /* copy n's end, at n modulo their number */
+    int64_t count;                       /* started so far */
+} z3d_cuda_copies;
 
 typedef struct z3d_cuda {
     z3d_cuda_lane lane; /* what kernels are launched on; first, so that a lane is its device */
     int gpu;
     int compute_capability; /* 90: 9.0 */
-    cudaStream_t compute, offload;
+    cudaStream_t compute;
     cudaEvent_t compute_position; /* recorded where another stream begins to wait for compute */
-    cudaEvent_t copied[Z3D_CUDA_COPIES]; /* copy n's end, at n modulo their number */
-    int64_t copies;                      /* started so far */
-    /* Compute's waits for copies since the last synchronisation, and what those before took. */
-    cudaEvent_t wait_begin[Z3D_CUDA_WAITS], wait_end[Z3D_CUDA_WAITS];
-    int waits;
-    double waited_seconds;
+    z3d_cuda_copies copies[2];    /* to the device, to the host */
+    double waited_seconds;        /* by compute for copies */
+    bool times_wanted;
+    int timed; /* so far */
+    z3d_cuda_time times[Z3D_CUDA_TIMES];
     bool capturing;                   /* from capture_begin to capture_end */
     bool keeps_graph;                 /* a graph has been made: it knows the scratch's address */
     struct z3d_cuda_retired *retired; /* scratch that was too small, but is a graph's */
+    struct z3d_cuda_pinned *pinned;   /* host memory */
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
+    char attention_by[32];                /* "cuDNN 9.19.0", where there is attention */
     struct z3d_cuda_nccl *nccl;           /* NULL until connected */
     uint64_t identity;
     char description[256];
@@ -42,8 +57,6 @@ z3d_status z3d_cuda_check(cudaError_t error, const char *call);
 #define Z3D_CUDA_TRY(call) Z3D_TRY(z3d_cuda_check((call), #call))
 /* Whether a query's answer is "not ready", which is no error and is not kept as one. */
 bool z3d_cuda_not_ready(cudaError_t error);
-/* What lies between two timed events that are over; 0 where that cannot be told. */
-double z3d_cuda_seconds_between(cudaEvent_t begin, cudaEvent_t end);
 
 /* `stream` goes on when compute has come to where it is now. */
 z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream);
@@ -53,6 +66,25 @@ z3d_status z3d_cuda_synchronize(z3d_cuda *cuda);
  * cannot within a capture. */
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes);
 
+/* times.c: what `stream` does between the two calls is added to *seconds after the first
+ * synchronisation that finds it over, if both came; one after the other, never nested. *seconds
+ * becomes NAN where it is not timed: no times are wanted, the work is captured, or too much is
+ * under way. */
+z3d_status z3d_cuda_time_begin(z3d_cuda *cuda, cudaStream_t stream, double *seconds,
+                               z3d_cuda_time **out);
+z3d_status z3d_cuda_time_end(z3d_cuda *cuda, cudaStream_t stream, double *seconds,
+                             z3d_cuda_time *time);
+void z3d_cuda_times_collect(z3d_cuda *cuda);
+/* Who gave pointers to seconds is about to go. */
+void z3d_cuda_times_forget(z3d_cuda *cuda);
+void z3d_cuda_times_destroy(z3d_cuda *cuda);
+
+/* host_memory.c: zeros. bytes > 0. Errors: ERR_MEMORY. Nothing may copy from or to what is freed.
+ */
+z3d_status z3d_cuda_host_alloc(z3d_cuda *cuda, int64_t bytes, void **out);
+void z3d_cuda_host_free(z3d_cuda *cuda, void *block);
+bool z3d_cuda_is_host(const z3d_cuda *cuda, const void *address);
+
 /* graph.c: what the device's table has for captured work. */
 z3d_status z3d_cuda_capture_begin(void *self);
 z3d_status z3d_cuda_capture_end(void *self, void **region, int64_t *launches);
@@ -61,6 +93,10 @@ void z3d_cuda_region_destroy(void *self, void *region);
 /* Scratch that graphs may still name stays until the device goes. */
 z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch);
 void z3d_cuda_free_retired(z3d_cuda *cuda);
+
+/* The two tables that the plugin gives: device.c, nccl.c. */
+extern const z3d_device_ops z3d_device_ops_cuda;
+extern const z3d_stream_collectives z3d_cuda_collectives;
 
 /* One kernel: what the device's table has as launch. */
 z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel);
@@ -72,25 +108,20 @@ void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms);
 
 /* attention.c. *out is NULL where cuDNN is not there. required: that is an error then, and so is
  * what it cannot compute. */
-z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool deterministic,
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
                                      struct z3d_cuda_attention **out);
 void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention);
-/* "9.19.0" */
-const char *z3d_cuda_attention_version(const struct z3d_cuda_attention *attention);
-/* Whether cuDNN computes this one: 16-bit, no dropout, a shape that it has engines for; only what
- * decides that is looked at. The same answer forward and backward. Errors: ERR_UNSUPPORTED where
- * cuDNN is required. */
-z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *attention,
-                                    const z3d_attention_forward *kernel, bool *takes);
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel);
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel);
+/* *done: cuDNN computes this one: 16-bit, no dropout, a shape that it has engines for in both
+ * directions. Errors: ERR_UNSUPPORTED where it does not, but is required. */
+z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel,
+                                            bool *done);
+z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel,
+                                             bool *done);
 
 /* nccl.c: an error that a communicator met meanwhile, its group and rank named; all are aborted
  * then. */
 z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl);
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl);
-/* Times of collectives that are over go to where they are counted. After a synchronisation. */
-void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl);
 /* No collective is under way any more: a capture begins or ends, and none within waits for one
  * without, nor the other way round. */
 void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl);

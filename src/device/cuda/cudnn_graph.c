@@ -118,14 +118,24 @@ cudnnBackendDescriptor_t z3d_cudnn_virtual(z3d_cudnn_graph *graph, cudnnDataType
 
 /* ---- operations ---- */
 
-static cudnnBackendDescriptor_t operation(z3d_cudnn_graph *g, cudnnBackendDescriptorType_t type) {
+typedef struct attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendDescriptor_t to; /* NULL: left out */
+} attribute;
+
+static void operation(z3d_cudnn_graph *g, cudnnBackendDescriptorType_t type,
+                      const attribute *attributes, int count) {
     cudnnBackendDescriptor_t made = make(g, type);
     if (g->status == Z3D_OK && g->operations == Z3D_CUDNN_OPERATIONS)
         g->status = Z3D_ERROR(Z3D_ERR_INTERNAL, "a graph of more than %d operations",
                               (int)Z3D_CUDNN_OPERATIONS);
+    for (int i = 0; i < count; i++) set_descriptor(g, made, attributes[i].name, attributes[i].to);
+    finalize(g, made, "an operation");
     if (g->status == Z3D_OK) g->operation[g->operations++] = made;
-    return made;
 }
+#define OPERATION(g, name, ...)                                                                    \
+    operation((g), CUDNN_BACKEND_OPERATION_##name##_DESCRIPTOR, (const attribute[]){__VA_ARGS__},  \
+              (int)(sizeof((const attribute[]){__VA_ARGS__}) / sizeof(attribute)))
 
 void z3d_cudnn_pointwise(z3d_cudnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                          int64_t axis, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
@@ -135,13 +145,10 @@ void z3d_cudnn_pointwise(z3d_cudnn_graph *g, cudnnPointwiseMode_t mode, cudnnDat
     set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     if (axis >= 0) set(g, what, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
     finalize(g, what, "a pointwise operation");
-    cudnnBackendDescriptor_t o = operation(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, mask);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    finalize(g, o, "a pointwise operation");
+    OPERATION(g, POINTWISE, {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what},
+              {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x}, {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b},
+              {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, mask},
+              {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y});
 }
 
 void z3d_cudnn_matmul(z3d_cudnn_graph *g, cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
@@ -150,12 +157,9 @@ void z3d_cudnn_matmul(z3d_cudnn_graph *g, cudnnBackendDescriptor_t a, cudnnBacke
     cudnnBackendDescriptor_t what = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     set(g, what, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     finalize(g, what, "a product");
-    cudnnBackendDescriptor_t o = operation(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_DESC, what);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
-    finalize(g, o, "a product");
+    OPERATION(g, MATMUL, {CUDNN_ATTR_OPERATION_MATMUL_DESC, what},
+              {CUDNN_ATTR_OPERATION_MATMUL_ADESC, a}, {CUDNN_ATTR_OPERATION_MATMUL_BDESC, b},
+              {CUDNN_ATTR_OPERATION_MATMUL_CDESC, c});
 }
 
 void z3d_cudnn_reduce(z3d_cudnn_graph *g, cudnnReduceTensorOp_t op, cudnnBackendDescriptor_t x,
@@ -165,18 +169,13 @@ void z3d_cudnn_reduce(z3d_cudnn_graph *g, cudnnReduceTensorOp_t op, cudnnBackend
     set(g, what, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
     set(g, what, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     finalize(g, what, "a reduction");
-    cudnnBackendDescriptor_t o = operation(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, what);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
-    finalize(g, o, "a reduction");
+    OPERATION(g, REDUCTION, {CUDNN_ATTR_OPERATION_REDUCTION_DESC, what},
+              {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x}, {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y});
 }
 
 void z3d_cudnn_reshape(z3d_cudnn_graph *g, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y) {
-    cudnnBackendDescriptor_t o = operation(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
-    finalize(g, o, "a transposition");
+    OPERATION(g, RESHAPE, {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x},
+              {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y});
 }
 
 /* ---- plans ---- */

@@ -7,8 +7,9 @@
  * of a buffer must not decide. So we state an alignment of at most 16 bytes; it follows from
  * offsets within a parameter group, which are equal for every ZeRO stage.
  *
- * What follows a product (gelu, its gradient, a bias gradient) is an epilogue if the library has
- * one for the shape; otherwise separate kernels follow (interface/epilogue.h). */
+ * What follows a product (a residual, gelu, its gradient, a bias gradient) is part of the same
+ * launch if the library has one for the shape; otherwise separate kernels follow
+ * (interface/epilogue.h). */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +18,14 @@
 #include "src/device/cuda/cuda.h"
 #include "src/device/interface/epilogue.h"
 
-enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16 };
+enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16, MOST_ALGORITHMS = 8 };
 
 /* What decides about a plan; compared as bytes, so made from zeros. */
 typedef struct shape {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t transpose_a, transpose_b, accumulate, epilogue;
     int32_t dtype, c_dtype;
-    int32_t align_a, align_b, align_d, align_bias, align_aux; /* 0: there is none */
+    int32_t align_a, align_b, align_c, align_d, align_bias, align_aux; /* 0: there is none */
 } shape;
 
 /* What the library calls D (the result), bias (or its gradient), auxiliary matrix (gelu's input).
@@ -38,8 +39,11 @@ typedef struct plan {
     shape shape;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result;
-    cublasLtMatmulAlgo_t algorithm;
-    cublasStatus_t code; /* of the choice; other than SUCCESS: there is no such product */
+    /* The heuristic's answers, the best first. Those before `chosen` refused to run; that becomes
+     * `algorithms` where all did: there is no such product, and `code` says why. */
+    cublasLtMatmulAlgo_t algorithm[MOST_ALGORITHMS];
+    int algorithms, chosen;
+    cublasStatus_t code;
 } plan;
 
 struct z3d_cuda_gemms {
@@ -125,7 +129,7 @@ static z3d_status set_preference(cublasLtMatmulPreference_t preference, const sh
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     size_t workspace = WORKSPACE_BYTES;
     uint32_t first = (uint32_t)s->align_b, second = (uint32_t)s->align_a;
-    uint32_t result = (uint32_t)s->align_d;
+    uint32_t added = (uint32_t)s->align_c, result = (uint32_t)s->align_d;
 #define SET(name, value)                                                                           \
     LT_TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_##name, &(value), \
                                                 sizeof(value)))
@@ -133,7 +137,7 @@ static z3d_status set_preference(cublasLtMatmulPreference_t preference, const sh
     SET(REDUCTION_SCHEME_MASK, reduction);
     SET(MIN_ALIGNMENT_A_BYTES, first);
     SET(MIN_ALIGNMENT_B_BYTES, second);
-    SET(MIN_ALIGNMENT_C_BYTES, result);
+    SET(MIN_ALIGNMENT_C_BYTES, added);
     SET(MIN_ALIGNMENT_D_BYTES, result);
 #undef SET
     return Z3D_OK;
@@ -142,7 +146,7 @@ static z3d_status set_preference(cublasLtMatmulPreference_t preference, const sh
 static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) {
     const shape *s = &p->shape;
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t answer = {0};
+    cublasLtMatmulHeuristicResult_t answer[MOST_ALGORITHMS] = {0};
     int answers = 0;
     LT_TRY(cublasLtMatmulPreferenceCreate(&preference));
     z3d_status status = set_preference(preference, s);
@@ -150,13 +154,14 @@ static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) 
         status = set_pointers(p, (const void *)(uintptr_t)s->align_bias,
                               (const void *)(uintptr_t)s->align_aux);
     if (status == Z3D_OK)
-        p->code =
-            cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
-                                           p->result, p->result, preference, 1, &answer, &answers);
-    if (p->code == CUBLAS_STATUS_SUCCESS)
-        p->code = answers > 0 ? answer.state : CUBLAS_STATUS_NOT_SUPPORTED;
+        p->code = cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
+                                                 p->result, p->result, preference, MOST_ALGORITHMS,
+                                                 answer, &answers);
+    if (p->code == CUBLAS_STATUS_SUCCESS) p->code = CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int i = 0; i < answers; i++)
+        if (answer[i].state == CUBLAS_STATUS_SUCCESS)
+            p->algorithm[p->algorithms++] = answer[i].algo;
     cublasLtMatmulPreferenceDestroy(preference);
-    p->algorithm = answer.algo;
     return status;
 }
 
@@ -233,11 +238,13 @@ static results results_of(const z3d_gemm *g) {
  * library does not say how exact its gelu is; tensor cores' companions take tanh to 2^-11, which is
  * enough for 16-bit results and would spoil fp32, the reference. */
 static bool can_fuse(const z3d_gemm *g) {
-    int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->bias_gradient != NULL);
+    int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->bias_gradient != NULL) +
+                 (g->residual != NULL);
     const void *aux = results_of(g).aux;
-    bool exact = g->dtype == Z3D_F32 && !g->bias_gradient;
+    bool exact = g->dtype == Z3D_F32 && (g->gelu || g->before_gelu);
     return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->accumulate && !exact &&
-           (g->gelu || !g->bias) && (!aux || (g->n % 8 == 0 && alignment(aux) == MOST_ALIGNED));
+           (g->gelu || g->residual || !g->bias) &&
+           (!aux || (g->ldc % 8 == 0 && alignment(aux) == MOST_ALIGNED));
 }
 
 static shape shape_of(const z3d_gemm *g, const results *r) {
@@ -249,6 +256,7 @@ static shape shape_of(const z3d_gemm *g, const results *r) {
     s.accumulate = g->accumulate, s.epilogue = epilogue_of(g);
     s.dtype = (int32_t)g->dtype, s.c_dtype = (int32_t)g->c_dtype;
     s.align_a = alignment(g->a), s.align_b = alignment(g->b), s.align_d = alignment(r->d);
+    s.align_c = g->residual ? alignment(g->residual) : s.align_d;
     s.align_bias = alignment_if_any(r->bias), s.align_aux = alignment_if_any(r->aux);
     return s;
 }
@@ -261,20 +269,31 @@ static z3d_status clear(z3d_cuda *cuda, const z3d_gemm *g) {
     return Z3D_OK;
 }
 
+/* Answers with which an algorithm says, before it does anything, that it is none for this product;
+ * the heuristic promises less than it seems to. */
+static bool refuses(cublasStatus_t code) {
+    return code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE ||
+           code == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 /* *code: other than SUCCESS where the library has no such product. */
 static z3d_status multiply(z3d_cuda *cuda, const z3d_gemm *g, cublasStatus_t *code) {
     struct z3d_cuda_gemms *gemms = cuda->gemms;
     const results r = results_of(g);
     const shape s = shape_of(g, &r);
+    const float one = 1, beta = g->accumulate || g->residual ? 1 : 0;
+    const void *added = g->residual ? g->residual : r.d;
     plan *p = NULL;
     Z3D_TRY(get_plan(gemms, &s, &p));
-    *code = p->code;
-    if (*code != CUBLAS_STATUS_SUCCESS) return Z3D_OK;
     Z3D_TRY(set_pointers(p, r.bias, r.aux));
-    const float one = 1, beta = g->accumulate ? 1 : 0;
-    LT_TRY(cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second, &beta,
-                          r.d, p->result, r.d, p->result, &p->algorithm, gemms->workspace,
-                          WORKSPACE_BYTES, cuda->compute));
+    for (; p->chosen < p->algorithms; p->chosen++) {
+        *code = cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second,
+                               &beta, added, p->result, r.d, p->result, &p->algorithm[p->chosen],
+                               gemms->workspace, WORKSPACE_BYTES, cuda->compute);
+        if (!refuses(*code)) return check(*code, "cublasLtMatmul");
+        p->code = *code;
+    }
+    *code = p->code;
     return Z3D_OK;
 }
 

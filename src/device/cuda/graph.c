@@ -21,7 +21,9 @@ static z3d_status instantiate(z3d_cuda *cuda, cudaGraph_t graph, void **region, 
     cudaGraphExec_t made;
     size_t nodes = 0;
     Z3D_CUDA_TRY(cudaGraphGetNodes(graph, NULL, &nodes));
-    Z3D_CUDA_TRY(cudaGraphInstantiateWithFlags(&made, graph, 0));
+    /* Without the flag all of it would have the priority of the stream that launches it. */
+    Z3D_CUDA_TRY(
+        cudaGraphInstantiateWithFlags(&made, graph, cudaGraphInstantiateFlagUseNodePriority));
     *region = made;
     *launches = (int64_t)nodes;
     cuda->keeps_graph = true;

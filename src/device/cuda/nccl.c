@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "src/device/cuda/cuda.h"
-#include "src/device/cuda/tables.h"
 
 #if __has_include(<nccl.h>)
 #include <dlfcn.h>
@@ -44,15 +43,8 @@
     X(ncclSend)                                                                                    \
     X(ncclRecv)
 
-enum { SLOTS = 512 };    /* collectives whose times are not counted yet, per communicator */
-enum { OLDEST = 22600 }; /* the first that keeps the order of calls */
-
-typedef struct slot {
-    cudaEvent_t begin, end;           /* on the communicator's stream */
-    cudaEvent_t wait_begin, wait_end; /* on compute */
-    double *seconds, *exposed;
-    bool started, waited;
-} slot;
+/* The first that keeps the order of calls is 2.26; only machines of CUDA 12 have reason to stay. */
+enum { OLDEST = CUDART_VERSION < 13000 ? 22600 : 22700 };
 
 /* The end of a communicator by force. */
 typedef struct abortion {
@@ -69,9 +61,10 @@ typedef struct communicator {
     cudaStream_t stream;
     char name[16];
     int size, index;
-    int *token; /* of a barrier */
-    int64_t started;
-    slot *slots;
+    int users;                          /* who are to destroy it */
+    int *token;                         /* of a barrier */
+    cudaEvent_t ended[Z3D_CUDA_EVENTS]; /* collective n's end, at n modulo their number */
+    int64_t started, before;            /* so far; before the latest begin or end of a capture */
     struct communicator *next;
 } communicator;
 
@@ -168,9 +161,9 @@ static z3d_status load(void *device) {
     char found[32];
     snprintf(found, sizeof found, "its version is %d", version);
     z3d_status status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                                  "training.collectives nccl: %s; install NCCL 2.26 or later "
+                                  "training.collectives nccl: %s; install NCCL 2.%d or later "
                                   "(LD_LIBRARY_PATH), or set training.collectives: host",
-                                  whole ? found : dlerror());
+                                  whole ? found : dlerror(), OLDEST / 100 % 100);
     if (nccl->library) dlclose(nccl->library);
     free(nccl);
     return status;
@@ -200,19 +193,11 @@ static bool connected(const void *device) {
     return cuda->nccl && cuda->nccl->world;
 }
 
-static void drop_slots(communicator *c) {
-    for (int i = 0; c->slots && i < SLOTS; i++) {
-        cudaEvent_t events[] = {c->slots[i].begin, c->slots[i].end, c->slots[i].wait_begin,
-                                c->slots[i].wait_end};
-        for (int e = 0; e < 4; e++)
-            if (events[e]) cudaEventDestroy(events[e]);
-    }
-    free(c->slots);
-}
-
 static void destroy(void *self) {
     communicator *c = self;
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    z3d_cuda_times_forget(c->cuda);
+    if (--c->users > 0) return;
     end_abortion(&c->abortion);
     if (c->stream) cudaStreamSynchronize(c->stream);
     nccl->latest = NULL;
@@ -222,21 +207,11 @@ static void destroy(void *self) {
         break;
     }
     if (c->comm && !nccl->aborted) nccl->ncclCommDestroy(c->comm);
-    drop_slots(c);
+    for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
+        if (c->ended[i]) cudaEventDestroy(c->ended[i]);
     if (c->token) cudaFree(c->token);
     if (c->stream) cudaStreamDestroy(c->stream);
     free(c);
-}
-
-static z3d_status make_events(communicator *c) {
-    Z3D_TRY(z3d_new(SLOTS, sizeof *c->slots, "collectives", &c->slots));
-    for (int i = 0; i < SLOTS; i++) {
-        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].begin));
-        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].end));
-        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].wait_begin));
-        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].wait_end));
-    }
-    return Z3D_OK;
 }
 
 static z3d_status fill(communicator *c, int colour) {
@@ -249,7 +224,9 @@ static z3d_status fill(communicator *c, int colour) {
     Z3D_CUDA_TRY(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, highest));
     Z3D_CUDA_TRY(cudaMalloc((void **)&c->token, sizeof *c->token));
     Z3D_CUDA_TRY(cudaMemset(c->token, 0, sizeof *c->token));
-    return make_events(c);
+    for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
+        Z3D_CUDA_TRY(cudaEventCreateWithFlags(&c->ended[i], cudaEventDisableTiming));
+    return Z3D_OK;
 }
 
 static z3d_status split(void *device, int colour, int index, int size, const char *name,
@@ -261,6 +238,7 @@ static z3d_status split(void *device, int colour, int index, int size, const cha
     c->cuda = cuda;
     c->index = index;
     c->size = size;
+    c->users = 1;
     snprintf(c->name, sizeof c->name, "%s", name);
     z3d_status status = fill(c, colour);
     if (status != Z3D_OK) {
@@ -273,6 +251,10 @@ static z3d_status split(void *device, int colour, int index, int size, const cha
     return Z3D_OK;
 }
 
+static void share(void *self) {
+    ((communicator *)self)->users++;
+}
+
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
     if (!nccl) return;
     end_abortion(&nccl->abortion);
@@ -280,26 +262,9 @@ void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
     free(nccl); /* the library stays: it does not like to be unloaded */
 }
 
-/* ---- times ---- */
-
-static void collect_slot(slot *s) {
-    if (!s->started || !s->waited) return;
-    cudaError_t error = cudaEventQuery(s->wait_end);
-    if (z3d_cuda_not_ready(error) || error != cudaSuccess) return;
-    *s->seconds += z3d_cuda_seconds_between(s->begin, s->end);
-    *s->exposed += z3d_cuda_seconds_between(s->wait_begin, s->wait_end);
-    s->started = s->waited = false;
-}
-
-void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl) {
-    for (communicator *c = nccl->communicators; c; c = c->next)
-        for (int i = 0; i < SLOTS; i++) collect_slot(&c->slots[i]);
-}
-
 void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl) {
     nccl->latest = NULL;
-    for (communicator *c = nccl->communicators; c; c = c->next)
-        for (int i = 0; i < SLOTS; i++) c->slots[i].started = c->slots[i].waited = false;
+    for (communicator *c = nccl->communicators; c; c = c->next) c->before = c->started;
 }
 
 /* ---- collectives ---- */
@@ -364,58 +329,41 @@ static ncclResult_t run(const communicator *c, const z3d_collective *call) {
     return ncclInvalidArgument;
 }
 
-/* A slot that is over and counted; the host waits for one only when all are in use. While work is
- * captured nothing is timed, and a slot is free once it was waited for. */
-static z3d_status take_slot(communicator *c, slot **out) {
-    *out = &c->slots[(c->started + 1) % SLOTS];
-    if ((*out)->started && !c->cuda->capturing) Z3D_TRY(z3d_cuda_synchronize(c->cuda));
-    Z3D_REQUIRE(!(*out)->started, "%d collectives of the %s group are under way", SLOTS, c->name);
-    return Z3D_OK;
-}
-
-static z3d_status start(void *self, const z3d_collective *call, double *seconds, double *exposed,
-                        int64_t *id) {
+static z3d_status start(void *self, const z3d_collective *call, double *seconds, int64_t *id) {
     communicator *c = self;
+    struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     static const char *const names[] = {
 #define X(NAME, name) "NCCL: " #name,
         Z3D_COLLECTIVE_MAP(X)
 #undef X
     };
-    slot *s;
-    if (c->cuda->nccl->aborted) return z3d_cuda_nccl_check(c->cuda->nccl);
-    Z3D_TRY(take_slot(c, &s));
+    cudaEvent_t end = c->ended[(c->started + 1) % Z3D_CUDA_EVENTS];
+    z3d_cuda_time *time;
+    if (nccl->aborted) return z3d_cuda_nccl_check(nccl);
     Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
-    if (!c->cuda->capturing)
-        Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
-    else if (c->cuda->nccl->latest) /* a graph's branches begin in any order */
-        Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, c->cuda->nccl->latest, 0));
-    z3d_status status = check(c->cuda->nccl, run(c, call), c->comm, c->name, names[call->kind]);
+    if (c->cuda->capturing && nccl->latest) /* a graph's branches begin in any order */
+        Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, nccl->latest, 0));
+    Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->stream, seconds, &time));
+    z3d_status status = check(nccl, run(c, call), c->comm, c->name, names[call->kind]);
     if (status != Z3D_OK) {
-        abort_all(c->cuda->nccl);
+        abort_all(nccl);
         return status;
     }
-    Z3D_CUDA_TRY(cudaEventRecord(s->end, c->stream));
-    c->cuda->nccl->latest = s->end;
-    s->started = true;
-    s->waited = false;
-    s->seconds = seconds;
-    s->exposed = exposed;
+    Z3D_TRY(z3d_cuda_time_end(c->cuda, c->stream, seconds, time));
+    Z3D_CUDA_TRY(cudaEventRecord(end, c->stream));
+    nccl->latest = end;
     *id = ++c->started;
     return Z3D_OK;
 }
 
-static z3d_status wait(void *self, int64_t id) {
-    communicator *c = self;
-    slot *s = &c->slots[id % SLOTS];
-    Z3D_REQUIRE(id >= 1 && id <= c->started && s->started && !s->waited,
-                "collective %lld of the %s group", (long long)id, c->name);
-    bool timed = !c->cuda->capturing;
-    if (timed) Z3D_CUDA_TRY(cudaEventRecord(s->wait_begin, c->cuda->compute));
-    Z3D_CUDA_TRY(cudaStreamWaitEvent(c->cuda->compute, s->end, 0));
-    if (timed) Z3D_CUDA_TRY(cudaEventRecord(s->wait_end, c->cuda->compute));
-    s->waited = timed;
-    s->started = timed;
-    return Z3D_OK;
+static z3d_status wait(void *self, int64_t id, double *exposed) {
+    const communicator *c = self;
+    z3d_cuda_time *time;
+    Z3D_REQUIRE(id > c->before && id <= c->started, "collective %lld of the %s group",
+                (long long)id, c->name);
+    Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->cuda->compute, exposed, &time));
+    Z3D_CUDA_TRY(cudaStreamWaitEvent(c->cuda->compute, c->ended[id % Z3D_CUDA_EVENTS], 0));
+    return z3d_cuda_time_end(c->cuda, c->cuda->compute, exposed, time);
 }
 
 const z3d_stream_collectives z3d_cuda_collectives = {
@@ -424,6 +372,7 @@ const z3d_stream_collectives z3d_cuda_collectives = {
     .connect = connect_ranks,
     .connected = connected,
     .split = split,
+    .share = share,
     .destroy = destroy,
     .start = start,
     .wait = wait,
@@ -449,10 +398,6 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
 }
 
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
-    (void)nccl;
-}
-
-void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl) {
     (void)nccl;
 }
 

@@ -63,9 +63,11 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
     matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
     cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
     int64_t bytes = m * n * size_of(kernel->dtype);
+    reads(cost, kernel->residual, bytes);
     reads(cost, kernel->before_gelu, bytes);
     writes(cost, kernel->gelu, bytes);
     writes_or_adds(cost, kernel->bias_gradient, m * size_of(kernel->c_dtype), kernel->accumulate);
+    if (kernel->residual) cost->flops += (double)m * (double)n;
     if (kernel->before_gelu) cost->flops += 17.0 * (double)m * (double)n;
     if (kernel->gelu) cost->flops += 9.0 * (double)m * (double)n;
     if (kernel->bias_gradient) cost->flops += (double)m * (double)k;

@@ -8,11 +8,13 @@
 #include "src/device/interface/epilogue.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
+#include "src/device/sim/tape.h"
 
 struct z3d_device {
     const z3d_device_ops *ops;
     void *self;
     const z3d_plugin *plugin; /* NULL: the table is our own */
+    z3d_tape *tape;           /* NULL: kernels are not timed */
     bool host_collectives;
     void *scratch;
     z3d_access_observer observer; /* NULL: none */
@@ -20,7 +22,7 @@ struct z3d_device {
 };
 
 static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record,
-                                                 &z3d_device_ops_sim, &z3d_device_ops_timed};
+                                                 &z3d_device_ops_sim};
 
 const char *z3d_gemm_method_name(z3d_gemm_method method) {
     static const char *const names[] = {
@@ -52,8 +54,7 @@ static z3d_status find_backend(const char *name, z3d_device *device) {
     if (strcmp(name, "cuda") != 0)
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED,
-            "device backend '%s' is unknown; there are 'cpu', 'cuda', 'record', 'sim' and 'timed'",
-            name);
+            "device backend '%s' is unknown; there are 'cpu', 'cuda', 'record' and 'sim'", name);
     Z3D_TRY(z3d_plugin_load(&device->plugin));
     device->ops = device->plugin->device;
     return Z3D_OK;
@@ -65,6 +66,7 @@ z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) 
     Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));
     device->host_collectives = config->host_collectives;
     z3d_status status = find_backend(config->backend ? config->backend : "", device);
+    if (device->ops != &z3d_device_ops_sim) device->tape = config->tape; /* sim writes itself */
     if (status == Z3D_OK)
         status = z3d_device_heard(device, device->ops->create(config, &device->self));
     if (status != Z3D_OK) {
@@ -159,14 +161,15 @@ static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
 }
 
 static z3d_status check_epilogue(const z3d_gemm *g) {
-    bool whole = (!g->gelu && !g->before_gelu) || (g->ldc == g->n && g->c_dtype == g->dtype);
+    bool whole =
+        (!g->gelu && !g->before_gelu && !g->residual) || (g->ldc == g->n && g->c_dtype == g->dtype);
     bool gathered = !g->bias_gradient || (g->transpose_a && g->lda == g->m);
-    Z3D_REQUIRE(
-        whole && gathered,
-        "kernel gemm: gelu needs C in A's type without gaps, a bias gradient needs A transposed "
-        "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
-        (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
-        (long long)g->lda, g->transpose_a ? "" : ", not transposed");
+    Z3D_REQUIRE(whole && gathered,
+                "kernel gemm: gelu or a residual needs C in A's type without gaps, a bias gradient "
+                "needs A transposed "
+                "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
+                (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
+                (long long)g->lda, g->transpose_a ? "" : ", not transposed");
     return Z3D_OK;
 }
 
@@ -177,6 +180,16 @@ static z3d_status launch_parts(z3d_device *device, const z3d_gemm *gemm) {
     return Z3D_OK;
 }
 
+static z3d_status launch_timed(z3d_device *device, const z3d_kernel *kernel) {
+    const z3d_device_ops *ops = device->ops;
+    double seconds = 0, begin = z3d_now();
+    Z3D_TRY(z3d_device_heard(device, ops->launch_timed
+                                         ? ops->launch_timed(device->self, kernel, &seconds)
+                                         : ops->launch(device->self, kernel)));
+    if (!ops->launch_timed) seconds = z3d_now() - begin;
+    return z3d_tape_kernel(device->tape, kernel, Z3D_SPACE_DEVICE, seconds);
+}
+
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
     Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
                 (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
@@ -185,6 +198,7 @@ z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
         if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
     }
     if (device->observer) touch_operands(device, kernel);
+    if (device->tape) return launch_timed(device, kernel);
     return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }
 

@@ -7,10 +7,10 @@
 #include "src/device/kernels.h"
 
 static inline bool z3d_gemm_is_plain(const z3d_gemm *gemm) {
-    return !gemm->gelu && !gemm->before_gelu && !gemm->bias_gradient;
+    return !gemm->gelu && !gemm->before_gelu && !gemm->bias_gradient && !gemm->residual;
 }
 
-enum { Z3D_GEMM_PARTS = 4 };
+enum { Z3D_GEMM_PARTS = 5 };
 
 /* The product alone, then the rest in order; their number. */
 static inline int z3d_gemm_parts(const z3d_gemm *gemm, z3d_kernel part[Z3D_GEMM_PARTS]) {
@@ -18,7 +18,18 @@ static inline int z3d_gemm_parts(const z3d_gemm *gemm, z3d_kernel part[Z3D_GEMM_
     int parts = 1;
     part[0] = (z3d_kernel){.kind = Z3D_KERNEL_gemm, .as.gemm = *gemm};
     part[0].as.gemm.gelu = part[0].as.gemm.bias_gradient = NULL;
-    part[0].as.gemm.before_gelu = NULL;
+    part[0].as.gemm.before_gelu = part[0].as.gemm.residual = NULL;
+    if (gemm->residual) part[0].as.gemm.bias = NULL;
+    if (gemm->residual)
+        part[parts++] = (z3d_kernel){.kind = Z3D_KERNEL_dropout_forward,
+                                     .as.dropout_forward = {.x = gemm->c,
+                                                            .bias = gemm->bias,
+                                                            .residual = gemm->residual,
+                                                            .y = gemm->c,
+                                                            .rows = gemm->m,
+                                                            .seq = gemm->m,
+                                                            .cols = gemm->n,
+                                                            .dtype = gemm->dtype}};
     if (gemm->before_gelu)
         part[parts++] = (z3d_kernel){.kind = Z3D_KERNEL_gelu_backward,
                                      .as.gelu_backward = {.x = gemm->before_gelu,

@@ -30,6 +30,8 @@ typedef struct z3d_device_ops {
     bool fuses;
     /* One kernel whose kind is known to be valid. */
     z3d_status (*launch)(void *self, const z3d_kernel *kernel);
+    /* Optional: the same alone, by the device's own clock, where the device has a tape. */
+    z3d_status (*launch_timed)(void *self, const z3d_kernel *kernel, double *seconds);
     /* Optional: nothing to wait for where launches are synchronous. */
     z3d_status (*synchronize)(void *self);
     /* Host <- device, device <- host. */
@@ -58,7 +60,6 @@ typedef struct z3d_device_ops {
                          void *context);
 } z3d_device_ops;
 
-extern const z3d_device_ops z3d_device_ops_cpu, z3d_device_ops_record, z3d_device_ops_sim,
-    z3d_device_ops_timed;
+extern const z3d_device_ops z3d_device_ops_cpu, z3d_device_ops_record, z3d_device_ops_sim;
 
 #endif

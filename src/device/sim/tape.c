@@ -153,6 +153,7 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
 static int64_t fused_bytes(const z3d_kernel *part) {
     z3d_cost cost;
     z3d_kernel_cost(part, &cost);
+    if (part->kind == Z3D_KERNEL_dropout_forward) return 0; /* priced as a kernel of its own */
     if (part->kind == Z3D_KERNEL_gelu_backward) return cost.bytes_read / 2; /* of x, without dy */
     if (part->kind == Z3D_KERNEL_bias_backward && part->as.bias_backward.accumulate) return 0;
     return cost.bytes_written;
@@ -196,17 +197,19 @@ static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_sp
     return z3d_tape_append(tape, &event);
 }
 
-static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm, z3d_space space) {
+static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm, z3d_space space,
+                               double seconds) {
     z3d_kernel part[Z3D_GEMM_PARTS];
     int parts = z3d_gemm_parts(gemm, part);
     for (int i = 0; i < parts; i++)
-        Z3D_TRY(append_kernel(tape, &part[i], space, 0, i > 0 ? fused_bytes(&part[i]) : 0));
+        Z3D_TRY(append_kernel(tape, &part[i], space, i > 0 ? 0 : seconds,
+                              i > 0 ? fused_bytes(&part[i]) : 0));
     return Z3D_OK;
 }
 
 z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
                            double seconds) {
     if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
-        return append_parts(tape, &kernel->as.gemm, space);
+        return append_parts(tape, &kernel->as.gemm, space, seconds);
     return append_kernel(tape, kernel, space, seconds, 0);
 }

@@ -32,7 +32,7 @@ typedef struct z3d_event {
     int64_t fused;   /* kernels that the product before them can take in: bytes that are then left
                         to move; 0: none such */
     double flops;
-    double seconds; /* kernels that really ran (the timed device); else 0 */
+    double seconds; /* kernels that really ran; else 0 */
 } z3d_event;
 
 /* What happened, in order. A step repeats a few hundred different events, so each of them is there
@@ -58,8 +58,8 @@ void z3d_tape_clear(z3d_tape *tape);
 z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index);
 /* Errors: ERR_MEMORY. */
 z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event);
-/* A kernel with its shape and cost; of a product with something behind it, all its parts. space:
- * where what it works on lies. */
+/* A kernel with its shape and cost; of a product with something behind it, all its parts, the first
+ * with the seconds of all. space: where what it works on lies. */
 z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
                            double seconds);
 

@@ -1,4 +1,4 @@
-/* Measures this machine: small GPTs of several shapes train on the timed device for some steps, on
+/* Measures this machine: small GPTs of several shapes train on the cpu device for some steps, on
  * all ranks at once; the fastest turn of each kernel counts, because slower turns include other
  * work on the machine. Then it measures copies, and collectives of several sizes. */
 #include "src/plan/price/measure.h"
@@ -96,7 +96,7 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &config.mesh));
     Z3D_TRY(make_model(shape, &b->model));
     Z3D_TRY(z3d_tape_create(&b->tape));
-    z3d_device_config device = {.backend = "timed", .threads = threads, .tape = b->tape};
+    z3d_device_config device = {.backend = "cpu", .threads = threads, .tape = b->tape};
     Z3D_TRY(choose_method(shape, threads, &device.gemm[shape->dtype]));
     Z3D_TRY(z3d_device_create(&device, &b->device));
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)

@@ -10,7 +10,9 @@
 typedef struct lane {
     double clock, free; /* free: when the last that was started will be over, on the lane's clock */
     double overlap;     /* speed while something else runs */
-    double *end;        /* by id: when each will be over */
+    struct ending {
+        double clock, now; /* the lane's, the stage's */
+    } * end;               /* by id: when each will be over, if nothing stands still meanwhile */
     int64_t ids;
 } lane;
 
@@ -158,7 +160,7 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     lane *lane = &p->lane[l];
     if (id >= lane->ids) {
         int64_t ids = 2 * id + 64;
-        double *end = realloc(lane->end, (size_t)ids * sizeof *end);
+        struct ending *end = realloc(lane->end, (size_t)ids * sizeof *end);
         if (!end)
             return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld collectives",
                              (long long)ids);
@@ -166,17 +168,20 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
         lane->ids = ids;
     }
     double begin = lane->free > lane->clock ? lane->free : lane->clock;
-    lane->end[id] = lane->free = begin + seconds;
-    tell(p, Z3D_SPAN_BESIDE, l, p->now + begin - lane->clock,
-         p->now + begin - lane->clock + seconds);
+    const double at = p->now + begin - lane->clock;
+    lane->free = begin + seconds;
+    lane->end[id] = (struct ending){lane->free, at + seconds};
+    tell(p, Z3D_SPAN_BESIDE, l, at, at + seconds);
     return Z3D_OK;
 }
 
-/* Seconds that compute stands still. */
+/* Seconds that compute stands still. The host goes on when what it waits for is over, in front of
+ * kernels that it has enqueued. */
 static double wait(player *p, int l, int64_t id) {
-    p->host = p->now;
     if (id >= p->lane[l].ids) return 0;
-    double missing = p->lane[l].end[id] - p->lane[l].clock;
+    const struct ending *end = &p->lane[l].end[id];
+    double missing = end->clock - p->lane[l].clock;
+    if (p->host < end->now) p->host = end->now < p->now ? end->now : p->now;
     if (missing <= 0) return 0;
     stand_still(p, l, missing);
     p->host = p->now;

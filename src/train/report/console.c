@@ -86,6 +86,9 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
                           where[program->checkpoint_space]);
     if (disk) z3d_string_append(&line, "; disk: %s", disk);
     if (!line.failed) z3d_console_say(console, "offload     %s", line.text);
+    if (offload->delayed)
+        z3d_console_say(console, "offload     delayed_param_update: a step's gradients change the "
+                                 "parameters one step later; losses differ from those without");
     z3d_string_free(&line);
 }
 

@@ -10,7 +10,11 @@ namespace {
 constexpr int TILE = 64; // rows of a block: 16 for each of its warps
 constexpr int TILE_THREADS = TILE / 16 * WARP;
 constexpr float LOG2_E = 1.44269504f;
-constexpr int MOST_HEAD_DIM = 128; // of the tiled kernels
+constexpr int MOST_HEAD_DIM = 256;
+
+// A tile has DEPTH columns: a head's, and zeros. A block sums up this many of its results' columns:
+// what registers allow. Other blocks do the rest of them, with the same scores.
+template <int DEPTH> constexpr int COLUMNS = DEPTH < 128 ? DEPTH : 128;
 
 // Softmax is most of attention's arithmetic beside the products: the instruction itself, within 2
 // units in the last place, denormals as 0.
@@ -33,11 +37,13 @@ struct attention_shape {
     int64_t q_stride, kv_stride;
     int seq, capacity, heads, group, head_dim, first_head, window;
     float scale; // 1 / sqrt(head_dim)
+    bool wide;   // rows of all heads may be read and written 16 bytes at a time
     dropout_rule rule;
 };
 
 template <class Kernel>
-attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, int64_t capacity) {
+attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, int64_t capacity,
+                                   bool aligned_rows) {
     const bool windowed = kernel->window > 0 && kernel->window < NO_WINDOW;
     return {starts,
             kernel->q_stride,
@@ -50,15 +56,20 @@ attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, 
             (int)kernel->first_head,
             windowed ? (int)kernel->window : NO_WINDOW,
             (float)(1.0 / sqrt((double)kernel->head_dim)),
+            aligned_rows && kernel->head_dim % WIDE == 0 && kernel->q_stride % WIDE == 0 &&
+                kernel->kv_stride % WIDE == 0,
             dropout_rule_of(&kernel->dropout)};
 }
 
 inline attention_shape attention_shape_of(const z3d_attention_forward *kernel) {
-    return attention_shape_of(kernel, kernel->starts, kernel->capacity);
+    return attention_shape_of(kernel, kernel->starts, kernel->capacity,
+                              aligned(kernel->q, kernel->k, kernel->v, kernel->out));
 }
 
 inline attention_shape attention_shape_of(const z3d_attention_backward *kernel) {
-    return attention_shape_of(kernel, nullptr, kernel->seq);
+    return attention_shape_of(
+        kernel, nullptr, kernel->seq,
+        aligned(kernel->q, kernel->k, kernel->v, kernel->dout, kernel->dq, kernel->dk, kernel->dv));
 }
 
 // One query head of one sample.
@@ -96,42 +107,56 @@ __device__ inline int first_key_of(const attention_shape &shape, int position) {
     return position < shape.window ? 0 : position - shape.window + 1;
 }
 
-// Rows first .. first + ROWS - 1 of a head into a tile of DEPTH columns, 16 bytes a time; what lies
-// outside, rows from `end` on too, is 0.
+// Rows first .. first + ROWS - 1 of a head into a tile of DEPTH columns, 16 bytes a time where that
+// can be; what lies outside, rows from `end` on too, is 0.
 template <int ROWS, int DEPTH, class T>
 __device__ inline void load_tile(T *tile, const T *from, int64_t stride, int first, int end,
-                                 int head_dim) {
+                                 const attention_shape &shape) {
     constexpr int STEP = 16 / sizeof(T), ACROSS = DEPTH / STEP;
+    if (!shape.wide) {
+        for (int i = (int)threadIdx.x; i < ROWS * DEPTH; i += TILE_THREADS) {
+            const int row = i / DEPTH, column = i % DEPTH;
+            const bool inside = first + row < end && column < shape.head_dim;
+            narrow(inside ? widen(from[(first + row) * stride + column]) : 0.0f,
+                   tile + row * TILE_STRIDE<T, DEPTH> + column);
+        }
+        return;
+    }
     for (int i = (int)threadIdx.x; i < ROWS * ACROSS; i += TILE_THREADS) {
         const int row = i / ACROSS, column = i % ACROSS * STEP;
         uint4 words = {0, 0, 0, 0};
-        if (first + row < end && column < head_dim)
+        if (first + row < end && column < shape.head_dim)
             words = *reinterpret_cast<const uint4 *>(from + (first + row) * stride + column);
         *reinterpret_cast<uint4 *>(tile + row * TILE_STRIDE<T, DEPTH> + column) = words;
     }
 }
 
 // A warp's 16 rows of results, times its lanes' factors for their two rows, through the warp's own
-// rows of a tile to where rows first .. first + 15 of a head lie.
+// rows of a tile to where rows first .. first + 15 of a head lie; from column `from` on.
 template <int DEPTH, class T>
-__device__ inline void store_rows(T *to, int64_t stride, int first, const attention_shape &shape,
-                                  T *tile, const float (&c)[DEPTH / 8][4], float upper,
-                                  float lower) {
-    constexpr int STEP = 16 / sizeof(T), ACROSS = DEPTH / STEP, STRIDE = TILE_STRIDE<T, DEPTH>;
+__device__ inline void
+store_rows(T *to, int64_t stride, int first, int from, const attention_shape &shape, T *tile,
+           const float (&c)[COLUMNS<DEPTH> / 8][4], float upper, float lower) {
+    constexpr int STRIDE = TILE_STRIDE<T, DEPTH>;
+    const int step = shape.wide ? 16 / (int)sizeof(T) : 1, across = COLUMNS<DEPTH> / step;
     const int g = lane_id() / 4, t = lane_id() % 4;
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < DEPTH / 8; j++)
+    for (int j = 0; j < COLUMNS<DEPTH> / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             narrow(c[j][e] * (e < 2 ? upper : lower),
                    tile + (g + 8 * (e / 2)) * STRIDE + 8 * j + 2 * t + e % 2);
     __syncwarp();
-    for (int i = lane_id(); i < 16 * ACROSS; i += WARP) {
-        const int row = i / ACROSS, column = i % ACROSS * STEP;
-        if (first + row < shape.seq && column < shape.head_dim)
-            *reinterpret_cast<uint4 *>(to + (first + row) * stride + column) =
+    for (int i = lane_id(); i < 16 * across; i += WARP) {
+        const int row = i / across, column = i % across * step;
+        T *result = to + (first + row) * stride + from + column;
+        if (first + row >= shape.seq || from + column >= shape.head_dim) continue;
+        if (shape.wide)
+            *reinterpret_cast<uint4 *>(result) =
                 *reinterpret_cast<const uint4 *>(tile + row * STRIDE + column);
+        else
+            *result = tile[row * STRIDE + column];
     }
 }
 
@@ -166,18 +191,20 @@ __device__ inline float dropout_one(const dropout_draw &draw, int64_t sample, in
                 (long long)(kernel)->heads, (long long)(kernel)->kv_heads);                        \
     Z3D_REQUIRE(!((kernel)->dropout.p > 0) || ((kernel)->seq <= 1 << 24 &&                         \
                                                (kernel)->first_head + (kernel)->heads <= 1 << 16), \
-                "kernel " #name ": dropout counts 65536 heads and 16777216 rows at most")
-
-// Whether the tiled kernels take this shape; their rows are read 16 bytes at a time.
-template <class Kernel> bool fits_tiles(const Kernel *kernel) {
-    return kernel->head_dim <= MOST_HEAD_DIM && kernel->head_dim % 8 == 0 &&
-           kernel->q_stride % 8 == 0 && kernel->kv_stride % 8 == 0;
-}
+                "kernel " #name ": dropout counts 65536 heads and 16777216 rows at most");         \
+    do {                                                                                           \
+        if ((kernel)->head_dim > MOST_HEAD_DIM)                                                    \
+            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,                                                  \
+                             "heads of %lld columns: attention on a GPU has at most %d; use more " \
+                             "heads, or training.device: cpu",                                     \
+                             (long long)(kernel)->head_dim, MOST_HEAD_DIM);                        \
+    } while (0)
 
 // Calls body(integral_constant<int, DEPTH>) with the tile's columns for this head_dim.
 template <class Body> z3d_status with_depth(int64_t head_dim, Body body) {
     if (head_dim <= 64) return body(std::integral_constant<int, 64>());
-    return body(std::integral_constant<int, 128>());
+    if (head_dim <= 128) return body(std::integral_constant<int, 128>());
+    return body(std::integral_constant<int, 256>());
 }
 
 template <class Body> z3d_status with_dropout(bool drops, Body body) {

@@ -5,7 +5,10 @@
 namespace {
 
 // Keys that a block takes at a time: what registers allow.
-template <int DEPTH> constexpr int KEYS = DEPTH == 64 ? 64 : 32;
+template <class T, int DEPTH>
+constexpr int KEYS = sizeof(T) == 4 || DEPTH == 256 ? 16
+                     : DEPTH == 64                  ? 64
+                                                    : 32;
 
 // What a lane keeps of its two rows, g and g + 8 of the warp's 16.
 struct running {
@@ -71,17 +74,19 @@ __device__ inline void drop(float (&scores)[N][4], const attention_shape &shape,
         }
 }
 
+// Left alone, ptxas takes no more than 128 registers on sm_90, and spills one in the widest.
 template <int DEPTH, bool DROPS, class T>
-__global__ void __launch_bounds__(TILE_THREADS)
+__global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
     tiled_kernel(const T *q, const T *k, const T *v, T *out, float *log_sum_exp,
                  attention_shape shape, int heads) {
-    constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, STEP = KEYS<DEPTH>;
+    constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, STEP = KEYS<T, DEPTH>;
+    constexpr int COLS = COLUMNS<DEPTH>, PARTS = DEPTH / COLS;
     T *queries = shared_memory<T>(), *keys = queries + TILE * STRIDE;
     T *values = keys + STEP * STRIDE;
     // The last queries of all heads come first: they see the most keys.
-    const int tiles = (shape.seq + TILE - 1) / TILE;
-    const int first = (tiles - 1 - (int)blockIdx.x / heads) * TILE;
-    const head_place place = place_of(shape, blockIdx.x % heads);
+    const int part = (int)blockIdx.x % PARTS * COLS, index = (int)blockIdx.x / PARTS;
+    const int tiles = (shape.seq + TILE - 1) / TILE, first = (tiles - 1 - index / heads) * TILE;
+    const head_place place = place_of(shape, index % heads);
     const int warp_row = (int)threadIdx.x / WARP * 16, g = lane_id() / 4, t = lane_id() % 4;
     const int position = place.start + first; // of the block's first query
     const int end = position + TILE < place.keys ? position + TILE : place.keys;
@@ -89,12 +94,12 @@ __global__ void __launch_bounds__(TILE_THREADS)
     const float scale = shape.scale * LOG2_E; // exponentials are powers of two
 
     running rows = {{float_of(0xff800000u), float_of(0xff800000u)}, {0.0f, 0.0f}};
-    float result[DEPTH / 8][4] = {};
-    load_tile<TILE, DEPTH>(queries, q + place.q, shape.q_stride, first, shape.seq, shape.head_dim);
+    float result[COLS / 8][4] = {};
+    load_tile<TILE, DEPTH>(queries, q + place.q, shape.q_stride, first, shape.seq, shape);
     for (int key = first_key_of(shape, position) / STEP * STEP; key < end; key += STEP) {
         __syncthreads();
-        load_tile<STEP, DEPTH>(keys, k + place.kv, shape.kv_stride, key, end, shape.head_dim);
-        load_tile<STEP, DEPTH>(values, v + place.kv, shape.kv_stride, key, end, shape.head_dim);
+        load_tile<STEP, DEPTH>(keys, k + place.kv, shape.kv_stride, key, end, shape);
+        load_tile<STEP, DEPTH>(values, v + place.kv, shape.kv_stride, key, end, shape);
         __syncthreads();
         if (first + warp_row >= shape.seq) continue; // of a few queries, most warps have none
         float scores[STEP / 8][4], correction[2];
@@ -104,10 +109,10 @@ __global__ void __launch_bounds__(TILE_THREADS)
         exponentials(scores, rows, scale, correction);
         if constexpr (DROPS) drop(scores, shape, place, first_query, key + 2 * t);
 #pragma unroll
-        for (int j = 0; j < DEPTH / 8; j++)
+        for (int j = 0; j < COLS / 8; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) result[j][e] *= correction[e / 2];
-        multiply_columns<STEP, DEPTH>(result, scores, values);
+        multiply_columns<STEP, DEPTH, COLS>(result, scores, values + part);
     }
     float inverse[2];
 #pragma unroll
@@ -117,11 +122,11 @@ __global__ void __launch_bounds__(TILE_THREADS)
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         inverse[r] = 1.0f / sum;
         const int row = first + warp_row + g + 8 * r;
-        if (t == 0 && log_sum_exp && row < shape.seq)
+        if (t == 0 && part == 0 && log_sum_exp && row < shape.seq)
             log_sum_exp[place.statistics + row] = rows.maximum[r] * shape.scale + logf(sum);
     }
     // The warp's own queries are not read any more.
-    store_rows<DEPTH>(out + place.out, place.out_stride, first + warp_row, shape,
+    store_rows<DEPTH>(out + place.out, place.out_stride, first + warp_row, part, shape,
                       queries + warp_row * STRIDE, result, inverse[0], inverse[1]);
 }
 
@@ -130,11 +135,9 @@ __global__ void __launch_bounds__(TILE_THREADS)
 z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                                       const z3d_attention_forward *kernel) {
     REQUIRE_ATTENTION(attention_forward, kernel);
-    const bool wide = kernel->q_stride % WIDE == 0 && kernel->kv_stride % WIDE == 0 &&
-                      aligned(kernel->q, kernel->k, kernel->v);
-    if (wide && z3d_cuda_decode_scratch(kernel) > 0) return z3d_cuda_decode_attention(lane, kernel);
-    if (!fits_tiles(kernel) || !wide || !aligned(kernel->out))
-        return z3d_cuda_plain_attention_forward(lane, kernel);
+    const attention_shape shape = attention_shape_of(kernel);
+    if (shape.wide && z3d_cuda_decode_scratch(kernel) > 0)
+        return z3d_cuda_decode_attention(lane, kernel);
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
     if (heads * tiles == 0) return Z3D_OK;
     return with_type(kernel->dtype, [&](auto tag) {
@@ -143,13 +146,15 @@ z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                 using T = typename decltype(tag)::type;
                 // fp32 has one tile: a narrow one spills registers on sm_80, and it is not in a
                 // hurry.
-                constexpr int DEPTH = sizeof(T) == 4 ? 128 : decltype(depth)::value;
-                return launch(lane, "attention_forward", heads * tiles, dim3(TILE_THREADS),
-                              sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<DEPTH>),
+                constexpr int GIVEN = decltype(depth)::value;
+                constexpr int DEPTH = sizeof(T) == 4 && GIVEN < 128 ? 128 : GIVEN;
+                return launch(lane, "attention_forward", heads * tiles * (DEPTH / COLUMNS<DEPTH>),
+                              dim3(TILE_THREADS),
+                              sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<T, DEPTH>),
                               tiled_kernel<DEPTH, decltype(drops)::value, T>,
                               static_cast<const T *>(kernel->q), static_cast<const T *>(kernel->k),
                               static_cast<const T *>(kernel->v), static_cast<T *>(kernel->out),
-                              kernel->log_sum_exp, attention_shape_of(kernel), (int)heads);
+                              kernel->log_sum_exp, shape, (int)heads);
             });
         });
     });

@@ -1,5 +1,6 @@
 // Vocab-parallel softmax cross entropy, a block per row. The logits stay in their type: each part
-// reads them once, and the gradient takes their place.
+// reads them once, and the gradient takes their place. A rank that has all of them reads them
+// twice: part 2 finds the largest, too.
 #include "src/device/cuda/kernels/common.cuh"
 
 namespace {
@@ -49,24 +50,56 @@ template <class T> struct exponentials_body {
     }
 };
 
+// The same where the largest is not known before: `sum` is of exponentials of what is left behind
+// the largest so far. Nothing is left of a sum of nothing (which has no largest).
+__device__ inline float rescale(float sum, float from, float to) {
+    return sum == 0.0f ? 0.0f : sum * expf(from - to);
+}
+
+template <class T> struct online_body {
+    const T *logits;
+    float max, sum;
+    template <int N> __device__ void at(int64_t column) {
+        float v[N], largest = max;
+        load(v, logits + column);
+#pragma unroll
+        for (int i = 0; i < N; i++) largest = fmaxf(largest, v[i]);
+        sum = rescale(sum, max, largest);
+        max = largest;
+#pragma unroll
+        for (int i = 0; i < N; i++) sum += expf(v[i] - max);
+    }
+};
+
 // The column of this rank that holds `target`, or -1.
 __device__ inline int64_t target_column(int32_t target, int64_t first, int64_t valid) {
     const int64_t column = (int64_t)target - first;
     return target >= 0 && column >= 0 && column < valid ? column : -1;
 }
 
-template <int N, class T>
+template <bool ALONE, int N, class T>
 __global__ void __launch_bounds__(THREADS)
-    sum_kernel(const T *logits, const float *max, const int32_t *targets, float *sums, int64_t cols,
+    sum_kernel(const T *logits, float *max, const int32_t *targets, float *sums, int64_t cols,
                int64_t valid, int64_t first) {
     const int64_t row = blockIdx.x, rows = gridDim.x;
-    exponentials_body<T> body = {logits + row * cols, max[row], 0.0f};
-    each_column<N>(valid, body);
-    const float sum = block_sum(body.sum, shared_memory<float>());
+    float *slots = shared_memory<float>(), largest, sum; // a value of each warp, twice
+    if constexpr (ALONE) {
+        online_body<T> body = {logits + row * cols, float_of(0xff800000u), 0.0f};
+        each_column<N>(valid, body);
+        largest = block_max(body.max, slots + THREADS / WARP);
+        sum = rescale(body.sum, body.max, largest);
+        if (threadIdx.x == 0) max[row] = largest;
+    } else {
+        exponentials_body<T> body = {logits + row * cols, max[row], 0.0f};
+        each_column<N>(valid, body);
+        largest = body.max;
+        sum = body.sum;
+    }
+    sum = block_sum(sum, slots);
     if (threadIdx.x > 0) return;
     const int64_t target = target_column(targets[row], first, valid);
     sums[row] = sum;
-    sums[rows + row] = target < 0 ? 0.0f : widen(logits[row * cols + target]) - body.max;
+    sums[rows + row] = target < 0 ? 0.0f : widen(logits[row * cols + target]) - largest;
 }
 
 template <class T> struct gradient_body {
@@ -120,7 +153,7 @@ constexpr size_t SLOTS = THREADS / WARP * sizeof(float);
 z3d_status z3d_cuda_cross_entropy_max(const z3d_cuda_lane *lane,
                                       const z3d_cross_entropy_max *kernel) {
     REQUIRE_FLOAT(cross_entropy_max, kernel->dtype);
-    if (kernel->rows <= 0) return Z3D_OK;
+    if (kernel->rows <= 0 || kernel->alone) return Z3D_OK;
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return with_width(kernel->cols % WIDE == 0 && aligned(kernel->logits), [&](auto width) {
@@ -140,10 +173,10 @@ z3d_status z3d_cuda_cross_entropy_sum(const z3d_cuda_lane *lane,
         using T = typename decltype(tag)::type;
         return with_width(kernel->cols % WIDE == 0 && aligned(kernel->logits), [&](auto width) {
             constexpr int N = decltype(width)::value;
-            return launch(lane, "cross_entropy_sum", kernel->rows, dim3(THREADS), SLOTS,
-                          sum_kernel<N, T>, static_cast<const T *>(kernel->logits), kernel->max,
-                          kernel->targets, kernel->sums, kernel->cols, kernel->valid,
-                          kernel->first);
+            return launch(lane, "cross_entropy_sum", kernel->rows, dim3(THREADS), 2 * SLOTS,
+                          kernel->alone ? sum_kernel<true, N, T> : sum_kernel<false, N, T>,
+                          static_cast<const T *>(kernel->logits), kernel->max, kernel->targets,
+                          kernel->sums, kernel->cols, kernel->valid, kernel->first);
         });
     });
 }

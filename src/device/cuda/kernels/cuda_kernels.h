@@ -27,8 +27,8 @@ typedef struct z3d_cuda_lane {
  *                                       const z3d_layernorm_forward *kernel);
  * Pointers are device pointers. Any alignment and shape is right; 16-byte accesses are used where
  * pointers and row lengths are multiples of 16 bytes. Errors: ERR_INTERNAL (types, shapes, scratch
- * that are wrong), ERR_UNSUPPORTED (rows too wide for the GPU's shared memory: layernorm_backward
- * of more than 20000 columns, rmsnorm_backward of twice as many), ERR_DEVICE (a launch that the
+ * that are wrong), ERR_UNSUPPORTED (layernorm_backward and rmsnorm_backward of more than 18432
+ * columns), ERR_DEVICE (a launch that the
  * driver refuses). Some things are seen on the device only: a row of select_row outside the
  * sequence gives NaN, rows outside of cache_store's cache are dropped, and state->skip and ->p are
  * read when the kernel runs. */
@@ -39,14 +39,6 @@ Z3D_KERNEL_MAP(X)
 /* Whether this build has machine code for the current GPU: one newer than all that it was compiled
  * for can run none of it. */
 bool z3d_cuda_has_kernels(void);
-
-/* Attention without tiles, a warp per row: slow, for any head_dim. attention_forward and _backward
- * use it where the tiled kernels do not fit (head_dim above 128 or no multiple of 8); tests compare
- * the two. */
-z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
-                                            const z3d_attention_forward *kernel);
-z3d_status z3d_cuda_plain_attention_backward(const z3d_cuda_lane *lane,
-                                             const z3d_attention_backward *kernel);
 
 /* Attention of a few rows to a cache, which attention_forward uses where scratch.h has scratch for
  * it. */

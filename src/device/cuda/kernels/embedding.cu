@@ -1,6 +1,12 @@
 // The lookup tables: tokens (split over ranks by rows) and positions; select_row.
 #include "src/device/cuda/kernels/each.cuh"
 
+#ifdef __CUDACC__
+#include <cub/device/device_radix_sort.cuh>
+#else
+#include <algorithm>
+#endif
+
 namespace {
 
 template <class T> struct lookup_operation {
@@ -32,39 +38,50 @@ z3d_status z3d_cuda_embedding_forward(const z3d_cuda_lane *lane,
 }
 
 // Backward sorts the rows by token, so that each table row is summed in fp32, in row order, and
-// rounded once. The sort counts, for every row, those that come before it: rows^2 comparisons, but
-// simple ones (0.3 G for 16384 rows), no atomics and one launch.
+// rounded once.
 namespace {
 
-constexpr int SORT_THREADS = 256;
-
-// Rows that this rank's table lacks come last.
-__device__ inline uint32_t table_index(int32_t token, int64_t first, int64_t table_rows) {
-    const int64_t index = (int64_t)token - first;
-    return index >= 0 && index < table_rows ? (uint32_t)index : 0xffffffffu;
-}
-
-// sorted[position] = table index << 32 | row.
-__global__ void __launch_bounds__(SORT_THREADS)
-    sort_kernel(const int32_t *tokens, int64_t rows, int64_t first, int64_t table_rows,
-                uint64_t *sorted) {
-    uint32_t *others = shared_memory<uint32_t>(); // [SORT_THREADS]
-    const int64_t row = (int64_t)blockIdx.x * SORT_THREADS + threadIdx.x;
-    const uint32_t mine = row < rows ? table_index(tokens[row], first, table_rows) : 0;
-    int64_t position = 0;
-    for (int64_t tile = 0; tile < rows; tile += SORT_THREADS) {
-        const int count = (int)(rows - tile < SORT_THREADS ? rows - tile : SORT_THREADS);
-        if ((int)threadIdx.x < count)
-            others[threadIdx.x] = table_index(tokens[tile + threadIdx.x], first, table_rows);
-        __syncthreads();
-        const int64_t same = row - tile; // those before it count where they are equal
-        int before = 0;
-        for (int i = 0; i < count; i++)
-            before += others[i] < mine || (others[i] == mine && i < same);
-        position += before;
-        __syncthreads();
+// Table index << 32 | row: no two are equal, so any sort gives the same. Rows that this rank's
+// table lacks come last.
+struct key_operation {
+    const int32_t *tokens;
+    uint64_t *keys;
+    int64_t first, table_rows;
+    template <int N> __device__ void at(int64_t i) const {
+#pragma unroll
+        for (int64_t row = i; row < i + N; row++) {
+            const int64_t index = (int64_t)tokens[row] - first;
+            const bool here = index >= 0 && index < table_rows;
+            keys[row] = (uint64_t)(here ? index : table_rows) << 32 | (uint64_t)row;
+        }
     }
-    if (row < rows) sorted[position] = (uint64_t)mine << 32 | (uint64_t)row;
+};
+
+// keys[rows] have as many elements behind them, and then `bytes` for the sort; *sorted: where they
+// are then.
+z3d_status sort_keys(const z3d_cuda_lane *lane, uint64_t *keys, int64_t rows, int64_t table_rows,
+                     uint64_t **sorted) {
+#ifdef __CUDACC__
+    const int64_t bytes = lane->scratch_bytes - 2 * rows * (int64_t)sizeof(uint64_t);
+    cub::DoubleBuffer<uint64_t> both(keys, keys + rows);
+    size_t wanted = 0;
+    int end = 33;
+    while (table_rows >> (end - 32) > 0) end++;
+    Z3D_TRY(check("embedding_backward",
+                  cub::DeviceRadixSort::SortKeys(nullptr, wanted, both, (int)rows, 32, end)));
+    Z3D_REQUIRE((int64_t)wanted <= bytes, "kernel embedding_backward: %lld bytes for the sort",
+                (long long)wanted);
+    Z3D_TRY(check("embedding_backward",
+                  cub::DeviceRadixSort::SortKeys(keys + 2 * rows, wanted, both, (int)rows, 32, end,
+                                                 stream_of(lane))));
+    *sorted = both.Current();
+    return Z3D_OK;
+#else
+    (void)table_rows;
+    *sorted = keys;
+    return check("embedding_backward",
+                 cuda_shim_do(stream_of(lane), [=] { std::sort(keys, keys + rows); }));
+#endif
 }
 
 constexpr int SCATTER_THREADS = 128;
@@ -73,10 +90,10 @@ constexpr int SCATTER_THREADS = 128;
 template <int N, class T, class G>
 __global__ void __launch_bounds__(SCATTER_THREADS)
     scatter_kernel(const uint64_t *sorted, int64_t rows, const T *dy, G *table_gradient,
-                   int64_t cols, bool accumulate) {
+                   int64_t cols, int64_t table_rows, bool accumulate) {
     const int64_t begin = blockIdx.x;
     const uint32_t index = (uint32_t)(sorted[begin] >> 32);
-    if (index == 0xffffffffu || (begin > 0 && (uint32_t)(sorted[begin - 1] >> 32) == index)) return;
+    if (index == table_rows || (begin > 0 && (uint32_t)(sorted[begin - 1] >> 32) == index)) return;
     int64_t end = begin + 1;
     while (end < rows && (uint32_t)(sorted[end] >> 32) == index) end++;
     for (int64_t column = threadIdx.x * N; column < cols; column += SCATTER_THREADS * N) {
@@ -106,7 +123,7 @@ z3d_status z3d_cuda_embedding_backward(const z3d_cuda_lane *lane,
     Z3D_REQUIRE(kernel->rows <= INT32_MAX && kernel->table_rows <= INT32_MAX,
                 "kernel embedding_backward: %lld rows of a table of %lld", (long long)kernel->rows,
                 (long long)kernel->table_rows);
-    REQUIRE_SCRATCH(embedding_backward, lane, kernel->rows * (int64_t)sizeof(uint64_t));
+    REQUIRE_SCRATCH(embedding_backward, lane, z3d_cuda_sort_scratch(kernel->rows));
     const int64_t rows = kernel->rows, cols = kernel->cols;
     const int64_t size = kernel->gradient_dtype == Z3D_F32 ? 4 : 2;
     if (!kernel->accumulate && kernel->table_rows > 0 && cols > 0)
@@ -114,11 +131,11 @@ z3d_status z3d_cuda_embedding_backward(const z3d_cuda_lane *lane,
             check("embedding_backward",
                   cudaMemsetAsync(kernel->table_gradient, 0,
                                   (size_t)(kernel->table_rows * cols * size), stream_of(lane))));
-    if (rows <= 0 || cols <= 0) return Z3D_OK;
-    uint64_t *sorted = static_cast<uint64_t *>(lane->scratch);
-    Z3D_TRY(launch(lane, "embedding_backward", divide_up(rows, SORT_THREADS), dim3(SORT_THREADS),
-                   SORT_THREADS * sizeof(uint32_t), sort_kernel, kernel->tokens, rows,
-                   kernel->first, kernel->table_rows, sorted));
+    if (rows <= 0 || cols <= 0 || kernel->table_rows <= 0) return Z3D_OK;
+    uint64_t *keys = static_cast<uint64_t *>(lane->scratch), *sorted;
+    Z3D_TRY(each_element(lane, "embedding_backward", rows, false,
+                         key_operation{kernel->tokens, keys, kernel->first, kernel->table_rows}));
+    Z3D_TRY(sort_keys(lane, keys, rows, kernel->table_rows, &sorted));
     const bool wide = cols % WIDE == 0 && aligned(kernel->dy, kernel->table_gradient);
     return with_type(kernel->dtype, [&](auto tag) {
         return with_type(kernel->gradient_dtype, [&](auto gradient_tag) {
@@ -129,7 +146,8 @@ z3d_status z3d_cuda_embedding_backward(const z3d_cuda_lane *lane,
                 return launch(lane, "embedding_backward", rows, dim3(SCATTER_THREADS), 0,
                               scatter_kernel<N, T, G>, sorted, rows,
                               static_cast<const T *>(kernel->dy),
-                              static_cast<G *>(kernel->table_gradient), cols, kernel->accumulate);
+                              static_cast<G *>(kernel->table_gradient), cols, kernel->table_rows,
+                              kernel->accumulate);
             });
         });
     });

@@ -194,7 +194,7 @@ __device__ inline void multiply_rows(float (&c)[ROWS / 8][4], const T *left, con
     for (int j = 0; j < ROWS / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) c[j][e] = 0.0f;
-#pragma unroll(sizeof(T) == 2 ? DEPTH / 16 : 1) // fp32's code is long enough
+#pragma unroll(sizeof(T) == 2 && DEPTH <= 128 ? DEPTH / 16 : 1) // others are long enough
     for (int k = 0; k < DEPTH; k += 16) {
         const operand_a<T> a = load_a(left + k, STRIDE);
 #pragma unroll
@@ -207,12 +207,12 @@ __device__ inline void multiply_rows(float (&c)[ROWS / 8][4], const T *left, con
     }
 }
 
-// c[COLS / 8][4] += weights (16 rows of ROWS columns, as results) times the ROWS rows of `right`, a
-// tile of COLS columns. The weights are rounded to T.
-template <int ROWS, int COLS, class T>
+// c[COLS / 8][4] += weights (16 rows of ROWS columns, as results) times the ROWS rows of `right`,
+// COLS columns of a tile of DEPTH. The weights are rounded to T.
+template <int ROWS, int DEPTH, int COLS, class T>
 __device__ inline void multiply_columns(float (&c)[COLS / 8][4],
                                         const float (&weights)[ROWS / 8][4], const T *right) {
-    constexpr int STRIDE = TILE_STRIDE<T, COLS>;
+    constexpr int STRIDE = TILE_STRIDE<T, DEPTH>;
 #pragma unroll
     for (int k = 0; k < ROWS; k += 16) {
         const operand_a<T> a = operand_of<T>(weights[k / 8], weights[k / 8 + 1]);

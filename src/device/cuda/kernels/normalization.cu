@@ -101,7 +101,16 @@ z3d_status z3d_cuda_rmsnorm_forward(const z3d_cuda_lane *lane, const z3d_rmsnorm
 
 namespace {
 
-constexpr int BACKWARD_THREADS = 256, BACKWARD_WARPS = BACKWARD_THREADS / WARP;
+// A thread has PACKS packs of WIDE columns, `threads across * WIDE` apart. Fewer threads have more
+// registers.
+constexpr int MOST_PACKS = 6;
+
+constexpr int backward_threads(int packs) {
+    return packs == 1 ? 512 : 384;
+}
+
+// Of two values for each warp, twice in turns.
+constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1) / WARP;
 
 // What a vector's backward reads.
 template <class T> struct backward_inputs {
@@ -109,80 +118,147 @@ template <class T> struct backward_inputs {
     const float *mean, *rstd;
 };
 
-// With g = dy * weight and x^ = (x - mean) * rstd: dx = rstd * (g - mean(g) - x^ * mean(g x^));
-// RMS: without mean and mean(g). Columns have fixed threads, which keep their sums over the chunk's
-// vectors in shared memory; a vector costs one barrier, since the slots of its two sums alternate.
-template <bool RMS, int N, class T>
-__global__ void __launch_bounds__(BACKWARD_THREADS)
-    backward_kernel(vectors all, backward_inputs<T> in, T *dx, float *partials) {
-    const int64_t cols = all.cols, count = all.count;
-    float *weight_sum = shared_memory<float>(), *bias_sum = weight_sum + cols;
-    float *slots = RMS ? bias_sum : bias_sum + cols; // [2][2][BACKWARD_WARPS]
-    const int64_t chunks = gridDim.x, chunk = blockIdx.x, first = threadIdx.x * N;
-    const int64_t step = BACKWARD_THREADS * N;
-    for (int64_t column = threadIdx.x; column < (RMS ? 1 : 2) * cols; column += BACKWARD_THREADS)
-        weight_sum[column] = 0.0f;
-    __syncthreads();
-    for (int64_t index = count * chunk / chunks; index < count * (chunk + 1) / chunks; index++) {
-        const T *from = in.x + all.at(index, all.x_stride);
-        const T *dy_from = in.dy + all.at(index, all.y_stride);
-        const int64_t to = all.at(index, all.dx_stride);
-        const float mean = RMS ? 0.0f : in.mean[index], rstd = in.rstd[index];
-        float x[N], dy[N], weight[N], sum_g = 0.0f, sum_gx = 0.0f;
-        for (int64_t column = first; column < cols; column += step) {
-            load(x, from + column);
-            load(dy, dy_from + column);
-            load(weight, in.weight + column);
+// `count` of WIDE elements, the rest are zeros; WHOLE: all of them, aligned.
+template <bool WHOLE, class T>
+__device__ inline void load_part(float (&to)[WIDE], const T *from, int64_t count) {
+    if constexpr (WHOLE)
+        load(to, from);
+    else
 #pragma unroll
-            for (int i = 0; i < N; i++) {
+        for (int i = 0; i < WIDE; i++) to[i] = i < count ? widen(from[i]) : 0.0f;
+}
+
+template <bool WHOLE, class T>
+__device__ inline void store_part(T *to, const float (&from)[WIDE], int64_t count) {
+    if constexpr (WHOLE)
+        store(to, from);
+    else
+#pragma unroll
+        for (int i = 0; i < WIDE; i++)
+            if (i < count) narrow(from[i], to + i);
+}
+
+// The sums of two values over the threads of each row of the block (threadIdx.y), on all of them:
+// within a warp if a row is a power of two up to it, else of whole warps. `slots`:
+// [rows][2][warps], not used by anything else since the last barrier but one.
+__device__ inline void row_sums(float &a, float &b, float *slots) {
+    const int across = (int)blockDim.x, warps = across / WARP;
+    for (int lane = (across < WARP ? across : WARP) / 2; lane > 0; lane /= 2) {
+        a += __shfl_xor_sync(ALL_LANES, a, lane);
+        b += __shfl_xor_sync(ALL_LANES, b, lane);
+    }
+    if (warps <= 1) return;
+    slots += threadIdx.y * 2 * warps;
+    if (threadIdx.x % WARP == 0) {
+        slots[threadIdx.x / WARP] = a;
+        slots[warps + threadIdx.x / WARP] = b;
+    }
+    __syncthreads();
+    a = b = 0.0f;
+    for (int warp = 0; warp < warps; warp++) {
+        a += slots[warp];
+        b += slots[warps + warp];
+    }
+}
+
+// The columns' sums of all rows of the block, added in order, to `partials`.
+template <int PACKS, bool WHOLE>
+__device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int64_t cols,
+                                float *shared) {
+    const int across = (int)blockDim.x, row = (int)threadIdx.y, rows = (int)blockDim.y;
+    float *mine = shared + threadIdx.x; // [rows - 1][PACKS * WIDE][across]: no bank conflicts
+    __syncthreads();
+    for (int i = 0; i < PACKS * WIDE && row > 0; i++)
+        mine[((row - 1) * PACKS * WIDE + i) * across] = sum[i / WIDE][i % WIDE];
+    __syncthreads();
+    if (row > 0) return;
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        const int64_t column = (p * across + threadIdx.x) * WIDE;
+        for (int other = 0; other < rows - 1; other++)
+#pragma unroll
+            for (int i = 0; i < WIDE; i++)
+                sum[p][i] += mine[((other * PACKS + p) * WIDE + i) * across];
+        if (column < cols) store_part<WHOLE>(partials + column, sum[p], cols - column);
+    }
+}
+
+// With g = dy * weight and x^ = (x - mean) * rstd: dx = rstd * (g - mean(g) - x^ * mean(g x^));
+// RMS: without mean and mean(g). A block has a chunk of the vectors, a row of threads has one at a
+// time and keeps its columns' sums in registers. The second time a vector is read it comes from the
+// first-level cache.
+template <bool RMS, int PACKS, bool WHOLE, class T>
+__global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: none spills
+    backward_kernel(vectors all, backward_inputs<T> in, T *dx, float *partials) {
+    const int64_t cols = all.cols, chunks = gridDim.x, chunk = blockIdx.x;
+    const int64_t end = all.count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
+    float *const shared = shared_memory<float>(), *slots = shared;
+    float weight_sum[PACKS][WIDE] = {}, bias_sum[PACKS][WIDE] = {};
+    for (int64_t begin = all.count * chunk / chunks; begin < end; begin += blockDim.y) {
+        const int64_t index = begin + threadIdx.y;
+        const int64_t last = index < end ? cols : 0; // rows of threads without a vector only sum
+        const int64_t from = last ? all.at(index, all.x_stride) : 0;
+        const int64_t dy_from = last ? all.at(index, all.y_stride) : 0;
+        const float mean = RMS || !last ? 0.0f : in.mean[index],
+                    rstd = last ? in.rstd[index] : 0.0f;
+        float x[WIDE], dy[WIDE], weight[WIDE], sum_g = 0.0f, sum_gx = 0.0f;
+#pragma unroll
+        for (int p = 0; p < PACKS; p++) {
+            const int64_t column = threadIdx.x * WIDE + p * step;
+            if (column >= last) break;
+            load_part<WHOLE>(x, in.x + from + column, cols - column);
+            load_part<WHOLE>(dy, in.dy + dy_from + column, cols - column);
+            load_part<WHOLE>(weight, in.weight + column, cols - column);
+#pragma unroll
+            for (int i = 0; i < WIDE; i++) {
                 const float normalized = (x[i] - mean) * rstd, g = dy[i] * weight[i];
-                weight_sum[column + i] += dy[i] * normalized;
-                if (!RMS) bias_sum[column + i] += dy[i];
+                weight_sum[p][i] += dy[i] * normalized;
+                if (!RMS) bias_sum[p][i] += dy[i];
                 sum_g += g;
                 sum_gx += g * normalized;
             }
         }
-        sum_g = warp_sum(sum_g);
-        sum_gx = warp_sum(sum_gx);
-        if (threadIdx.x % WARP == 0) {
-            slots[threadIdx.x / WARP] = sum_g;
-            slots[BACKWARD_WARPS + threadIdx.x / WARP] = sum_gx;
-        }
-        __syncthreads();
-        sum_g = sum_gx = 0.0f;
-        for (int warp = 0; warp < BACKWARD_WARPS; warp++) {
-            sum_g += slots[warp];
-            sum_gx += slots[BACKWARD_WARPS + warp];
-        }
+        row_sums(sum_g, sum_gx, slots);
         const float mean_g = RMS ? 0.0f : sum_g / (float)cols, mean_gx = sum_gx / (float)cols;
-        for (int64_t column = first; column < cols; column += step) {
-            float add[N] = {0};
-            load(x, from + column);
-            load(dy, dy_from + column);
-            load(weight, in.weight + column);
-            if (in.add_to) load(add, in.add_to + to + column);
+        const int64_t to = last ? all.at(index, all.dx_stride) : 0;
+        for (int64_t column = threadIdx.x * WIDE; column < last; column += step) {
+            float add[WIDE] = {0};
+            load_part<WHOLE>(x, in.x + from + column, cols - column);
+            load_part<WHOLE>(dy, in.dy + dy_from + column, cols - column);
+            load_part<WHOLE>(weight, in.weight + column, cols - column);
+            if (in.add_to) load_part<WHOLE>(add, in.add_to + to + column, cols - column);
 #pragma unroll
-            for (int i = 0; i < N; i++)
+            for (int i = 0; i < WIDE; i++)
                 add[i] += rstd * (dy[i] * weight[i] - mean_g - (x[i] - mean) * rstd * mean_gx);
-            store(dx + to + column, add);
+            store_part<WHOLE>(dx + to + column, add, cols - column);
         }
-        slots += (index - count * chunk / chunks) % 2 ? -2 * BACKWARD_WARPS : 2 * BACKWARD_WARPS;
+        slots = slots == shared ? shared + BACKWARD_SLOTS / 2 : shared;
     }
-    __syncthreads();
-    for (int64_t column = threadIdx.x; column < cols; column += BACKWARD_THREADS) {
-        partials[chunk * cols + column] = weight_sum[column];
-        if (!RMS) partials[(chunks + chunk) * cols + column] = bias_sum[column];
-    }
+    add_rows<PACKS, WHOLE>(weight_sum, partials + chunk * cols, cols, shared);
+    if (!RMS) add_rows<PACKS, WHOLE>(bias_sum, partials + (chunks + chunk) * cols, cols, shared);
+}
+
+// Threads across for one vector (a power of two within a warp, else whole warps), and vectors.
+inline dim3 backward_shape(int64_t cols, int packs) {
+    const int64_t wanted = divide_up(cols, (int64_t)packs * WIDE);
+    unsigned across = 1;
+    while (across < WARP && across < wanted) across *= 2;
+    if (wanted > WARP) across = (unsigned)divide_up(wanted, WARP) * WARP;
+    return dim3(across, across < 256 ? 256 / across : 1);
 }
 
 // Leaves the chunks' sums for the weight, and behind them those for the bias, in scratch.
 template <bool RMS, class Kernel>
 z3d_status backward_vectors(const z3d_cuda_lane *lane, const char *name, const Kernel *kernel,
                             const float *mean, const vectors &all, int64_t chunks) {
-    const bool wide = all.cols % WIDE == 0 && all.x_stride % WIDE == 0 &&
-                      all.y_stride % WIDE == 0 && all.dx_stride % WIDE == 0 &&
-                      aligned(kernel->dy, kernel->x, kernel->weight, kernel->add_to, kernel->dx);
-    const size_t shared = (size_t)((RMS ? 1 : 2) * all.cols + 4 * BACKWARD_WARPS) * sizeof(float);
+    const bool whole = all.cols % WIDE == 0 && all.x_stride % WIDE == 0 &&
+                       all.y_stride % WIDE == 0 && all.dx_stride % WIDE == 0 &&
+                       aligned(kernel->dy, kernel->x, kernel->weight, kernel->add_to, kernel->dx);
+    const int64_t few = backward_threads(1) * WIDE;
+    const int64_t most = MOST_PACKS * backward_threads(MOST_PACKS) * WIDE;
+    if (all.cols > most)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "kernel %s: %lld columns; at most %lld are possible",
+                         name, (long long)all.cols, (long long)most);
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         const backward_inputs<T> in = {static_cast<const T *>(kernel->dy),
@@ -191,12 +267,21 @@ z3d_status backward_vectors(const z3d_cuda_lane *lane, const char *name, const K
                                        static_cast<const T *>(kernel->add_to),
                                        mean,
                                        kernel->rstd};
-        return with_width(wide, [&](auto width) {
-            constexpr int N = decltype(width)::value;
-            return launch(lane, name, chunks, dim3(BACKWARD_THREADS), shared,
-                          backward_kernel<RMS, N, T>, all, in, static_cast<T *>(kernel->dx),
-                          static_cast<float *>(lane->scratch));
-        });
+        auto go = [&](auto packs, auto is_whole) {
+            constexpr int PACKS = decltype(packs)::value;
+            const dim3 threads = backward_shape(all.cols, PACKS);
+            const size_t sums = (threads.y - 1) * threads.x * PACKS * WIDE;
+            const size_t slots = BACKWARD_SLOTS;
+            return launch(lane, name, chunks, threads,
+                          (sums > slots ? sums : slots) * sizeof(float),
+                          backward_kernel<RMS, PACKS, decltype(is_whole)::value, T>, all, in,
+                          static_cast<T *>(kernel->dx), static_cast<float *>(lane->scratch));
+        };
+        using one = std::integral_constant<int, 1>;
+        using several = std::integral_constant<int, MOST_PACKS>;
+        if (all.cols > few)
+            return whole ? go(several(), std::true_type()) : go(several(), std::false_type());
+        return whole ? go(one(), std::true_type()) : go(one(), std::false_type());
     });
 }
 

@@ -35,6 +35,12 @@ static inline int64_t z3d_cuda_decode_scratch(const z3d_attention_forward *k) {
            (int64_t)sizeof(float);
 }
 
+/* Keys of so many rows, twice, and what the library's sort takes beside them: its counters, for
+ * which there is no function of the shape. The kernel looks whether they are enough. */
+static inline int64_t z3d_cuda_sort_scratch(int64_t rows) {
+    return 2 * rows * (int64_t)sizeof(uint64_t) + rows + ((int64_t)4 << 20);
+}
+
 /* Bytes of scratch for one kernel, at most; 0 for those that want none and for gemm. */
 static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
     switch (kernel->kind) {
@@ -50,8 +56,8 @@ static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
         const z3d_rmsnorm_backward *k = &kernel->as.rmsnorm_backward;
         return z3d_cuda_row_chunks(k->rows * k->heads) * k->cols * (int64_t)sizeof(float);
     }
-    case Z3D_KERNEL_embedding_backward: /* the rows sorted by token: (table row, row) */
-        return kernel->as.embedding_backward.rows * (int64_t)sizeof(uint64_t);
+    case Z3D_KERNEL_embedding_backward:
+        return z3d_cuda_sort_scratch(kernel->as.embedding_backward.rows);
     case Z3D_KERNEL_attention_forward:
         return z3d_cuda_decode_scratch(&kernel->as.attention_forward);
     case Z3D_KERNEL_attention_backward: { /* a number per row and head */

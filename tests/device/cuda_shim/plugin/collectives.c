@@ -14,7 +14,6 @@
 
 #include "nccl.h"
 #include "shim.h"
-#include "src/base/dtype.h"
 
 enum { PATH = 256, MOST_RANKS = 16, PATIENCE = 20 /* seconds */ };
 
@@ -170,54 +169,17 @@ ncclResult_t ncclGroupEnd(void) {
     return ncclSuccess;
 }
 
-/* ---- numbers ---- */
+static z3d_dtype type_of(ncclDataType_t type) {
+    return type == ncclUint8     ? Z3D_U8
+           : type == ncclInt32   ? Z3D_I32
+           : type == ncclFloat16 ? Z3D_F16
+           : type == ncclFloat32 ? Z3D_F32
+           : type == ncclFloat64 ? Z3D_F64
+                                 : Z3D_BF16;
+}
 
 static size_t size_of(ncclDataType_t type) {
-    return type == ncclUint8                             ? 1
-           : type == ncclFloat16 || type == ncclBfloat16 ? 2
-           : type == ncclFloat64                         ? 8
-                                                         : 4;
-}
-
-static double get(const char *from, ncclDataType_t type, size_t i) {
-    const char *at = from + i * size_of(type);
-    uint16_t bits;
-    switch (type) {
-    case ncclUint8:
-        return (double)*(const uint8_t *)at;
-    case ncclInt32:
-        return (double)*(const int32_t *)at;
-    case ncclFloat32:
-        return (double)*(const float *)at;
-    case ncclFloat64:
-        return *(const double *)at;
-    default:
-        memcpy(&bits, at, sizeof bits);
-        return (double)(type == ncclBfloat16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
-    }
-}
-
-static void put(char *to, ncclDataType_t type, size_t i, double value) {
-    char *at = to + i * size_of(type);
-    uint16_t bits;
-    switch (type) {
-    case ncclUint8:
-        *(uint8_t *)at = (uint8_t)value;
-        break;
-    case ncclInt32:
-        *(int32_t *)at = (int32_t)value;
-        break;
-    case ncclFloat32:
-        *(float *)at = (float)value;
-        break;
-    case ncclFloat64:
-        *(double *)at = value;
-        break;
-    default:
-        bits =
-            type == ncclBfloat16 ? z3d_float_to_bf16((float)value) : z3d_float_to_f16((float)value);
-        memcpy(at, &bits, sizeof bits);
-    }
+    return (size_t)z3d_dtype_size(type_of(type));
 }
 
 /* ---- collectives ---- */
@@ -251,12 +213,13 @@ static size_t bytes_got(const task *t) {
 /* Element `first` + i of every rank, in the order of ranks. */
 static void reduce(const task *t, const char *all, size_t first) {
     for (size_t i = 0; i < t->count; i++) {
-        double result = get(all, t->type, first + i);
+        double result = cuda_shim_get(all, type_of(t->type), (int64_t)(first + i));
         for (int rank = 1; rank < t->comm->size; rank++) {
-            double other = get(all + (size_t)rank * bytes_given(t), t->type, first + i);
+            double other = cuda_shim_get(all + (size_t)rank * bytes_given(t), type_of(t->type),
+                                         (int64_t)(first + i));
             result = t->op == ncclSum ? result + other : result > other ? result : other;
         }
-        put(t->to, t->type, i, result);
+        cuda_shim_put(t->to, type_of(t->type), (int64_t)i, result);
     }
 }
 

@@ -32,7 +32,9 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 typedef enum cudaMemcpyKind { cudaMemcpyDefault = 4 } cudaMemcpyKind;
 
-enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostRegisterDefault = 0 };
+enum cudaDeviceAttr { cudaDevAttrHostNumaId = 134 };
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 
 typedef struct cuda_shim_stream *cudaStream_t;
 typedef struct cuda_shim_event *cudaEvent_t;
@@ -55,14 +57,15 @@ const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize(void);
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *block);
-cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
-cudaError_t cudaFreeHost(void *block);
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *memory);
 cudaError_t cudaMemset(void *to, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,

@@ -183,7 +183,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph,
                                           unsigned long long flags) {
-    if (flags != 0) return cuda_shim_answer(cudaErrorInvalidValue);
+    if (flags != cudaGraphInstantiateFlagUseNodePriority)
+        return cuda_shim_answer(cudaErrorInvalidValue);
     graph->users++;
     *out = graph;
     return cudaSuccess;

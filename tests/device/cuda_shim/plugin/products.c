@@ -8,7 +8,6 @@
 
 #include "cublasLt.h"
 #include "shim.h"
-#include "src/base/dtype.h"
 
 struct cuda_shim_blas {
     int alive;
@@ -175,29 +174,30 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         (has_aux(product) && (!product->aux || product->aux_ld % 8 != 0 || product->aux_ld < m)))
         return CUBLAS_STATUS_INVALID_VALUE;
     /* It answers by a number of algorithms, and each by a state of its own. */
-    *count = 1;
-    answers[0].state =
-        is_there(product, a, d) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-    answers[0].algo.data[NUMBER] = answers[0].state == CUBLAS_STATUS_SUCCESS;
-    for (int i = 0; i < 4; i++) answers[0].algo.data[i] = preference->alignment[i];
-    answers[0].algo.data[4] = (uintptr_t)product->bias & -(uintptr_t)product->bias;
-    answers[0].algo.data[5] = (uintptr_t)product->aux & -(uintptr_t)product->aux;
+    *count = wanted < 2 ? wanted : 2;
+    for (int at = 0; at < *count; at++) {
+        uint64_t *data = answers[at].algo.data;
+        answers[at].state =
+            is_there(product, a, d) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+        data[NUMBER] = answers[at].state == CUBLAS_STATUS_SUCCESS ? at + 1 : 0;
+        for (int i = 0; i < 4; i++) data[i] = preference->alignment[i];
+        data[4] = (uintptr_t)product->bias & -(uintptr_t)product->bias;
+        data[5] = (uintptr_t)product->aux & -(uintptr_t)product->aux;
+    }
     trace(product, answers[0].state, m, n);
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static z3d_dtype type_of(cudaDataType_t type) {
+    return type == CUDA_R_32F ? Z3D_F32 : type == CUDA_R_16BF ? Z3D_BF16 : Z3D_F16;
+}
+
 static double get(const void *from, cudaDataType_t type, int64_t at) {
-    if (type == CUDA_R_32F) return (double)((const float *)from)[at];
-    uint16_t bits = ((const uint16_t *)from)[at];
-    return (double)(type == CUDA_R_16BF ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+    return cuda_shim_get(from, type_of(type), at);
 }
 
 static void put(void *to, cudaDataType_t type, int64_t at, double value) {
-    if (type == CUDA_R_32F)
-        ((float *)to)[at] = (float)value;
-    else
-        ((uint16_t *)to)[at] =
-            type == CUDA_R_16BF ? z3d_float_to_bf16((float)value) : z3d_float_to_f16((float)value);
+    cuda_shim_put(to, type_of(type), at, value);
 }
 
 /* Element (row, col) of op(X), stored by columns. */
@@ -291,6 +291,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         return CUBLAS_STATUS_INVALID_VALUE;
     if (cuda_shim_has_failed())
         return CUBLAS_STATUS_EXECUTION_FAILED; /* it takes that for its own */
+    /* The first algorithm refuses to run; of small products with gelu's gradient, the second, too.
+     */
+    if (algorithm->data[NUMBER] == 1 ||
+        (product->epilogue == CUBLASLT_EPILOGUE_DGELU && d_layout->rows <= 64))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     task *t = malloc(sizeof *t);
     if (!t) return CUBLAS_STATUS_ALLOC_FAILED;
     int64_t unused;

@@ -111,6 +111,13 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    if (device != 0 || attribute != cudaDevAttrHostNumaId)
+        return cuda_shim_answer(cudaErrorInvalidValue);
+    *value = 0;
+    return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device) {
     return cuda_shim_answer(device == 0 ? cudaSuccess : cudaErrorInvalidValue);
 }
@@ -130,18 +137,11 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     return cudaSuccess;
 }
 
-/* Exactly the bytes asked for, so that AddressSanitizer sees their end; new memory is no zeros. */
-static cudaError_t make_block(void **out, size_t bytes, place where) {
+static cudaError_t add_block(void *memory, size_t bytes, place where) {
     block *made = malloc(sizeof *made);
-    *out = NULL;
-    if (!made || posix_memalign(out, 256, bytes ? bytes : 1) != 0) {
-        free(made);
-        return cuda_shim_answer(cudaErrorMemoryAllocation);
-    }
-    memset(*out, 0xff, bytes);
-    *made = (block){.memory = *out, .bytes = bytes, .place = where, .next = blocks};
+    if (!made) return cuda_shim_answer(cudaErrorMemoryAllocation);
+    *made = (block){.memory = memory, .bytes = bytes, .place = where, .next = blocks};
     blocks = made;
-    if (where == DEVICE) used += bytes;
     return cudaSuccess;
 }
 
@@ -151,8 +151,10 @@ static cudaError_t drop_block(void *memory, place where) {
     block *found = *link;
     if (!found || found->place != where) return cuda_shim_answer(cudaErrorInvalidValue);
     *link = found->next;
-    if (where == DEVICE) used -= found->bytes;
-    free(found->memory);
+    if (where == DEVICE) {
+        used -= found->bytes;
+        free(found->memory);
+    }
     free(found);
     return cudaSuccess;
 }
@@ -160,8 +162,14 @@ static cudaError_t drop_block(void *memory, place where) {
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     cudaError_t error = cuda_shim_waits();
     if (error != cudaSuccess) return error;
-    if (bytes > left()) return cuda_shim_answer(cudaErrorMemoryAllocation);
-    return make_block(out, bytes, DEVICE);
+    *out = NULL;
+    /* Exactly the bytes asked for, so that AddressSanitizer sees their end; new memory is no zeros.
+     */
+    if (bytes > left() || posix_memalign(out, 256, bytes ? bytes : 1) != 0)
+        return cuda_shim_answer(cudaErrorMemoryAllocation);
+    memset(*out, 0xff, bytes);
+    used += bytes;
+    return add_block(*out, bytes, DEVICE);
 }
 
 cudaError_t cudaFree(void *memory) {
@@ -172,18 +180,18 @@ cudaError_t cudaFree(void *memory) {
     return drop_block(memory, DEVICE);
 }
 
-cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     cudaError_t error = cuda_shim_waits();
     if (error != cudaSuccess) return error;
-    if (flags != cudaHostAllocDefault) return cuda_shim_answer(cudaErrorInvalidValue);
-    return make_block(out, bytes, PINNED);
+    if (flags != cudaHostRegisterDefault) return cuda_shim_answer(cudaErrorInvalidValue);
+    return add_block(memory, bytes, PINNED);
 }
 
-cudaError_t cudaFreeHost(void *memory) {
+cudaError_t cudaHostUnregister(void *memory) {
     cudaError_t error = cuda_shim_waits();
     if (error != cudaSuccess) return error;
     if (cuda_shim_is_busy()) cuda_shim_stop("host memory freed beside copies that may be its own");
-    return memory ? drop_block(memory, PINNED) : cudaSuccess;
+    return drop_block(memory, PINNED);
 }
 
 /* ---- filling and copying ---- */
@@ -288,4 +296,29 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     }
     cudaError_t error = enqueue_transfer(stream, t);
     return target == PAGEABLE && error == cudaSuccess ? cuda_shim_finish(stream) : error;
+}
+
+/* ---- numbers ---- */
+
+double cuda_shim_get(const void *from, z3d_dtype type, int64_t at) {
+    if (type == Z3D_F64) return ((const double *)from)[at];
+    if (type == Z3D_F32) return (double)((const float *)from)[at];
+    if (type == Z3D_I32) return (double)((const int32_t *)from)[at];
+    if (type == Z3D_U8) return (double)((const uint8_t *)from)[at];
+    uint16_t bits = ((const uint16_t *)from)[at];
+    return (double)(type == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+}
+
+void cuda_shim_put(void *to, z3d_dtype type, int64_t at, double value) {
+    if (type == Z3D_F64)
+        ((double *)to)[at] = value;
+    else if (type == Z3D_F32)
+        ((float *)to)[at] = (float)value;
+    else if (type == Z3D_I32)
+        ((int32_t *)to)[at] = (int32_t)value;
+    else if (type == Z3D_U8)
+        ((uint8_t *)to)[at] = (uint8_t)value;
+    else
+        ((uint16_t *)to)[at] =
+            type == Z3D_BF16 ? z3d_float_to_bf16((float)value) : z3d_float_to_f16((float)value);
 }

@@ -3,6 +3,7 @@
 #define ZERO3D_TESTS_DEVICE_CUDA_SHIM_SHIM_H
 
 #include "cuda_runtime_api.h"
+#include "src/base/dtype.h"
 
 /* Something that a stream is to do: run(argument), once or (replayed) more than once;
  * drop(argument) when it is not wanted any more. */
@@ -47,5 +48,9 @@ int cuda_shim_has_failed(void);
 int cuda_shim_is_device(const void *memory, size_t bytes);
 /* What no program may do: says so and ends it. */
 void cuda_shim_stop(const char *what);
+
+/* runtime.c: element `at` of an array. */
+double cuda_shim_get(const void *from, z3d_dtype type, int64_t at);
+void cuda_shim_put(void *to, z3d_dtype type, int64_t at, double value);
 
 #endif
