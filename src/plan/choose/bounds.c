@@ -202,8 +202,12 @@ double z3d_way_once(const z3d_ways *w, const z3d_way *way) {
     return 2 * z3d_links_collective(w->hardware, &frame->links, &event) / frame->layout.pipeline;
 }
 
-/* Behind the micro-batches, on the average stage: the device steps no slower than the host. */
+/* Behind the micro-batches, on the average stage: the device steps no slower than the host, which
+ * may step beside the next step's micro-batches. */
 static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_way *way) {
+    if (w->config->zero_optimization_offload_optimizer_delayed_param_update &&
+        way->tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE)
+        return 0;
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
     const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1,
                  parts = shards * layout->pipeline, rest = alone->rest / parts,
