@@ -57,6 +57,14 @@ z3d_status z3d_disk_start(z3d_disk *disk, bool write, int64_t offset, void *memo
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no disk lane");
 }
 
+z3d_status z3d_disk_read(z3d_disk *disk, int64_t offset, void *memory, int64_t bytes) {
+    return z3d_disk_start(disk, false, offset, memory, bytes, NULL);
+}
+
+z3d_status z3d_disk_write(z3d_disk *disk, int64_t offset, const void *memory, int64_t bytes) {
+    return z3d_disk_start(disk, true, offset, (void *)(uintptr_t)memory, bytes, NULL);
+}
+
 z3d_status z3d_disk_wait(z3d_disk *disk, int64_t ticket) {
     (void)disk, (void)ticket;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no disk lane");

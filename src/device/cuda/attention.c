@@ -280,7 +280,7 @@ static z3d_status get_plans(struct z3d_cuda_attention *a, const z3d_attention_sh
  * cuDNN's own front end). */
 static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
     const int64_t stride = 3 * k->heads * k->head_dim; /* the graphs know qkv in one matrix only */
-    return k->log_sum_exp && k->window == 0 && k->kv_heads == k->heads && k->q_stride == stride &&
+    return k->log_sum_exp && !(k->window > 0) && k->kv_heads == k->heads && k->q_stride == stride &&
            k->kv_stride == stride && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
            k->batch * k->seq * k->heads > 0 && (k->seq % 128 == 0 || a->version >= 91600) &&
            a->version != 91000 && a->version != 91001;

@@ -1,15 +1,15 @@
 /* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
  * graph.c captures work; gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN
- * where it can, kernels/ is the rest; nccl.c are the collectives;
- * times.c times them; host_memory.c has pinned memory. Every CUDA
- * call goes through z3d_cuda_check, so that an error names the call. */
+ * where it can, kernels/ is the rest; nccl.c are the collectives; times.c times them; host_memory.c
+ * has pinned memory. Every CUDA call goes through z3d_cuda_check, so that an error names the call.
+ */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 
 #include <cuda_runtime_api.h>
 
 #include "src/device/cuda/kernels/cuda_kernels.h"
-#include "src/device/device.h"
+#include "src/device/plugin/plugin.h"
 
 /* Events of what runs beside compute. One that is recorded again by the same stream is waited for
  * as well as the earlier one, so this is no limit. */
@@ -67,11 +67,13 @@ z3d_status z3d_cuda_synchronize(z3d_cuda *cuda);
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes);
 
 /* times.c: what `stream` does between the two calls is added to *seconds after the first
- * synchronisation that finds it over. *seconds becomes NAN where it is not timed: no times are
- * wanted, the work is captured, or too much is under way. */
+ * synchronisation that finds it over, if both came; one after the other, never nested. *seconds
+ * becomes NAN where it is not timed: no times are wanted, the work is captured, or too much is
+ * under way. */
 z3d_status z3d_cuda_time_begin(z3d_cuda *cuda, cudaStream_t stream, double *seconds,
                                z3d_cuda_time **out);
-z3d_status z3d_cuda_time_end(z3d_cuda_time *time, cudaStream_t stream);
+z3d_status z3d_cuda_time_end(z3d_cuda *cuda, cudaStream_t stream, double *seconds,
+                             z3d_cuda_time *time);
 void z3d_cuda_times_collect(z3d_cuda *cuda);
 /* Who gave pointers to seconds is about to go. */
 void z3d_cuda_times_forget(z3d_cuda *cuda);
@@ -91,6 +93,10 @@ void z3d_cuda_region_destroy(void *self, void *region);
 /* Scratch that graphs may still name stays until the device goes. */
 z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch);
 void z3d_cuda_free_retired(z3d_cuda *cuda);
+
+/* The two tables that the plugin gives: device.c, nccl.c. */
+extern const z3d_device_ops z3d_device_ops_cuda;
+extern const z3d_stream_collectives z3d_cuda_collectives;
 
 /* One kernel: what the device's table has as launch. */
 z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel);

@@ -1,4 +1,5 @@
-/* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels. */
+/* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels;
+ * and the plugin's one symbol. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,6 @@
 #include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
 #include "src/device/cuda/kernels/scratch.h"
-#include "src/device/cuda/tables.h"
-#include "src/device/plugin/plugin.h"
 
 /* ---- errors ---- */
 
@@ -328,7 +327,7 @@ static z3d_status copy_wait(void *self, int64_t id) {
     Z3D_TRY(find_copy(cuda, id, &end));
     Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, &cuda->waited_seconds, &time));
     Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
-    return z3d_cuda_time_end(time, cuda->compute);
+    return z3d_cuda_time_end(cuda, cuda->compute, &cuda->waited_seconds, time);
 }
 
 static z3d_status copy_finish(void *self, int64_t id) {
@@ -374,7 +373,7 @@ static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *sec
     *seconds = 0;
     Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, seconds, &time));
     Z3D_TRY(z3d_cuda_launch(cuda, kernel));
-    Z3D_TRY(z3d_cuda_time_end(time, cuda->compute));
+    Z3D_TRY(z3d_cuda_time_end(cuda, cuda->compute, seconds, time));
     return z3d_cuda_synchronize(cuda);
 }
 
@@ -484,3 +483,18 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .copies_waited = copies_waited,
     .measure_gemm = measure_gemm,
 };
+
+/* The plugin's one symbol. */
+__attribute__((visibility("default"))) z3d_plugin_tables_function z3d_plugin_tables;
+
+const z3d_plugin *z3d_plugin_tables(void) {
+    static const z3d_plugin plugin = {
+        .magic = Z3D_PLUGIN_MAGIC,
+        .interface = Z3D_PLUGIN_INTERFACE,
+        .bytes = Z3D_PLUGIN_BYTES,
+        .message = z3d_error_message,
+        .device = &z3d_device_ops_cuda,
+        .collectives = &z3d_cuda_collectives,
+    };
+    return &plugin;
+}

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "src/device/cuda/cuda.h"
-#include "src/device/cuda/tables.h"
 
 #if __has_include(<nccl.h>)
 #include <dlfcn.h>
@@ -350,7 +349,7 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
         abort_all(nccl);
         return status;
     }
-    Z3D_TRY(z3d_cuda_time_end(time, c->stream));
+    Z3D_TRY(z3d_cuda_time_end(c->cuda, c->stream, seconds, time));
     Z3D_CUDA_TRY(cudaEventRecord(end, c->stream));
     nccl->latest = end;
     *id = ++c->started;
@@ -364,7 +363,7 @@ static z3d_status wait(void *self, int64_t id, double *exposed) {
                 (long long)id, c->name);
     Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->cuda->compute, exposed, &time));
     Z3D_CUDA_TRY(cudaStreamWaitEvent(c->cuda->compute, c->ended[id % Z3D_CUDA_EVENTS], 0));
-    return z3d_cuda_time_end(time, c->cuda->compute);
+    return z3d_cuda_time_end(c->cuda, c->cuda->compute, exposed, time);
 }
 
 const z3d_stream_collectives z3d_cuda_collectives = {

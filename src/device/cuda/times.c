@@ -15,14 +15,16 @@ z3d_status z3d_cuda_time_begin(z3d_cuda *cuda, cudaStream_t stream, double *seco
     if (!time->begin) Z3D_CUDA_TRY(cudaEventCreate(&time->begin));
     if (!time->end) Z3D_CUDA_TRY(cudaEventCreate(&time->end));
     Z3D_CUDA_TRY(cudaEventRecord(time->begin, stream));
-    time->seconds = seconds;
-    cuda->timed++;
     *out = time;
     return Z3D_OK;
 }
 
-z3d_status z3d_cuda_time_end(z3d_cuda_time *time, cudaStream_t stream) {
-    if (time) Z3D_CUDA_TRY(cudaEventRecord(time->end, stream));
+z3d_status z3d_cuda_time_end(z3d_cuda *cuda, cudaStream_t stream, double *seconds,
+                             z3d_cuda_time *time) {
+    if (!time) return Z3D_OK;
+    Z3D_CUDA_TRY(cudaEventRecord(time->end, stream));
+    time->seconds = seconds;
+    cuda->timed++;
     return Z3D_OK;
 }
 

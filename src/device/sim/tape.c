@@ -35,7 +35,7 @@ z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index) {
 static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
     enum { WORDS = sizeof *event / sizeof(uint64_t) };
     static const uint64_t golden = 0x9e3779b97f4a7c15U;
-    uint64_t word[WORDS], hash = 0;
+    uint64_t word[WORDS], other[WORDS], hash = 0;
     _Static_assert(sizeof *event % sizeof(uint64_t) == 0, "an event is whole words");
     memcpy(word, event, sizeof word);
     for (uint64_t i = 0; i < WORDS; i++) hash += word[i] * (golden * (2 * i + 1));
@@ -43,8 +43,8 @@ static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
     uint64_t last = 2 * (uint64_t)tape->event_capacity - 1; /* a power of two, less one */
     for (uint64_t i = (hash >> 32) & last;; i = (i + 1) & last) {
         if (tape->slot[i] == 0) return &tape->slot[i];
-        if (memcmp(&tape->event[tape->slot[i] - 1], event, sizeof *event) == 0)
-            return &tape->slot[i];
+        memcpy(other, &tape->event[tape->slot[i] - 1], sizeof other);
+        if (memcmp(other, word, sizeof word) == 0) return &tape->slot[i];
     }
 }
 

@@ -224,9 +224,9 @@ static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double mi
 
 void z3d_way_bound(const z3d_ways *w, z3d_way *way) {
     const z3d_alone *alone = &w->alone_group[w->work[way->work].alone];
-    double micros = (double)(w->frame[way->frame].samples / alone->micro_batch);
-    way->seconds = least_seconds(w, alone, micros, way);
-    least_bytes(w, alone, micros, way);
+    const int64_t micros = w->frame[way->frame].samples / alone->micro_batch;
+    way->seconds = least_seconds(w, alone, (double)micros, way);
+    least_bytes(w, alone, (double)micros, way);
 }
 
 /* ---- with the units that each stage has ---- */

@@ -4,9 +4,9 @@
  *   large already (a smaller micro-batch, more recompute, P_a, host memory, parameters gathered for
  *   each micro-batch); or because programs of few micro-batches are, on the pipeline stages that
  *   can need most (0, 1 and the last);
- * - if one that computes and sends no more fits and leaves the device some air: a lower ZeRO stage
- *   from 1 on, less recompute, no P_a, no host memory, states and parameters no farther away
- * (tiers.c), parameters gathered once a step, and otherwise equal;
+ * - if one that computes and copies no more fits and leaves the device some air: less recompute, no
+ *   P_a, no host memory, states and parameters no farther away (tiers.c), and otherwise equal. What
+ *   sends less need not be faster: ZeRO-2 sends more than ZeRO-1, but beside compute;
  * - once its least possible time, and so that of all that follow, is above the tenth best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
@@ -55,18 +55,13 @@ static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
     return false;
 }
 
-static bool sends_no_more(const z3d_way *b, const z3d_way *a) {
-    if (b->stage == a->stage) return b->gather <= a->gather;
-    return b->stage < a->stage && z3d_way_shards(b->stage, Z3D_PART_OPTIMIZER);
-}
-
 static bool is_beaten(const search *s, const z3d_way *way) {
     for (int i = 0; i < s->roomies; i++) {
         const z3d_way *r = s->roomy[i];
         if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
             r->granularity >= way->granularity && r->partition <= way->partition &&
             r->offload <= way->offload && z3d_tiers_no_slower(r->tiers, way->tiers) &&
-            sends_no_more(r, way))
+            r->stage == way->stage && r->gather == way->gather)
             return true;
     }
     return false;
