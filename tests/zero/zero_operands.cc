@@ -309,6 +309,11 @@ class Written {
             if (p.mode == Z3D_MODE_TRAIN)
                 set(z3d_program_group_buffer(&p, g, Z3D_PART_OPTIMIZER), Z3D_ROWS_ALL, 0, l.shard,
                     true);
+            if (p.mode == Z3D_MODE_TRAIN && p.config.offload.delayed) // the last step's
+                set(z3d_program_group_buffer(&p, g, Z3D_PART_GRADIENTS),
+                    z3d_keeps_all_rows(p.layout, g, Z3D_PART_GRADIENTS) ? Z3D_ROWS_ALL
+                                                                        : Z3D_ROWS_OWN,
+                    0, l.shard, true);
         }
     }
     void set(int buffer, int rows, int64_t first, int64_t count, bool value) {
