@@ -151,7 +151,7 @@ Sizes some_sizes(Random &r) {
 }
 
 // What changes no bit, and what may: by number, so that one of them is drawn again.
-enum { FREE = 9, DECIDING = 17 };
+enum { FREE = 9, DECIDING = 18 };
 
 void draw_free(Random &r, Case &c, int which) {
     switch (which) {
@@ -229,6 +229,9 @@ void draw_deciding(Random &r, Case &c, int which) {
         break;
     case 15:
         c.gemm = r.of<const char *>({"sgemm", "sgemm", "matmul", "portable"});
+        break;
+    case 16:
+        c.lr = r.of({1e-2, 1e-2, 2e-2});
         break;
     default:
         c.unequal = r.chance(40);
