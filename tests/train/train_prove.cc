@@ -251,8 +251,8 @@ Pair some_pair(Random &r) {
     for (int k = 0; k < FREE; k++) draw_free(r, a, k);
     b = a;
     for (int k = 0; k < FREE; k++) draw_free(r, b, k);
-    // In half of the pairs one or two of what may decide bits are drawn again.
-    int again = r.of({0, 0, 1, 2});
+    // In three of four pairs one to three of what may decide bits are drawn again.
+    int again = r.of({0, 1, 2, 3});
     for (int k = 0; k < again; k++) draw_deciding(r, b, r.below(DECIDING));
     if (again == 0 && r.chance(60)) b.stage = r.of({0, 1, 2, 3});
     a.settle();
@@ -438,7 +438,7 @@ TEST(Prove, SaysWhatTrainingDoes) {
                counts.equal, counts.different, counts.open, counts.only_norm);
         EXPECT_GE(counts.equal, count_pairs() / 4);
         EXPECT_GE(counts.different, count_pairs() / 4);
-        EXPECT_LE(counts.open, count_pairs() / 5);
+        EXPECT_LE(counts.open, count_pairs() / 4 + 4); // with all of the last pairs
         EXPECT_GE(counts.only_norm, 2);
     }
 }
