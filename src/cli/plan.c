@@ -185,7 +185,7 @@ static z3d_status find_best(z3d_config *config, int ranks, const priced *options
     Z3D_TRY(read_hardware(config, options, &known, &hardware));
     if (!known && options->recommend)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
-    if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
+    if (!known) Z3D_TRY(z3d_nominal_machine(config, ranks, &hardware));
     if (options->fit) {
         Z3D_TRY(fit_capacity(options->fit, known, &hardware));
         snprintf(how, sizeof how, "--fit %s", options->fit);

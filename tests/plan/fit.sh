@@ -17,6 +17,11 @@ expect 0 "$ZERO3D" train best.yaml
 expect 0 "$ZERO3D" plan tiny.yaml --fit 848KiB --json
 grep -Eq '"best": \{"tensor": 1, .*"stage": [0-9], .*"memory": \{.*"rows": \[\{' out || fail "the JSON has another form"
 
+# What fits is what `plan` says of the written file: the cpu device has other scratch than a GPU.
+expect 0 "$ZERO3D" plan tiny.yaml --fit 1600KiB model.seq_length=256 train_batch_size=2 training.threads=2 --write scratch.yaml
+used=$("$ZERO3D" plan scratch.yaml --ranks 1 | awk '$1 $2 == "devicearena" { print $3 }')
+[ "$used" -le 1638400 ] || fail "$used bytes in 1600 KiB"
+
 # What is set stays, the other sizes are searched.
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" plan tiny.yaml --fit 1GiB --ranks 4 parallel.pipeline_model_parallel_size=2 --write open.yaml

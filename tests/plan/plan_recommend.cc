@@ -166,6 +166,19 @@ TEST(Recommend, BoundsAreBelowWhatWaysTake) {
     expect_sound(model, 4, hardware, 200);
 }
 
+// Here ZeRO-2 is faster than ZeRO-1, which sends less.
+TEST(Recommend, BoundsOfDeepPipelinesAreBelow) {
+    const std::string model = "model: {num_layers: 11, hidden_size: 256, num_attention_heads: 2, "
+                              "seq_length: 256, vocab_size: 4096}\nbf16: {enabled: true}\n"
+                              "train_batch_size: 16\n";
+    z3d_hardware hardware = machine(60);
+    hardware.devices = 4;
+    hardware.network_bandwidth = 5;
+    hardware.overlap = 0.5;
+    hardware.network_overlap = -1;
+    expect_sound(model + ON_DEVICE, 8, hardware, 200);
+}
+
 TEST(Recommend, FindsWhatLookingAtEveryWayFinds) {
     for (double mib : {24.0, 2000.0}) expect_best(4, machine(mib));
 }

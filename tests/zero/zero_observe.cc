@@ -155,7 +155,8 @@ void expect_timeline(const Options &o) {
         waits_in = wait ? scalars[k + 1] : "";
     }
     EXPECT_EQ(names, wanted) << text.substr(0, 2000);
-    EXPECT_NE(text.find("\"all_reduce (world group)\",\"cat\":\"wait\""), std::string::npos);
+    EXPECT_NE(text.find("\"all_reduce (world group): step_control\",\"cat\":\"wait\""),
+              std::string::npos);
 }
 
 } // namespace

@@ -99,6 +99,8 @@ double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes);
 double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks);
 /* Whether a rank's device is cores of its host. */
 bool z3d_hardware_is_cpu(const z3d_hardware *hardware);
+/* device.kind of a machine that is nobody's: computes as a GPU, has the cpu device's buffers. */
+#define Z3D_HARDWARE_NOMINAL "nominal"
 /* Seconds of a kernel that the host's cores run for a gpu, with all ranks of a node stepping. */
 double z3d_hardware_host_kernel(const z3d_hardware *hardware, const z3d_event *kernel, int ranks);
 

@@ -192,8 +192,22 @@ static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micro
     return z3d_links_collective(w->hardware, &frame->links, &event);
 }
 
-/* Behind the micro-batches, on the average stage: the device steps no slower than the host. */
+double z3d_way_once(const z3d_ways *w, const z3d_way *way) {
+    const z3d_fit_frame *frame = &w->frame[way->frame];
+    const z3d_alone *alone = &w->alone_group[w->work[way->work].alone];
+    const z3d_event event = {.kind = Z3D_EVENT_START,
+                             .of = Z3D_COLLECTIVE_ALL_REDUCE,
+                             .dtype = Z3D_F32,
+                             .count = alone->peak[Z3D_CATEGORY_GRADIENTS] / 4};
+    return 2 * z3d_links_collective(w->hardware, &frame->links, &event) / frame->layout.pipeline;
+}
+
+/* Behind the micro-batches, on the average stage: the device steps no slower than the host, which
+ * may step beside the next step's micro-batches. */
 static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_way *way) {
+    if (w->config->zero_optimization_offload_optimizer_delayed_param_update &&
+        way->tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE)
+        return 0;
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
     const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1,
                  parts = shards * layout->pipeline, rest = alone->rest / parts,

@@ -41,6 +41,7 @@ static z3d_status leave_tiers(z3d_config *config) {
                                        "zero_optimization.stage3_prefetch_bucket_size=5e7",
                                        "zero_optimization.offload_optimizer.buffer_count=4",
                                        "zero_optimization.offload_optimizer.ratio=1"};
+    config->zero_optimization_offload_optimizer_delayed_param_update = false;
     Z3D_TRY(z3d_tiers_apply(config, (z3d_fit_tiers){0, 0}));
     return override_all(config, none, sizeof none / sizeof *none);
 }

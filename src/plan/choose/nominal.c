@@ -1,7 +1,9 @@
 /* A machine for plan --fit where the user names none. */
+#include <stdio.h>
+
 #include "src/plan/choose/choose.h"
 
-z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out) {
+z3d_status z3d_nominal_machine(const z3d_config *config, int ranks, z3d_hardware *out) {
     static const char text[] =
         "name: a nominal machine (100 TFLOP/s, 1 TB/s, links of 100 GB/s)\n"
         "device: { name: a nominal device, kind: gpu, memory_gib: 1, gemm_efficiency: 0.6, "
@@ -14,6 +16,11 @@ z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out) {
         "software: { overlap: 0.8 }\n";
     Z3D_TRY(z3d_hardware_read_text(text, sizeof text - 1, "the nominal machine", out));
     out->estimates = UINT64_MAX; /* all of it */
+    /* Its times are a GPU's, but its memory is that of the device that will run. */
+    if (config->training_device == Z3D_TRAINING_CPU) {
+        snprintf(out->kind, sizeof out->kind, "%s", Z3D_HARDWARE_NOMINAL);
+        out->threads = z3d_plan_threads(config, ranks);
+    }
     double tensor = (double)config->parallel_tensor_model_parallel_size;
     if (tensor > out->devices) out->devices = tensor;
     return Z3D_OK;

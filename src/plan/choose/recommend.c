@@ -6,7 +6,8 @@
  *   can need most (0, 1 and the last);
  * - if one that computes and copies no more fits and leaves the device some air: less recompute, no
  *   P_a, no host memory, states and parameters no farther away (tiers.c), and otherwise equal. What
- *   sends less need not be faster: ZeRO-2 sends more than ZeRO-1, but beside compute;
+ *   sends less, too, may be slower, but only by what it sends once a step (ZeRO-2 sends more than
+ *   ZeRO-1, but beside compute): its time less that is a bound;
  * - once its least possible time, and so that of all that follow, is above the tenth best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
@@ -21,8 +22,12 @@ typedef struct search {
     z3d_recommendation *out;
     z3d_way **queue; /* those that were not looked at yet, as a heap: the least is the first */
     int queued;
-    const z3d_way **large, **crowded, **roomy; /* ways that were too large for the device; for host
-                                                  memory or the disk; that fit with air */
+    const z3d_way **large, **crowded; /* ways that were too large for the device; for host memory or
+                                         the disk */
+    struct priced {
+        const z3d_way *way;
+        double seconds; /* at least */
+    } * roomy;          /* that fit with air */
     int larges, crowdeds, roomies;
 } search;
 
@@ -55,16 +60,30 @@ static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
     return false;
 }
 
-static bool is_beaten(const search *s, const z3d_way *way) {
+/* Otherwise equal ways: with a lower ZeRO stage from 1 on, or with parameters that are gathered
+ * once a step, b sends no more. */
+static bool sends_no_more(const z3d_way *b, const z3d_way *a) {
+    if (b->stage == a->stage) return b->gather <= a->gather;
+    return b->stage < a->stage && z3d_way_shards(b->stage, Z3D_PART_OPTIMIZER);
+}
+
+/* What b takes says what a takes at least. */
+static bool is_no_slower(const z3d_way *b, const z3d_way *a) {
+    return b->frame == a->frame && b->micro_batch == a->micro_batch &&
+           b->granularity >= a->granularity && b->partition <= a->partition &&
+           b->offload <= a->offload && z3d_tiers_no_slower(b->tiers, a->tiers) &&
+           sends_no_more(b, a);
+}
+
+/* Raises the bound of `way` to what those that fit say; INFINITY: one of them beats it. */
+static void raise_bound(const search *s, z3d_way *way) {
     for (int i = 0; i < s->roomies; i++) {
-        const z3d_way *r = s->roomy[i];
-        if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
-            r->granularity >= way->granularity && r->partition <= way->partition &&
-            r->offload <= way->offload && z3d_tiers_no_slower(r->tiers, way->tiers) &&
-            r->stage == way->stage && r->gather == way->gather)
-            return true;
+        const z3d_way *r = s->roomy[i].way;
+        if (!is_no_slower(r, way)) continue;
+        bool same = r->stage == way->stage && r->gather == way->gather;
+        double least = same ? INFINITY : s->roomy[i].seconds - z3d_way_once(&s->ways, r);
+        if (least > way->seconds) way->seconds = least;
     }
-    return false;
 }
 
 static void insert(z3d_recommendation *out, const z3d_fit_row *row) {
@@ -123,7 +142,7 @@ static z3d_status price(search *s, const z3d_way *way) {
         return Z3D_OK;
     }
     s->out->priced++;
-    if (!nearly_full) s->roomy[s->roomies++] = way;
+    if (!nearly_full) s->roomy[s->roomies++] = (struct priced){way, row.seconds};
     insert(s->out, &row);
     return Z3D_OK;
 }
@@ -145,9 +164,12 @@ static void sink(search *s) {
 /* Looks at the way with the least possible time, or finds that it needs more. */
 static z3d_status look_at_first(search *s) {
     z3d_way *way = s->queue[0];
-    bool device, large = is_too_large(s, way, &device), out = large || is_beaten(s, way);
-    if (!out && !way->tight) {
-        Z3D_TRY(z3d_way_tighten(&s->ways, way));
+    const double before = way->seconds;
+    const bool known = way->tight;
+    bool device, large = is_too_large(s, way, &device);
+    if (!large) raise_bound(s, way);
+    if (!large && !known && isfinite(way->seconds)) Z3D_TRY(z3d_way_tighten(&s->ways, way));
+    if (!large && (!known || way->seconds > before)) {
         sink(s);
         return Z3D_OK;
     }
@@ -155,7 +177,7 @@ static z3d_status look_at_first(search *s) {
     sink(s);
     s->out->misses.device += large && device;
     s->out->misses.elsewhere += large && !device;
-    return out ? Z3D_OK : price(s, way);
+    return large ? Z3D_OK : price(s, way);
 }
 
 static z3d_status price_all(search *s) {

@@ -103,6 +103,9 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
                           int *index);
 /* The way's seconds and bytes, quickly. */
 void z3d_way_bound(const z3d_ways *w, z3d_way *way);
+/* Seconds in which gradients are reduced and parameters gathered once a step, twice what they are
+ * on the average stage: more than a way can lose by doing so at the ends of the step. */
+double z3d_way_once(const z3d_ways *w, const z3d_way *way);
 void z3d_alone_release(z3d_alone *alone);
 /* Its seconds and bytes with the units that each pipeline stage has, which may be more. */
 z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way);

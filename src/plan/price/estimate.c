@@ -5,7 +5,8 @@
 #include <string.h>
 
 z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware) {
-    if (!z3d_hardware_is_cpu(hardware)) return (z3d_sim_node){0};
+    if (!z3d_hardware_is_cpu(hardware) && strcmp(hardware->kind, Z3D_HARDWARE_NOMINAL) != 0)
+        return (z3d_sim_node){0};
     bool given = config->training_threads != Z3D_AUTO;
     return (z3d_sim_node){
         .threads = given ? (int)config->training_threads : (int)hardware->threads,

@@ -148,52 +148,49 @@ __global__ void __launch_bounds__(THREADS)
 
 constexpr size_t SLOTS = THREADS / WARP * sizeof(float);
 
+// Calls go(type_tag, width), which launches, where the kernel's struct has rows.
+template <class Kernel, class Go> z3d_status each_logit(const Kernel *kernel, Go go) {
+    REQUIRE_FLOAT(cross_entropy, kernel->dtype);
+    if (kernel->rows <= 0) return Z3D_OK;
+    return with_type(kernel->dtype, [&](auto tag) {
+        return with_width(kernel->cols % WIDE == 0 && aligned(kernel->logits),
+                          [&](auto width) { return go(tag, width); });
+    });
+}
+
 } // namespace
 
 z3d_status z3d_cuda_cross_entropy_max(const z3d_cuda_lane *lane,
                                       const z3d_cross_entropy_max *kernel) {
-    REQUIRE_FLOAT(cross_entropy_max, kernel->dtype);
-    if (kernel->rows <= 0 || kernel->alone) return Z3D_OK;
-    return with_type(kernel->dtype, [&](auto tag) {
+    return each_logit(kernel, [&](auto tag, auto width) {
         using T = typename decltype(tag)::type;
-        return with_width(kernel->cols % WIDE == 0 && aligned(kernel->logits), [&](auto width) {
-            constexpr int N = decltype(width)::value;
-            return launch(lane, "cross_entropy_max", kernel->rows, dim3(THREADS), SLOTS,
-                          max_kernel<N, T>, static_cast<const T *>(kernel->logits), kernel->max_out,
-                          kernel->cols, kernel->valid);
-        });
+        if (kernel->alone) return Z3D_OK;
+        return launch(lane, "cross_entropy_max", kernel->rows, dim3(THREADS), SLOTS,
+                      max_kernel<decltype(width)::value, T>, static_cast<const T *>(kernel->logits),
+                      kernel->max_out, kernel->cols, kernel->valid);
     });
 }
 
 z3d_status z3d_cuda_cross_entropy_sum(const z3d_cuda_lane *lane,
                                       const z3d_cross_entropy_sum *kernel) {
-    REQUIRE_FLOAT(cross_entropy_sum, kernel->dtype);
-    if (kernel->rows <= 0) return Z3D_OK;
-    return with_type(kernel->dtype, [&](auto tag) {
+    return each_logit(kernel, [&](auto tag, auto width) {
         using T = typename decltype(tag)::type;
-        return with_width(kernel->cols % WIDE == 0 && aligned(kernel->logits), [&](auto width) {
-            constexpr int N = decltype(width)::value;
-            return launch(lane, "cross_entropy_sum", kernel->rows, dim3(THREADS), 2 * SLOTS,
-                          kernel->alone ? sum_kernel<true, N, T> : sum_kernel<false, N, T>,
-                          static_cast<const T *>(kernel->logits), kernel->max, kernel->targets,
-                          kernel->sums, kernel->cols, kernel->valid, kernel->first);
-        });
+        constexpr int N = decltype(width)::value;
+        return launch(lane, "cross_entropy_sum", kernel->rows, dim3(THREADS), 2 * SLOTS,
+                      kernel->alone ? sum_kernel<true, N, T> : sum_kernel<false, N, T>,
+                      static_cast<const T *>(kernel->logits), kernel->max, kernel->targets,
+                      kernel->sums, kernel->cols, kernel->valid, kernel->first);
     });
 }
 
 z3d_status z3d_cuda_cross_entropy_backward(const z3d_cuda_lane *lane,
                                            const z3d_cross_entropy_backward *kernel) {
-    REQUIRE_FLOAT(cross_entropy_backward, kernel->dtype);
-    if (kernel->rows <= 0) return Z3D_OK;
-    return with_type(kernel->dtype, [&](auto tag) {
+    return each_logit(kernel, [&](auto tag, auto width) {
         using T = typename decltype(tag)::type;
-        return with_width(kernel->cols % WIDE == 0 && aligned(kernel->logits), [&](auto width) {
-            constexpr int N = decltype(width)::value;
-            return launch(lane, "cross_entropy_backward", kernel->rows, dim3(THREADS), 0,
-                          gradient_kernel<N, T>, static_cast<T *>(kernel->logits), kernel->max,
-                          kernel->sums, kernel->targets, kernel->cols, kernel->valid, kernel->first,
-                          kernel->state);
-        });
+        return launch(lane, "cross_entropy_backward", kernel->rows, dim3(THREADS), 0,
+                      gradient_kernel<decltype(width)::value, T>, static_cast<T *>(kernel->logits),
+                      kernel->max, kernel->sums, kernel->targets, kernel->cols, kernel->valid,
+                      kernel->first, kernel->state);
     });
 }
 
