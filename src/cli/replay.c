@@ -19,7 +19,9 @@ static const char help[] =
     "  --step S             in this step (default: the first)\n"
     "  key=value            what is elsewhere here: "
     "zero_optimization.offload_optimizer.nvme_path,\n"
-    "                       parallel.pipeline_schedule_file, training.threads\n"
+    "                       zero_optimization.offload_param.nvme_path,\n"
+    "                       activation_checkpointing.nvme_path, parallel.pipeline_schedule_file;\n"
+    "                       or training.threads; other keys stay as recorded\n"
     "\n"
     "Exit code: 0: all is as recorded; 1: something differs, or FILE was changed; 2: wrong usage.\n"
     "\n"
@@ -50,8 +52,9 @@ static void say(const z3d_replay_result *r, z3d_string *text) {
     if (r->text.text) z3d_string_append(text, "%s", r->text.text);
     z3d_string_append(text, "equal: %lld instructions, %lld whole step%s", (long long)r->entries,
                       (long long)r->steps, r->steps == 1 ? "" : "s");
-    if (r->steps > 0)
-        z3d_string_append(text, "; loss %.17g, gradient norm %.17g", r->loss, r->grad_norm);
+    if (r->steps > 0) z3d_string_append(text, "; loss %.17g, ", r->loss);
+    if (r->steps > 0 && r->skipped) z3d_string_append(text, "skipped: overflow");
+    if (r->steps > 0 && !r->skipped) z3d_string_append(text, "gradient norm %.17g", r->grad_norm);
     z3d_string_append(text, "\n");
 }
 

@@ -68,7 +68,8 @@ z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, i
 
 typedef struct z3d_replay_request {
     const char *path;         /* the recording */
-    char *const *assignments; /* `count` key=value texts over its configuration: other folders */
+    char *const *assignments; /* `count` key=value texts over its configuration: other folders,
+                                 number of threads */
     int count;
     const char *until; /* stop behind this instruction: its number, or its description or how that
                           begins ("backward block.3"); NULL: run all */
@@ -80,12 +81,14 @@ typedef struct z3d_replay_result {
     int64_t steps;                    /* that were run whole */
     int64_t entries;                  /* instructions whose output was compared */
     double loss, grad_norm;           /* of the last whole step */
+    bool skipped;                     /* it, for overflow: it has no norm */
     z3d_string text; /* of the instruction it stopped behind: statistics of its buffers */
 } z3d_replay_result;
 
 /* Runs a recorded rank alone: what the other ranks sent comes from the recording. Every output is
  * compared with the recorded one. Free result->text. Not collective. ERR_NUMERIC names the first
- * instruction that differs; ERR_DATA: the file was changed or cut, or is another program's. */
+ * instruction that differs; ERR_DATA: the file was changed or cut, or is another program's;
+ * ERR_USAGE: another assignment, step or instruction than there can be. */
 z3d_status z3d_replay_rank(const z3d_replay_request *request, z3d_replay_result *result);
 
 typedef struct z3d_evaluate_request {

@@ -151,7 +151,7 @@ Sizes some_sizes(Random &r) {
 }
 
 // What changes no bit, and what may: by number, so that one of them is drawn again.
-enum { FREE = 9, DECIDING = 17 };
+enum { FREE = 9, DECIDING = 18 };
 
 void draw_free(Random &r, Case &c, int which) {
     switch (which) {
@@ -230,6 +230,9 @@ void draw_deciding(Random &r, Case &c, int which) {
     case 15:
         c.gemm = r.of<const char *>({"sgemm", "sgemm", "matmul", "portable"});
         break;
+    case 16:
+        c.lr = r.of({1e-2, 1e-2, 2e-2});
+        break;
     default:
         c.unequal = r.chance(40);
     }
@@ -248,8 +251,8 @@ Pair some_pair(Random &r) {
     for (int k = 0; k < FREE; k++) draw_free(r, a, k);
     b = a;
     for (int k = 0; k < FREE; k++) draw_free(r, b, k);
-    // In half of the pairs one or two of what may decide bits are drawn again.
-    int again = r.of({0, 0, 1, 2});
+    // In three of four pairs one to three of what may decide bits are drawn again.
+    int again = r.of({0, 1, 2, 3});
     for (int k = 0; k < again; k++) draw_deciding(r, b, r.below(DECIDING));
     if (again == 0 && r.chance(60)) b.stage = r.of({0, 1, 2, 3});
     a.settle();
@@ -435,7 +438,7 @@ TEST(Prove, SaysWhatTrainingDoes) {
                counts.equal, counts.different, counts.open, counts.only_norm);
         EXPECT_GE(counts.equal, count_pairs() / 4);
         EXPECT_GE(counts.different, count_pairs() / 4);
-        EXPECT_LE(counts.open, count_pairs() / 5);
+        EXPECT_LE(counts.open, count_pairs() / 4 + 4); // with all of the last pairs
         EXPECT_GE(counts.only_norm, 2);
     }
 }

@@ -122,12 +122,17 @@ static void read_entry(reader *r, const z3d_instruction *in) {
     }
 }
 
+/* With a delayed update the optimizer steps the gradients of the step before: of a second step they
+ * are known. */
 static z3d_status read_program(reader *r) {
     const z3d_program *p = r->program;
+    const int steps = p->config.offload.delayed ? 2 : 1;
     Z3D_TRY(z3d_new((size_t)p->num_buffers, sizeof *r->value, "sums", &r->value));
     for (int b = 0; b < p->num_buffers; b++) r->value[b] = -1;
-    if (z3d_layout_has_unit(p->layout, p->model->num_units - 1)) r->out->loss = -1;
-    for (int i = 0; i < p->num_instructions; i++) read_entry(r, &p->instruction[i]);
+    for (int step = 0; step < steps; step++) {
+        if (z3d_layout_has_unit(p->layout, p->model->num_units - 1)) r->out->loss = -1;
+        for (int i = 0; i < p->num_instructions; i++) read_entry(r, &p->instruction[i]);
+    }
     free(r->value);
     return r->terms->status;
 }

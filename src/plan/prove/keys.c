@@ -1,4 +1,5 @@
-/* Compares keys whose values decide bits. A key that is not left out here is compared. */
+/* Compares keys whose values decide bits, or may. A key that is not left out here is compared. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,10 +22,15 @@ static const char *const left_out[] = {"parallel.",
                                        "generate.",
                                        "training."};
 
+#define DELAYED "zero_optimization.offload_optimizer.delayed_param_update"
+
 /* Of these sections, what is compared all the same. */
 static const char *const compared[] = {"parallel.tensor_model_parallel_size",
-                                       "parallel.sequence_parallel", "checkpoint.init_from",
-                                       "training.seed", "training.device"};
+                                       "parallel.sequence_parallel",
+                                       "checkpoint.init_from",
+                                       "training.seed",
+                                       "training.device",
+                                       DELAYED};
 
 /* On GPUs only. */
 static const char *const on_cuda[] = {"training.collectives", "training.attention", "training.tf32",
@@ -35,8 +41,38 @@ static const char *const on_cuda[] = {"training.collectives", "training.attentio
 static const char *const everywhere[] = {"model.",      "fp16.enabled", "bf16.enabled",
                                          "data_types.", "parallel.",    "training.device"};
 
+/* Two values of these never give equal bits. All other keys may: by rounding, because a run never
+ * comes to where they matter, or because they are names of equal files. */
+static const char *const deciding[] = {"model.type",
+                                       "model.num_layers",
+                                       "model.hidden_size",
+                                       "model.num_attention_heads",
+                                       "model.seq_length",
+                                       "model.vocab_size",
+                                       "model.num_key_value_heads",
+                                       "model.head_dim",
+                                       "model.intermediate_size",
+                                       "model.attention_bias",
+                                       "model.qk_norm",
+                                       "model.tie_word_embeddings",
+                                       "parallel.tensor_model_parallel_size",
+                                       "parallel.sequence_parallel",
+                                       "train_batch_size",
+                                       "data_types.grad_accum_dtype",
+                                       "fp16.enabled",
+                                       "bf16.enabled",
+                                       "training.device"};
+
+/* They decide a step, if the optimizer has changed anything in the one before. */
+static const char *const deciding_updates[] = {"optimizer.type", "optimizer.params.lr",
+                                               "optimizer.params.betas", DELAYED};
+
+/* They decide weights that no file has. */
+static const char *const deciding_weights[] = {"training.seed", "model.init_method_std"};
+
 /* Bounds, which decide bits only in steps that reach them. */
 static const char *const bounds[] = {"gradient_clipping", "fp16."};
+static const char *const files[] = {"data.train", "checkpoint.init_from"};
 
 static bool lists(const char *const *list, size_t count, const char *path) {
     for (size_t i = 0; i < count; i++) {
@@ -61,10 +97,11 @@ static const char *gemm_key(const z3d_comparison *c) {
     return key[c->plan[0]->program_config.dtype];
 }
 
-/* How long a run is, and where its schedule ends, matters only to rates that fall. */
+/* How long a run is, and where its schedule ends, matters only to rates that fall. Where one of two
+ * does, scheduler.type says it. */
 static bool is_idle(const z3d_comparison *c, const char *path) {
     return strcmp(path, "scheduler.params.total_num_steps") == 0 &&
-           !z3d_config_decays(c->config[0]);
+           !(z3d_config_decays(c->config[0]) && z3d_config_decays(c->config[1]));
 }
 
 static bool is_compared(const z3d_comparison *c, const char *path) {
@@ -73,27 +110,74 @@ static bool is_compared(const z3d_comparison *c, const char *path) {
     return !LISTS(left_out, path) && !is_idle(c, path);
 }
 
-static void append(z3d_comparison *c, z3d_string *out, const char *what, const char *a,
-                   const char *b) {
-    z3d_string_append(out, "  %s\n    A: %s\n    B: %s\n", what, a, b);
+/* Small differences may be lost where numbers are rounded. */
+static bool is_far(double x, double y) {
+    return fabs(x - y) > 0.01 * fmax(fabs(x), fabs(y));
+}
+
+/* The rates of both rise and fall alike, from their whole value on for more than a step. Steps that
+ * fp16 skips are not known. */
+static bool rates_are_alike(const z3d_config *a, const z3d_config *b) {
+    const int64_t warmup = a->scheduler_params_warmup_num_steps, first = warmup > 1 ? warmup : 1;
+    return !a->fp16_enabled && !b->fp16_enabled && a->scheduler_type == b->scheduler_type &&
+           warmup == b->scheduler_params_warmup_num_steps &&
+           a->scheduler_params_min_lr == b->scheduler_params_min_lr && a->training_steps > first &&
+           b->training_steps > first &&
+           (!z3d_config_decays(a) ||
+            (a->scheduler_params_total_num_steps > first &&
+             a->scheduler_params_total_num_steps == b->scheduler_params_total_num_steps));
+}
+
+static bool updates_differ(const z3d_comparison *c, const char *path) {
+    const z3d_config *a = c->config[0], *b = c->config[1];
+    const double x = a->optimizer_params_lr, y = b->optimizer_params_lr, least = 1e-6;
+    const double *beta = a->optimizer_params_betas.value, *other = b->optimizer_params_betas.value;
+    if (!rates_are_alike(a, b)) return false;
+    if (strcmp(path, "optimizer.params.lr") == 0) return fmax(x, y) >= least && is_far(x, y);
+    if (strcmp(path, "optimizer.params.betas") == 0 && !is_far(beta[0], other[0]) &&
+        !is_far(beta[1], other[1]))
+        return false;
+    return fmin(x, y) >= least;
+}
+
+static bool weights_differ(const z3d_comparison *c, const char *path) {
+    for (int side = 0; side < 2; side++) {
+        const z3d_config *config = c->config[side];
+        const char *resume = config->checkpoint_resume;
+        if (config->checkpoint_init_from[0] ||
+            (strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0))
+            return false;
+    }
+    return strcmp(path, "training.seed") == 0 ||
+           is_far(c->config[0]->model_init_method_std, c->config[1]->model_init_method_std);
+}
+
+static bool surely_differ(const z3d_comparison *c, const char *path, const char *a, const char *b) {
+    if (LISTS(deciding_updates, path)) return updates_differ(c, path);
+    if (LISTS(deciding_weights, path)) return weights_differ(c, path);
+    return LISTS(deciding, path) && strcmp(a, "auto") != 0 && strcmp(b, "auto") != 0;
+}
+
+static void append(z3d_comparison *c, z3d_string *out, const char *what, const char *why,
+                   const char *a, const char *b) {
+    z3d_string_append(out, "  %s%s%s\n    A: %s\n    B: %s\n", what, why[0] ? ": " : "", why, a, b);
     c->steps = true;
 }
 
-static void differ(z3d_comparison *c, const char *what, const char *a, const char *b, bool apart) {
-    append(c, &c->differences, what, a, b);
-    c->apart = c->apart || apart;
+static const char *why_open(const char *path, const char *a, const char *b) {
+    if (LISTS(bounds, path)) return "decides bits only in steps that reach it";
+    if (LISTS(files, path)) return "files, which are not read";
+    if (strcmp(a, "auto") == 0 || strcmp(b, "auto") == 0) return "auto may be the same value";
+    return "may change bits, or none";
 }
 
 static void compare_values(z3d_comparison *c, const char *path, const char *a, const char *b) {
-    z3d_string bound = {0};
     if (strcmp(a, b) == 0) return;
-    if (!LISTS(bounds, path) || LISTS(everywhere, path)) {
-        differ(c, path, a, b, LISTS(everywhere, path));
-        return;
-    }
-    z3d_string_append(&bound, "%s: decides bits only in steps that reach it", path);
-    append(c, &c->unproved, bound.text ? bound.text : path, a, b);
-    z3d_string_free(&bound);
+    if (surely_differ(c, path, a, b))
+        append(c, &c->differences, path, "", a, b);
+    else
+        append(c, &c->unproved, path, why_open(path, a, b), a, b);
+    c->apart = c->apart || LISTS(everywhere, path);
 }
 
 static void compare_key(z3d_comparison *c, const char *path) {
@@ -116,7 +200,9 @@ static void compare_tiles(z3d_comparison *c) {
         tiles[side] = z3d_model_part_units(c->plan[side]->model);
         snprintf(text[side], sizeof text[side], "%d", tiles[side] > 1 ? tiles[side] - 1 : 1);
     }
-    if (tiles[0] != tiles[1]) differ(c, "model.tiling", text[0], text[1], true);
+    if (tiles[0] == tiles[1]) return;
+    append(c, &c->differences, "model.tiling", "", text[0], text[1]);
+    c->apart = true;
 }
 
 static void leave_open(z3d_comparison *c, bool open, const char *line) {
@@ -125,8 +211,10 @@ static void leave_open(z3d_comparison *c, bool open, const char *line) {
     c->steps = true;
 }
 
-/* Small products of two methods are often added in the same order; nobody says which. */
+/* Small products of two methods are often added in the same order; nobody says which. Of two types
+ * all is different. */
 static void compare_methods(z3d_comparison *c) {
+    if (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype) return;
     z3d_string a = {0}, b = {0}, line = {0};
     const char *key = gemm_key(c);
     z3d_config_value(c->config[0], key, &a);
@@ -140,8 +228,7 @@ static void compare_methods(z3d_comparison *c) {
     else if (strcmp(a.text, "auto") == 0 || strcmp(b.text, "auto") == 0)
         leave_open(c, true, line.text);
     else if (strcmp(a.text, b.text) != 0)
-        append(c, &c->unproved, "training.gemm: two methods, which may round alike", a.text,
-               b.text);
+        append(c, &c->unproved, key, "two methods, which may round alike", a.text, b.text);
     z3d_string_free(&a);
     z3d_string_free(&b);
     z3d_string_free(&line);
@@ -177,8 +264,8 @@ static void compare_nccl(z3d_comparison *c) {
     }
     if (is_cuda(c) && c->config[0]->training_collectives != Z3D_COLLECTIVES_HOST &&
         strcmp(text[0], text[1]) != 0)
-        differ(c, "the order of NCCL's sums, which depends on ranks and sizes", text[0], text[1],
-               false);
+        append(c, &c->unproved, "the order of NCCL's sums", "it depends on ranks and sizes",
+               text[0], text[1]);
 }
 
 void z3d_prove_keys(z3d_comparison *c) {

@@ -32,11 +32,12 @@ static void append_findings(const z3d_comparison *c, const z3d_proof *proof, z3d
                                "step\n");
     if (c->differences.length)
         z3d_string_append(out, "not equal. These differ:\n%s", c->differences.text);
-    if (c->apart)
-        z3d_string_append(out, "\nEvery sum depends on them, so no more sums are compared.\n");
     if (c->unproved.length)
         z3d_string_append(out, "%s:\n%s", proof->open ? "not proved" : "\nNot proved, either",
                           c->unproved.text);
+    if (c->apart)
+        z3d_string_append(
+            out, "\nEvery sum depends on a key named here, so no more sums are compared.\n");
     if (proof->parameters && !z3d_proof_is_equal(proof))
         z3d_string_append(out, "\nStill equal to the bit: parameters%s%s of every step.\n",
                           proof->losses ? ", losses" : "", proof->norms ? ", gradient norms" : "");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/base/xxh3.h"
 
@@ -20,6 +21,7 @@ typedef struct head {
 struct z3d_block_file {
     char *path;
     FILE *file;
+    bool ended;         /* where more was expected */
     uint64_t before;    /* digest of the last block */
     int64_t offset;     /* of the block in the file */
     size_t bytes, used; /* in the block; read of it */
@@ -84,6 +86,11 @@ z3d_status z3d_block_file_flush(z3d_block_file *file) {
 
 z3d_status z3d_block_file_open(const char *path, z3d_block_file **out) {
     char there[sizeof format];
+    struct stat info;
+    *out = NULL;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* to open a pipe would wait */
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s is %s, no recording of a rank; name a file", path,
+                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     Z3D_TRY(open_file(path, "rb", out));
     errno = 0;
     if (fread(there, sizeof there, 1, (*out)->file) != 1 && ferror((*out)->file)) return fail(*out);
@@ -96,7 +103,8 @@ z3d_status z3d_block_file_open(const char *path, z3d_block_file **out) {
     return Z3D_OK;
 }
 
-static z3d_status ends_early(const z3d_block_file *file) {
+static z3d_status ends_early(z3d_block_file *file) {
+    file->ended = true;
     return Z3D_ERROR(Z3D_ERR_DATA,
                      "%s ends at byte %lld, before its recording does: the run that made it was "
                      "stopped, or the file was cut",
@@ -140,6 +148,10 @@ z3d_status z3d_block_file_at_end(z3d_block_file *file) {
     if (file->used == file->bytes && fread(&more, 1, 1, file->file) == 0 && !ferror(file->file))
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%s goes on behind its recording: it was changed", file->path);
+}
+
+bool z3d_block_file_ended(const z3d_block_file *file) {
+    return file->ended;
 }
 
 const char *z3d_block_file_path(const z3d_block_file *file) {

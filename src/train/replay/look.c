@@ -8,8 +8,23 @@ static bool begins_with(const char *text, const char *name) {
     return strncmp(text, name, length) == 0 && (text[length] == '\0' || text[length] == ' ');
 }
 
-int z3d_find_instruction(const z3d_program *program, const char *name) {
+/* As descriptions are: one space for a run of them, none at the ends. --print-program writes its
+ * columns with more. false: longer than `size`. */
+static bool squeeze(const char *name, char *out, size_t size) {
+    size_t length = 0;
+    for (; *name; name++) {
+        if (*name == ' ' && (length == 0 || name[1] == ' ' || name[1] == '\0')) continue;
+        if (length + 1 == size) return false;
+        out[length++] = *name;
+    }
+    out[length] = '\0';
+    return true;
+}
+
+int z3d_find_instruction(const z3d_program *program, const char *words) {
     int64_t number;
+    char name[96];
+    if (!squeeze(words, name, sizeof name)) return -1;
     if (strspn(name, "0123456789") == strlen(name))
         return z3d_parse_int(name, &number) == Z3D_OK && number < program->num_instructions
                    ? (int)number

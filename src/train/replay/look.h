@@ -4,9 +4,9 @@
 
 #include "zero/zero.h"
 
-/* The first instruction that `name` means: its number, its description, or how that begins, up to a
- * space; without "start" or "wait" also the wait. -1: none. */
-int z3d_find_instruction(const z3d_program *program, const char *name);
+/* The first instruction that `words` mean: its number, its description, or how that begins, up to a
+ * space; without "start" or "wait" also the wait. A run of spaces counts as one. -1: none. */
+int z3d_find_instruction(const z3d_program *program, const char *words);
 /* Appends a line for each buffer of the instruction: smallest and largest value, mean, root of the
  * mean square, values that are no numbers. While its step runs, behind it. */
 z3d_status z3d_look_at_instruction(const z3d_engine *engine, int index, z3d_string *out);

@@ -72,7 +72,7 @@ z3d_status z3d_trainer_open_recording(z3d_trainer *trainer) {
         status = z3d_trainer_agree(trainer, status);
     }
     if (status == Z3D_OK)
-        z3d_log(Z3D_LOG_INFO, "steps %lld to %lld of rank %lld are recorded: zero3d replay %s",
+        z3d_log(Z3D_LOG_INFO, "steps %lld to %lld of rank %lld will be recorded: zero3d replay %s",
                 (long long)trainer->options->record_first, (long long)trainer->options->record_last,
                 rank, path.text);
     z3d_string_free(&path);

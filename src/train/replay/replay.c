@@ -15,6 +15,23 @@ typedef struct replay {
     bool stopped;
 } replay;
 
+/* Folders and files that are elsewhere here, and what no result depends on. */
+static z3d_status check_assignment(const char *assignment) {
+    static const char *const allowed[] = {"zero_optimization.offload_optimizer.nvme_path",
+                                          "zero_optimization.offload_param.nvme_path",
+                                          "activation_checkpointing.nvme_path",
+                                          "parallel.pipeline_schedule_file", "training.threads"};
+    const size_t length = strcspn(assignment, "=");
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
+        if (strlen(allowed[i]) == length && strncmp(allowed[i], assignment, length) == 0)
+            return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "%.*s cannot be changed: a replay has the recorded configuration; only the "
+                     "three keys nvme_path, parallel.pipeline_schedule_file and training.threads "
+                     "may differ",
+                     (int)(length < 80 ? length : 80), assignment);
+}
+
 static z3d_status read_config(replay *replay) {
     const z3d_replay_request *request = replay->request;
     char *text;
@@ -23,8 +40,11 @@ static z3d_status read_config(replay *replay) {
     if (status == Z3D_OK)
         status = z3d_config_read_text(replay->trainer.config, text, strlen(text),
                                       "the recorded configuration");
-    for (int i = 0; i < request->count && status == Z3D_OK; i++)
-        status = z3d_config_override(replay->trainer.config, request->assignments[i]);
+    for (int i = 0; i < request->count && status == Z3D_OK; i++) {
+        status = check_assignment(request->assignments[i]);
+        if (status == Z3D_OK)
+            status = z3d_config_override(replay->trainer.config, request->assignments[i]);
+    }
     free(text);
     return status;
 }
@@ -61,6 +81,17 @@ static z3d_status finished(void *context, const z3d_program *program, int index)
     return Z3D_AGAIN;
 }
 
+/* A run that was stopped leaves whole steps. */
+static z3d_status say_end(const replay *replay, z3d_status status) {
+    const long long whole = (long long)replay->result->steps;
+    if (!z3d_block_file_ended(replay->tape.file)) return status;
+    return z3d_error_context(status,
+                             "the recording ends in step %lld; %lld whole step%s before it "
+                             "%s as recorded",
+                             (long long)replay->tape.step, whole, whole == 1 ? "" : "s",
+                             whole == 1 ? "is" : "are");
+}
+
 static z3d_status run_steps(replay *replay) {
     z3d_rank_tape *tape = &replay->tape;
     z3d_replay_result *result = replay->result;
@@ -70,8 +101,9 @@ static z3d_status run_steps(replay *replay) {
         z3d_status status = z3d_rank_tape_step(tape, &input, &out);
         result->entries = tape->entries;
         if (status == Z3D_AGAIN && replay->stopped) return Z3D_OK;
-        Z3D_TRY(status);
+        if (status != Z3D_OK) return say_end(replay, status);
         result->steps++;
+        result->skipped = out.skipped;
         result->loss = out.loss;
         result->grad_norm = out.grad_norm;
     }

@@ -1,5 +1,6 @@
 #include "src/train/replay/tape.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,23 +37,27 @@ static z3d_status move_piece(void *tape, void *piece, int64_t bytes) {
     return move(tape, piece, bytes);
 }
 
-static const char *kind_name(int32_t kind) {
-    static const char *const names[] = {"?",        "what a rank keeps", "a step",
-                                        "a result", "what is written",   "a step's end",
-                                        "the end"};
-    return kind >= KEPT && kind <= END ? names[kind] : names[0];
+/* "a result (3)"; of a file that is read as another program's, data may stand here. */
+static const char *name_event(const event *event, char *out, size_t size) {
+    static const char *const names[] = {
+        [KEPT] = "what a rank keeps",  [STEP] = "a step",           [RESULT] = "a result",
+        [WRITTEN] = "what is written", [STEP_END] = "a step's end", [END] = "the end"};
+    if (event->kind < KEPT || event->kind > END) return "other data";
+    snprintf(out, size, "%s (%d)", names[event->kind], (int)event->index);
+    return out;
 }
 
 /* Playing: the next event must be of this kind, and about this. */
 static z3d_status expect(z3d_rank_tape *tape, event *event, bool index) {
     const struct event mine = *event;
+    char theirs[48], ours[48];
     Z3D_TRY(move(tape, event, sizeof *event));
     if (event->kind == mine.kind && (!index || event->index == mine.index)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s has %s (%d) where this program has %s (%d): it was recorded by another "
-                     "program (zero3d %s) or configuration",
-                     z3d_block_file_path(tape->file), kind_name(event->kind), (int)event->index,
-                     kind_name(mine.kind), (int)mine.index, tape->title.version);
+                     "%s has %s where this program has %s: it was recorded by another program "
+                     "(zero3d %s) or configuration",
+                     z3d_block_file_path(tape->file), name_event(event, theirs, sizeof theirs),
+                     name_event(&mine, ours, sizeof ours), tape->title.version);
 }
 
 /* ---- title ---- */
