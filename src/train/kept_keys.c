@@ -14,7 +14,15 @@ static const char *const kept[] = {"model.",       "train_batch_size", "gradient
                                    "optimizer.",   "scheduler.",       "data.seed",
                                    "training.seed"};
 
+/* The precision of gradients that wait for the next step. */
+static bool is_gradients_type(const char *path) {
+    return says(path, "data_types.grad_accum_dtype") || says(path, "fp16.enabled") ||
+           says(path, "bf16.enabled");
+}
+
 static bool must_keep(const z3d_config *config, const char *path) {
+    if (config->zero_optimization_offload_optimizer_delayed_param_update && is_gradients_type(path))
+        return true;
     if (says(path, "model.make_vocab_size_divisible_by") || says(path, "model.tiling"))
         return false;                                   /* neither padding nor tiles are stored */
     if (says(path, "scheduler.params.total_num_steps")) /* where it has no effect */

@@ -96,6 +96,9 @@ same() { # same FOLDER: the losses of the run without
     rm -rf other
     train fail other $stage checkpoint.resume=late/checkpoints/step-00000003
     says 'step 3 has gradients that its run would apply in the next step .*; set zero_optimization.offload_optimizer.delayed_param_update=true'
+    rm -rf other
+    train fail other $stage $disk $late checkpoint.resume=late/checkpoints/step-00000003 bf16.enabled=true
+    grep -q 'bf16.enabled=true: true here, false in the checkpoint of step 3' err || fail "gradients that wait take another precision"
     expect 0 "$ZERO3D" checkpoint export late/checkpoints/step-00000003 exported
     expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $late --print-program
     grep -q '^delayed parameter update: the host steps the gradients of the step before' out || fail "the program does not say so"

@@ -35,6 +35,9 @@ grep -q 'steps 1 to 2 of rank 0 will be recorded' err || fail "what will be reco
 expect 0 "$ZERO3D" replay skipped/replay-rank0.z3d
 grep -Eq '^equal: .*, 2 whole steps; loss [^,]*, skipped: overflow$' out || fail "a skipped step"
 replayed host 2 1 zero_optimization.stage=2 zero_optimization.offload_optimizer.device=cpu bf16.enabled=true training.gemm.bf16=sgemm
+# The gradients that wait are state, too.
+replayed late 2 1 zero_optimization.stage=2 zero_optimization.offload_optimizer.device=cpu \
+    zero_optimization.offload_optimizer.delayed_param_update=true
 mkdir ssd
 replayed nvme 2 1 zero_optimization.stage=3 zero_optimization.offload_optimizer.device=nvme zero_optimization.offload_optimizer.nvme_path="$PWD/ssd" \
     zero_optimization.offload_param.device=nvme zero_optimization.offload_param.nvme_path="$PWD/ssd"

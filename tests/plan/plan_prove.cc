@@ -187,6 +187,7 @@ TEST(Prove, LeavesOpenWhatMayBeEqual) {
         {"model.init_method_std", loaded, "0.02", "0.03"},
         {"training.seed", loaded, "1", "2"},
         {"checkpoint.init_from", "", "c", "d"},
+        {"checkpoint.resume", "", "auto", "d"},
         {"data.train", "", "a.bin", "./a.bin"},
         {"data.train", "", "a.bin", "[{path: a.bin, weight: 2}]"},
         {"data.seed", "", "1", "2"},
@@ -286,6 +287,11 @@ TEST(Prove, TrustsNcclWithEqualSizesOnly) {
     EXPECT_TRUE(prove(2, host, host + pieces).equal);
     Verdict v = prove(2, cuda, cuda + "zero_optimization.offload_optimizer.device=cpu\n");
     EXPECT_TRUE(v.names("zero_optimization.offload_optimizer.device")) << v.text;
+    const std::string some = host + "zero_optimization.offload_optimizer.device=cpu\n"
+                                    "zero_optimization.offload_optimizer.ratio=0.5\n";
+    EXPECT_TRUE(prove(2, some, some).equal);
+    v = prove(2, some + "zero_optimization.stage=2\n", some + "zero_optimization.stage=3\n");
+    EXPECT_TRUE(v.open && v.names("zero_optimization.offload_optimizer.ratio")) << v.text;
     const std::string any = cuda + "bf16.enabled=true\ntraining.deterministic=false\n";
     v = prove(2, any, any);
     EXPECT_TRUE(v.open) << v.text;

@@ -166,6 +166,19 @@ TEST(Recommend, BoundsAreBelowWhatWaysTake) {
     expect_sound(model, 4, hardware, 200);
 }
 
+// Two chunks use a large table: its gradients stay on the device until they are whole.
+TEST(Recommend, BoundsOfOffloadedGradientsAreBelow) {
+    const std::string model =
+        "model: {num_layers: 2, hidden_size: 128, num_attention_heads: 2, "
+        "seq_length: 64, vocab_size: 16384}\nbf16: {enabled: true}\n"
+        "train_batch_size: 32\nzero_optimization: {grad_reduce: per_microbatch, "
+        "offload_optimizer: {device: cpu}}\n";
+    z3d_hardware hardware = machine(2000);
+    hardware.host_bandwidth = 1;
+    hardware.host_optimizer = 100;
+    expect_sound(model, 4, hardware, 50);
+}
+
 // Here ZeRO-2 is faster than ZeRO-1, which sends less.
 TEST(Recommend, BoundsOfDeepPipelinesAreBelow) {
     const std::string model = "model: {num_layers: 11, hidden_size: 256, num_attention_heads: 2, "

@@ -285,15 +285,17 @@ static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_grou
     return Z3D_OK;
 }
 
-/* Gradients of an earlier step are nobody's. */
+/* Gradients of an earlier step are nobody's, but for those that wait to be applied. */
 z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
                                 z3d_status (*move)(void *context, void *piece, int64_t bytes),
                                 void *context) {
-    static const z3d_group_part parts[] = {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER};
+    static const z3d_group_part parts[] = {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER,
+                                           Z3D_PART_GRADIENTS};
     const z3d_layout *layout = engine->set.layout;
+    const int count = engine->config.program.offload.delayed ? 3 : 2;
     if (in) z3d_engine_parameters_changed(engine);
     for (int g = 0; g < layout->num_groups; g++)
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        for (int k = 0; k < count; k++) {
             const int tensors = z3d_count_kinds(layout->group[g].kept[parts[k]].kinds);
             for (int tensor = 0; tensor < tensors; tensor++)
                 Z3D_TRY(move_tensor(engine, in, g, parts[k], tensor, move, context));

@@ -157,8 +157,12 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
     if (!w->all) return out;
     if (from != Z3D_SPACE_DEVICE) out.link += times * parameters;
     if (from == Z3D_SPACE_DISK) out.read += times * parameters;
-    if (at != Z3D_SPACE_DEVICE) out.link += (2 * micros - 1) * gradients;
-    if (at == Z3D_SPACE_DISK) out.read += (micros - 1) * gradients, out.write += micros * gradients;
+    /* A table that two chunks use stays on the device until it is whole. It is in one unit; types
+     * of gradients are at most twice as wide. */
+    const double table = layout->pipeline > 1 ? 2 * w->frame[way->frame].largest_unit / parts : 0,
+                 others = fmax(0, gradients - table);
+    if (at != Z3D_SPACE_DEVICE) out.link += gradients + 2 * (micros - 1) * others;
+    if (at == Z3D_SPACE_DISK) out.read += (micros - 1) * others, out.write += micros * others;
     return out;
 }
 

@@ -28,6 +28,7 @@ static const char *const left_out[] = {"parallel.",
 static const char *const compared[] = {"parallel.tensor_model_parallel_size",
                                        "parallel.sequence_parallel",
                                        "checkpoint.init_from",
+                                       "checkpoint.resume",
                                        "training.seed",
                                        "training.device",
                                        DELAYED};
@@ -72,7 +73,10 @@ static const char *const deciding_weights[] = {"training.seed", "model.init_meth
 
 /* Bounds, which decide bits only in steps that reach them. */
 static const char *const bounds[] = {"gradient_clipping", "fp16."};
-static const char *const files[] = {"data.train", "checkpoint.init_from"};
+static const char *const files[] = {"data.train", "checkpoint.init_from", "checkpoint.resume"};
+
+/* They choose the groups that a GPU's host steps, where it steps some. */
+static const char *const placing[] = {"parallel.", "zero_optimization.", "training.hardware"};
 
 static bool lists(const char *const *list, size_t count, const char *path) {
     for (size_t i = 0; i < count; i++) {
@@ -97,17 +101,25 @@ static const char *gemm_key(const z3d_comparison *c) {
     return key[c->plan[0]->program_config.dtype];
 }
 
+static bool begins_with_file(const z3d_config *config) {
+    return strcmp(config->checkpoint_resume, "auto") != 0 &&
+           strcmp(config->checkpoint_resume, "never") != 0;
+}
+
 /* How long a run is, and where its schedule ends, matters only to rates that fall. Where one of two
  * does, scheduler.type says it. */
 static bool is_idle(const z3d_comparison *c, const char *path) {
+    if (strcmp(path, "checkpoint.resume") == 0)
+        return !begins_with_file(c->config[0]) && !begins_with_file(c->config[1]);
     return strcmp(path, "scheduler.params.total_num_steps") == 0 &&
            !(z3d_config_decays(c->config[0]) && z3d_config_decays(c->config[1]));
 }
 
 static bool is_compared(const z3d_comparison *c, const char *path) {
+    if (is_idle(c, path)) return false;
     if (LISTS(compared, path)) return true;
     if (is_cuda(c) && LISTS(on_cuda, path)) return true;
-    return !LISTS(left_out, path) && !is_idle(c, path);
+    return !LISTS(left_out, path);
 }
 
 /* Small differences may be lost where numbers are rounded. */
@@ -143,10 +155,7 @@ static bool updates_differ(const z3d_comparison *c, const char *path) {
 static bool weights_differ(const z3d_comparison *c, const char *path) {
     for (int side = 0; side < 2; side++) {
         const z3d_config *config = c->config[side];
-        const char *resume = config->checkpoint_resume;
-        if (config->checkpoint_init_from[0] ||
-            (strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0))
-            return false;
+        if (config->checkpoint_init_from[0] || begins_with_file(config)) return false;
     }
     return strcmp(path, "training.seed") == 0 ||
            is_far(c->config[0]->model_init_method_std, c->config[1]->model_init_method_std);
@@ -234,6 +243,33 @@ static void compare_methods(z3d_comparison *c) {
     z3d_string_free(&line);
 }
 
+static bool is_other(const z3d_comparison *c, const char *path) {
+    z3d_string a = {0}, b = {0};
+    z3d_config_value(c->config[0], path, &a);
+    z3d_config_value(c->config[1], path, &b);
+    const bool other = a.failed || b.failed || strcmp(a.text, b.text) != 0;
+    z3d_string_free(&a);
+    z3d_string_free(&b);
+    return other;
+}
+
+/* A GPU and its host step in different orders, and each chooses its groups by what a stage has. */
+static void compare_hosts(z3d_comparison *c) {
+    const z3d_config *config = c->config[0];
+    const double ratio = config->zero_optimization_offload_optimizer_ratio;
+    bool placed_alike = !z3d_is_auto(ratio);
+    if (!is_cuda(c) || ratio == 1 ||
+        config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NONE)
+        return;
+#define X(field, path, type, standard, rule, help)                                                 \
+    if (LISTS(placing, path) && is_other(c, path)) placed_alike = false;
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    leave_open(c, !placed_alike,
+               "zero_optimization.offload_optimizer.ratio: the GPU steps some groups, and other "
+               "ones where stages or states lie differently; write 1 in both");
+}
+
 /* What each run finds out for itself. */
 static void find_choices(z3d_comparison *c) {
     bool measured = false, any_order = false;
@@ -275,6 +311,7 @@ void z3d_prove_keys(z3d_comparison *c) {
 #undef X
     compare_tiles(c);
     if (!c->apart) compare_nccl(c);
+    compare_hosts(c);
     if (!is_cuda(c)) compare_methods(c);
     find_choices(c);
 }
