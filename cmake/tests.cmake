@@ -1,7 +1,7 @@
 # zero3d_test(NAME ROOM room [RANKS n...] [LONG] [LONG_RANKS n...]): tests/<room>/<NAME>.cc, linked with the room and the floors below it,
 # run by mpirun on n ranks (default: started alone). LONG: with ZERO3D_LONG in its environment it does more, in `make test-long`, which runs
 # what has the label `long`. LONG_RANKS: numbers of ranks on which it runs there only. SCRIPT file: a long test only, which the script
-# tests/<module>/<file> runs: file LAUNCH PROGRAM. SHARDS n: n tests that each run a part, side by side: for programs that mostly wait.
+# tests/<module>/<file> runs: file LAUNCH PROGRAM. SHARDS n: n tests that each run a part, side by side: for programs that mostly wait, or take long.
 # WITHOUT regex: the modules' objects whose path matches are left out: the test brings its own.
 # Threads do not spin for their next piece of work: other tests run beside them.
 find_package(GTest REQUIRED)

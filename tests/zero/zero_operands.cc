@@ -252,14 +252,13 @@ TEST(Operands, LieInTheirBuffers) {
         for (int i = 0; i < p.num_instructions; i++) {
             const z3d_instruction &in = p.instruction[i];
             for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
-                SCOPED_TRACE(describe(p, i) + " slot " + std::to_string(s));
                 z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
+                if (o.slot == s && o.buffer < 0 && in.buffer[s] < 0) continue; // most slots
+                SCOPED_TRACE(describe(p, i) + " slot " + std::to_string(s));
                 ASSERT_EQ(o.slot, s);
                 ASSERT_EQ(o.buffer, in.buffer[s]);
-                if (o.buffer < 0) continue;
                 ASSERT_LT(o.buffer, p.num_buffers);
                 const z3d_buffer &b = p.buffer[o.buffer];
-                SCOPED_TRACE(b.name);
                 EXPECT_NE(o.access, 0u) << "it names a buffer that it does not use";
                 EXPECT_LE(b.first, i);
                 EXPECT_GE(b.last, i);
