@@ -162,6 +162,8 @@ z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
 int64_t z3d_config_model_ranks(const z3d_config *config);
 /* Whether the learning-rate schedule has an end, scheduler.params.total_num_steps. */
 bool z3d_config_decays(const z3d_config *config);
+/* Whether checkpoint.resume is a path, neither auto nor never. */
+bool z3d_config_resumes_path(const z3d_config *config);
 /* The schedule of the pipeline, never AUTO; the number of its chunks. */
 z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);

@@ -138,7 +138,7 @@ static z3d_status look(const z3d_trainer *trainer, found *out) {
     z3d_status status = Z3D_OK;
     if (count > 0) {
         status = z3d_checkpoint_path(trainer->checkpoint_dir, steps[count - 1], &newest);
-        if (status == Z3D_OK && !says(resume, "auto") && !says(resume, "never"))
+        if (status == Z3D_OK && z3d_config_resumes_path(trainer->config))
             status = z3d_checkpoint_resolve(resume, &named);
         out->any = true;
         out->named = named && stat(newest, &a) == 0 && stat(named, &b) == 0 &&

@@ -81,6 +81,16 @@ TEST(Engine, ADelayedUpdateResumes) {
     expect_resume_is_never_stopped(delayed(2, Z3D_BF16, Z3D_SPACE_DISK), false);
 }
 
+// Trains two steps and saves them in `dir`.
+static void train_and_save(Trainer &t, const std::string &dir, Trace &trace) {
+    z3d_store *store;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, dir, false, 0, &store));
+    steps(t, 2, trace);
+    ASSERT_Z3D(save(store, 2 * t.o.global_batch));
+    z3d_store_close(store);
+}
+
 static z3d_status load(Trainer &t, const std::string &dir, bool weights_only) {
     return z3d_checkpoint_load_all(world, (dir + "/step-00000002").c_str(), t.model, t.engine,
                                    Z3D_VERIFY_FULL, weights_only, nullptr, nullptr, nullptr);
@@ -91,12 +101,7 @@ TEST(Engine, GradientsThatWaitLoadAnywhereOrAreRefused) {
     Options o = delayed(3, Z3D_F32, Z3D_SPACE_HOST);
     Trainer saved(o);
     Trace trace;
-    z3d_store *store;
-    ASSERT_Z3D(saved.create());
-    ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
-    steps(saved, 2, trace);
-    ASSERT_Z3D(save(store, 2 * o.global_batch));
-    z3d_store_close(store);
+    ASSERT_NO_FATAL_FAILURE(train_and_save(saved, folder.path, trace));
     const auto wanted = everything(saved);
     steps(saved, 3, trace);
     for (int tensor = 1; tensor <= z3d_world_size(world); tensor *= 2) {
@@ -123,13 +128,8 @@ TEST(Engine, ADelayedUpdateGoesOnFromARunWithout) {
     SharedFolder folder;
     Trainer saved(base(1, Z3D_F32)), t(delayed(1, Z3D_F32, Z3D_SPACE_HOST));
     Trace trace, next;
-    z3d_store *store;
     z3d_engine_state state;
-    ASSERT_Z3D(saved.create());
-    ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
-    steps(saved, 2, trace);
-    ASSERT_Z3D(save(store, 2 * saved.o.global_batch));
-    z3d_store_close(store);
+    ASSERT_NO_FATAL_FAILURE(train_and_save(saved, folder.path, trace));
     steps(saved, 2, trace);
     resume(t, folder.path);
     z3d_engine_get_state(t.engine, &state);
@@ -184,12 +184,7 @@ static void expect_loads_anywhere(harness::Kind kind) {
             o.sequence_parallel = from > 1;
             Trainer saved(o);
             Trace trace;
-            z3d_store *store;
-            ASSERT_Z3D(saved.create());
-            ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
-            steps(saved, 2, trace);
-            ASSERT_Z3D(save(store, 2 * o.global_batch));
-            z3d_store_close(store);
+            ASSERT_NO_FATAL_FAILURE(train_and_save(saved, folder.path, trace));
             auto wanted = everything(saved);
             steps(saved, 2, trace);
             for (int to = 1; to <= ranks; to *= 2)

@@ -289,7 +289,7 @@ static void check_checkpoint(config_checker *k) {
                                     "set checkpoint.interval",
                                     false};
     bool never = strcmp(c->checkpoint_resume, "never") == 0;
-    bool from_path = strcmp(c->checkpoint_resume, "auto") != 0 && !never;
+    bool from_path = z3d_config_resumes_path(c);
     if (c->checkpoint_resume[0] == '\0') {
         config_complain(k, "checkpoint.resume",
                         "is empty; write auto, never or the path of a checkpoint");

@@ -1,5 +1,7 @@
 /* Computes what follows from the world size: the data-parallel size, the three batch keys, and
  * every `auto` that needs no measurement. */
+#include <string.h>
+
 #include "src/base/config/table.h"
 
 int64_t z3d_config_model_ranks(const z3d_config *config) {
@@ -48,6 +50,11 @@ static void refuse_world(config_checker *k, int world_size, int64_t model) {
 bool z3d_config_decays(const z3d_config *config) {
     return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
            config->scheduler_type == Z3D_LR_WARMUP_COSINE;
+}
+
+bool z3d_config_resumes_path(const z3d_config *config) {
+    return strcmp(config->checkpoint_resume, "auto") != 0 &&
+           strcmp(config->checkpoint_resume, "never") != 0;
 }
 
 /* The data-parallel size; 0: it cannot be told. */

@@ -101,16 +101,11 @@ static const char *gemm_key(const z3d_comparison *c) {
     return key[c->plan[0]->program_config.dtype];
 }
 
-static bool begins_with_file(const z3d_config *config) {
-    return strcmp(config->checkpoint_resume, "auto") != 0 &&
-           strcmp(config->checkpoint_resume, "never") != 0;
-}
-
 /* How long a run is, and where its schedule ends, matters only to rates that fall. Where one of two
  * does, scheduler.type says it. */
 static bool is_idle(const z3d_comparison *c, const char *path) {
     if (strcmp(path, "checkpoint.resume") == 0)
-        return !begins_with_file(c->config[0]) && !begins_with_file(c->config[1]);
+        return !z3d_config_resumes_path(c->config[0]) && !z3d_config_resumes_path(c->config[1]);
     return strcmp(path, "scheduler.params.total_num_steps") == 0 &&
            !(z3d_config_decays(c->config[0]) && z3d_config_decays(c->config[1]));
 }
@@ -155,7 +150,7 @@ static bool updates_differ(const z3d_comparison *c, const char *path) {
 static bool weights_differ(const z3d_comparison *c, const char *path) {
     for (int side = 0; side < 2; side++) {
         const z3d_config *config = c->config[side];
-        if (config->checkpoint_init_from[0] || begins_with_file(config)) return false;
+        if (config->checkpoint_init_from[0] || z3d_config_resumes_path(config)) return false;
     }
     return strcmp(path, "training.seed") == 0 ||
            is_far(c->config[0]->model_init_method_std, c->config[1]->model_init_method_std);
@@ -189,16 +184,32 @@ static void compare_values(z3d_comparison *c, const char *path, const char *a, c
     c->apart = c->apart || LISTS(everywhere, path);
 }
 
+/* A key's values, as text. */
+typedef struct values {
+    z3d_string a, b;
+    bool failed;
+} values;
+
+static values read_values(const z3d_comparison *c, const char *path) {
+    values out = {0};
+    z3d_config_value(c->config[0], path, &out.a);
+    z3d_config_value(c->config[1], path, &out.b);
+    out.failed = out.a.failed || out.b.failed;
+    return out;
+}
+
+static void free_values(values *of) {
+    z3d_string_free(&of->a);
+    z3d_string_free(&of->b);
+}
+
 static void compare_key(z3d_comparison *c, const char *path) {
-    z3d_string a = {0}, b = {0};
-    z3d_config_value(c->config[0], path, &a);
-    z3d_config_value(c->config[1], path, &b);
-    if (a.failed || b.failed)
+    values v = read_values(c, path);
+    if (v.failed)
         c->differences.failed = true;
     else
-        compare_values(c, path, a.text, b.text);
-    z3d_string_free(&a);
-    z3d_string_free(&b);
+        compare_values(c, path, v.a.text, v.b.text);
+    free_values(&v);
 }
 
 /* A tiled block's sums are the tiles', whatever their number was written as. */
@@ -224,32 +235,27 @@ static void leave_open(z3d_comparison *c, bool open, const char *line) {
  * all is different. */
 static void compare_methods(z3d_comparison *c) {
     if (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype) return;
-    z3d_string a = {0}, b = {0}, line = {0};
+    z3d_string line = {0};
     const char *key = gemm_key(c);
-    z3d_config_value(c->config[0], key, &a);
-    z3d_config_value(c->config[1], key, &b);
+    values v = read_values(c, key);
     z3d_string_append(&line,
                       "%s is auto: a run measures what is fastest; write sgemm in both, or "
                       "what the run's config.yaml has",
                       key);
-    if (a.failed || b.failed || line.failed)
+    if (v.failed || line.failed)
         c->unproved.failed = true;
-    else if (strcmp(a.text, "auto") == 0 || strcmp(b.text, "auto") == 0)
+    else if (strcmp(v.a.text, "auto") == 0 || strcmp(v.b.text, "auto") == 0)
         leave_open(c, true, line.text);
-    else if (strcmp(a.text, b.text) != 0)
-        append(c, &c->unproved, key, "two methods, which may round alike", a.text, b.text);
-    z3d_string_free(&a);
-    z3d_string_free(&b);
+    else if (strcmp(v.a.text, v.b.text) != 0)
+        append(c, &c->unproved, key, "two methods, which may round alike", v.a.text, v.b.text);
+    free_values(&v);
     z3d_string_free(&line);
 }
 
 static bool is_other(const z3d_comparison *c, const char *path) {
-    z3d_string a = {0}, b = {0};
-    z3d_config_value(c->config[0], path, &a);
-    z3d_config_value(c->config[1], path, &b);
-    const bool other = a.failed || b.failed || strcmp(a.text, b.text) != 0;
-    z3d_string_free(&a);
-    z3d_string_free(&b);
+    values v = read_values(c, path);
+    const bool other = v.failed || strcmp(v.a.text, v.b.text) != 0;
+    free_values(&v);
     return other;
 }
 
