@@ -29,14 +29,6 @@ struct f16 {
     uint16_t bits;
 };
 
-__device__ inline uint32_t bits_of(float value) {
-    return __float_as_uint(value);
-}
-
-__device__ inline float float_of(uint32_t bits) {
-    return __uint_as_float(bits);
-}
-
 __device__ inline float widen(float value) {
     return value;
 }
@@ -84,19 +76,6 @@ __device__ inline void narrow(float value, f16 *to) {
 
 // N elements that are moved together, 16 bytes at a time where they have as many.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack { T at[N]; };
-
-template <int N, class T> __device__ inline void load(float (&to)[N], const T *from) {
-    const pack<T, N> loaded = *reinterpret_cast<const pack<T, N> *>(from);
-#pragma unroll
-    for (int i = 0; i < N; i++) to[i] = widen(loaded.at[i]);
-}
-
-template <int N, class T> __device__ inline void store(T *to, const float (&from)[N]) {
-    pack<T, N> stored;
-#pragma unroll
-    for (int i = 0; i < N; i++) narrow(from[i], &stored.at[i]);
-    *reinterpret_cast<pack<T, N> *>(to) = stored;
-}
 
 // N elements from the `at`th on.
 template <class T, int N>
@@ -176,15 +155,6 @@ __device__ inline void each_of_block(int64_t begin, int64_t end, Body body) {
 
 // ---- the host's side ----
 
-#define REQUIRE_FLOAT(name, type)                                                                  \
-    Z3D_REQUIRE((type) == Z3D_F32 || (type) == Z3D_BF16 || (type) == Z3D_F16,                      \
-                "kernel " #name ": type number %d, fp32, bf16 or fp16 wanted", (int)(type))
-
-#define REQUIRE_SCRATCH(name, lane, bytes)                                                         \
-    Z3D_REQUIRE((lane)->scratch_bytes >= (int64_t)(bytes),                                         \
-                "kernel " #name ": scratch of %lld bytes, %lld wanted",                            \
-                (long long)(lane)->scratch_bytes, (long long)(bytes))
-
 inline z3d_status check_scratch(const char *name, const z3d_cuda_lane *lane, int64_t bytes) {
     Z3D_REQUIRE(lane->scratch_bytes >= bytes, "kernel %s: scratch of %lld bytes, %lld wanted", name,
                 (long long)lane->scratch_bytes, (long long)bytes);
@@ -193,15 +163,6 @@ inline z3d_status check_scratch(const char *name, const z3d_cuda_lane *lane, int
 
 // What one launch may have, beside the 48 KiB that need no asking.
 constexpr size_t UNASKED_SHARED = 48 << 10;
-
-template <class T> struct type_tag { using type = T; };
-
-// Calls body(type_tag<T>) with the element type; the caller has checked that it is one.
-template <class Body> inline z3d_status with_type(z3d_dtype dtype, Body body) {
-    if (dtype == Z3D_BF16) return body(type_tag<bf16>());
-    if (dtype == Z3D_F16) return body(type_tag<f16>());
-    return body(type_tag<float>());
-}
 
 // Calls body(T()) with the element type.
 template <class Body> z3d_status with_type(const char *name, z3d_dtype dtype, Body body) {
