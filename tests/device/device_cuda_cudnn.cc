@@ -53,7 +53,7 @@ class Cudnn : public ::testing::Test {
     z3d_status plan(const z3d_attention_shape &shape) {
         static z3d_cudnn_plan made;
         Z3D_TRY(z3d_attention_make_plan(&library, &shape, &made));
-        operations = made.graph.operations;
+        operations = made.operations;
         z3d_cudnn_drop_plan(&made);
         return Z3D_OK;
     }

@@ -18,195 +18,159 @@
 #if __has_include(<cudnn.h>) && !defined(Z3D_CUDA_SHIM)
 #include "src/device/cuda/attention.h"
 
-enum {
-    Q = 1,
-    K,
-    V,
-    O,
-    STATISTICS,
-    SCALE,
-    MINUS_INFINITY,
-    ONE,
-    D_O,
-    D_Q,
-    D_K,
-    D_V,
-    ROW_SUMS,
-    D_Q_SUM
-};
-
-typedef cudnnBackendDescriptor_t tensor;
-
 /* ---- graphs ---- */
 
-/* What both directions are made of. */
-typedef struct builder {
-    z3d_cudnn_graph *graph;
+/* Tensors: what is given to both directions, to backward only, what is inside. */
+enum { Q = 1, K_T, V, O, STATISTICS, SCALE, MINUS_INFINITY };
+enum { V_T = MINUS_INFINITY + 1, D_O, D_Q, D_K, D_V, ONE, ROW_SUMS, D_Q_SUM };
+enum { Q_K = D_Q_SUM + 1, SCALED, SHIFTED, ROW, COLUMN, SEEN, MASKED, EXP, MOST, SUM, LOG_SUM, P };
+enum { K = P + 1, P_T, O_D_O, O_D_O_SUM, D_P, D_P_SHIFTED, D_SCALED, D_S, D_S_T, TENSORS };
+_Static_assert((int)TENSORS <= (int)Z3D_CUDNN_TENSORS, "more tensors than a plan has");
+
+/* Their shapes: of scores; of Q within qkv; of O; of dQ alone; a number per row; one number. */
+enum { SQUARE, SQUARE_T, PACKED, PACKED_T, PLAIN, DENSE, ROWS, NUMBER };
+
+#define FP32 CUDNN_DATA_FLOAT
+#define OWN CUDNN_DATA_HALF /* the model's type, bf16 too */
+#define INSIDE Z3D_CUDNN_INSIDE
+#define GIVEN Z3D_CUDNN_GIVEN
+#define ON_HOST Z3D_CUDNN_NUMBER
+
+/* What is not here is zeros: a square of fp32, inside. */
+static const struct description {
+    int shape;
     cudnnDataType_t type;
-    z3d_cudnn_shape packed, packed_transposed; /* of Q, K, V in qkv: [b,h,s,d] and [b,h,d,s] */
-    z3d_cudnn_shape plain;                     /* of O */
-    z3d_cudnn_shape scores, scores_transposed; /* [b,h,s,s] */
-    z3d_cudnn_shape rows;                      /* [b,h,s,1] */
-    z3d_cudnn_shape scalar;
-    tensor scale, minus_infinity;
-} builder;
+    z3d_cudnn_place place;
+} descriptions[TENSORS] = {
+    [Q] = {PACKED, OWN, GIVEN},
+    [K] = {PACKED, OWN, INSIDE},
+    [K_T] = {PACKED_T, OWN, GIVEN},
+    [V] = {PACKED, OWN, GIVEN},
+    [V_T] = {PACKED_T, OWN, GIVEN},
+    [O] = {PLAIN, OWN, GIVEN},
+    [D_O] = {PLAIN, OWN, GIVEN},
+    [D_Q] = {PACKED, OWN, GIVEN},
+    [D_K] = {PACKED, OWN, GIVEN},
+    [D_V] = {PACKED, OWN, GIVEN},
+    [D_Q_SUM] = {DENSE, FP32, GIVEN},
+    [STATISTICS] = {ROWS, FP32, GIVEN},
+    [ROW_SUMS] = {ROWS, FP32, GIVEN},
+    [SCALE] = {NUMBER, FP32, ON_HOST},
+    [MINUS_INFINITY] = {NUMBER, FP32, ON_HOST},
+    [ONE] = {NUMBER, FP32, ON_HOST},
+    [ROW] = {SQUARE, CUDNN_DATA_INT32, INSIDE},
+    [COLUMN] = {SQUARE, CUDNN_DATA_INT32, INSIDE},
+    [SEEN] = {SQUARE, CUDNN_DATA_BOOLEAN, INSIDE},
+    [MOST] = {ROWS, FP32, INSIDE},
+    [SUM] = {ROWS, FP32, INSIDE},
+    [LOG_SUM] = {ROWS, FP32, INSIDE},
+    [O_D_O] = {PLAIN, FP32, INSIDE},
+    [O_D_O_SUM] = {ROWS, FP32, INSIDE},
+    [P] = {SQUARE, OWN, INSIDE},
+    [P_T] = {SQUARE_T, OWN, INSIDE},
+    [D_S_T] = {SQUARE_T, OWN, INSIDE},
+};
 
-static z3d_cudnn_shape swap_last(z3d_cudnn_shape s) {
-    int64_t size = s.size[2], stride = s.stride[2];
-    s.size[2] = s.size[3], s.stride[2] = s.stride[3];
-    s.size[3] = size, s.stride[3] = stride;
-    return s;
-}
-
-static builder begin(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
-    int64_t b = s->batch, h = s->heads, all = s->row_heads, t = s->seq, d = s->head_dim;
-    builder m = {.graph = graph,
-                 .type = s->dtype == Z3D_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
-                 .packed = {{b, h, t, d}, {t * 3 * all * d, d, 3 * all * d, 1}},
-                 .plain = {{b, h, t, d}, {t * all * d, d, all * d, 1}},
-                 .scores = {{b, h, t, t}, {h * t * t, t * t, t, 1}},
-                 .rows = {{b, h, t, 1}, {all * t, t, 1, 1}},
-                 .scalar = {{1, 1, 1, 1}, {1, 1, 1, 1}}};
-    m.packed_transposed = swap_last(m.packed);
-    m.scores_transposed = swap_last(m.scores);
-    m.scale = z3d_cudnn_tensor(graph, SCALE, CUDNN_DATA_FLOAT, &m.scalar, true);
-    m.minus_infinity = z3d_cudnn_tensor(graph, MINUS_INFINITY, CUDNN_DATA_FLOAT, &m.scalar, true);
-    return m;
-}
-
-static tensor inside(builder *m, const z3d_cudnn_shape *shape) {
-    return z3d_cudnn_virtual(m->graph, CUDNN_DATA_FLOAT, shape);
-}
-
-/* A new tensor = mode(x, b), in fp32. */
-static tensor apply(builder *m, cudnnPointwiseMode_t mode, tensor x, tensor b,
-                    const z3d_cudnn_shape *shape) {
-    tensor y = inside(m, shape);
-    z3d_cudnn_pointwise(m->graph, mode, CUDNN_DATA_FLOAT, -1, x, b, NULL, y);
-    return y;
-}
-
-static tensor multiply(builder *m, tensor a, tensor b, const z3d_cudnn_shape *shape) {
-    tensor c = inside(m, shape);
-    z3d_cudnn_matmul(m->graph, a, b, c);
-    return c;
-}
-
-/* What lies above the diagonal becomes minus infinity. */
-static tensor mask(builder *m, tensor scores) {
-    tensor row = z3d_cudnn_virtual(m->graph, CUDNN_DATA_INT32, &m->scores);
-    tensor column = z3d_cudnn_virtual(m->graph, CUDNN_DATA_INT32, &m->scores);
-    tensor seen = z3d_cudnn_virtual(m->graph, CUDNN_DATA_BOOLEAN, &m->scores);
-    tensor masked = inside(m, &m->scores);
-    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, 2, scores, NULL,
-                        NULL, row);
-    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, 3, scores, NULL,
-                        NULL, column);
-    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, column, NULL,
-                        seen);
-    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, scores,
-                        m->minus_infinity, seen, masked);
-    return masked;
-}
-
-static tensor reduce(builder *m, cudnnReduceTensorOp_t op, tensor x) {
-    tensor y = inside(m, &m->rows);
-    z3d_cudnn_reduce(m->graph, op, x, y);
-    return y;
-}
-
-static void build_forward(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
-    builder m = begin(graph, s);
-    tensor q = z3d_cudnn_tensor(graph, Q, m.type, &m.packed, false);
-    tensor kt = z3d_cudnn_tensor(graph, K, m.type, &m.packed_transposed, false);
-    tensor v = z3d_cudnn_tensor(graph, V, m.type, &m.packed, false);
-    tensor o = z3d_cudnn_tensor(graph, O, m.type, &m.plain, false);
-    tensor statistics = z3d_cudnn_tensor(graph, STATISTICS, CUDNN_DATA_FLOAT, &m.rows, false);
-    tensor scores = multiply(&m, q, kt, &m.scores);
-    scores = apply(&m, CUDNN_POINTWISE_MUL, scores, m.scale, &m.scores);
-    scores = mask(&m, scores);
-    tensor most = reduce(&m, CUDNN_REDUCE_TENSOR_MAX, scores);
-    tensor e = apply(&m, CUDNN_POINTWISE_SUB, scores, most, &m.scores);
-    e = apply(&m, CUDNN_POINTWISE_EXP, e, NULL, &m.scores);
-    tensor sum = reduce(&m, CUDNN_REDUCE_TENSOR_ADD, e);
-    tensor log_sum = apply(&m, CUDNN_POINTWISE_LOG, sum, NULL, &m.rows);
-    z3d_cudnn_pointwise(graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, most, log_sum, NULL,
-                        statistics);
-    tensor p = z3d_cudnn_virtual(graph, m.type, &m.scores);
-    z3d_cudnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, e, sum, NULL, p);
-    z3d_cudnn_matmul(graph, p, v, o);
-}
-
-/* x's transpose, narrowed to the model's type: an operand of a product. */
-static tensor transpose(builder *m, tensor x) {
-    tensor y = z3d_cudnn_virtual(m->graph, m->type, &m->scores_transposed);
-    z3d_cudnn_reshape(m->graph, x, y);
-    return y;
-}
-
-/* P from the kept statistics. */
-static tensor probabilities(builder *m, tensor q, tensor kt) {
-    tensor statistics = z3d_cudnn_tensor(m->graph, STATISTICS, CUDNN_DATA_FLOAT, &m->rows, false);
-    tensor scores = multiply(m, q, kt, &m->scores);
-    scores = apply(m, CUDNN_POINTWISE_MUL, scores, m->scale, &m->scores);
-    scores = apply(m, CUDNN_POINTWISE_SUB, scores, statistics, &m->scores);
-    scores = mask(m, scores);
-    return apply(m, CUDNN_POINTWISE_EXP, scores, NULL, &m->scores);
-}
-
-/* rowsum(dO O), which the engines want to keep in memory. */
-static tensor row_sums(builder *m, tensor d_o) {
-    tensor o = z3d_cudnn_tensor(m->graph, O, m->type, &m->plain, false);
-    tensor one = z3d_cudnn_tensor(m->graph, ONE, CUDNN_DATA_FLOAT, &m->scalar, true);
-    tensor sums = z3d_cudnn_tensor(m->graph, ROW_SUMS, CUDNN_DATA_FLOAT, &m->rows, false);
-    tensor products = apply(m, CUDNN_POINTWISE_MUL, d_o, o, &m->plain);
-    tensor sum = reduce(m, CUDNN_REDUCE_TENSOR_ADD, products);
-    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum, one, NULL, sums);
-    return sums;
-}
-
-static void build_backward(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
-    builder m = begin(graph, s);
-    tensor q = z3d_cudnn_tensor(graph, Q, m.type, &m.packed, false);
-    tensor kt = z3d_cudnn_tensor(graph, K, m.type, &m.packed_transposed, false);
-    tensor vt = z3d_cudnn_tensor(graph, V, m.type, &m.packed_transposed, false);
-    tensor d_o = z3d_cudnn_tensor(graph, D_O, m.type, &m.plain, false);
-    tensor dq = z3d_cudnn_tensor(graph, D_Q, m.type, &m.packed, false);
-    tensor dk = z3d_cudnn_tensor(graph, D_K, m.type, &m.packed, false);
-    tensor dv = z3d_cudnn_tensor(graph, D_V, m.type, &m.packed, false);
-    tensor sums = row_sums(&m, d_o);
-    tensor p = probabilities(&m, q, kt);
-    z3d_cudnn_matmul(graph, transpose(&m, p), d_o, dv);
-    tensor ds = multiply(&m, d_o, vt, &m.scores);
-    ds = apply(&m, CUDNN_POINTWISE_SUB, ds, sums, &m.scores);
-    ds = apply(&m, CUDNN_POINTWISE_MUL, ds, p, &m.scores);
-    ds = apply(&m, CUDNN_POINTWISE_MUL, ds, m.scale, &m.scores);
-    z3d_cudnn_matmul(graph, transpose(&m, ds), q, dk);
-    tensor k = z3d_cudnn_virtual(graph, m.type, &m.packed);
-    z3d_cudnn_reshape(graph, kt, k);
-    if (s->deterministic) {
-        z3d_cudnn_matmul(graph, ds, k, dq);
-        return;
+static void describe(const z3d_attention_shape *s, z3d_cudnn_tensor tensors[TENSORS]) {
+    const int64_t b = s->batch, h = s->heads, t = s->seq, d = s->head_dim;
+    const int64_t row = s->row_heads * d, numbers = s->row_heads * t;
+    const z3d_cudnn_tensor shapes[] = {
+        [SQUARE] = {{b, h, t, t}, {h * t * t, t * t, t, 1}},
+        [SQUARE_T] = {{b, h, t, t}, {h * t * t, t * t, 1, t}},
+        [PACKED] = {{b, h, t, d}, {t * 3 * row, d, 3 * row, 1}},
+        [PACKED_T] = {{b, h, d, t}, {t * 3 * row, d, 1, 3 * row}},
+        [PLAIN] = {{b, h, t, d}, {t * row, d, row, 1}},
+        [DENSE] = {{b, h, t, d}, {h * t * d, t * d, d, 1}},
+        [ROWS] = {{b, h, t, 1}, {numbers, t, 1, 1}},
+        [NUMBER] = {{1, 1, 1, 1}, {1, 1, 1, 1}},
+    };
+    for (int i = 0; i < TENSORS; i++) {
+        const struct description *from = &descriptions[i];
+        const bool bf16 = from->type == OWN && s->dtype == Z3D_BF16;
+        tensors[i] = shapes[from->shape];
+        tensors[i].type = bf16 ? CUDNN_DATA_BFLOAT16 : from->type;
+        tensors[i].place = from->place;
     }
-    tensor sum = z3d_cudnn_tensor(
-        graph, D_Q_SUM, CUDNN_DATA_FLOAT,
-        &(z3d_cudnn_shape){{s->batch, s->heads, s->seq, s->head_dim},
-                           {s->heads * s->seq * s->head_dim, s->seq * s->head_dim, s->head_dim, 1}},
-        false);
-    z3d_cudnn_matmul(graph, ds, k, sum);
-    z3d_cudnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, dq);
 }
+
+#define POINTWISE(mode, x, b, y)                                                                   \
+    { Z3D_CUDNN_POINTWISE, CUDNN_POINTWISE_##mode, x, b, y, 0, 0 }
+#define INDEX(axis, x, y)                                                                          \
+    { Z3D_CUDNN_POINTWISE, CUDNN_POINTWISE_GEN_INDEX, x, 0, y, 0, axis }
+#define SELECT(mask, x, b, y)                                                                      \
+    { Z3D_CUDNN_POINTWISE, CUDNN_POINTWISE_BINARY_SELECT, x, b, y, mask, 0 }
+#define REDUCE(mode, x, y)                                                                         \
+    { Z3D_CUDNN_REDUCTION, CUDNN_REDUCE_TENSOR_##mode, x, 0, y, 0, 0 }
+#define MATMUL(x, b, y)                                                                            \
+    { Z3D_CUDNN_MATMUL, 0, x, b, y, 0, 0 }
+#define RESHAPE(x, y)                                                                              \
+    { Z3D_CUDNN_RESHAPE, 0, x, 0, y, 0, 0 }
+
+/* Operands, then the result. */
+static const z3d_cudnn_operation forward[] = {
+    MATMUL(Q, K_T, Q_K),
+    POINTWISE(MUL, Q_K, SCALE, SCALED),
+    INDEX(2, SCALED, ROW),
+    INDEX(3, SCALED, COLUMN),
+    POINTWISE(CMP_GE, ROW, COLUMN, SEEN),
+    SELECT(SEEN, SCALED, MINUS_INFINITY, MASKED),
+    REDUCE(MAX, MASKED, MOST),
+    POINTWISE(SUB, MASKED, MOST, SHIFTED),
+    POINTWISE(EXP, SHIFTED, 0, EXP),
+    REDUCE(ADD, EXP, SUM),
+    POINTWISE(LOG, SUM, 0, LOG_SUM),
+    POINTWISE(ADD, MOST, LOG_SUM, STATISTICS),
+    POINTWISE(DIV, EXP, SUM, P),
+    MATMUL(P, V, O),
+};
+
+/* A product's operands are of the model's type, which they get where they are transposed. The
+ * engines want rowsum(dO O) in memory. */
+static const z3d_cudnn_operation backward[] = {
+    POINTWISE(MUL, D_O, O, O_D_O),
+    REDUCE(ADD, O_D_O, O_D_O_SUM),
+    POINTWISE(MUL, O_D_O_SUM, ONE, ROW_SUMS),
+    MATMUL(Q, K_T, Q_K),
+    POINTWISE(MUL, Q_K, SCALE, SCALED),
+    POINTWISE(SUB, SCALED, STATISTICS, SHIFTED),
+    INDEX(2, SHIFTED, ROW),
+    INDEX(3, SHIFTED, COLUMN),
+    POINTWISE(CMP_GE, ROW, COLUMN, SEEN),
+    SELECT(SEEN, SHIFTED, MINUS_INFINITY, MASKED),
+    POINTWISE(EXP, MASKED, 0, EXP),
+    RESHAPE(EXP, P_T),
+    MATMUL(P_T, D_O, D_V),
+    MATMUL(D_O, V_T, D_P),
+    POINTWISE(SUB, D_P, ROW_SUMS, D_P_SHIFTED),
+    POINTWISE(MUL, D_P_SHIFTED, EXP, D_SCALED),
+    POINTWISE(MUL, D_SCALED, SCALE, D_S),
+    RESHAPE(D_S, D_S_T),
+    MATMUL(D_S_T, Q, D_K),
+    RESHAPE(K_T, K),
+};
+static const z3d_cudnn_operation deterministic_end[] = {MATMUL(D_S, K, D_Q)};
+static const z3d_cudnn_operation atomic_end[] = {MATMUL(D_S, K, D_Q_SUM),
+                                                 POINTWISE(IDENTITY, D_Q_SUM, 0, D_Q)};
+
+#define ADD(plan, tensors, operations)                                                             \
+    z3d_cudnn_add(plan, tensors, operations, sizeof(operations) / sizeof *(operations))
 
 z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_shape *shape,
                                    z3d_cudnn_plan *out) {
-    *out = (z3d_cudnn_plan){.graph = {.cudnn = cudnn}};
-    if (shape->backward)
-        build_backward(&out->graph, shape);
-    else
-        build_forward(&out->graph, shape);
+    z3d_cudnn_tensor tensors[TENSORS];
+    describe(shape, tensors);
+    *out = (z3d_cudnn_plan){.cudnn = cudnn};
+    if (!shape->backward) {
+        ADD(out, tensors, forward);
+    } else {
+        ADD(out, tensors, backward);
+        if (shape->deterministic)
+            ADD(out, tensors, deterministic_end);
+        else
+            ADD(out, tensors, atomic_end);
+    }
     z3d_status status = z3d_cudnn_make_plan(out, shape->deterministic);
     if (status == Z3D_OK) return Z3D_OK;
-    z3d_cudnn_drop_plan(out);
     return z3d_error_context(
         status, "attention %s of %s, batch %lld, %lld tokens, %lld heads of %lld",
         shape->backward ? "backward" : "forward", z3d_dtype_name((z3d_dtype)shape->dtype),
@@ -224,7 +188,8 @@ static int64_t divisor(int64_t n, int64_t most) {
 z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
     const int64_t heads = ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* that fit */
     z3d_attention_shape piece = *shape;
-    if (!shape->deterministic || shape->seq % 4 != 0) return piece; /* rows of fp32 are aligned */
+    if (!shape->backward || !shape->deterministic || shape->seq % 4 != 0)
+        return piece; /* rows of fp32 are aligned */
     piece.batch = divisor(shape->batch, heads / shape->heads);
     piece.heads = divisor(shape->heads, heads);
     return piece;
@@ -234,9 +199,8 @@ z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
 
 /* Both directions of one shape, or neither. */
 typedef struct kept_plans {
-    z3d_attention_shape shape, piece; /* forward's, backward's */
-    bool usable;
-    z3d_cudnn_plan forward, backward;
+    z3d_attention_shape shape[2]; /* of a piece; forward, which has one, backward */
+    z3d_cudnn_plan plan[2];
     struct kept_plans *next;
 } kept_plans;
 
@@ -247,27 +211,28 @@ struct z3d_cuda_attention {
     size_t version; /* 91900: 9.19.0 */
 };
 
-static z3d_status make_both(const struct z3d_cuda_attention *a, kept_plans *plans) {
-    plans->piece = z3d_attention_piece(&plans->shape);
-    plans->piece.backward = true;
-    Z3D_TRY(z3d_attention_make_plan(&a->cudnn, &plans->shape, &plans->forward));
-    z3d_status status = z3d_attention_make_plan(&a->cudnn, &plans->piece, &plans->backward);
-    if (status != Z3D_OK) z3d_cudnn_drop_plan(&plans->forward);
-    plans->usable = status == Z3D_OK;
-    return status;
+static void drop(kept_plans *plans) {
+    z3d_cudnn_drop_plan(&plans->plan[0]);
+    z3d_cudnn_drop_plan(&plans->plan[1]);
+    free(plans);
 }
 
-/* A model has one or two shapes. What cuDNN has no engines for is remembered too. */
-static z3d_status get_plans(struct z3d_cuda_attention *a, const z3d_attention_shape *shape,
+/* A model has one or two shapes. What cuDNN has no engines for is remembered too: the last plan is
+ * not there. */
+static z3d_status get_plans(struct z3d_cuda_attention *a, z3d_attention_shape shape,
                             kept_plans **out) {
+    z3d_status status = Z3D_OK;
     for (*out = a->plans; *out; *out = (*out)->next)
-        if (memcmp(&(*out)->shape, shape, sizeof *shape) == 0) return Z3D_OK;
+        if (memcmp(&(*out)->shape[0], &shape, sizeof shape) == 0) return Z3D_OK;
     kept_plans *made;
     Z3D_TRY(z3d_new(1, sizeof *made, "plans of attention", &made));
-    made->shape = *shape;
-    z3d_status status = make_both(a, made);
+    for (int i = 0; i < 2 && status == Z3D_OK; i++) {
+        shape.backward = i;
+        made->shape[i] = z3d_attention_piece(&shape);
+        status = z3d_attention_make_plan(&a->cudnn, &made->shape[i], &made->plan[i]);
+    }
     if (status != Z3D_OK && (status != Z3D_ERR_UNSUPPORTED || a->required)) {
-        free(made);
+        drop(made);
         return status;
     }
     made->next = a->plans;
@@ -290,9 +255,8 @@ static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forwar
  * same answer forward and backward. */
 static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_forward *k,
                              kept_plans **out) {
-    z3d_attention_shape shape;
     *out = NULL;
-    if (!a || k->starts) return Z3D_OK;
+    if (k->starts) return Z3D_OK;
     if (!knows(a, k)) {
         if (!a->required) return Z3D_OK;
         return Z3D_ERROR(
@@ -303,124 +267,105 @@ static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_f
             z3d_dtype_name(k->dtype), (long long)k->seq, (long long)k->heads,
             (long long)k->kv_heads, (long long)k->window, (double)k->dropout.p);
     }
-    memset(&shape, 0, sizeof shape);
-    shape.batch = k->batch, shape.seq = k->seq, shape.heads = shape.row_heads = k->heads;
-    shape.head_dim = k->head_dim, shape.dtype = (int64_t)k->dtype;
-    shape.deterministic = a->deterministic;
-    Z3D_TRY(get_plans(a, &shape, out));
-    if (!(*out)->usable) *out = NULL;
+    Z3D_TRY(get_plans(a,
+                      (z3d_attention_shape){.batch = k->batch,
+                                            .seq = k->seq,
+                                            .heads = k->heads,
+                                            .head_dim = k->head_dim,
+                                            .dtype = k->dtype,
+                                            .row_heads = k->heads,
+                                            .deterministic = a->deterministic},
+                      out));
+    if (!(*out)->plan[1].plan) *out = NULL;
     return Z3D_OK;
 }
 
 /* ---- running ---- */
 
-typedef struct arguments {
-    int count;
-    int64_t id[16];
-    void *pointer[16];
-} arguments;
-
-static void give(arguments *to, int64_t id, const void *pointer) {
-    to->id[to->count] = id;
-    to->pointer[to->count++] = (void *)(uintptr_t)pointer;
+static const void *behind(const void *pointer, int64_t bytes) {
+    return (const char *)pointer + bytes;
 }
 
-/* Whether all are, as the graphs say: cuDNN's operands, at 16 bytes. */
-static bool are_aligned(const arguments *given) {
+/* Where the tensors of the piece are that begins at (sample, head); b: NULL, or backward's. */
+static void place(const z3d_attention_forward *f, const z3d_attention_backward *b, int64_t sample,
+                  int64_t head, const void *at[TENSORS]) {
+    const int64_t size = (int64_t)z3d_dtype_size(f->dtype), row = sample * f->seq;
+    const int64_t packed = (row * f->q_stride + head * f->head_dim) * size;
+    const int64_t plain = (row * f->heads + head) * f->head_dim * size;
+    const int64_t rows = (sample * f->heads + head) * f->seq * (int64_t)sizeof(float);
+    at[Q] = behind(f->q, packed);
+    at[K_T] = behind(f->k, packed);
+    at[V] = at[V_T] = behind(f->v, packed);
+    at[O] = behind(f->out, plain);
+    at[STATISTICS] = behind(f->log_sum_exp, rows);
+    if (!b) return;
+    at[D_O] = behind(b->dout, plain);
+    at[D_Q] = behind(b->dq, packed);
+    at[D_K] = behind(b->dk, packed);
+    at[D_V] = behind(b->dv, packed);
+}
+
+/* As the graphs say: cuDNN's operands, at 16 bytes. */
+static bool are_aligned(const void *const at[TENSORS]) {
     uintptr_t bits = 0;
-    for (int i = 0; i < given->count; i++)
-        if (given->id[i] != SCALE && given->id[i] != MINUS_INFINITY && given->id[i] != ONE)
-            bits |= (uintptr_t)given->pointer[i];
+    for (int i = 0; i < TENSORS; i++) bits |= (uintptr_t)at[i];
     return bits % 16 == 0;
 }
 
-/* What lies above the diagonal; older engines want a number. */
-static float least(const struct z3d_cuda_attention *a) {
-    return a->version < 91000 ? -FLT_MAX : -INFINITY;
-}
-
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *k,
-                                            bool *done) {
-    kept_plans *plans = NULL;
-    *done = false;
-    Z3D_TRY(find_plans(cuda->attention, k, &plans));
-    if (!plans) return Z3D_OK;
-    float scale = 1 / sqrtf((float)k->head_dim), masked = least(cuda->attention);
-    arguments given = {0};
-    give(&given, Q, k->q);
-    give(&given, K, k->k);
-    give(&given, V, k->v);
-    give(&given, O, k->out);
-    give(&given, STATISTICS, k->log_sum_exp);
-    give(&given, SCALE, &scale);
-    give(&given, MINUS_INFINITY, &masked);
-    if (!are_aligned(&given)) return Z3D_OK;
-    *done = true;
-    Z3D_TRY(z3d_cuda_reserve(cuda, plans->forward.workspace_bytes));
-    return z3d_cudnn_run(&plans->forward, given.count, given.id, given.pointer, cuda->lane.scratch);
-}
-
-static const void *behind(const void *pointer, int64_t elements, int64_t size) {
-    return (const char *)pointer + elements * size;
-}
-
-/* The piece that begins at (sample, head). */
-static arguments piece_of(const z3d_attention_backward *k, int64_t sample, int64_t head) {
-    const int64_t size = (int64_t)z3d_dtype_size(k->dtype), row = sample * k->seq;
-    const int64_t packed = row * k->q_stride + head * k->head_dim;
-    const int64_t plain = row * k->heads * k->head_dim + head * k->head_dim;
-    arguments given = {0};
-    give(&given, Q, behind(k->q, packed, size));
-    give(&given, K, behind(k->k, packed, size));
-    give(&given, V, behind(k->v, packed, size));
-    give(&given, D_Q, behind(k->dq, packed, size));
-    give(&given, D_K, behind(k->dk, packed, size));
-    give(&given, D_V, behind(k->dv, packed, size));
-    give(&given, O, behind(k->out, plain, size));
-    give(&given, D_O, behind(k->dout, plain, size));
-    give(&given, STATISTICS,
-         behind(k->log_sum_exp, (sample * k->heads + head) * k->seq, (int64_t)sizeof(float)));
-    return given;
-}
-
-static z3d_status run_piece(z3d_cuda *cuda, kept_plans *plans, arguments given) {
-    const z3d_attention_shape *s = &plans->piece;
-    const int64_t rows = s->batch * s->row_heads * s->seq, size = (int64_t)sizeof(float);
-    const int64_t sums = z3d_round_up(rows * size, 256);
-    const int64_t dq = s->deterministic ? 0 : z3d_round_up(rows * s->head_dim * size, 256);
-    float scale = 1 / sqrtf((float)s->head_dim), masked = least(cuda->attention), one = 1;
-    Z3D_TRY(z3d_cuda_reserve(cuda, sums + dq + plans->backward.workspace_bytes));
+static z3d_status run_piece(z3d_cuda *cuda, const z3d_attention_shape *s, z3d_cudnn_plan *plan,
+                            const void *at[TENSORS]) {
+    const int64_t rows = s->batch * s->row_heads * s->seq * (int64_t)sizeof(float);
+    const int64_t sums = s->backward ? z3d_round_up(rows, 256) : 0;
+    const int64_t dq = s->backward && !s->deterministic ? z3d_round_up(rows * s->head_dim, 256) : 0;
+    /* What lies above the diagonal; older engines want a number. */
+    const float masked = cuda->attention->version < 91000 ? -FLT_MAX : -INFINITY;
+    const float scale = 1 / sqrtf((float)s->head_dim), one = 1;
+    Z3D_TRY(z3d_cuda_reserve(cuda, sums + dq + plan->workspace_bytes));
     char *scratch = cuda->lane.scratch;
     if (dq > 0) Z3D_CUDA_TRY(cudaMemsetAsync(scratch + sums, 0, (size_t)dq, cuda->compute));
-    give(&given, SCALE, &scale);
-    give(&given, MINUS_INFINITY, &masked);
-    give(&given, ONE, &one);
-    give(&given, ROW_SUMS, scratch);
-    if (dq > 0) give(&given, D_Q_SUM, scratch + sums);
-    return z3d_cudnn_run(&plans->backward, given.count, given.id, given.pointer,
-                         scratch + sums + dq);
+    at[SCALE] = &scale;
+    at[MINUS_INFINITY] = &masked;
+    at[ONE] = &one;
+    at[ROW_SUMS] = scratch;
+    at[D_Q_SUM] = scratch + sums;
+    return z3d_cudnn_run(plan, at, scratch + sums + dq);
 }
 
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *k,
-                                             bool *done) {
-    const z3d_attention_forward forward = {.log_sum_exp = (float *)(uintptr_t)k->log_sum_exp,
-                                           .batch = k->batch,
-                                           .seq = k->seq,
-                                           .heads = k->heads,
-                                           .kv_heads = k->kv_heads,
-                                           .head_dim = k->head_dim,
-                                           .q_stride = k->q_stride,
-                                           .kv_stride = k->kv_stride,
-                                           .window = k->window,
-                                           .dtype = k->dtype,
-                                           .dropout = k->dropout};
-    const arguments whole = piece_of(k, 0, 0);
+static z3d_attention_forward forward_of(const z3d_attention_backward *k) {
+    return (z3d_attention_forward){.q = k->q,
+                                   .k = k->k,
+                                   .v = k->v,
+                                   .out = (void *)(uintptr_t)k->out,
+                                   .log_sum_exp = (float *)(uintptr_t)k->log_sum_exp,
+                                   .batch = k->batch,
+                                   .seq = k->seq,
+                                   .heads = k->heads,
+                                   .kv_heads = k->kv_heads,
+                                   .head_dim = k->head_dim,
+                                   .q_stride = k->q_stride,
+                                   .kv_stride = k->kv_stride,
+                                   .window = k->window,
+                                   .dtype = k->dtype,
+                                   .dropout = k->dropout};
+}
+
+z3d_status z3d_cuda_attention_launch(z3d_cuda *cuda, const z3d_kernel *kernel, bool *done) {
+    const bool back = kernel->kind == Z3D_KERNEL_attention_backward;
+    *done = false;
+    if (!cuda->attention || (!back && kernel->kind != Z3D_KERNEL_attention_forward)) return Z3D_OK;
+    const z3d_attention_backward *b = back ? &kernel->as.attention_backward : NULL;
+    const z3d_attention_forward f = back ? forward_of(b) : kernel->as.attention_forward;
     kept_plans *plans = NULL;
-    Z3D_TRY(find_plans(cuda->attention, &forward, &plans));
-    *done = plans && are_aligned(&whole);
-    for (int64_t sample = 0; *done && sample < k->batch; sample += plans->piece.batch)
-        for (int64_t head = 0; head < k->heads; head += plans->piece.heads)
-            Z3D_TRY(run_piece(cuda, plans, piece_of(k, sample, head)));
+    const void *at[TENSORS] = {NULL};
+    Z3D_TRY(find_plans(cuda->attention, &f, &plans));
+    if (!plans) return Z3D_OK;
+    place(&f, b, 0, 0, at);
+    *done = are_aligned(at);
+    for (int64_t sample = 0; *done && sample < f.batch; sample += plans->shape[back].batch)
+        for (int64_t head = 0; head < f.heads; head += plans->shape[back].heads) {
+            place(&f, b, sample, head, at);
+            Z3D_TRY(run_piece(cuda, &plans->shape[back], &plans->plan[back], at));
+        }
     return Z3D_OK;
 }
 
@@ -429,32 +374,27 @@ z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention
 void z3d_cuda_attention_destroy(struct z3d_cuda_attention *a) {
     if (!a) return;
     while (a->plans) {
-        kept_plans *next = a->plans->next;
-        if (a->plans->usable) z3d_cudnn_drop_plan(&a->plans->forward);
-        if (a->plans->usable) z3d_cudnn_drop_plan(&a->plans->backward);
-        free(a->plans);
-        a->plans = next;
+        kept_plans *first = a->plans;
+        a->plans = first->next;
+        drop(first);
     }
     if (a->cudnn.handle) a->cudnn.cudnnDestroy(a->cudnn.handle);
     free(a);
 }
 
-z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
-                                     struct z3d_cuda_attention **out) {
+static z3d_status begin(struct z3d_cuda_attention *a, cudaStream_t stream) {
+    z3d_cudnn *cudnn = &a->cudnn;
+    Z3D_TRY(z3d_cudnn_load(cudnn));
+    Z3D_TRY(z3d_cudnn_check(cudnn, cudnn->cudnnCreate(&cudnn->handle), "cudnnCreate"));
+    return z3d_cudnn_check(cudnn, cudnn->cudnnSetStream(cudnn->handle, stream), "cudnnSetStream");
+}
+
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic) {
     struct z3d_cuda_attention *a;
-    *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *a, "attention by cuDNN", &a));
     a->required = required;
     a->deterministic = deterministic;
-    z3d_status status = z3d_cudnn_load(&a->cudnn);
-    if (status != Z3D_OK) {
-        free(a);
-        return required ? status : Z3D_OK;
-    }
-    status = z3d_cudnn_check(&a->cudnn, a->cudnn.cudnnCreate(&a->cudnn.handle), "cudnnCreate");
-    if (status == Z3D_OK)
-        status = z3d_cudnn_check(&a->cudnn, a->cudnn.cudnnSetStream(a->cudnn.handle, cuda->compute),
-                                 "cudnnSetStream");
+    z3d_status status = begin(a, cuda->compute);
     if (status != Z3D_OK) {
         z3d_cuda_attention_destroy(a);
         return required ? status : Z3D_OK;
@@ -462,16 +402,14 @@ z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool determi
     a->version = a->cudnn.cudnnGetVersion();
     snprintf(cuda->attention_by, sizeof cuda->attention_by, "cuDNN %zu.%zu.%zu", a->version / 10000,
              a->version / 100 % 100, a->version % 100);
-    *out = a;
+    cuda->attention = a;
     return Z3D_OK;
 }
 
 #else /* a toolkit without cuDNN: own kernels only */
 
-z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
-                                     struct z3d_cuda_attention **out) {
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic) {
     (void)cuda, (void)deterministic;
-    *out = NULL;
     if (!required) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                      "training.attention cudnn: the plugin was built without cuDNN (no cudnn.h); "
@@ -482,15 +420,7 @@ void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention) {
     (void)attention;
 }
 
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel,
-                                            bool *done) {
-    (void)cuda, (void)kernel;
-    *done = false;
-    return Z3D_OK;
-}
-
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel,
-                                             bool *done) {
+z3d_status z3d_cuda_attention_launch(z3d_cuda *cuda, const z3d_kernel *kernel, bool *done) {
     (void)cuda, (void)kernel;
     *done = false;
     return Z3D_OK;

@@ -106,17 +106,13 @@ z3d_status z3d_cuda_gemms_create(bool tf32, struct z3d_cuda_gemms **out);
 void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms);
 /* z3d_cuda_gemm is here: cuBLASLt's choice of an algorithm is made once per shape and kept. */
 
-/* attention.c. *out is NULL where cuDNN is not there. required: that is an error then, and so is
- * what it cannot compute. */
-z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
-                                     struct z3d_cuda_attention **out);
+/* attention.c. No cuda->attention where cuDNN is not there. required: that is an error then, and so
+ * is what it cannot compute. */
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic);
 void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention);
-/* *done: cuDNN computes this one: 16-bit, no dropout, a shape that it has engines for in both
- * directions. Errors: ERR_UNSUPPORTED where it does not, but is required. */
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel,
-                                            bool *done);
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel,
-                                             bool *done);
+/* *done: cuDNN computes this one: 16-bit attention, no dropout, a shape that it has engines for in
+ * both directions. Errors: ERR_UNSUPPORTED where it does not, but is required. */
+z3d_status z3d_cuda_attention_launch(z3d_cuda *cuda, const z3d_kernel *kernel, bool *done);
 
 /* nccl.c: an error that a communicator met meanwhile, its group and rank named; all are aborted
  * then. */

@@ -1,6 +1,5 @@
-/* Private to the CUDA plugin: cuDNN, loaded when it is needed, and graphs of its operations built
- * step by step. A graph keeps its first failure and does nothing after it, so that only
- * z3d_cudnn_plan has to be checked. */
+/* Private to the CUDA plugin: cuDNN, loaded when it is needed, and plans for graphs of its
+ * operations. A graph is two tables: tensors, named by their index, and operations on them. */
 #ifndef ZERO3D_DEVICE_CUDA_CUDNN_GRAPH_H
 #define ZERO3D_DEVICE_CUDA_CUDNN_GRAPH_H
 
@@ -23,7 +22,6 @@
     X(cudnnBackendExecute)
 
 typedef struct z3d_cudnn {
-    void *library;
 #define X(name) __typeof__(&name) name;
     Z3D_CUDNN_FUNCTIONS(X)
 #undef X
@@ -37,53 +35,59 @@ z3d_status z3d_cudnn_check(const z3d_cudnn *cudnn, cudnnStatus_t code, const cha
 /* A device that is described in cuDNN's own JSON, instead of one that is there. */
 z3d_status z3d_cudnn_describe_device(z3d_cudnn *cudnn, const char *json);
 
-enum { Z3D_CUDNN_OPERATIONS = 32, Z3D_CUDNN_DESCRIPTORS = 160 };
-
-typedef struct z3d_cudnn_graph {
-    const z3d_cudnn *cudnn;
-    z3d_status status;
-    int64_t next_virtual;
-    int count, operations;
-    cudnnBackendDescriptor_t all[Z3D_CUDNN_DESCRIPTORS]; /* to be destroyed in reverse */
-    cudnnBackendDescriptor_t operation[Z3D_CUDNN_OPERATIONS];
-} z3d_cudnn_graph;
+/* Where a tensor is: in the graph only; in memory; one number on the host. */
+typedef enum z3d_cudnn_place {
+    Z3D_CUDNN_INSIDE,
+    Z3D_CUDNN_GIVEN,
+    Z3D_CUDNN_NUMBER
+} z3d_cudnn_place;
 
 /* Four dimensions and strides, in elements. */
-typedef struct z3d_cudnn_shape {
+typedef struct z3d_cudnn_tensor {
     int64_t size[4], stride[4];
-} z3d_cudnn_shape;
+    cudnnDataType_t type;
+    z3d_cudnn_place place;
+} z3d_cudnn_tensor;
 
-/* A tensor given when the plan runs: `id` names it (below 100); by_value: one number on the host.
- */
-cudnnBackendDescriptor_t z3d_cudnn_tensor(z3d_cudnn_graph *graph, int64_t id, cudnnDataType_t type,
-                                          const z3d_cudnn_shape *shape, bool by_value);
-/* One that exists only inside the graph. */
-cudnnBackendDescriptor_t z3d_cudnn_virtual(z3d_cudnn_graph *graph, cudnnDataType_t type,
-                                           const z3d_cudnn_shape *shape);
+typedef enum z3d_cudnn_kind {
+    Z3D_CUDNN_POINTWISE, /* y = mode(x, b) */
+    Z3D_CUDNN_MATMUL,    /* y = x b */
+    Z3D_CUDNN_REDUCTION, /* y = mode of x, over the dimensions in which y has size 1 */
+    Z3D_CUDNN_RESHAPE    /* y = x */
+} z3d_cudnn_kind;
 
-/* y = mode(x, b); b, and the mask of a selection, may be NULL. axis: of an index, else -1. */
-void z3d_cudnn_pointwise(z3d_cudnn_graph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
-                         int64_t axis, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
-                         cudnnBackendDescriptor_t mask, cudnnBackendDescriptor_t y);
-void z3d_cudnn_matmul(z3d_cudnn_graph *graph, cudnnBackendDescriptor_t a,
-                      cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t c);
-/* Over the dimensions in which y has size 1. */
-void z3d_cudnn_reduce(z3d_cudnn_graph *graph, cudnnReduceTensorOp_t op, cudnnBackendDescriptor_t x,
-                      cudnnBackendDescriptor_t y);
-void z3d_cudnn_reshape(z3d_cudnn_graph *graph, cudnnBackendDescriptor_t x,
-                       cudnnBackendDescriptor_t y);
+/* Computed in fp32, an index or a truth in y's type. */
+typedef struct z3d_cudnn_operation {
+    z3d_cudnn_kind kind;
+    int mode; /* cudnnPointwiseMode_t, cudnnReduceTensorOp_t */
+    int x, b, y;
+    int mask;     /* where x is selected, not b */
+    int64_t axis; /* of an index */
+} z3d_cudnn_operation;
 
+/* Tensor 0 is none. */
+enum { Z3D_CUDNN_TENSORS = 48, Z3D_CUDNN_DESCRIPTORS = 160 };
+
+/* Zeros but for cudnn, in the beginning. It keeps its first failure and does nothing after it. */
 typedef struct z3d_cudnn_plan {
-    z3d_cudnn_graph graph;
-    cudnnBackendDescriptor_t plan;
+    const z3d_cudnn *cudnn;
+    z3d_status status;
+    int count, operations;
+    cudnnBackendDescriptor_t all[Z3D_CUDNN_DESCRIPTORS]; /* to be destroyed in reverse */
+    cudnnBackendDescriptor_t operation[Z3D_CUDNN_DESCRIPTORS], tensor[Z3D_CUDNN_TENSORS];
+    bool given[Z3D_CUDNN_TENSORS]; /* when it runs */
+    cudnnBackendDescriptor_t plan; /* NULL: not made */
     int64_t workspace_bytes;
 } z3d_cudnn_plan;
 
-/* The first engine that takes the graph built in plan->graph; deterministic: whose results repeat.
- * ERR_UNSUPPORTED if there is none. */
+/* Adds operations to the graph, in an order in which they could run. */
+void z3d_cudnn_add(z3d_cudnn_plan *plan, const z3d_cudnn_tensor *tensors,
+                   const z3d_cudnn_operation *operations, size_t count);
+/* The first engine that takes the graph; deterministic: whose results repeat. ERR_UNSUPPORTED if
+ * there is none. After an error nothing is left of the plan. */
 z3d_status z3d_cudnn_make_plan(z3d_cudnn_plan *plan, bool deterministic);
 void z3d_cudnn_drop_plan(z3d_cudnn_plan *plan);
-z3d_status z3d_cudnn_run(z3d_cudnn_plan *plan, int count, const int64_t *ids, void *const *pointers,
-                         void *workspace);
+/* at: the tensors that are given, by their names. */
+z3d_status z3d_cudnn_run(z3d_cudnn_plan *plan, const void *const *at, void *workspace);
 
 #endif

@@ -143,9 +143,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
     if (config->attention != Z3D_ATTENTION_OWN)
-        Z3D_TRY_GOTO(status,
-                     z3d_cuda_attention_create(cuda, only_cudnn, !config->nondeterministic,
-                                               &cuda->attention),
+        Z3D_TRY_GOTO(status, z3d_cuda_attention_create(cuda, only_cudnn, !config->nondeterministic),
                      failed);
     describe_libraries(cuda, config->tf32);
     *self = cuda;
@@ -345,10 +343,7 @@ static double copies_waited(const void *self) {
 z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel) {
     bool done = false;
     Z3D_TRY(z3d_cuda_reserve(cuda, z3d_cuda_kernel_scratch(kernel)));
-    if (kernel->kind == Z3D_KERNEL_attention_forward)
-        Z3D_TRY(z3d_cuda_attention_forward_cudnn(cuda, &kernel->as.attention_forward, &done));
-    if (kernel->kind == Z3D_KERNEL_attention_backward)
-        Z3D_TRY(z3d_cuda_attention_backward_cudnn(cuda, &kernel->as.attention_backward, &done));
+    Z3D_TRY(z3d_cuda_attention_launch(cuda, kernel, &done));
     if (done) return Z3D_OK;
     switch (kernel->kind) {
 #define X(name)                                                                                    \
