@@ -6,15 +6,7 @@
 #include <cstring>
 
 extern "C" {
-#include "src/device/cuda/attention.h"
-
-// What only a device that is there calls.
-z3d_status z3d_cuda_check(cudaError_t, const char *) {
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "there is no device");
-}
-z3d_status z3d_cuda_reserve(z3d_cuda *, int64_t) {
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "there is no device");
-}
+#include "src/device/cuda/attention_plan.h"
 }
 
 // An H200 in cuDNN's own words.
@@ -51,10 +43,10 @@ class Cudnn : public ::testing::Test {
         return plan(shape);
     }
     z3d_status plan(const z3d_attention_shape &shape) {
-        static z3d_cudnn_plan made;
+        static z3d_attention_plan made;
         Z3D_TRY(z3d_attention_make_plan(&library, &shape, &made));
         operations = made.operations;
-        z3d_cudnn_drop_plan(&made);
+        z3d_attention_drop_plan(&made);
         return Z3D_OK;
     }
     z3d_cudnn library;
