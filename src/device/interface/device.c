@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/device/interface/epilogue.h"
+#include "src/device/interface/measure.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
 #include "src/device/sim/tape.h"
@@ -92,7 +93,7 @@ const char *z3d_device_description(const z3d_device *device) {
 }
 
 int z3d_device_threads(const z3d_device *device) {
-    return device->ops->threads(device->self);
+    return device->ops->threads ? device->ops->threads(device->self) : 0;
 }
 
 uint64_t z3d_device_identity(const z3d_device *device) {
@@ -232,9 +233,18 @@ double z3d_copies_waited(const z3d_device *device) {
     return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
 }
 
+/* A copy from memory that is not pinned may wait for all that was launched, where nobody looks
+ * after peers: so the device has nothing to do by then. */
+static z3d_status copy_now(z3d_device *device, void *to, const void *from, int64_t bytes) {
+    Z3D_TRY(z3d_device_synchronize(device));
+    Z3D_TRY(z3d_device_heard(device, device->ops->enqueue_copy(device->self, to, from, bytes)));
+    return z3d_device_synchronize(device);
+}
+
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
     z3d_device_touch(device, source, bytes);
+    if (device->ops->enqueue_copy) return copy_now(device, host, source, bytes);
     return z3d_device_heard(device, device->ops->read(device->self, host, source, bytes));
 }
 
@@ -242,6 +252,7 @@ z3d_status z3d_device_write(z3d_device *device, void *destination, const void *h
                             int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
     z3d_device_touch(device, destination, bytes);
+    if (device->ops->enqueue_copy) return copy_now(device, destination, host, bytes);
     return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
 }
 
@@ -292,9 +303,11 @@ z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t 
     *gflops = 0;
     Z3D_REQUIRE(m > 0 && n > 0 && k > 0, "cannot measure a matrix product of %lld x %lld x %lld",
                 (long long)m, (long long)n, (long long)k);
-    if (!device->ops->measure_gemm) return Z3D_OK;
-    return z3d_device_heard(device,
-                            device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
+    if (device->ops->measure_gemm)
+        return z3d_device_heard(
+            device, device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
+    if (!device->ops->synchronize) return Z3D_OK; /* nothing is computed there */
+    return z3d_measure_products(device, dtype, m, n, k, gflops);
 }
 
 void z3d_device_set_recorder(z3d_device *device,
