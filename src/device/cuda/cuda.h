@@ -87,11 +87,11 @@ void z3d_cuda_times_collect(z3d_cuda *cuda);
 void z3d_cuda_times_forget(z3d_cuda *cuda);
 void z3d_cuda_times_destroy(z3d_cuda *cuda);
 
-/* host_memory.c: zeros. bytes > 0. Errors: ERR_MEMORY. Nothing may copy from or to what is freed.
- */
-z3d_status z3d_cuda_host_alloc(z3d_cuda *cuda, int64_t bytes, void **out);
-void z3d_cuda_host_free(z3d_cuda *cuda, void *block);
-bool z3d_cuda_is_host(const z3d_cuda *cuda, const void *address);
+/* host_memory.c: what the device's table has for memory of the host. */
+int z3d_cuda_host_node(const void *self);
+z3d_status z3d_cuda_pin(void *self, void *block, int64_t bytes);
+void z3d_cuda_unpin(void *self, void *block);
+bool z3d_cuda_is_pinned(const z3d_cuda *cuda, const void *address);
 
 /* graph.c: what the device's table has for captured work. */
 z3d_status z3d_cuda_capture_begin(void *self);

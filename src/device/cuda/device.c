@@ -206,19 +206,15 @@ static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
 }
 
 static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
+    (void)space;
     *out = NULL;
-    int64_t size = bytes > 0 ? bytes : 1;
-    return space == Z3D_SPACE_HOST ? z3d_cuda_host_alloc(self, size, out)
-                                   : alloc_device(self, size, out);
+    return alloc_device(self, bytes > 0 ? bytes : 1, out);
 }
 
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
-    (void)bytes;
+    (void)self, (void)space, (void)bytes;
     cudaDeviceSynchronize();
-    if (space == Z3D_SPACE_HOST)
-        z3d_cuda_host_free(self, block);
-    else
-        cudaFree(block);
+    cudaFree(block);
 }
 
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
@@ -286,7 +282,7 @@ static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t b
 /* An id is twice the copy's number among those of its direction, plus 1 for those to the host. */
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cuda *cuda = self;
-    const int to_host = z3d_cuda_is_host(cuda, to);
+    const int to_host = z3d_cuda_is_pinned(cuda, to);
     z3d_cuda_copies *way = &cuda->copies[to_host];
     Z3D_TRY(z3d_cuda_follow_compute(cuda, way->stream));
     Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, way->stream));
@@ -365,6 +361,9 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .apart = true,
     .alloc = alloc,
     .free = free_block,
+    .host_node = z3d_cuda_host_node,
+    .pin = z3d_cuda_pin,
+    .unpin = z3d_cuda_unpin,
     .fuses = true,
     .launch = z3d_cuda_launch,
     .launch_timed = launch_timed,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/device/interface/epilogue.h"
+#include "src/device/interface/host_memory.h"
 #include "src/device/interface/measure.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
@@ -113,16 +114,32 @@ const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *de
     return device->plugin && !device->host_collectives ? device->plugin->collectives : NULL;
 }
 
+static z3d_status alloc_pinned(z3d_device *device, int64_t bytes, void **out) {
+    Z3D_TRY(z3d_host_map(bytes, 0, device->ops->host_node(device->self), out));
+    z3d_status status = z3d_device_heard(device, device->ops->pin(device->self, *out, bytes));
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_host_unmap(*out, bytes);
+    *out = NULL;
+    return status;
+}
+
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out) {
     *out = NULL;
     Z3D_REQUIRE((unsigned)space < Z3D_SPACE_COUNT, "invalid memory space %d of %d", (int)space,
                 (int)Z3D_SPACE_COUNT);
     Z3D_REQUIRE(bytes >= 0, "invalid size of device memory: %lld bytes", (long long)bytes);
+    if (space == Z3D_SPACE_HOST && device->ops->pin) return alloc_pinned(device, bytes, out);
     return z3d_device_heard(device, device->ops->alloc(device->self, space, bytes, out));
 }
 
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes) {
-    if (block) device->ops->free(device->self, space, block, bytes);
+    if (!block) return;
+    if (space == Z3D_SPACE_HOST && device->ops->pin) {
+        device->ops->unpin(device->self, block);
+        z3d_host_unmap(block, bytes);
+    } else {
+        device->ops->free(device->self, space, block, bytes);
+    }
 }
 
 int64_t z3d_device_available(const z3d_device *device) {

@@ -20,6 +20,11 @@ typedef struct z3d_device_ops {
     /* One block; bytes is not negative. */
     z3d_status (*alloc)(void *self, z3d_space space, int64_t bytes, void **out);
     void (*free)(void *self, z3d_space space, void *block, int64_t bytes);
+    /* Optional (together): where HOST space is memory of the host that the device is told of. It
+     * lies on memory node host_node (-1: anywhere); alloc and free are for other spaces then. */
+    int (*host_node)(const void *self);
+    z3d_status (*pin)(void *self, void *block, int64_t bytes);
+    void (*unpin)(void *self, void *block);
     /* Optional: see z3d_device_available. */
     int64_t (*available)(const void *self);
     /* Optional: scratch and poll, where kernels use them. */
