@@ -16,6 +16,10 @@
 #include <tuple>
 #include <type_traits>
 
+extern "C" {
+#include "cuda_runtime_api.h"
+}
+
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
@@ -128,18 +132,9 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
     return (uint32_t)((uint64_t)a * b >> 32);
 }
 
-// ---- the runtime library ----
+// ---- what the runtime library has beside its functions of C ----
 
-enum cudaError_t {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorInvalidDeviceFunction = 98,
-    cudaErrorNoKernelImageForDevice = 209
-};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-enum cudaMemcpyKind { cudaMemcpyDeviceToDevice };
-using cudaStream_t = struct cuda_shim_stream *;
-
 struct cudaFuncAttributes {};
 
 struct cudaLaunchConfig_t {
@@ -148,34 +143,17 @@ struct cudaLaunchConfig_t {
     cudaStream_t stream = nullptr;
 };
 
-inline const char *cudaGetErrorString(cudaError_t error) {
-    return error == cudaSuccess ? "no error" : "invalid argument";
-}
-
 // ZERO3D_SHIM_GPU=new in the environment: a GPU later than all that was compiled for.
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *) {
     const char *gpu = std::getenv("ZERO3D_SHIM_GPU");
     return gpu && !std::strcmp(gpu, "new") ? cudaErrorNoKernelImageForDevice : cudaSuccess;
 }
 
-inline cudaError_t cudaGetLastError() {
-    return cudaSuccess;
-}
-
 // Remembered: a launch with more shared memory than was asked for is refused, as the driver does.
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 
-// Now, or with a stream (only the stand-in for the whole library has one) when its time comes.
+// When the stream comes to it; at once where there is none.
 cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what);
-
-inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
-                                   cudaStream_t stream) {
-    return cuda_shim_do(stream, [=] { std::memcpy(to, from, bytes); });
-}
-
-inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-    return cuda_shim_do(stream, [=] { std::memset(to, value, bytes); });
-}
 
 // What the driver refuses of a launch, and the launch.
 cudaError_t cuda_shim_check(const cudaLaunchConfig_t &config, const void *kernel);
