@@ -99,7 +99,7 @@ endfunction()
 
 # The CUDA kernels for the host (tests/device/cuda_shim): no toolkit needed, and no undefined behaviour looked for in what is a GPU's.
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
-file(GLOB shim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/*.c ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/*.cc)
+file(GLOB shim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/*.cc)
 foreach(source ${cuda_sources})
   get_filename_component(name ${source} NAME_WE)
   set(shim_source ${CMAKE_BINARY_DIR}/generated/cuda_shim/${name}.cc)

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <tuple>
@@ -143,32 +142,24 @@ struct cudaLaunchConfig_t {
     cudaStream_t stream = nullptr;
 };
 
-// ZERO3D_SHIM_GPU=new in the environment: a GPU later than all that was compiled for.
-inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *) {
-    const char *gpu = std::getenv("ZERO3D_SHIM_GPU");
-    return gpu && !std::strcmp(gpu, "new") ? cudaErrorNoKernelImageForDevice : cudaSuccess;
-}
-
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel);
 // Remembered: a launch with more shared memory than was asked for is refused, as the driver does.
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 
-// When the stream comes to it; at once where there is none.
+// When the stream comes to it; at once where there is none (kernels tested by themselves).
 cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what);
 
-// What the driver refuses of a launch, and the launch.
-cudaError_t cuda_shim_check(const cudaLaunchConfig_t &config, const void *kernel);
-void cuda_shim_run(const cudaLaunchConfig_t &config, const std::function<void()> &thread);
+// `thread` is what each of the kernel's threads does.
+cudaError_t cuda_shim_launch(const cudaLaunchConfig_t &config, const void *kernel,
+                             std::function<void()> thread);
 
 // Arguments are copied: a kernel may run long after its launch.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),
                                Arguments &&...arguments) {
-    const cudaError_t error = cuda_shim_check(*config, reinterpret_cast<const void *>(kernel));
-    if (error != cudaSuccess) return error;
-    return cuda_shim_do(config->stream,
-                        [shape = *config, kernel, given = std::tuple<Parameters...>(arguments...)] {
-                            cuda_shim_run(shape, [&] { std::apply(kernel, given); });
-                        });
+    return cuda_shim_launch(
+        *config, reinterpret_cast<const void *>(kernel),
+        [kernel, given = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, given); });
 }
 
 // Fibres run from the last thread to the first.

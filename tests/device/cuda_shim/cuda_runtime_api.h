@@ -1,8 +1,8 @@
 /* As much of CUDA's runtime library as our plugin uses, on the host and in C: one GPU whose memory
- * is the heap, whose streams do what they have to as late as they may (streams.c). With the kernels
- * compiled for the host (cuda_runtime.h) and what plugin/ has of other libraries it makes a plugin
- * that runs without a GPU, so that its tables, its copies and its order of calls are tested on
- * every machine. Names and meanings are those of the real library's documentation. */
+ * is the heap, whose streams do what they have to as late as they may (streams.cc). With the
+ * kernels compiled for the host (cuda_runtime.h) and what plugin/ has of other libraries it makes a
+ * plugin that runs without a GPU, so that its tables, its copies and its order of calls are tested
+ * on every machine. Names and meanings are those of the real library's documentation. */
 #ifndef ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUDA_RUNTIME_API_H
 #define ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUDA_RUNTIME_API_H
 

@@ -205,18 +205,19 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int valu
     return cudaSuccess;
 }
 
+namespace {
+
 // Of more than one dimension only blocks, and these of two.
-cudaError_t cuda_shim_check(const cudaLaunchConfig_t &config, const void *kernel) {
+bool is_possible(const cudaLaunchConfig_t &config, const void *kernel) {
     const dim3 &grid = config.gridDim, &block = config.blockDim;
     const size_t threads = (size_t)block.x * block.y;
     const auto asked = machine.asked.find(kernel);
     const size_t shared = asked == machine.asked.end() ? UNASKED_SHARED : (size_t)asked->second;
-    const bool sized = threads > 0 && threads <= MOST_THREADS && block.z == 1 && grid.x > 0 &&
-                       grid.x <= INT32_MAX && grid.y == 1 && grid.z == 1;
-    return sized && config.dynamicSmemBytes <= shared ? cudaSuccess : cudaErrorInvalidValue;
+    return threads > 0 && threads <= MOST_THREADS && block.z == 1 && grid.x > 0 &&
+           grid.x <= INT32_MAX && grid.y == 1 && grid.z == 1 && config.dynamicSmemBytes <= shared;
 }
 
-void cuda_shim_run(const cudaLaunchConfig_t &config, const std::function<void()> &thread) {
+void run(const cudaLaunchConfig_t &config, const std::function<void()> &thread) {
     blockDim = config.blockDim;
     gridDim = config.gridDim;
     machine.threads = blockDim.x * blockDim.y;
@@ -227,9 +228,10 @@ void cuda_shim_run(const cudaLaunchConfig_t &config, const std::function<void()>
     }
 }
 
-cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what) {
-    using function = std::function<void()>;
-    return cuda_shim_enqueue(stream, {[](void *self) { (*static_cast<function *>(self))(); },
-                                      [](void *self) { delete static_cast<function *>(self); },
-                                      new function(std::move(what))});
+} // namespace
+
+cudaError_t cuda_shim_launch(const cudaLaunchConfig_t &config, const void *kernel,
+                             std::function<void()> thread) {
+    if (!is_possible(config, kernel)) return cudaErrorInvalidValue;
+    return cuda_shim_do(config.stream, [config, thread] { run(config, thread); });
 }

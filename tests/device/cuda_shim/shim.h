@@ -15,7 +15,7 @@ typedef struct cuda_shim_work {
     void *argument;
 } cuda_shim_work;
 
-/* streams.c: behind everything else on the stream; without one (kernels tested by themselves) now.
+/* streams.cc: behind everything else on the stream; without one (kernels tested by themselves) now.
  */
 cudaError_t cuda_shim_enqueue(cudaStream_t stream, cuda_shim_work work);
 /* What calls without a stream use. */
@@ -26,7 +26,7 @@ bool cuda_shim_captures(cudaStream_t stream);
 cudaError_t cuda_shim_waits(void);
 cudaError_t cuda_shim_refuse(cudaError_t error);
 
-/* runtime.c: an error that a call answers stays, until somebody asks for it. */
+/* runtime.cc: an error that a call answers stays, until somebody asks for it. */
 cudaError_t cuda_shim_answer(cudaError_t error);
 bool cuda_shim_has_failed(void);
 #define CUDA_SHIM_TRY(call)                                                                        \
@@ -38,7 +38,6 @@ bool cuda_shim_has_failed(void);
 bool cuda_shim_is_device(const void *memory, size_t bytes);
 /* What cannot go on: says why and ends the program. */
 void cuda_shim_stop(const char *what) __attribute__((noreturn));
-void *cuda_shim_new(size_t bytes); /* zeros */
 /* Element `at` of an array. */
 double cuda_shim_get(const void *from, z3d_dtype type, int64_t at);
 void cuda_shim_put(void *to, z3d_dtype type, int64_t at, double value);
