@@ -58,7 +58,6 @@ struct cudaDeviceProp {
     int major, minor;
 };
 
-const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDeviceCount(int *count);
@@ -79,14 +78,12 @@ cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, s
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
-cudaError_t cudaEventCreate(cudaEvent_t *out);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -99,7 +96,12 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph,
                                           unsigned long long flags);
-#define cudaGraphExecDestroy cudaGraphDestroy /* it is the graph */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+
+/* What is the same as another here. */
+#define cudaGetErrorString cudaGetErrorName
+#define cudaStreamCreateWithFlags(out, flags) cudaStreamCreateWithPriority(out, flags, 0)
+#define cudaEventCreate(out) cudaEventCreateWithFlags(out, 0)
+#define cudaGraphExecDestroy cudaGraphDestroy
 
 #endif

@@ -84,7 +84,7 @@ struct machine {
     size_t scheduler_stack_bytes = 0;
     const std::function<void()> *body = nullptr;
     bool descend = false;
-    std::map<const void *, int> asked; // shared memory, by kernel
+    std::map<const void *, size_t> asked; // shared memory, by kernel
 } machine;
 
 // From one flow of control to another, and some time back. A sanitizer wants to be told.
@@ -123,8 +123,8 @@ void enter() {
     }
 }
 
-// How many of these fibres, which have run as far as they could, wait at `at`: if not none, they
-// must be `all`, and may go on.
+// If any of these fibres, which have run as far as they could, wait at `at`, then `all` must; they
+// go on.
 bool release(fibre *first, unsigned count, state at, unsigned all, const char *otherwise) {
     unsigned waiting = 0;
     for (unsigned i = 0; i < count; i++) waiting += first[i].at == at;
@@ -155,18 +155,35 @@ void run_block() {
                    "a barrier that not all threads reach"));
 }
 
-void prepare(const cudaLaunchConfig_t &config) {
-    for (unsigned t = 0; t < machine.threads; t++) {
-        fibre *f = &machine.fibres[t];
-        f->index = {t % blockDim.x, t / blockDim.x, 0};
-        f->at = READY;
-        f->exchanges = 0;
-        if (f->stack) continue;
-        f->stack.reset(new char[STACK]);
-        make(&f->here, f->stack.get(), enter);
+void begin(fibre *f, uint3 index) {
+    f->index = index;
+    f->at = READY;
+    if (f->stack) return;
+    f->stack.reset(new char[STACK]);
+    make(&f->here, f->stack.get(), enter);
+}
+
+// Of more than one dimension only blocks, and these of two.
+bool is_possible(const cudaLaunchConfig_t &config, const void *kernel) {
+    const dim3 &grid = config.gridDim, &block = config.blockDim;
+    const size_t threads = (size_t)block.x * block.y;
+    const size_t shared = machine.asked.emplace(kernel, UNASKED_SHARED).first->second;
+    return threads > 0 && threads <= MOST_THREADS && block.z == 1 && grid.x > 0 &&
+           grid.x <= INT32_MAX && grid.y == 1 && grid.z == 1 && config.dynamicSmemBytes <= shared;
+}
+
+void run(const cudaLaunchConfig_t &config, const std::function<void()> &thread) {
+    blockDim = config.blockDim;
+    gridDim = config.gridDim;
+    machine.threads = blockDim.x * blockDim.y;
+    machine.body = &thread;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+        machine.shared.reset(new unsigned char[config.dynamicSmemBytes]);
+        std::memset(machine.shared.get(), 0xff, config.dynamicSmemBytes); // NaN
+        for (unsigned t = 0; t < machine.threads; t++)
+            begin(&machine.fibres[t], {t % blockDim.x, t / blockDim.x, 0});
+        run_block();
     }
-    machine.shared.reset(new unsigned char[config.dynamicSmemBytes]);
-    std::memset(machine.shared.get(), 0xff, config.dynamicSmemBytes); // NaN
 }
 
 } // namespace
@@ -200,35 +217,10 @@ const unsigned char *cuda_shim_exchange(const void *value, size_t bytes) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int value) {
-    if (value < 0 || (size_t)value > MOST_SHARED) return cudaErrorInvalidValue;
-    machine.asked[kernel] = value;
+    if ((size_t)value > MOST_SHARED) return cudaErrorInvalidValue;
+    machine.asked[kernel] = (size_t)value;
     return cudaSuccess;
 }
-
-namespace {
-
-// Of more than one dimension only blocks, and these of two.
-bool is_possible(const cudaLaunchConfig_t &config, const void *kernel) {
-    const dim3 &grid = config.gridDim, &block = config.blockDim;
-    const size_t threads = (size_t)block.x * block.y;
-    const auto asked = machine.asked.find(kernel);
-    const size_t shared = asked == machine.asked.end() ? UNASKED_SHARED : (size_t)asked->second;
-    return threads > 0 && threads <= MOST_THREADS && block.z == 1 && grid.x > 0 &&
-           grid.x <= INT32_MAX && grid.y == 1 && grid.z == 1 && config.dynamicSmemBytes <= shared;
-}
-
-void run(const cudaLaunchConfig_t &config, const std::function<void()> &thread) {
-    blockDim = config.blockDim;
-    gridDim = config.gridDim;
-    machine.threads = blockDim.x * blockDim.y;
-    machine.body = &thread;
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
-        prepare(config);
-        run_block();
-    }
-}
-
-} // namespace
 
 cudaError_t cuda_shim_launch(const cudaLaunchConfig_t &config, const void *kernel,
                              std::function<void()> thread) {

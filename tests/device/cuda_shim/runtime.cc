@@ -28,8 +28,7 @@ size_t used; // of the GPU's memory
 cudaError_t last;
 
 bool is(const char *kind) {
-    const char *given = std::getenv("ZERO3D_SHIM_GPU");
-    return given && std::string(given) == kind;
+    return cuda_shim_is_set("ZERO3D_SHIM_GPU", kind);
 }
 
 // Small: enough for the library's workspace, but for no model. Huge: more than any host has.
@@ -38,7 +37,37 @@ size_t memory() {
     return is("small") ? ((size_t)32 << 20) + ((size_t)64 << 10) : (size_t)1 << 30;
 }
 
+place place_of(const void *memory, size_t bytes) {
+    const char *begin = static_cast<const char *>(memory), *end = begin + bytes;
+    for (const auto &[start, b] : blocks)
+        if (end > start && begin < start + b.bytes)
+            return begin >= start && end <= start + b.bytes ? b.where : BROKEN;
+    return PAGEABLE;
+}
+
+cudaError_t drop_block(void *memory, place where) {
+    const auto found = blocks.find(static_cast<const char *>(memory));
+    if (found == blocks.end() || found->second.where != where)
+        return cuda_shim_answer(cudaErrorInvalidValue);
+    if (where == DEVICE) {
+        used -= found->second.bytes;
+        std::free(memory);
+    }
+    blocks.erase(found);
+    return cudaSuccess;
+}
+
+// When its time has come, a copy's memory must be where it was when it was enqueued.
+void check_place(const void *memory, size_t bytes, place where) {
+    if (place_of(memory, bytes) != where) cuda_shim_stop("a copy from or to memory that is gone");
+}
+
 } // namespace
+
+bool cuda_shim_is_set(const char *variable, const char *value) {
+    const char *given = std::getenv(variable);
+    return given && std::string(given) == value;
+}
 
 // ---- errors ----
 
@@ -65,10 +94,6 @@ const char *cudaGetErrorName(cudaError_t error) {
 #undef X
     }
     return "an error that the stand-in does not have";
-}
-
-const char *cudaGetErrorString(cudaError_t error) {
-    return cudaGetErrorName(error);
 }
 
 cudaError_t cudaGetLastError(void) {
@@ -106,30 +131,6 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 // ---- memory ----
-
-namespace {
-
-place place_of(const void *memory, size_t bytes) {
-    const char *begin = static_cast<const char *>(memory), *end = begin + bytes;
-    for (const auto &[start, b] : blocks)
-        if (end > start && begin < start + b.bytes)
-            return begin >= start && end <= start + b.bytes ? b.where : BROKEN;
-    return PAGEABLE;
-}
-
-cudaError_t drop_block(void *memory, place where) {
-    const auto found = blocks.find(static_cast<const char *>(memory));
-    if (found == blocks.end() || found->second.where != where)
-        return cuda_shim_answer(cudaErrorInvalidValue);
-    if (where == DEVICE) {
-        used -= found->second.bytes;
-        std::free(memory);
-    }
-    blocks.erase(found);
-    return cudaSuccess;
-}
-
-} // namespace
 
 bool cuda_shim_is_device(const void *memory, size_t bytes) {
     return place_of(memory, bytes) == DEVICE;
@@ -171,21 +172,12 @@ cudaError_t cudaHostUnregister(void *memory) {
 
 // ---- filling and copying ----
 
-namespace {
-
-// When its time has come, a copy's memory must be where it was when it was enqueued.
-void check_place(const void *memory, size_t bytes, place where) {
-    if (place_of(memory, bytes) != where) cuda_shim_stop("a copy from or to memory that is gone");
-}
-
-} // namespace
-
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {
     if (width * height == 0) return cudaSuccess;
     const size_t bytes = (height - 1) * pitch + width;
     const place where = place_of(to, bytes);
-    if (pitch < width || where == BROKEN || (stream && where != DEVICE))
+    if (pitch < width || where == BROKEN || (!blocks.empty() && where != DEVICE))
         return cuda_shim_answer(cudaErrorInvalidValue);
     return cuda_shim_do(stream, [=] {
         check_place(to, bytes, where);
@@ -201,7 +193,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 // The host does not wait for it, and no stream of ours does.
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
     CUDA_SHIM_TRY(cuda_shim_waits());
-    return cudaMemsetAsync(to, value, bytes, cuda_shim_legacy_stream());
+    return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 
 // To and from pageable memory the host waits.

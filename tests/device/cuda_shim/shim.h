@@ -15,16 +15,12 @@ typedef struct cuda_shim_work {
     void *argument;
 } cuda_shim_work;
 
-/* streams.cc: behind everything else on the stream; without one (kernels tested by themselves) now.
- */
+/* streams.cc: behind everything else on the stream. */
 cudaError_t cuda_shim_enqueue(cudaStream_t stream, cuda_shim_work work);
-/* What calls without a stream use. */
-cudaStream_t cuda_shim_legacy_stream(void);
 /* Whether what the stream is given becomes part of a graph. */
 bool cuda_shim_captures(cudaStream_t stream);
 /* What waits, allocates or frees is an error while this thread captures, and the capture's end. */
 cudaError_t cuda_shim_waits(void);
-cudaError_t cuda_shim_refuse(cudaError_t error);
 
 /* runtime.cc: an error that a call answers stays, until somebody asks for it. */
 cudaError_t cuda_shim_answer(cudaError_t error);
@@ -36,6 +32,8 @@ bool cuda_shim_has_failed(void);
     } while (0)
 /* Whether these bytes lie in one block of the GPU's memory. */
 bool cuda_shim_is_device(const void *memory, size_t bytes);
+/* Of the environment. */
+bool cuda_shim_is_set(const char *variable, const char *value);
 /* What cannot go on: says why and ends the program. */
 void cuda_shim_stop(const char *what) __attribute__((noreturn));
 /* Element `at` of an array. */

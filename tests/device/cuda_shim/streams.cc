@@ -5,10 +5,8 @@
 // one that should have waited for the first is too early. A graph does it as late in one launch
 // and as early in the next. ZERO3D_SHIM_CAPTURE=refuse: every capture fails when it ends. Streams
 // and events are never freed: a use after their end is noticed.
-#include <cstdlib>
 #include <ctime>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -49,15 +47,9 @@ int streams;             // that are not gone
 
 struct capture {
     long number; // 0: none is under way
-    cudaStream_t origin;
     std::shared_ptr<recording> made;
     bool broken;
 } now;
-
-bool is_set(const char *variable, const char *value) {
-    const char *given = std::getenv(variable);
-    return given && std::string(given) == value;
-}
 
 } // namespace
 
@@ -80,6 +72,8 @@ struct cuda_shim_graph {
 
 namespace {
 
+cuda_shim_stream legacy; // what calls without a stream use
+
 bool is_done(const Entry &e) {
     return !e || e->done;
 }
@@ -94,7 +88,7 @@ void pass(const Entry &e, bool run) {
 }
 
 position *position_of(cudaStream_t stream) {
-    if (!stream || stream->gone) cuda_shim_stop("no stream, or one that is gone");
+    if (stream->gone) cuda_shim_stop("a stream that is gone");
     return cuda_shim_captures(stream) ? &stream->captured : &stream->live;
 }
 
@@ -103,8 +97,13 @@ void push(cudaStream_t stream, const Entry &other, std::function<void()> work) {
     position *at = position_of(stream);
     at->entry.reset(new entry{{at->entry, other}, std::move(work), at->capture != 0, false});
     (at->capture ? now.made->entries : live).push_back(at->entry);
-    if (!at->capture && !stream->first && is_set("ZERO3D_SHIM_ORDER", "early"))
+    if (!at->capture && !stream->first && cuda_shim_is_set("ZERO3D_SHIM_ORDER", "early"))
         pass(at->entry, true);
+}
+
+cudaError_t refuse(cudaError_t error) {
+    now.broken = true;
+    return cuda_shim_answer(error);
 }
 
 // Whoever asks often enough gets to the end. Never within a capture, nor about an event that was
@@ -122,13 +121,17 @@ cudaError_t query(const position &at) {
 
 } // namespace
 
+cudaError_t cuda_shim_waits(void) {
+    return now.number ? refuse(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
+
 bool cuda_shim_captures(cudaStream_t stream) {
-    return stream && now.number && stream->captured.capture == now.number;
+    return now.number && stream->captured.capture == now.number;
 }
 
 cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what) {
-    if (stream)
-        push(stream, nullptr, std::move(what));
+    if (stream || streams > 0)
+        push(stream ? stream : &legacy, nullptr, std::move(what));
     else
         what();
     return cudaSuccess;
@@ -148,18 +151,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) {
-    return cudaStreamCreateWithFlags(out, flags);
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     if (flags != cudaStreamNonBlocking) return cuda_shim_answer(cudaErrorInvalidValue);
     *out = new cuda_shim_stream{streams++ == 0, false, {}, {}};
     return cudaSuccess;
-}
-
-cudaStream_t cuda_shim_legacy_stream(void) {
-    static cuda_shim_stream legacy;
-    return &legacy;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
@@ -193,10 +187,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t *out) {
-    return cudaEventCreateWithFlags(out, 0);
-}
-
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     event->at.capture = -1; // in none, and not outside: nobody can wait for it
     return cudaSuccess;
@@ -219,7 +209,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (now.number && event->at.capture == now.number && !cuda_shim_captures(stream))
         stream->captured = {now.number, nullptr};
     if (event->at.capture != position_of(stream)->capture)
-        return cuda_shim_refuse(cudaErrorStreamCaptureIsolation);
+        return refuse(cudaErrorStreamCaptureIsolation);
     push(stream, event->at.entry, nullptr);
     return cudaSuccess;
 }
@@ -238,20 +228,11 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
 
 // ---- captures ----
 
-cudaError_t cuda_shim_waits(void) {
-    return now.number ? cuda_shim_refuse(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
-}
-
-cudaError_t cuda_shim_refuse(cudaError_t error) {
-    now.broken = true;
-    return cuda_shim_answer(error);
-}
-
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     static long captures;
     CUDA_SHIM_TRY(cuda_shim_waits());
-    now = {++captures, stream, std::make_shared<recording>(),
-           is_set("ZERO3D_SHIM_CAPTURE", "refuse")};
+    now = {++captures, std::make_shared<recording>(),
+           cuda_shim_is_set("ZERO3D_SHIM_CAPTURE", "refuse")};
     stream->captured = {now.number, nullptr};
     return cudaSuccess;
 }
@@ -262,8 +243,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     bool joined = true;
     now = {};
     *out = nullptr;
-    if (ended.broken || stream != ended.origin)
-        return cuda_shim_answer(cudaErrorStreamCaptureInvalidated);
+    if (ended.broken) return cuda_shim_answer(cudaErrorStreamCaptureInvalidated);
     ended.made->end = stream->captured.entry;
     pass(ended.made->end, false);
     for (const Entry &e : ended.made->entries) {
