@@ -99,7 +99,7 @@ endfunction()
 
 # The CUDA kernels for the host (tests/device/cuda_shim): no toolkit needed, and no undefined behaviour looked for in what is a GPU's.
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
-set(shim_sources ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/fibres.cc)
+file(GLOB shim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/*.cc)
 foreach(source ${cuda_sources})
   get_filename_component(name ${source} NAME_WE)
   set(shim_source ${CMAKE_BINARY_DIR}/generated/cuda_shim/${name}.cc)
@@ -127,7 +127,7 @@ if(TARGET zero3d_cuda_shim AND NOT ZERO3D_SANITIZE)
   set_target_properties(zero3d_cuda_host PROPERTIES OUTPUT_NAME zero3d_cuda C_VISIBILITY_PRESET hidden LINKER_LANGUAGE CXX
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/host_plugin)
   target_compile_definitions(zero3d_cuda_host PRIVATE Z3D_CUDA_SHIM Z3D_CUDA_OLDEST=80)
-  target_include_directories(zero3d_cuda_host BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/plugin)
+  target_include_directories(zero3d_cuda_host BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/plugin)
   target_link_libraries(zero3d_cuda_host PRIVATE zero3d_flags Threads::Threads ${CMAKE_DL_LIBS} m)
   add_dependencies(gpu_check zero3d_cuda_host)
   add_test(NAME gpu_check COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check.sh)
