@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/device/sim/tape.h"
+#include "src/device/sim/measured.h"
 #include "tests/gpu/model.h"
 
 /* ---- whole steps ---- */
@@ -93,65 +93,45 @@ static z3d_status time_preset(check_context *context, preset p) {
 
 /* ---- the kernels of a step ---- */
 
-/* Kernels of a kind and shape in one step. */
+/* Kernels of one kind and size in one step. */
 typedef struct kernel_sum {
-    z3d_event event; /* bytes, flops, seconds: of all */
-    int64_t launches;
+    char name[96]; /* as descriptions of hardware have it */
+    int64_t launches, bytes;
+    double flops, seconds;
 } kernel_sum;
 
-enum { KERNEL_SUMS = 64 };
-
-/* Of one shape, where they have one. */
-static bool is_alike(const z3d_event *a, const z3d_event *b) {
-    return a->of == b->of && a->form == b->form && a->m == b->m && a->n == b->n && a->k == b->k &&
-           (a->fused > 0) == (b->fused > 0);
-}
+enum { KERNEL_SUMS = 256 };
 
 static int by_seconds(const void *a, const void *b) {
-    return by_value(&((const kernel_sum *)b)->event.seconds,
-                    &((const kernel_sum *)a)->event.seconds);
+    return by_value(&((const kernel_sum *)b)->seconds, &((const kernel_sum *)a)->seconds);
 }
 
 static int sum_kernels(const z3d_tape *tape, kernel_sum *sums) {
     int count = 0;
     for (int64_t i = 0; i < tape->count; i++) {
         const z3d_event event = z3d_tape_at(tape, i);
+        const z3d_sample sample = z3d_sample_of_kernel(&event);
+        char name[96];
         int at = 0;
-        while (at < count && !is_alike(&sums[at].event, &event)) at++;
-        if (event.kind != Z3D_EVENT_KERNEL || at == KERNEL_SUMS) continue;
-        if (at == count) sums[count++] = (kernel_sum){.event = event};
-        if (sums[at].launches++ == 0) continue;
-        sums[at].event.bytes += event.bytes;
-        sums[at].event.flops += event.flops;
-        sums[at].event.seconds += event.seconds;
+        if (event.kind != Z3D_EVENT_KERNEL || event.seconds <= 0)
+            continue; /* the one before it has its seconds */
+        z3d_sample_name(&sample, name, sizeof name);
+        while (at < count && strcmp(sums[at].name, name) != 0) at++;
+        if (at == KERNEL_SUMS) continue;
+        if (at == count) snprintf(sums[count++].name, sizeof name, "%s", name);
+        sums[at].launches++;
+        sums[at].bytes += event.bytes;
+        sums[at].flops += event.flops;
+        sums[at].seconds += event.seconds;
     }
     qsort(sums, (size_t)count, sizeof *sums, by_seconds);
     return count;
 }
 
-static void report_kernel(check_context *context, const kernel_sum *sum, double all) {
-    static const char *const forms[] = {"", ", B^T", ", A^T", ", A^T B^T"};
-    const z3d_event *e = &sum->event;
-    char name[96];
-    int length = snprintf(name, sizeof name, "%s", z3d_kernel_name((z3d_kernel_kind)e->of));
-    if (e->m)
-        snprintf(name + length, sizeof name - (size_t)length, " %lld x %lld x %lld%s",
-                 (long long)e->m, (long long)e->n, (long long)e->k,
-                 e->of == Z3D_KERNEL_gemm ? forms[e->form] : "");
-    if (e->seconds <= 0)
-        check_measured(context, name, "%5lld x in the product before it", (long long)sum->launches);
-    else
-        check_measured(context, name,
-                       "%5lld x %8.1f us = %7.2f ms, %4.1f %%: %6.0f GB/s %5.0f TFLOP/s",
-                       (long long)sum->launches, e->seconds / (double)sum->launches * 1e6,
-                       e->seconds * 1e3, e->seconds * 100 / all,
-                       (double)e->bytes / e->seconds / 1e9, e->flops / e->seconds / 1e12);
-}
-
 /* Each kernel alone; so their sum is more than the step takes. */
 static z3d_status profile(check_context *context, preset p) {
-    const bool only_attention = strcmp(p.part, "attention") == 0;
-    kernel_sum sums[KERNEL_SUMS];
+    const char *only = strcmp(p.part, "attention") == 0 ? "attention" : "";
+    kernel_sum sums[KERNEL_SUMS] = {0};
     z3d_device_config device = context->cuda;
     check_run run;
     double all = 0;
@@ -160,12 +140,15 @@ static z3d_status profile(check_context *context, preset p) {
     int count = sum_kernels(device.tape, sums);
     z3d_tape_destroy(device.tape);
     Z3D_TRY(status);
-    for (int i = 0; i < count; i++) all += sums[i].event.seconds;
+    for (int i = 0; i < count; i++) all += sums[i].seconds;
     check_measured(context, p.name, "a step's kernels one by one: %.1f ms", all * 1e3);
-    for (int i = 0; i < count; i++)
-        if (!only_attention || sums[i].event.of == Z3D_KERNEL_attention_forward ||
-            sums[i].event.of == Z3D_KERNEL_attention_backward)
-            report_kernel(context, &sums[i], all);
+    for (const kernel_sum *k = sums; k < sums + count; k++)
+        if (strncmp(k->name, only, strlen(only)) == 0)
+            check_measured(context, k->name,
+                           "%5lld x %8.1f us = %7.2f ms, %4.1f %%: %6.0f GB/s %5.0f TFLOP/s",
+                           (long long)k->launches, k->seconds / (double)k->launches * 1e6,
+                           k->seconds * 1e3, k->seconds * 100 / all,
+                           (double)k->bytes / k->seconds / 1e9, k->flops / k->seconds / 1e12);
     check_report(context, count > 10, p.name, "%d kinds of kernels", count);
     return Z3D_OK;
 }

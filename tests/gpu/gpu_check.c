@@ -29,7 +29,7 @@ void check_say(check_context *context, check_kind kind, const char *name, const 
     va_list arguments;
     context->said[kind]++;
     if (z3d_world_rank(context->world) != 0 && kind != CHECK_FAILED) return;
-    printf("%-7s %-34s ", words[kind], name);
+    printf("%-7s %-46s ", words[kind], name);
     va_start(arguments, format);
     vprintf(format, arguments);
     va_end(arguments);
