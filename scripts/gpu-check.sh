@@ -27,7 +27,7 @@ case ${1:-} in
 --no-gpu)
     mode=check
     check=${2:?--no-gpu wants a program}
-    tiny="--tiny --steps=1"
+    tiny=--tiny
     shift 2
     ;;
 esac
@@ -183,7 +183,7 @@ missing() { # TITLE WHY: a part that cannot run, which is a failure
 
 # What parts run, within the part's time.
 within() { timeout -k 5 "$limit" "$@"; }
-# shellcheck disable=SC2086 # $tiny is a list of words
+# shellcheck disable=SC2086 # $tiny is a word or none
 gpu() { within "$check" $tiny "$@"; }
 # shellcheck disable=SC2086
 two_ranks() { within scripts/launch -n 2 "$check" --host-collectives $tiny "$@"; }
@@ -284,10 +284,10 @@ sanitize() {
 # What needs more of a machine than the host plugin has is left out without a GPU.
 run_parts() {
     part 90 "kernels against the cpu device" gpu ops
-    part 120 "training against the cpu device, one rank" gpu train
+    part 120 "training: cpu device, ZeRO stages, graphs" gpu train
     part 180 "GPT-2, tokens/s" gpu speed
     part 60 "memory, copies, a product" gpu memory
-    part 60 "steps as CUDA graphs against plain steps" gpu graph
+    part 30 "captured copies and scratch, what a capture refuses" gpu capture
     part 60 "NCCL, two processes on the GPU" gpu nccl
     part 90 "two ranks on the GPU, data parallel" two_ranks train
     part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 train

@@ -72,7 +72,7 @@ static double median(const check_run *run, int steps) {
 }
 
 static z3d_status time_preset(check_context *context, preset p) {
-    const int timed = p.accumulation > 1 ? 3 : 10;
+    const int timed = context->tiny ? 1 : p.accumulation > 1 ? 3 : 10;
     const int steps = WARM + (context->steps ? context->steps : timed);
     char arena[32], used[32];
     check_run graph, plain;
@@ -167,66 +167,57 @@ z3d_status check_speed(check_context *context) {
 
 /* ---- memory ---- */
 
-typedef struct memory {
-    z3d_device *device;
-    char *here, *there; /* 2 x bytes, pinned and the device's */
-    int64_t bytes;
-} memory;
-
-/* Seconds of `bytes` one way, or each way. */
-static z3d_status time_copies(const memory *m, bool to, bool from, double *seconds) {
-    z3d_copy out = {0}, in = {0};
-    Z3D_TRY(z3d_device_synchronize(m->device));
+/* Pinned memory and the device's, `bytes` one way or each way. */
+static z3d_status time_copies(z3d_device *device, char *here, char *there, int64_t bytes, bool to,
+                              bool from, double *seconds) {
+    z3d_copy out, in;
+    Z3D_TRY(z3d_device_synchronize(device));
     double begin = z3d_now();
-    if (to) Z3D_TRY(z3d_copy_start(m->device, m->there, m->here, m->bytes, &out));
-    if (from)
-        Z3D_TRY(z3d_copy_start(m->device, m->here + m->bytes, m->there + m->bytes, m->bytes, &in));
-    if (to) Z3D_TRY(z3d_copy_finish(m->device, out));
-    if (from) Z3D_TRY(z3d_copy_finish(m->device, in));
+    if (to) Z3D_TRY(z3d_copy_start(device, there, here, bytes, &out));
+    if (from) Z3D_TRY(z3d_copy_start(device, here + bytes, there + bytes, bytes, &in));
+    if (to) Z3D_TRY(z3d_copy_finish(device, out));
+    if (from) Z3D_TRY(z3d_copy_finish(device, in));
     *seconds = z3d_now() - begin;
     return Z3D_OK;
 }
 
-static z3d_status measure_memory(check_context *context, const memory *m, const z3d_tape *tape) {
-    const double giga = (double)m->bytes / 1e9;
-    double to = 0, from = 0, both = 0, gflops = 0;
-    z3d_gemm_method unused;
-    for (int i = 0; i < 3; i++) /* the last is timed; both operands are larger than any cache */
-        Z3D_TRY(Z3D_LAUNCH(m->device, accumulate, .y = m->there, .x = m->there + m->bytes,
-                           .count = m->bytes / 4, .y_dtype = Z3D_F32, .x_dtype = Z3D_BF16));
-    const double seconds = z3d_tape_at(tape, tape->count - 1).seconds;
-    Z3D_TRY(time_copies(m, true, true, &both)); /* warms up */
-    Z3D_TRY(time_copies(m, true, false, &to));
-    Z3D_TRY(time_copies(m, false, true, &from));
-    Z3D_TRY(time_copies(m, true, true, &both));
-    check_measured(context, "memory", "%.0f GB/s by adding %.2f GB of bf16 to fp32",
-                   2.5 * giga / seconds, giga / 2);
-    check_measured(context, "host memory", "to the device %.1f GB/s, back %.1f, both at once %.1f",
-                   giga / to, giga / from, 2 * giga / both);
+static z3d_status measure_memory(check_context *context, z3d_device *device, const z3d_tape *tape,
+                                 char *here, char *there, int64_t bytes) {
+    const double giga = (double)bytes / 1e9;
     const int64_t n = context->tiny ? 64 : 8192;
-    Z3D_TRY(z3d_device_measure_gemm(m->device, Z3D_BF16, n, n, n, &unused, &gflops));
+    double seconds[4] = {0}, gflops = 0;
+    z3d_gemm_method unused;
+    check_measured(context, "device", "%s", z3d_device_description(device));
+    for (int i = 0; i < 3; i++) /* the last is timed; both operands are larger than any cache */
+        Z3D_TRY(Z3D_LAUNCH(device, accumulate, .y = there, .x = there + bytes, .count = bytes / 4,
+                           .y_dtype = Z3D_F32, .x_dtype = Z3D_BF16));
+    const double add_seconds = z3d_tape_at(tape, tape->count - 1).seconds;
+    for (int way = 0; way < 4; way++) /* the first warms up */
+        Z3D_TRY(time_copies(device, here, there, bytes, way != 2, way != 1, &seconds[way]));
+    Z3D_TRY(z3d_device_measure_gemm(device, Z3D_BF16, n, n, n, &unused, &gflops));
+    check_measured(context, "memory", "%.0f GB/s by adding %.2f GB of bf16 to fp32",
+                   2.5 * giga / add_seconds, giga / 2);
+    check_measured(context, "host memory", "to the device %.1f GB/s, back %.1f, both at once %.1f",
+                   giga / seconds[1], giga / seconds[2], 2 * giga / seconds[3]);
     check_measured(context, "products bf16", "%.3g TFLOP/s at %lld x %lld x %lld", gflops / 1e3,
                    (long long)n, (long long)n, (long long)n);
-    check_report(context, seconds > 0 && gflops > 0, "memory", "was measured");
+    check_report(context, add_seconds > 0 && gflops > 0, "memory", "was measured");
     return Z3D_OK;
 }
 
 z3d_status check_memory(check_context *context) {
-    memory m = {.bytes = context->tiny ? 1 << 16 : (int64_t)1 << 30};
+    const int64_t bytes = context->tiny ? 1 << 16 : (int64_t)1 << 30;
     z3d_device_config config = context->cuda;
+    z3d_device *device;
+    void *here = NULL, *there = NULL;
     Z3D_TRY(z3d_tape_create(&config.tape));
-    z3d_status status = z3d_device_create(&config, &m.device);
-    if (status != Z3D_OK) goto end;
-    check_measured(context, "device", "%s", z3d_device_description(m.device));
-    Z3D_TRY_GOTO(status, z3d_device_alloc(m.device, Z3D_SPACE_HOST, 2 * m.bytes, (void **)&m.here),
-                 end);
-    Z3D_TRY_GOTO(status,
-                 z3d_device_alloc(m.device, Z3D_SPACE_DEVICE, 2 * m.bytes, (void **)&m.there), end);
-    status = measure_memory(context, &m, config.tape);
-end:
-    z3d_device_free(m.device, Z3D_SPACE_HOST, m.here, 2 * m.bytes);
-    z3d_device_free(m.device, Z3D_SPACE_DEVICE, m.there, 2 * m.bytes);
-    z3d_device_destroy(m.device);
+    Z3D_TRY(z3d_device_create(&config, &device));
+    z3d_status status = z3d_device_alloc(device, Z3D_SPACE_HOST, 2 * bytes, &here);
+    if (status == Z3D_OK) status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, 2 * bytes, &there);
+    if (status == Z3D_OK) status = measure_memory(context, device, config.tape, here, there, bytes);
+    z3d_device_free(device, Z3D_SPACE_HOST, here, 2 * bytes);
+    z3d_device_free(device, Z3D_SPACE_DEVICE, there, 2 * bytes);
+    z3d_device_destroy(device);
     z3d_tape_destroy(config.tape);
     return status;
 }

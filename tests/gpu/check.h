@@ -33,11 +33,9 @@ bool check_ran(check_context *context, z3d_status status, const char *name);
 
 /* ops.c: every kernel in every type, small shapes, random inputs, poisoned outputs. */
 z3d_status check_ops(check_context *context);
-/* train.c: a small GPT over all ranks of the world (tensor x data), cuda against cpu and ZeRO
- * stages against each other. */
+/* train.c: a small GPT over all ranks of the world (tensor x data): cuda against cpu, ZeRO stages
+ * against each other, steps as a graph against steps that are not. */
 z3d_status check_training(check_context *context);
-/* The same captured as a graph, against steps that were not; and capture.c. */
-z3d_status check_graphs(check_context *context);
 /* capture.c: captured work without a model; what a capture refuses. */
 z3d_status check_captures(check_context *context);
 /* bench.c: seconds a step with a graph and without, and memory (speed, and more sizes: models); the

@@ -6,10 +6,10 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|graph|memory|speed|models|kernels|attention...\n"
+    "usage: gpu_check [options] ops|train|capture|memory|speed|models|kernels|attention...\n"
     "       gpu_check [options] nccl\n"
     "  --steps=N           steps of training (20) or of a timing (10)\n"
-    "  --tensor=N          tensor size for train and graph (1)\n"
+    "  --tensor=N          tensor size for train (1)\n"
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
     "  --own-attention     no cuDNN\n"
     "  --fast-attention    cuDNN, not deterministic\n"
@@ -18,11 +18,9 @@ static const char usage[] =
 static const struct part {
     const char *name;
     z3d_status (*run)(check_context *context);
-    bool times; /* of collectives and copies */
-} parts[] = {{"ops", check_ops, false},       {"train", check_training, true},
-             {"graph", check_graphs, true},   {"memory", check_memory, false},
-             {"speed", check_speed, false},   {"models", check_speed, false},
-             {"kernels", check_speed, false}, {"attention", check_speed, false}};
+} parts[] = {{"ops", check_ops},       {"train", check_training}, {"capture", check_captures},
+             {"memory", check_memory}, {"speed", check_speed},    {"models", check_speed},
+             {"kernels", check_speed}, {"attention", check_speed}};
 
 void check_say(check_context *context, check_kind kind, const char *name, const char *format, ...) {
     static const char *const words[] = {"ok", "FAILED", "info"};
@@ -50,7 +48,6 @@ static void run_part(check_context *context, const char *name) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strcmp(name, parts[i].name) == 0) {
             context->part = name;
-            context->cuda.times = parts[i].times;
             status = parts[i].run(context);
         }
     check_ran(context, status, name);
