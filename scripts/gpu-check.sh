@@ -4,9 +4,9 @@
 # and a C++ compiler, CMake, the CUDA toolkit and compute-sanitizer; cuBLAS, cuDNN and NCCL are also
 # found in Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
 # Compares with PyTorch where python3 has it with CUDA, and with llm.c where LLMC names a folder with
-# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and
-# gpu-check.log beside it all output. The exit code is 0 if every check passed; only then the last
-# line of PAGE says so.
+# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and a
+# .log beside it all output. The exit code is 0 if every check passed; only then the last line of PAGE
+# says so.
 # --continue: keeps the parts of PAGE that held, and runs the others.
 # GPU_CHECK_SECONDS (3300): parts for which no time is left are left out.
 # GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
@@ -36,7 +36,7 @@ if [ "${1:-}" = --continue ]; then
     shift
 fi
 page=${1:-$build/gpu-check.md}
-log=$build/gpu-check.log
+log=${page%.md}.log
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 begin=$(date +%s)
 budget=${GPU_CHECK_SECONDS:-3300}
@@ -96,8 +96,9 @@ look_around() {
     for tool in cmake cc c++; do
         command -v $tool >/dev/null || stop "no $tool on this machine"
     done
-    if [ $mode = run ] && { ! command -v nvidia-smi >/dev/null || [ -z "$(show_gpu name)" ]; }; then
-        stop "this machine shows no GPU (nvidia-smi): nothing was built or run; --dry-run builds"
+    # A container may have a GPU without nvidia-smi.
+    if [ $mode = run ] && [ -z "$(show_gpu name)" ] && [ ! -e /dev/nvidia0 ]; then
+        stop "this machine shows no GPU (nvidia-smi, /dev/nvidia0): nothing was built or run; --dry-run builds"
     fi
     toolkit=$(find_toolkit)
     # The toolkit's own folders come first: nvcc uses its headers.
@@ -111,29 +112,12 @@ look_around() {
 
 # ---- build ----
 
-# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures again and builds; its logs stay in the
-# folder. A new warning of another compiler is not an error here: it must not waste the time with a
-# GPU.
-make_check() {
-    folder=$1 limit=$2 targets=$3
-    shift 3
+# Configures again and builds; its logs stay in the folder. A new warning of another compiler is not
+# an error here: it must not waste the time with a GPU.
+configure_and_build() {
+    limit=$(($(seconds_left) / 3))
     generator=""
     command -v ninja >/dev/null && generator="-G Ninja"
-    mkdir -p "$folder"
-    # shellcheck disable=SC2086 # lists of words
-    timeout -k 5 "$((limit / 3))" cmake --fresh -S . -B "$folder" $generator -DZERO3D_WERROR=OFF "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
-        timeout -k 5 "$((limit * 2 / 3))" cmake --build "$folder" --target $targets -j "$(nproc)" >"$folder/build.log" 2>&1
-}
-
-why_not() { # of the build in folder $1
-    if [ ! -s "$1/build.log" ]; then
-        echo "cmake: $(grep -m 1 -A 3 'CMake Error' "$1/configure.log" | tr -s '\n ' ' ')($1/configure.log)"
-    else
-        echo "$(grep -m 1 -iE '(error|undefined|cannot)' "$1/build.log" || echo 'it took too long') ($1/build.log)"
-    fi
-}
-
-build_bare() {
     # Only for this GPU: half the time. An old nvidia-smi does not support this query.
     capability=$(show_gpu compute_cap | head -n 1 | tr -d .)
     architectures=""
@@ -142,11 +126,26 @@ build_bare() {
     run-90) architectures="-DCMAKE_CUDA_ARCHITECTURES=90a-real" ;;
     *) architectures="-DCMAKE_CUDA_ARCHITECTURES=$capability-real" ;;
     esac
+    : >"$build/build.log"
+    # shellcheck disable=SC2086 # lists of words
+    timeout -k 5 $limit cmake --fresh -S . -B "$build" $generator -DZERO3D_WERROR=OFF -DZERO3D_BARE=ON -DZERO3D_CUDA=ON \
+        -DCMAKE_CUDA_COMPILER="$nvcc" $architectures ${CMAKE_ARGS:-} >"$build/configure.log" 2>&1 &&
+        timeout -k 5 $limit cmake --build "$build" --target gpu_check zero3d_cuda -j "$(nproc)" >"$build/build.log" 2>&1
+}
+
+why_not() {
+    if [ ! -s "$build/build.log" ]; then
+        echo "cmake: $(grep -m 1 -A 3 'CMake Error' "$build/configure.log" | tr -s '\n ' ' ')($build/configure.log)"
+    else
+        echo "$(grep -m 1 -iE '(error|undefined|cannot)' "$build/build.log" || echo 'it took too long') ($build/build.log)"
+    fi
+}
+
+build_bare() {
     echo "building $check with $nvcc"
-    # shellcheck disable=SC2086 # one word or none
-    make_check "$build" "$(($(seconds_left) * 2 / 3))" "gpu_check zero3d_cuda" -DZERO3D_BARE=ON -DZERO3D_CUDA=ON \
-        -DCMAKE_CUDA_COMPILER="$nvcc" $architectures || stop "not built: $(why_not "$build")"
-    echo "built in $(($(date +%s) - begin)) s"
+    configure_and_build && echo "built in $(($(date +%s) - begin)) s" && return
+    cat "$build/configure.log" "$build/build.log" >>"$log"
+    stop "not built: $(why_not)"
 }
 
 # ---- run ----

@@ -32,7 +32,7 @@ has 12 '^## .*: held, [0-9]+ checks in '
 has 1 '^    info +gpt2-124m +.* [0-9.]+ ms a step, .* without a graph '
 has 1 '^    info +gemm nt bf16 32x128x32 '
 has 3 '^    info +attention_backward plain bf16 8x16x8 '
-mv build/gpu-check.log result
+mv result.log result
 has 1 '^ok +fp16 overflow .* graph in stage 3, .* bit for bit'
 has 1 '^ok +fp32 dropout tp 2 .* losses ' # from one of two ranks
 for epilogue in 164 192 512; do # GELU with its input kept, its gradient, a bias gradient: fused, not only right
@@ -59,4 +59,4 @@ nothing "no nvcc: set CUDACXX to the CUDA compiler"
 ln -s /bin/true tools/nvcc
 nothing "no cmake on this machine"
 for tool in cmake cc c++; do ln -s /bin/true tools/$tool; done
-nothing "this machine shows no GPU (nvidia-smi): nothing was built or run; --dry-run builds"
+nothing "this machine shows no GPU (nvidia-smi, /dev/nvidia0): nothing was built or run; --dry-run builds"
