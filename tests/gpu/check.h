@@ -7,36 +7,42 @@
 #include "src/model/gpt/gpt.h"
 #include "zero/zero.h"
 
+/* What a line begins with: "ok", "FAILED", or "info", a number that is no check. */
+typedef enum check_kind { CHECK_OK, CHECK_FAILED, CHECK_INFO, CHECK_KINDS } check_kind;
+
 typedef struct check_context {
     z3d_world *world;
     z3d_device_config cuda; /* how the device under test is made */
-    int failed, passed;
+    const char *part;       /* that runs */
+    int steps;              /* of training or of a timing; 0: as the part has it */
+    int tensor;             /* size, of parts that train */
+    bool tiny;              /* sizes for a machine without a GPU */
+    int said[CHECK_KINDS];
 } check_context;
 
-/* "ok  name  detail" or "FAILED ..."; rank 0 prints. */
-void check_report(check_context *context, bool ok, const char *name, const char *format, ...)
+/* One line; rank 0's, or what failed on any. */
+void check_say(check_context *context, check_kind kind, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+#define check_report(context, held, name, ...)                                                     \
+    check_say(context, (held) ? CHECK_OK : CHECK_FAILED, name, __VA_ARGS__)
+#define check_measured(context, name, ...) check_say(context, CHECK_INFO, name, __VA_ARGS__)
 
-/* "info  name  ...": a number that is no check, for the result's page. */
-void check_measured(check_context *context, const char *name, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Whether it is OK; if not, that is a check that failed. Where others may wait for this rank, all
+ * end. */
+bool check_ran(check_context *context, z3d_status status, const char *name);
 
 /* ops.c: every kernel in every type, small shapes, random inputs, poisoned outputs. */
 z3d_status check_ops(check_context *context);
-/* train.c: losses of `steps` steps of a small GPT, cuda against cpu and ZeRO stages against each
- * other, over all ranks of the world (tensor x data). tiny: fp32 with dropout, stages 0 and 3. */
-z3d_status check_training(check_context *context, bool tiny, int steps, int tensor);
-/* graph.c: steps that were captured against steps that were not; what a capture refuses. */
-z3d_status check_graphs(check_context *context, bool tiny, int tensor);
-/* bench.c: GPT-2 124M and 1.5B: seconds a step with a graph and without, memory. */
-z3d_status check_speed(check_context *context, bool tiny, int steps);
-/* The same with 350M, several micro-batches, and one sample only. */
-z3d_status check_models(check_context *context, bool tiny, int steps);
-/* The kernels of one step, each kind and shape with its sum. */
-z3d_status check_kernels(check_context *context, bool tiny);
-z3d_status check_attention_speed(check_context *context, bool tiny);
+/* train.c: a small GPT over all ranks of the world (tensor x data): cuda against cpu, ZeRO stages
+ * against each other, steps as a graph against steps that are not. */
+z3d_status check_training(check_context *context);
+/* capture.c: captured work without a model; what a capture refuses. */
+z3d_status check_captures(check_context *context);
+/* bench.c: seconds a step with a graph and without, and memory (speed, and more sizes: models); the
+ * kernels of one step, each kind and shape with its sum (kernels), or only attention's. */
+z3d_status check_speed(check_context *context);
 /* Bandwidth of the device's memory and of copies to the host's, and the rate of a large product. */
-z3d_status check_memory(check_context *context, bool tiny);
+z3d_status check_memory(check_context *context);
 /* nccl.c: collectives between two processes that it starts itself, before anything of CUDA has
  * begun; not 0: something failed. */
 int check_nccl(const z3d_device_config *config);
