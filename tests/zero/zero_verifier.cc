@@ -716,7 +716,9 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
     const int64_t bsh = b * s * h * w, floats = 4 * b * s;
     for (int64_t t : {1, 2, 4}) {
         for (bool sequence : {false, true}) {
-            for (int granularity = 0; granularity < 3; granularity++) { // full, selective, none
+            for (int way = 0; way < 6; way++) {
+                const int granularity = way / 2; // full, selective, none
+                const bool keep = way % 2 == 1;  // gelu's output
                 if (sequence && t == 1) continue;
                 Options o = options(2, (int)t, 1, 1);
                 o.micro_batch = b, o.sequence = s, o.hidden = h, o.heads = heads, o.layers = layers;
@@ -724,6 +726,7 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
                 o.sequence_parallel = sequence;
                 o.recompute = granularity == 0;
                 o.selective = granularity == 1;
+                o.keep_activation = keep;
                 World world(o);
                 ASSERT_Z3D(world.prepare());
                 ASSERT_Z3D(world.build());
@@ -731,9 +734,11 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
                 int64_t block = bsh / own + 7 * bsh / t + 4 * floats / own + heads * floats / t;
                 if (granularity == 2) // layernorms' outputs, whole; attention's
                     block += 2 * bsh + bsh / t;
+                if (keep) block += 4 * bsh / t;
                 int64_t live = (layers + 2) * bsh / own + (granularity ? layers * block : 0);
                 EXPECT_EQ(live_at_backward(*world.programs[0]), live)
-                    << "t " << t << " granularity " << granularity << " sequence " << sequence;
+                    << "t " << t << " granularity " << granularity << " sequence " << sequence
+                    << " kept " << keep;
             }
         }
     }
