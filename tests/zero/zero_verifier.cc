@@ -744,6 +744,37 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
     }
 }
 
+// An activation that is kept costs no FLOPs in backward: 9 for an element of gelu, 5 of SwiGLU. A
+// recompute computes it in their place.
+TEST(Activation, ThatIsKeptIsNotComputedAgain) {
+    for (harness::Kind kind : {harness::GPT, harness::LLAMA}) {
+        double flops[2][Z3D_CALL_COUNT];
+        int64_t saved[2], elements = 0, size = 0;
+        for (bool keep : {false, true}) {
+            Options o = options(2, 1, 1, 1);
+            o.kind = kind, o.micro_batch = 2;
+            o.keep_activation = keep;
+            size = (int64_t)z3d_dtype_size(o.dtype);
+            World world(o);
+            ASSERT_Z3D(world.prepare());
+            for (int call = 0; call < Z3D_CALL_COUNT; call++) {
+                const z3d_trace *trace =
+                    z3d_traces_get(world.traces, Z3D_MODE_TRAIN, 1, (z3d_call)call);
+                flops[keep][call] = trace->flops;
+                saved[keep] = trace->saved;
+            }
+            elements = 2 * o.sequence * (kind == harness::GPT ? 4 * o.hidden : 44);
+        }
+        const double again = (kind == harness::GPT ? 9.0 : 5.0) * (double)elements;
+        EXPECT_EQ(saved[1] - saved[0], elements * size);
+        EXPECT_EQ(flops[1][Z3D_CALL_FORWARD], flops[0][Z3D_CALL_FORWARD]);
+        EXPECT_EQ(flops[1][Z3D_CALL_RECOMPUTE], flops[0][Z3D_CALL_RECOMPUTE] + again);
+        for (z3d_call call : {Z3D_CALL_BACKWARD, Z3D_CALL_BACKWARD_WEIGHT})
+            EXPECT_EQ(flops[1][call], flops[0][call] - again);
+        EXPECT_EQ(flops[1][Z3D_CALL_BACKWARD_INPUT], flops[0][Z3D_CALL_BACKWARD_INPUT]);
+    }
+}
+
 // A checkpoint in host memory travels back beside all the work on what lies above it: it sets out
 // before that is recomputed and is waited for where it is needed itself; of P_a's two legs the
 // first has the same time but for the last backward, beside which the second goes.
