@@ -171,6 +171,7 @@ TEST_F(Run, SettlesWhetherActivationsAreComputedAgain) {
     const Outcome o = train(folder, key + "auto\n");
     ASSERT_EQ(o.status, Z3D_OK) << o.message;
     EXPECT_EQ(series(metrics(folder), "loss"), losses);
+    EXPECT_EQ(o.recompute_activation, Z3D_RECOMPUTE_FALSE);
     EXPECT_NE(read_file(folder / "run/config.yaml").find("recompute_activation: false"),
               std::string::npos);
     EXPECT_TRUE(rank() != 0 || o.said.find("recompute_activation auto: false: a rank that keeps") !=

@@ -746,33 +746,46 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
 
 // An activation that is kept costs no FLOPs in backward: 9 for an element of gelu, 5 of SwiGLU. A
 // recompute computes it in their place.
-TEST(Activation, ThatIsKeptIsNotComputedAgain) {
-    for (harness::Kind kind : {harness::GPT, harness::LLAMA}) {
-        double flops[2][Z3D_CALL_COUNT];
-        int64_t saved[2], elements = 0, size = 0;
-        for (bool keep : {false, true}) {
-            Options o = options(2, 1, 1, 1);
-            o.kind = kind, o.micro_batch = 2;
-            o.keep_activation = keep;
-            size = (int64_t)z3d_dtype_size(o.dtype);
-            World world(o);
-            ASSERT_Z3D(world.prepare());
-            for (int call = 0; call < Z3D_CALL_COUNT; call++) {
-                const z3d_trace *trace =
-                    z3d_traces_get(world.traces, Z3D_MODE_TRAIN, 1, (z3d_call)call);
-                flops[keep][call] = trace->flops;
-                saved[keep] = trace->saved;
-            }
-            elements = 2 * o.sequence * (kind == harness::GPT ? 4 * o.hidden : 44);
-        }
-        const double again = (kind == harness::GPT ? 9.0 : 5.0) * (double)elements;
-        EXPECT_EQ(saved[1] - saved[0], elements * size);
-        EXPECT_EQ(flops[1][Z3D_CALL_FORWARD], flops[0][Z3D_CALL_FORWARD]);
-        EXPECT_EQ(flops[1][Z3D_CALL_RECOMPUTE], flops[0][Z3D_CALL_RECOMPUTE] + again);
-        for (z3d_call call : {Z3D_CALL_BACKWARD, Z3D_CALL_BACKWARD_WEIGHT})
-            EXPECT_EQ(flops[1][call], flops[0][call] - again);
-        EXPECT_EQ(flops[1][Z3D_CALL_BACKWARD_INPUT], flops[0][Z3D_CALL_BACKWARD_INPUT]);
+struct Work {
+    double flops[Z3D_CALL_COUNT];
+    int64_t saved;
+};
+
+// Of a block, or of a tile.
+Work work_of(harness::Kind model, int64_t tiling, bool keep) {
+    Options o = options(2, 1, 1, 1);
+    o.kind = model, o.tiling = tiling, o.keep_activation = keep;
+    o.micro_batch = 8; // saved memory has no gaps
+    World world(o);
+    Work work = {};
+    EXPECT_Z3D(world.prepare());
+    const int kind = world.model->unit[tiling > 1 ? 2 : 1].kind; // behind a tiled attention
+    for (int call = 0; call < Z3D_CALL_COUNT; call++) {
+        const z3d_trace *trace =
+            z3d_traces_get(world.traces, Z3D_MODE_TRAIN, kind, (z3d_call)call);
+        work.flops[call] = trace->flops;
+        work.saved = trace->saved;
     }
+    return work;
+}
+
+TEST(Activation, ThatIsKeptIsNotComputedAgain) {
+    const Options o = options(2, 1, 1, 1);
+    for (harness::Kind model : {harness::GPT, harness::LLAMA})
+        for (int64_t tiling : {1, 2}) {
+            const Work again = work_of(model, tiling, false), kept = work_of(model, tiling, true);
+            const int64_t inner = (model == harness::GPT ? 4 * o.hidden : 44) / tiling,
+                          elements = 8 * o.sequence * inner,
+                          size = (int64_t)z3d_dtype_size(o.dtype);
+            const double flops = (model == harness::GPT ? 9.0 : 5.0) * (double)elements;
+            EXPECT_EQ(kept.saved, again.saved + elements * size);
+            EXPECT_EQ(kept.flops[Z3D_CALL_FORWARD], again.flops[Z3D_CALL_FORWARD]);
+            EXPECT_EQ(kept.flops[Z3D_CALL_RECOMPUTE], again.flops[Z3D_CALL_RECOMPUTE] + flops);
+            EXPECT_EQ(kept.flops[Z3D_CALL_BACKWARD], again.flops[Z3D_CALL_BACKWARD] - flops);
+            EXPECT_EQ(kept.flops[Z3D_CALL_BACKWARD_INPUT], again.flops[Z3D_CALL_BACKWARD_INPUT]);
+            EXPECT_EQ(kept.flops[Z3D_CALL_BACKWARD_WEIGHT],
+                      again.flops[Z3D_CALL_BACKWARD_WEIGHT] - flops);
+        }
 }
 
 // A checkpoint in host memory travels back beside all the work on what lies above it: it sets out
