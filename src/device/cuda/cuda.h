@@ -1,8 +1,8 @@
 /* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
  * graph.c captures work; gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN
- * where it can, kernels/ is the rest; nccl.c are the collectives; times.c times them; host_memory.c
- * has pinned memory. Every CUDA call goes through z3d_cuda_check, so that an error names the call.
- */
+ * where it can (attention_plan.c: its plans), kernels/ is the rest; nccl.c are the collectives;
+ * times.c times them; host_memory.c pins memory. Every CUDA call goes through z3d_cuda_check, so
+ * that an error names the call. */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 
@@ -39,7 +39,6 @@ typedef struct z3d_cuda_block {
 typedef struct z3d_cuda {
     z3d_cuda_lane lane; /* what kernels are launched on; first, so that a lane is its device */
     int gpu;
-    int compute_capability; /* 90: 9.0 */
     cudaStream_t compute;
     cudaEvent_t compute_position; /* recorded where another stream begins to wait for compute */
     z3d_cuda_copies copies[2];    /* to the device, to the host */

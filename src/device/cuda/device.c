@@ -67,8 +67,8 @@ static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank, struct cudaDevicePr
     cuda->gpu = local_rank % count;
     Z3D_CUDA_TRY(cudaGetDeviceProperties(properties, cuda->gpu));
     cuda->identity = hash_identity(&properties->uuid);
-    cuda->compute_capability = properties->major * 10 + properties->minor;
-    if (cuda->compute_capability < Z3D_CUDA_OLDEST)
+    const int compute_capability = properties->major * 10 + properties->minor;
+    if (compute_capability < Z3D_CUDA_OLDEST)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                          "training.device cuda: GPU %d (%s) has compute capability %d.%d; this "
                          "build needs %d.%d or later",
@@ -80,7 +80,7 @@ static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank, struct cudaDevicePr
                          "training.device cuda: this build has no kernels for GPU %d (%s, compute "
                          "capability %d.%d); build it with CMAKE_CUDA_ARCHITECTURES=%d-real",
                          cuda->gpu, properties->name, properties->major, properties->minor,
-                         cuda->compute_capability);
+                         compute_capability);
     return Z3D_OK;
 }
 

@@ -100,12 +100,6 @@ void go(context *from, const context *to, const void *stack, size_t bytes) {
 #endif
 }
 
-void resume(fibre *f) {
-    machine.running = f;
-    threadIdx = f->index;
-    go(&machine.scheduler, &f->here, f->stack.get(), STACK);
-}
-
 void leave(state at) {
     machine.running->at = at;
     go(&machine.running->here, &machine.scheduler, machine.scheduler_stack,
@@ -139,7 +133,10 @@ void run_warp(fibre *first, unsigned lanes) {
     do
         for (unsigned i = 0; i < lanes; i++) {
             fibre *f = &first[machine.descend ? lanes - 1 - i : i];
-            if (f->at == READY) resume(f);
+            if (f->at != READY) continue;
+            machine.running = f;
+            threadIdx = f->index;
+            go(&machine.scheduler, &f->here, f->stack.get(), STACK);
         }
     while (release(first, lanes, AT_SHUFFLE, WARP, "a shuffle that not all lanes of a warp reach"));
 }

@@ -192,7 +192,6 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 // The host does not wait for it, and no stream of ours does.
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    CUDA_SHIM_TRY(cuda_shim_waits());
     return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 

@@ -48,7 +48,7 @@ int streams;             // that are not gone
 struct capture {
     long number; // 0: none is under way
     std::shared_ptr<recording> made;
-    bool broken;
+    bool broken; // what was not allowed was tried; means nothing where none is under way
 } now;
 
 } // namespace
@@ -101,11 +101,6 @@ void push(cudaStream_t stream, const Entry &other, std::function<void()> work) {
         pass(at->entry, true);
 }
 
-cudaError_t refuse(cudaError_t error) {
-    now.broken = true;
-    return cuda_shim_answer(error);
-}
-
 // Whoever asks often enough gets to the end. Never within a capture, nor about an event that was
 // recorded in one.
 cudaError_t query(const position &at) {
@@ -122,7 +117,8 @@ cudaError_t query(const position &at) {
 } // namespace
 
 cudaError_t cuda_shim_waits(void) {
-    return now.number ? refuse(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+    now.broken = true;
+    return cuda_shim_answer(now.number ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
 }
 
 bool cuda_shim_captures(cudaStream_t stream) {
@@ -167,7 +163,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    CUDA_SHIM_TRY(cudaStreamSynchronize(stream));
     stream->gone = true;
     streams--;
     return cudaSuccess;
@@ -208,10 +203,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
     if (now.number && event->at.capture == now.number && !cuda_shim_captures(stream))
         stream->captured = {now.number, nullptr};
-    if (event->at.capture != position_of(stream)->capture)
-        return refuse(cudaErrorStreamCaptureIsolation);
-    push(stream, event->at.entry, nullptr);
-    return cudaSuccess;
+    if (event->at.capture == position_of(stream)->capture) {
+        push(stream, event->at.entry, nullptr);
+        return cudaSuccess;
+    }
+    now.broken = true;
+    return cuda_shim_answer(cudaErrorStreamCaptureIsolation);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
