@@ -1,7 +1,7 @@
 // The CUDA kernels, compiled for the host (cuda_shim), against the cpu device: all cases of
 // tests/gpu/cases.c, with what only the host can show. Threads run in both orders, operands have
 // exactly their bytes (AddressSanitizer sees the rest), and scratch has what is promised, full of
-// NaN. Then what no device can be asked.
+// NaN. Then what no device can be asked, and the shim's own promises.
 #include <cstdarg>
 
 #include "tests/device/kernels_harness.h"
@@ -12,8 +12,7 @@ extern "C" {
 
 #include "src/device/cuda/kernels/cuda_kernels.h"
 #include "src/device/cuda/kernels/scratch.h"
-
-void cuda_shim_descend(bool descend); // cuda_shim/cuda_runtime.h
+#include "tests/device/cuda_shim/cuda_runtime.h"
 
 z3d_status z3d_cuda_gemm(const z3d_cuda_lane *, const z3d_gemm *) {
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "products are a library's");
@@ -52,32 +51,12 @@ class CudaKernels : public testing::TestWithParam<z3d_dtype> {};
 
 TEST_P(CudaKernels, AgreeWithTheCpu) {
     check_target target = {nullptr, 2, launch};
-    EXPECT_EQ(check_all_kernels(nullptr, &target, GetParam()), Z3D_OK) << z3d_error_message();
+    check_all_kernels(nullptr, &target, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(, CudaKernels, testing::Values(Z3D_F32, Z3D_BF16, Z3D_F16));
 
 const z3d_cuda_lane NO_SCRATCH = {nullptr, nullptr, 0};
-
-// Every pattern of a 16-bit type there and back, and what lies between neighbours.
-TEST(CudaCast, EveryPattern) {
-    for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16}) {
-        Array x(dtype, 65536), wide(Z3D_F32, 65536), middle(Z3D_F32, 65536), y(dtype, 65536);
-        for (int i = 0; i < 65536; i++) ((uint16_t *)x.data())[i] = (uint16_t)i;
-        const z3d_cast widen = {wide.data(), x.data(), 65536, Z3D_F32, dtype};
-        ASSERT_EQ(z3d_cuda_cast(&NO_SCRATCH, &widen), Z3D_OK);
-        for (int i = 0; i < 65536; i++) {
-            ASSERT_TRUE(wide[i] == x[i] || (std::isnan(wide[i]) && std::isnan(x[i]))) << i;
-            middle.set(i, (x[i] + x[(i + 1) % 65536]) / 2);
-        }
-        const z3d_cast narrow = {y.data(), middle.data(), 65536, dtype, Z3D_F32};
-        ASSERT_EQ(z3d_cuda_cast(&NO_SCRATCH, &narrow), Z3D_OK);
-        for (int i = 0; i < 65536; i++) {
-            const double want = round_to(dtype, middle[i]);
-            ASSERT_TRUE(y[i] == want || (std::isnan(y[i]) && std::isnan(want))) << i;
-        }
-    }
-}
 
 // The host does not know the row.
 TEST(CudaSelectRow, ARowOutsideIsNaN) {
@@ -116,6 +95,83 @@ TEST(CudaArguments, WrongOnesAreErrors) {
     f.head_dim = 257;
     EXPECT_EQ(z3d_cuda_attention_forward(&NO_SCRATCH, &f), Z3D_ERR_UNSUPPORTED);
 }
+
+// ---- what the shim must find wrong in a kernel ----
+
+// Every thread gives its number to its neighbour through shared memory.
+void rotate(int *out, bool barrier) {
+    int *shared = static_cast<int *>(cuda_shim_shared_memory());
+    shared[threadIdx.x] = (int)threadIdx.x;
+    if (barrier) __syncthreads();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
+}
+
+void half_a_barrier() {
+    if (threadIdx.x < blockDim.x / 2) __syncthreads();
+}
+
+void half_a_shuffle(int *out) {
+    if (threadIdx.x % 32 < 16) *out = __shfl_sync(~0u, 1, 0);
+}
+
+cudaLaunchConfig_t config_of(unsigned blocks, unsigned threads) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = threads * sizeof(int);
+    return config;
+}
+
+std::vector<int> rotated(bool barrier, bool descend) {
+    std::vector<int> out(2 * 96, -1);
+    const cudaLaunchConfig_t config = config_of(2, 96);
+    cuda_shim_descend(descend);
+    EXPECT_EQ(cudaLaunchKernelEx(&config, rotate, out.data(), barrier), cudaSuccess);
+    return out;
+}
+
+TEST(CudaShim, BarriersOrderThreads) {
+    std::vector<int> want;
+    for (int i = 0; i < 2 * 96; i++) want.push_back((i + 1) % 96);
+    EXPECT_EQ(rotated(true, false), want);
+    EXPECT_EQ(rotated(true, true), want);
+}
+
+TEST(CudaShim, AMissingBarrierShows) {
+    EXPECT_NE(rotated(false, false), rotated(false, true));
+}
+
+TEST(CudaShim, WhatIsRefused) {
+    cudaLaunchConfig_t config = config_of(1, 2048);
+    EXPECT_NE(cudaLaunchKernelEx(&config, half_a_barrier), cudaSuccess);
+    config = config_of(0, 32);
+    EXPECT_NE(cudaLaunchKernelEx(&config, half_a_barrier), cudaSuccess);
+    config = config_of(1, 32);
+    config.dynamicSmemBytes = 100 << 10; // not asked for
+    EXPECT_NE(cudaLaunchKernelEx(&config, half_a_barrier), cudaSuccess);
+}
+
+TEST(CudaShimDeath, ThreadsThatDoNotMeet) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    int out = 0;
+    const cudaLaunchConfig_t config = config_of(1, 64);
+    EXPECT_DEATH(cudaLaunchKernelEx(&config, half_a_barrier), "a barrier that not all threads");
+    EXPECT_DEATH(cudaLaunchKernelEx(&config, half_a_shuffle, &out), "a shuffle that not all lanes");
+}
+
+#ifdef ZERO3D_SANITIZED
+void beyond(int *out) {
+    int *shared = static_cast<int *>(cuda_shim_shared_memory());
+    shared[threadIdx.x] = (int)threadIdx.x;
+    *out = shared[blockDim.x];
+}
+
+TEST(CudaShimDeath, SharedMemoryHasBounds) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    int out = 0;
+    const cudaLaunchConfig_t config = config_of(1, 64);
+    EXPECT_DEATH(cudaLaunchKernelEx(&config, beyond, &out), "heap-buffer-overflow");
+}
+#endif
 
 } // namespace
 

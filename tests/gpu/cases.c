@@ -40,9 +40,10 @@ struct maker {
     check_case c;
     content content[CHECK_ARRAYS];
     z3d_step_state state; /* what STATE() copies */
-    z3d_status status;
+    const double *special;
+    int specials;
     uint64_t random;
-    z3d_status (*use)(void *argument, const check_case *c);
+    void (*use)(void *argument, const check_case *c);
     void *argument;
 };
 
@@ -52,13 +53,16 @@ struct maker {
     }
 #define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
 
+static double number_of(z3d_dtype type, uint16_t bits) {
+    return (double)(type == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+}
+
 double check_number(const void *from, z3d_dtype type, int64_t i) {
     if (type == Z3D_F64) return ((const double *)from)[i];
     if (type == Z3D_F32) return (double)((const float *)from)[i];
     if (type == Z3D_I32) return ((const int32_t *)from)[i];
     if (type == Z3D_U8) return ((const uint8_t *)from)[i];
-    uint16_t bits = ((const uint16_t *)from)[i];
-    return (double)(type == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+    return number_of(type, ((const uint16_t *)from)[i]);
 }
 
 void check_set_number(void *to, z3d_dtype type, int64_t i, double value) {
@@ -111,16 +115,9 @@ static double uniform(maker *m) { /* in -1 .. 1 */
     return (double)(int64_t)(m->random >> 11) * 0x1p-52 - 1;
 }
 
-static void *new_array(size_t count, size_t bytes) {
-    void *made;
-    if (z3d_new(count, bytes, "an array", &made) == Z3D_OK) return made;
-    fprintf(stderr, "%s\n", z3d_error_message());
-    exit(1);
-}
-
 static double *slack(maker *m, const void *data) {
     check_array *a = array_of(m, data);
-    if (!a->slack) a->slack = new_array((size_t)a->count + 1, sizeof(double));
+    if (!a->slack) a->slack = check_new((a->count + 1) * (int64_t)sizeof(double));
     return a->slack;
 }
 
@@ -146,7 +143,7 @@ static void make(maker *m, const int64_t *s) {
         int64_t bytes = 0;
         for (int o = 0; o < cost.num_operands; o++)
             if (cost.operands[o].pointer == a->data) bytes = cost.operands[o].bytes;
-        void *data = new_array((size_t)bytes + 1, 1);
+        void *data = check_new(bytes + 1);
         check_move_operand(&m->c.kernel, a->data, bytes + 1, data);
         a->data = data;
         a->count = bytes / (int64_t)z3d_dtype_size(a->type);
@@ -157,10 +154,6 @@ static void make(maker *m, const int64_t *s) {
     }
 }
 
-static void run(maker *m) {
-    if (m->status == Z3D_OK) m->status = m->use(m->argument, &m->c);
-}
-
 static void drop(maker *m) {
     for (int i = 0; i < m->c.arrays; i++) {
         free(m->c.array[i].data);
@@ -168,20 +161,25 @@ static void drop(maker *m) {
     }
 }
 
-/* A function that says what the cases of a kernel are: the struct's sizes and flags, its operands,
- * what is allowed. */
-#define KERNEL(name)                                                                               \
-    static void name(maker *m, z3d_##name *k, const int64_t *s __attribute__((unused)),            \
-                     int form __attribute__((unused)))
-
-/* Runs them: all shapes of a list in so many forms. */
-#define RUN(name, list, forms)                                                                     \
-    for (int i = 0; i < COUNT(list) * (forms); i++) {                                              \
-        name(m, begin(m, Z3D_KERNEL_##name), (list)[i / (forms)], i % (forms));                    \
-        make(m, (list)[i / (forms)]);                                                              \
-        run(m);                                                                                    \
-        drop(m);                                                                                   \
-    }
+/* KERNEL(its name, shapes, number of forms, its struct's sizes and flags) { its operands, what is
+ * allowed }: a function that runs all shapes in all forms. */
+#define KERNEL(name, shapes, forms, ...)                                                           \
+    static void name##_operands(maker *m, z3d_##name *k, const int64_t *s, int form);              \
+    static void name(maker *m) {                                                                   \
+        for (int i = 0; i < COUNT(shapes) * (forms); i++) {                                        \
+            const int64_t *s = (shapes)[i / (forms)];                                              \
+            const int form = i % (forms);                                                          \
+            z3d_##name *k = begin(m, Z3D_KERNEL_##name);                                           \
+            SET(*k, __VA_ARGS__);                                                                  \
+            name##_operands(m, k, s, form);                                                        \
+            make(m, s);                                                                            \
+            m->use(m->argument, &m->c);                                                            \
+            drop(m);                                                                               \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_operands(maker *m UNUSED, z3d_##name *k UNUSED, const int64_t *s UNUSED,    \
+                                int form UNUSED)
+#define UNUSED __attribute__((unused))
 
 #define MATRIX .rows = s[ROWS], .cols = s[COLS], .dtype = m->type
 /* Forms 0 to 3. */
@@ -199,7 +197,16 @@ static void drop(maker *m) {
 /* To the comparison, a step state is nine doubles. */
 #define STATE(field) FROM(field, Z3D_F64, &m->state)
 #define IN_PLACE(field, of) (void)(k->field = (void *)(uintptr_t)k->of)
+/* set_special() puts these at an array's beginning. */
+#define SPECIAL(numbers, count) m->special = (numbers), m->specials = (count)
 #define WITHIN(field, relative, absolute) within(m, k->field, relative, absolute)
+
+static void set_special(maker *m, const int64_t *s UNUSED, check_array *a) {
+    for (int i = 0; i < m->specials && i < a->count; i++)
+        check_set_number(a->data, m->type, i, m->special[i]);
+}
+
+static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
 
 /* ---- products, which are a library's ---- */
 
@@ -217,170 +224,160 @@ static double tanh_slack(double x, bool slope) {
     return fabs(slope ? (0.5 - x * t * s) * t : 0.5 * x * t) * 0x1p-11;
 }
 
-/* The slack of C = A B (+ bias) with gelu or its gradient behind it; fp32 is not fused. */
+/* The slack of gelu(C), or of gelu's gradient times C; fp32 is not fused. */
 static void find_gelu_slack(maker *m, const int64_t *s, check_array *a) {
-    const z3d_gemm *g = &m->c.kernel.as.gemm;
+    const void *x = m->c.kernel.as.gemm.before_gelu;
     double *to = slack(m, a->data);
+    z3d_kernel plain = m->c.kernel;
+    plain.as.gemm.gelu = NULL, plain.as.gemm.before_gelu = NULL;
+    check_launch_cpu(m->cpu, &plain);
     for (int64_t i = 0; m->type != Z3D_F32 && i < s[ROWS] * s[COLS]; i++) {
-        int64_t row = i / s[COLS], col = i % s[COLS];
-        double sum = g->bias ? check_number(g->bias, m->type, col) : 0;
-        for (int64_t k = 0; k < s[DEPTH]; k++) {
-            int64_t b = g->transpose_b ? col * g->ldb + k : k * g->ldb + col;
-            sum += check_number(g->a, m->type, row * g->lda + k) * check_number(g->b, m->type, b);
-        }
-        to[i] = g->before_gelu
-                    ? fabs(sum) * tanh_slack(check_number(g->before_gelu, m->type, i), true)
-                    : tanh_slack(sum, false);
+        double c = check_number(plain.as.gemm.c, m->type, i);
+        to[i] = x ? fabs(c) * tanh_slack(check_number(x, m->type, i), true) : tanh_slack(c, false);
     }
 }
 
-enum { PLAIN = 6, RESIDUAL = PLAIN, GELU, GELUS_GRADIENT, BIAS_GRADIENT, PRODUCTS = 12 };
+enum { RESIDUAL = 6, GELU, GELUS_GRADIENT, BIAS_GRADIENT, PRODUCTS = 12 };
 
 /* Plain ones, with all transpositions; a linear layer with something behind it; weights' gradients
  * with bias's, written, added, in fp32. */
-KERNEL(gemm) {
-    static const bool ta[PRODUCTS] = {0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1};
-    static const bool tb[PRODUCTS] = {1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0};
-    static const bool added[PRODUCTS] = {0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0};
-    const z3d_dtype type = form == 4 || form == 11 ? Z3D_F32 : m->type;
-    const bool bias = form == 0 || form == RESIDUAL || form == GELU;
+static const bool a_turned[PRODUCTS] = {0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1};
+static const bool b_turned[PRODUCTS] = {1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0};
+static const bool added[PRODUCTS] = {0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0};
+static const shape products[] = {{1, 48, 16}, {18, 64, 16}, {128, 384, 128}};
+
+KERNEL(gemm, products, m->gpu ? PRODUCTS : 0, .m = s[ROWS], .n = s[COLS], .k = s[DEPTH],
+       .transpose_a = a_turned[form], .transpose_b = b_turned[form], .accumulate = added[form],
+       .lda = a_turned[form] ? s[ROWS] : s[DEPTH], .ldb = b_turned[form] ? s[DEPTH] : s[COLS],
+       .ldc = s[COLS], .dtype = m->type, .c_dtype = form == 4 || form == 11 ? Z3D_F32 : m->type) {
+    const double u = half_unit(m);
     /* What the order of sums, and the rounding of what is near zero, may make of usual numbers. */
-    const double near = (1e-5 + half_unit(m) / 4) * (0.6 + 0.1 * sqrt((double)s[DEPTH]));
-    SET(*k, .m = s[ROWS], .n = s[COLS], .k = s[DEPTH], .transpose_a = ta[form],
-        .transpose_b = tb[form], .accumulate = added[form], .lda = ta[form] ? s[ROWS] : s[DEPTH],
-        .ldb = tb[form] ? s[DEPTH] : s[COLS], .ldc = s[COLS], .dtype = m->type, .c_dtype = type);
+    const double near = (1e-5 + u / 4) * (0.6 + 0.1 * sqrt((double)s[DEPTH]));
     T(a), AROUND(b, m->type, 0, 0.3);
-    if (bias) T(bias);
+    if (form == 0 || form == RESIDUAL || form == GELU) T(bias);
     if (form == RESIDUAL) T(residual);
     if (form == GELUS_GRADIENT) AROUND(before_gelu, m->type, 0, 3);
-    CHANGED(c, type, 1, form == GELUS_GRADIENT ? find_gelu_slack : NULL);
+    CHANGED(c, k->c_dtype, 1, form == GELUS_GRADIENT ? find_gelu_slack : NULL);
+    /* C may not be rounded before the residual, about as large, is added, nor before it meets
+     * gelu's gradient. */
+    allow(m, k->c, form == GELUS_GRADIENT ? u + 0x1p-22 : 0x1p-22,
+          form == RESIDUAL ? near + 2 * u : near);
+    /* Nor before gelu, which makes u |C| times gelu's slope. Where C is positive that is at most
+     * 1.13 u (gelu(C) + 0.17), else at most 0.2 u. */
     if (form == GELU) CHANGED(gelu, m->type, 1, find_gelu_slack);
-    if (form >= BIAS_GRADIENT) AROUND(bias_gradient, type, 0, 1);
-    allow(m, k->c, 0x1p-22, near);
+    if (form == GELU) allow(m, k->gelu, 1.13 * u + 0x1p-22, near + 0.2 * u);
+    if (form >= BIAS_GRADIENT) AROUND(bias_gradient, k->c_dtype, 0, 1);
     if (form >= BIAS_GRADIENT) allow(m, k->bias_gradient, 0x1p-22, 4 * near);
-    /* A product, about as large as C, that is not rounded before the residual is added. */
-    if (form == RESIDUAL) allow(m, k->c, 0x1p-22, near + 2 * half_unit(m));
-    /* C that is not rounded before gelu, which makes u |C| times gelu's slope. Where C is positive
-     * that is at most 1.13 u (gelu(C) + 0.17), else at most 0.2 u. */
-    if (form == GELU) allow(m, k->gelu, 0x1p-22 + 1.13 * half_unit(m), near + 0.2 * half_unit(m));
-    if (form == GELUS_GRADIENT) allow(m, k->c, 0x1p-22 + half_unit(m), near);
 }
 
 /* ---- elementwise ---- */
 
-static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
+static const shape lines[] = {{1}, {7}, {8}, {300}, {2056}};
+static const shape matrices[] = {{1, 1}, {3, 5}, {2, 8}, {17, 40}, {35, 24}, {5, 264}, {128, 128}};
 
-KERNEL(fill) {
+static const float value[] = {3, -0.0f, 3.14159f, INFINITY, 3.14159f, -7, 3};
+
+KERNEL(fill, lines, 7, .count = s[ROWS], .value = value[form]) {
     const z3d_dtype type[] = {m->type, m->type, m->type, m->type, Z3D_F64, Z3D_I32, Z3D_U8};
-    static const float value[] = {0, -0.0f, 3.14159f, INFINITY, 3.14159f, -7, 3};
-    SET(*k, .count = s[ROWS], .dtype = type[form], .value = value[form]);
+    k->dtype = type[form];
     AROUND(x, type[form], 0, 1);
 }
 
-/* Some that do not fit. */
-static void set_misfits(maker *m, const int64_t *s, check_array *a) {
-    check_set_number(a->data, m->type, 0, INFINITY);
-    check_set_number(a->data, m->type, s[ROWS] / 2, 1e-6);
-    check_set_number(a->data, m->type, s[ROWS] - 1, 1e5);
+/* Every pattern of a 16-bit type; of fp32, what lies between two. */
+static void set_patterns(maker *m, const int64_t *s, check_array *a) {
+    const z3d_dtype to = m->c.kernel.as.cast.destination_dtype;
+    for (int64_t i = 0; i < s[ROWS]; i++)
+        if (m->type != Z3D_F32)
+            ((uint16_t *)a->data)[i] = (uint16_t)i;
+        else if (to != Z3D_F32)
+            ((float *)a->data)[i] =
+                (float)((number_of(to, (uint16_t)i) + number_of(to, (uint16_t)(i + 1))) / 2);
 }
 
-KERNEL(cast) {
-    SET(*k, .count = s[ROWS], .destination_dtype = types[form], .source_dtype = m->type);
-    CHANGED(source, m->type, 100, set_misfits), AROUND(destination, types[form], 0, 1);
+static const shape casts[] = {{1}, {7}, {8}, {300}, {2056}, {65536}};
+static const double misfits[] = {INFINITY, 1e-6, 1e5};
+
+KERNEL(cast, casts, 3, .count = s[ROWS], .destination_dtype = types[form],
+       .source_dtype = m->type) {
+    SPECIAL(misfits, 3);
+    CHANGED(source, m->type, 100, s[ROWS] == 65536 ? set_patterns : set_special);
+    AROUND(destination, types[form], 0, 1);
 }
 
-KERNEL(accumulate) {
-    SET(*k, .count = s[ROWS], .y_dtype = types[form], .x_dtype = m->type);
+KERNEL(accumulate, lines, 3, .count = s[ROWS], .y_dtype = types[form], .x_dtype = m->type) {
     T(x), AROUND(y, types[form], 0, 1);
 }
 
 /* Where functions end, and beyond. */
-static void set_extremes(maker *m, const int64_t *s, check_array *a) {
-    static const double extremes[] = {30, -30, NAN, 1e4, -1e4, INFINITY};
-    for (int i = 0; s[ROWS] > 8 && i < (s[COLS] ? 5 : 6); i++)
-        check_set_number(a->data, m->type, i + 1, extremes[i]);
+static const double extremes[] = {30, -30, 1e4, -1e4, NAN, INFINITY};
+
+KERNEL(gelu_forward, lines, 1, .count = s[ROWS], .dtype = m->type) {
+    SPECIAL(extremes, 6);
+    CHANGED(x, m->type, 5, set_special), T(y), WITHIN(y, 2e-5, 1e-37);
 }
 
-KERNEL(gelu_forward) {
-    SET(*k, .count = s[ROWS], .dtype = m->type);
-    CHANGED(x, m->type, 5, set_extremes), T(y), WITHIN(y, 2e-5, 1e-37);
-}
-
-KERNEL(gelu_backward) {
-    SET(*k, .count = s[ROWS], .dtype = m->type);
-    CHANGED(x, m->type, 5, set_extremes), T(dx), WITHIN(dx, 2e-6, 5e-6);
+KERNEL(gelu_backward, lines, 2, .count = s[ROWS], .dtype = m->type) {
+    SPECIAL(extremes, 6);
+    CHANGED(x, m->type, 5, set_special), T(dx), WITHIN(dx, 2e-6, 5e-6);
     form ? IN_PLACE(dy, dx) : T(dy);
 }
 
-KERNEL(add_bias) {
-    SET(*k, MATRIX);
+KERNEL(add_bias, matrices, 1, MATRIX) {
     T(y), T(bias);
 }
 
-KERNEL(swiglu_forward) {
-    SET(*k, MATRIX);
-    CHANGED(x, m->type, 5, set_extremes), T(y), WITHIN(y, 2e-5, 1e-30);
+KERNEL(swiglu_forward, matrices, 1, MATRIX) {
+    SPECIAL(extremes, 5);
+    CHANGED(x, m->type, 5, set_special), T(y), WITHIN(y, 2e-5, 1e-30);
 }
 
-KERNEL(swiglu_backward) {
-    SET(*k, MATRIX);
-    CHANGED(x, m->type, 5, set_extremes), T(dy);
+KERNEL(swiglu_backward, matrices, 2, MATRIX) {
+    SPECIAL(extremes, 5);
+    CHANGED(x, m->type, 5, set_special), T(dy);
     form ? IN_PLACE(dx, x) : T(dx);
     WITHIN(dx, 2e-5, 5e-6);
 }
 
 /* Of rows from within a sample to within another. */
+static const shape dropped[] = {{13, 1}, {13, 6}, {13, 8}, {13, 40}};
 static const float probability[] = {0, 0.25f, 1 - 0x1p-24f};
 #define DROPOUT                                                                                    \
-    .rows = 13, .first = 4, .seq = 5, .cols = s[COLS], .dtype = m->type,                           \
-    .dropout = {.p = probability[form / 2], .site = 4, .sample = 7}
+    MATRIX, .first = 4, .seq = 5, .dropout = {.p = probability[form / 2], .site = 4, .sample = 7}
 
-KERNEL(dropout_forward) {
-    SET(*k, DROPOUT);
+KERNEL(dropout_forward, dropped, 6, DROPOUT) {
     T(x), T(y), WITHIN(y, 0, 0);
     if (form % 2) T(bias), T(residual);
     if (k->dropout.p > 0) STATE(dropout.state);
 }
 
-KERNEL(dropout_backward) {
-    SET(*k, DROPOUT);
+KERNEL(dropout_backward, dropped, 6, DROPOUT) {
     T(dx);
     form % 2 ? IN_PLACE(dy, dx) : T(dy);
     if (k->dropout.p > 0) STATE(dropout.state);
 }
 
-static void elementwise(maker *m) {
-    static const shape lines[] = {{1}, {7}, {8}, {300}, {2056}};
-    static const shape rows[] = {{1, 1}, {3, 5}, {2, 8}, {17, 40}, {35, 24}, {5, 264}, {128, 128}};
-    static const shape cols[] = {{13, 1}, {13, 6}, {13, 8}, {13, 40}};
-    RUN(fill, lines, 7)
-    RUN(cast, lines, 3)
-    RUN(accumulate, lines, 3)
-    RUN(gelu_forward, lines, 1)
-    RUN(gelu_backward, lines, 2)
-    RUN(add_bias, rows, 1)
-    RUN(swiglu_forward, rows, 1)
-    RUN(swiglu_backward, rows, 2)
-    RUN(dropout_forward, cols, 6)
-    RUN(dropout_backward, cols, 6)
-}
-
 /* ---- rows ---- */
 
-KERNEL(bias_backward) {
-    SET(*k, MATRIX, GRADIENT);
+static const shape biases[] = {{0, 3}, {1, 1}, {35, 24}, {150, 5}, {9, 264}, {128, 128}};
+
+KERNEL(bias_backward, biases, 4, MATRIX, GRADIENT) {
     T(dy), G(gradient), WITHIN(gradient, 1e-6, 1e-6 * (double)s[ROWS]);
 }
 
-KERNEL(layernorm_forward) {
-    SET(*k, MATRIX, .epsilon = 1e-5f);
+/* Of one column only the mean's rounding would be left. */
+static const shape normalized[] = {{3, 5}, {2, 8}, {17, 40}, {35, 24}, {5, 264}, {128, 128}};
+
+KERNEL(layernorm_forward, normalized, 1, MATRIX, .epsilon = 1e-5f) {
     AROUND(x, m->type, 5, 3), T(weight), T(bias), T(y), F(mean), F(rstd);
     WITHIN(y, 4e-6, 4e-6), WITHIN(mean, 1e-6, 0), WITHIN(rstd, 2e-6, 0);
 }
 
-/* A residual: none, apart, in place. */
-KERNEL(layernorm_backward) {
-    SET(*k, MATRIX, GRADIENT);
+/* A few threads for a vector, warps for two at a time, several packs for a thread. A residual:
+ * none, apart, in place. */
+static const shape vectors[] = {{0, 8},    {1, 3},    {67, 40}, {5, 300},
+                                {35, 768}, {2, 2056}, {3, 4101}};
+
+KERNEL(layernorm_backward, vectors, 6, MATRIX, GRADIENT) {
     T(dy), AROUND(x, m->type, 5, 3), T(weight), T(dx), G(weight_gradient), G(bias_gradient);
     AROUND(mean, Z3D_F32, 5, 0.2), AROUND(rstd, Z3D_F32, 0.5, 0.1);
     if (form % 3 == 1) T(add_to);
@@ -390,50 +387,34 @@ KERNEL(layernorm_backward) {
 }
 
 /* Rows of one vector and of several, with gaps behind them. Apart, in place, for no backward. */
-KERNEL(rmsnorm_forward) {
-    const int64_t stride = s[HEADS] * s[COLS] + s[GAP];
-    SET(*k, MATRIX, .heads = s[HEADS], .x_stride = stride, .y_stride = stride, .epsilon = 1e-5f);
+static const shape heads[] = {{3, 5, 1, 0}, {17, 40, 3, 8}, {40, 16, 2, 5}, {5, 2064, 1, 0}};
+#define STRIDE (s[HEADS] * s[COLS] + s[GAP])
+
+KERNEL(rmsnorm_forward, heads, 3, MATRIX, .heads = s[HEADS], .x_stride = STRIDE, .y_stride = STRIDE,
+       .epsilon = 1e-5f) {
     AROUND(x, m->type, 0, 3), T(weight);
     form == 1 ? IN_PLACE(y, x) : T(y);
     WITHIN(y, 2e-6, 0);
     if (form < 2) F(rstd), WITHIN(rstd, 1e-6, 0);
 }
 
-KERNEL(rmsnorm_backward) {
-    const int64_t stride = s[HEADS] * s[COLS] + s[GAP];
-    SET(*k, MATRIX, GRADIENT, .heads = s[HEADS], .x_stride = stride, .y_stride = stride,
-        .dx_stride = stride);
+KERNEL(rmsnorm_backward, heads, 4, MATRIX, GRADIENT, .heads = s[HEADS], .x_stride = STRIDE,
+       .y_stride = STRIDE, .dx_stride = STRIDE) {
     AROUND(x, m->type, 0, 3), T(weight), T(dx), G(weight_gradient), AROUND(rstd, Z3D_F32, 0.7, 0.2);
     form % 2 ? IN_PLACE(dy, dx) : T(dy);
     if (form % 2 == 0) T(add_to);
     WITHIN(dx, 1e-5, 4e-6), WITHIN(weight_gradient, 1e-5, 2e-6 * (double)(s[ROWS] * s[HEADS]));
 }
 
-KERNEL(rotary) {
+/* Pairs one by one, eight at a time, in two launches. */
+static const shape rotated[] = {{7, 6}, {7, 32}, {7, 272}};
+
+KERNEL(rotary, rotated, 2, .rows = s[ROWS], .first = 2, .seq = 4, .heads = 3, .head_dim = s[COLS],
+       .stride = 3 * s[COLS] + 16 * form, .inverse = form, .dtype = m->type,
+       .rope = {.type = Z3D_ROPE_YARN, .theta = 10000, .factor = 4, .original_positions = 2048}) {
     static const int32_t starts[] = {0, 3, 400};
-    SET(*k, .rows = s[ROWS], .first = 2, .seq = 4, .heads = 3, .head_dim = s[COLS],
-        .stride = 3 * s[COLS] + 16 * form, .inverse = form, .dtype = m->type,
-        .rope = {.type = Z3D_ROPE_YARN, .theta = 10000, .factor = 4, .original_positions = 2048});
     T(x), WITHIN(x, 0, 1e-6);
     if (!form) FROM(starts, Z3D_I32, starts);
-}
-
-static void rows(maker *m) {
-    static const shape bias[] = {{0, 3}, {1, 1}, {35, 24}, {150, 5}, {9, 264}, {128, 128}};
-    /* Of one column only the mean's rounding is left. */
-    static const shape forward[] = {{3, 5}, {2, 8}, {17, 40}, {35, 24}, {5, 264}, {128, 128}};
-    /* A few threads for a vector, warps for two at a time, several packs for a thread. */
-    static const shape backward[] = {{0, 8},    {1, 3},    {67, 40}, {5, 300},
-                                     {35, 768}, {2, 2056}, {3, 4101}};
-    static const shape vectors[] = {{3, 5, 1, 0}, {17, 40, 3, 8}, {40, 16, 2, 5}, {5, 2064, 1, 0}};
-    /* Pairs one by one, eight at a time, in two launches. */
-    static const shape rotated[] = {{7, 6}, {7, 32}, {7, 272}};
-    RUN(bias_backward, bias, 4)
-    RUN(layernorm_forward, forward, 1)
-    RUN(layernorm_backward, backward, 6)
-    RUN(rmsnorm_forward, vectors, 3)
-    RUN(rmsnorm_backward, vectors, 4)
-    RUN(rotary, rotated, 2)
 }
 
 /* ---- tables ---- */
@@ -446,60 +427,52 @@ static void set_tokens(maker *m, const int64_t *s, check_array *a) {
         if (i % 7 == 2) token = s[FIRST] - 1;
         if (i % 7 == 3) token = s[FIRST] + s[TABLE_ROWS];
         if (i % 11 == 10) token = i % 2 ? INT32_MAX : INT32_MIN;
-        check_set_number(a->data, a->type, i, (double)token);
+        ((int32_t *)a->data)[i] = (int32_t)token;
     }
 }
 
-KERNEL(embedding_forward) {
-    SET(*k, MATRIX, .first = s[FIRST], .table_rows = s[TABLE_ROWS]);
+static const shape lookups[] = {
+    {1, 1, 1, 0}, {17, 3, 1, 10}, {63, 40, 7, 100}, {270, 8, 50, 3}, {0, 8, 4, 0}};
+
+KERNEL(embedding_forward, lookups, 1, MATRIX, .first = s[FIRST], .table_rows = s[TABLE_ROWS]) {
     CHANGED(tokens, Z3D_I32, 0, set_tokens), T(table), T(out);
 }
 
-KERNEL(embedding_backward) {
-    SET(*k, MATRIX, GRADIENT, .first = s[FIRST], .table_rows = s[TABLE_ROWS]);
+KERNEL(embedding_backward, lookups, 4, MATRIX, GRADIENT, .first = s[FIRST],
+       .table_rows = s[TABLE_ROWS]) {
     CHANGED(tokens, Z3D_I32, 0, set_tokens), T(dy), G(table_gradient);
 }
 
-/* Behind starts, some rows have the last position. */
-KERNEL(position_forward) {
-    static const int32_t starts[] = {0, 6, 3, 0};
-    SET(*k, MATRIX, .first = s[FIRST], .seq = 5, .capacity = form ? 8 : 0);
+/* Three whole samples; positions 4, 0 and 1. Behind starts, some rows have the last position. */
+static const shape positions[] = {{15, 1},      {15, 7},      {15, 8},      {15, 40},
+                                  {3, 1, 0, 4}, {3, 7, 0, 4}, {3, 8, 0, 4}, {3, 40, 0, 4}};
+
+KERNEL(position_forward, positions, 2, MATRIX, .first = s[FIRST], .seq = 5,
+       .capacity = form ? 8 : 0) {
+    static const int32_t starts[] = {0, 6, 3};
     T(x), T(positions);
     if (form) FROM(starts, Z3D_I32, starts);
 }
 
-KERNEL(position_backward) {
-    SET(*k, MATRIX, GRADIENT, .first = s[FIRST], .seq = 5);
+KERNEL(position_backward, positions, 4, MATRIX, GRADIENT, .first = s[FIRST], .seq = 5) {
     T(dy), G(gradient);
 }
 
 /* The second sample's last two rows and all of the third's are beyond the cache. */
-KERNEL(cache_store) {
+static const shape caches[] = {{0, 5}, {0, 16}};
+static const int64_t gap[] = {0, 2, 8};
+
+KERNEL(cache_store, caches, 3, .batch = 3, .seq = 4, .capacity = 9, .cols = s[COLS],
+       .stride = s[COLS] + gap[form], .dtype = m->type) {
     static const int32_t starts[] = {0, 7, 12};
-    static const int64_t gap[] = {0, 2, 8};
-    SET(*k, .batch = 3, .seq = 4, .capacity = 9, .cols = s[COLS], .stride = s[COLS] + gap[form],
-        .dtype = m->type);
     T(x), T(cache), FROM(starts, Z3D_I32, starts);
 }
 
-KERNEL(select_row) {
-    static const int32_t row[] = {4, 0, 2};
-    SET(*k, .batch = 3, .seq = 5, .cols = s[COLS], .dtype = m->type);
-    T(x), T(y), FROM(row, Z3D_I32, row);
-}
+static const shape selected[] = {{0, 1}, {0, 24}};
 
-static void tables(maker *m) {
-    static const shape lookups[] = {
-        {1, 1, 1, 0}, {17, 3, 1, 10}, {63, 40, 7, 100}, {270, 8, 50, 3}, {0, 8, 4, 0}};
-    /* Three whole samples; positions 4, 0 and 1. */
-    static const shape positions[] = {{15, 1},      {15, 7},      {15, 8},      {15, 40},
-                                      {3, 1, 0, 4}, {3, 7, 0, 4}, {3, 8, 0, 4}, {3, 40, 0, 4}};
-    RUN(embedding_forward, lookups, 1)
-    RUN(embedding_backward, lookups, 4)
-    RUN(position_forward, positions, 2)
-    RUN(position_backward, positions, 4)
-    RUN(cache_store, positions, 3)
-    RUN(select_row, positions, 1)
+KERNEL(select_row, selected, 1, .batch = 3, .seq = 5, .cols = s[COLS], .dtype = m->type) {
+    static const int32_t row[] = {4, 0, 2};
+    T(x), T(y), FROM(row, Z3D_I32, row);
 }
 
 /* ---- cross entropy ---- */
@@ -510,37 +483,37 @@ static void set_padding(maker *m, const int64_t *s, check_array *a) {
         if (i % s[COLS] >= s[VALID]) check_set_number(a->data, m->type, i, NAN);
 }
 
-static void set_targets(maker *m, const int64_t *s, check_array *a) {
-    (void)m;
+static void set_targets(maker *m UNUSED, const int64_t *s, check_array *a) {
     for (int64_t r = 0; r < a->count; r++)
         ((int32_t *)a->data)[r] = r % 3 == 1 ? -1 : (int32_t)(s[FIRST] + r * 5 % (s[COLS] + 2));
 }
 
 /* Each row's, which stays what it is, whoever finds it. */
 static void find_max(maker *m, const int64_t *s, check_array *a) {
-    float *max = a->data;
-    for (int64_t i = 0; i < a->count; i++) max[i] = -INFINITY;
-    for (int64_t i = 0; i < s[ROWS] * s[COLS]; i++)
-        if (i % s[COLS] < s[VALID])
-            max[i / s[COLS]] =
-                fmaxf(max[i / s[COLS]],
-                      (float)check_number(m->c.kernel.as.cross_entropy_sum.logits, m->type, i));
+    const void *logits = m->c.kernel.as.cross_entropy_sum.logits;
+    for (int64_t r = 0; r < a->count; r++) {
+        double most = -INFINITY;
+        for (int64_t i = 0; i < s[VALID]; i++)
+            most = fmax(most, check_number(logits, m->type, r * s[COLS] + i));
+        ((float *)a->data)[r] = (float)most;
+    }
 }
 
-KERNEL(cross_entropy_max) {
-    SET(*k, MATRIX, .valid = s[VALID]);
+static const shape vocabularies[] = {
+    {3, 5, 5, 0}, {7, 40, 37, 40}, {2, 2056, 2049, 0}, {4, 8, 0, 16}, {128, 384, 300, 0}};
+
+KERNEL(cross_entropy_max, vocabularies, 1, MATRIX, .valid = s[VALID]) {
     CHANGED(logits, m->type, 8, set_padding), F(max_out);
 }
 
-KERNEL(cross_entropy_sum) {
-    SET(*k, MATRIX, .valid = s[VALID], .first = s[FIRST], .alone = form);
+KERNEL(cross_entropy_sum, vocabularies, 2, MATRIX, .valid = s[VALID], .first = s[FIRST],
+       .alone = form) {
     CHANGED(logits, m->type, 8, set_padding), CHANGED(targets, Z3D_I32, 0, set_targets);
     form ? CHANGED(max, Z3D_F32, 0, find_max) : AROUND(max, Z3D_F32, 9, 1);
     F(sums), WITHIN(sums, 2e-6, 0);
 }
 
-KERNEL(cross_entropy_backward) {
-    SET(*k, MATRIX, .valid = s[VALID], .first = s[FIRST]);
+KERNEL(cross_entropy_backward, vocabularies, 1, MATRIX, .valid = s[VALID], .first = s[FIRST]) {
     CHANGED(logits, m->type, 8, set_padding), CHANGED(targets, Z3D_I32, 0, set_targets);
     AROUND(max, Z3D_F32, 9, 1), AROUND(sums, Z3D_F32, 5, 2), STATE(state);
     WITHIN(logits, 2e-6, 1e-8);
@@ -550,100 +523,74 @@ static void allow_loss_sum(maker *m, const int64_t *s, check_array *a) {
     slack(m, a->data)[offsetof(z3d_step_state, loss_sum) / 8] = 1e-12 * (double)s[ROWS];
 }
 
-KERNEL(cross_entropy_loss) {
-    SET(*k, .rows = s[ROWS]);
+static const shape losses[] = {{1, 9}, {33, 9}, {2100, 9}};
+
+KERNEL(cross_entropy_loss, losses, 1, .rows = s[ROWS]) {
     AROUND(sums, Z3D_F32, 5, 2), CHANGED(targets, Z3D_I32, 0, set_targets);
     operand(m, &k->state, Z3D_F64, (content){.from = &m->state, .change = allow_loss_sum});
-}
-
-static void losses(maker *m) {
-    static const shape vocabulary[] = {
-        {3, 5, 5, 0}, {7, 40, 37, 40}, {2, 2056, 2049, 0}, {4, 8, 0, 16}, {128, 384, 300, 0}};
-    static const shape rows[] = {{1, 9}, {33, 9}, {2100, 9}};
-    RUN(cross_entropy_max, vocabulary, 1)
-    RUN(cross_entropy_sum, vocabulary, 2)
-    RUN(cross_entropy_backward, vocabulary, 1)
-    RUN(cross_entropy_loss, rows, 1)
 }
 
 /* ---- a step's end, and a run's beginning ---- */
 
 /* The gradient in three types; an overflow, when nothing may change; the parameter apart, none, or
  * the master itself. */
-KERNEL(adamw) {
-    const bool skip = form / 3 % 2, variance = m->c.kernel.kind == Z3D_KERNEL_adamw;
-    SET(*k, .count = s[ROWS], .decayed = skip ? s[ROWS] : s[ROWS] / 2 + 3, .dtype = m->type,
-        .gradient_dtype = types[form % 3],
-        .constants = {.beta1 = 0.9f,
-                      .beta2 = 0.95f,
-                      .epsilon = 1e-8f,
-                      .momentum = 0.9f,
-                      .weight_decay = 0.1f});
+#define UPDATE_FORMS (m->type == Z3D_F32 ? 18 : 12)
+#define UPDATE                                                                                     \
+    .count = s[ROWS], .decayed = form / 3 % 2 ? s[ROWS] : s[ROWS] / 2 + 3, .dtype = m->type,       \
+    .gradient_dtype = types[form % 3],                                                             \
+    .constants = {0.9f, 0.95f, 1e-8f, .momentum = 0.8f, .weight_decay = 0.1f}
+
+KERNEL(sgd, lines, UPDATE_FORMS, UPDATE) {
     F(master), AROUND(momentum, Z3D_F32, 0, 0.1), G(gradient), STATE(state);
     WITHIN(master, 1e-6, 1e-8), WITHIN(momentum, 1e-6, 1e-8);
-    if (variance) AROUND(variance, Z3D_F32, 1, 0.03), WITHIN(variance, 1e-6, 1e-8);
     if (form / 6 == 0) T(parameter), WITHIN(parameter, 1e-6, 1e-8);
     if (form / 6 == 2) IN_PLACE(parameter, master);
-    m->state.skip = skip, m->state.optimizer_step = s[ROWS];
+    m->state.skip = (float)(form / 3 % 2), m->state.optimizer_step = s[ROWS];
 }
 
-KERNEL(sgd) {
-    adamw(m, k, s, form);
+KERNEL(adamw, lines, UPDATE_FORMS, UPDATE) {
+    sgd_operands(m, k, s, form);
+    AROUND(variance, Z3D_F32, 1, 0.03), WITHIN(variance, 1e-6, 1e-8);
 }
 
-static void set_last(maker *m, const int64_t *s, check_array *a) {
-    const double last[] = {0.5, INFINITY, NAN, m->type == Z3D_F16 ? 65504 : 3.3e38};
-    check_set_number(a->data, m->type, a->count - 1, last[s[COLS]]);
-}
+static const shape squares[] = {{1}, {7}, {300}, {4096}, {9001}};
 
-KERNEL(sum_squares) {
+KERNEL(sum_squares, squares, 4, .count = s[ROWS], .dtype = m->type) {
     static const double before = 2.5;
-    SET(*k, .count = s[ROWS], .dtype = m->type);
-    CHANGED(x, m->type, 1, set_last), FROM(out, Z3D_F64, &before), WITHIN(out, 1e-13, 0);
+    static const double ends[] = {0.5, INFINITY, NAN, 65504}, most = 3.3e38;
+    SPECIAL(form == 3 && m->type != Z3D_F16 ? &most : &ends[form], 1);
+    CHANGED(x, m->type, 1, set_special), FROM(out, Z3D_F64, &before), WITHIN(out, 1e-13, 0);
 }
 
-KERNEL(control_begin) {
-    SET(*k, .count = s[ROWS], .counts = form);
+static const shape controls[] = {{7}};
+
+KERNEL(control_begin, controls, 2, .count = s[ROWS], .counts = form) {
     STATE(state), AROUND(control, Z3D_F64, 0, 1);
 }
 
-KERNEL(control_end) {
-    static const double clipping[] = {0, 0.4, 1e9}, last[] = {1.7, INFINITY, NAN};
-    static double sums[] = {1, 2, 1, 0, 0.1, 1e15, 0};
-    SET(*k, .count = s[ROWS], .clipping = clipping[form / 3]);
-    sums[6] = last[form % 3];
-    STATE(state), FROM(control, Z3D_F64, sums);
+static const double clipping[] = {0, 0.4, 1e9};
+
+KERNEL(control_end, controls, 9, .count = s[ROWS], .clipping = clipping[form / 3]) {
+    static const double sums[][7] = {{1, 2, 1, 0, 0.1, 1e15, 1.7},
+                                     {1, 2, 1, 0, 0.1, 1e15, INFINITY},
+                                     {1, 2, 1, 0, 0.1, 1e15, NAN}};
+    STATE(state), FROM(control, Z3D_F64, sums[form % 3]);
 }
 
 /* A part of a split parameter, and some elements within one. */
-KERNEL(init_normal) {
-    SET(*k, .first = s[FIRST], .count = s[ROWS], .outer = 3, .local = 4, .global = 8, .inner = 67,
-        .offset = form ? 0 : 4, .key = z3d_key(5, "some.weight"),
-        .standard_deviation = form ? 1 : 0.02f);
-    F(x), WITHIN(x, 0, 0);
-}
+static const shape drawn[] = {{804}, {37, 0, 0, 101}};
 
-static void steps(maker *m) {
-    static const shape counts[] = {{1}, {7}, {8}, {300}, {2056}};
-    static const shape squares[] = {{1, 0},    {7, 0},    {7, 1},    {7, 2},   {7, 3},
-                                    {300, 0},  {300, 1},  {300, 2},  {300, 3}, {4096, 0},
-                                    {9001, 0}, {9001, 1}, {9001, 2}, {9001, 3}};
-    static const shape control[] = {{7}}, drawn[] = {{804}, {37, 0, 0, 101}};
-    RUN(adamw, counts, m->type == Z3D_F32 ? 18 : 12)
-    RUN(sgd, counts, m->type == Z3D_F32 ? 18 : 12)
-    RUN(sum_squares, squares, 1)
-    RUN(control_begin, control, 2)
-    RUN(control_end, control, 9)
-    RUN(init_normal, drawn, 2)
+KERNEL(init_normal, drawn, 2, .first = s[FIRST], .count = s[ROWS], .outer = 3, .local = 4,
+       .global = 8, .inner = 67, .offset = form ? 0 : 4, .key = z3d_key(5, "some.weight"),
+       .standard_deviation = form ? 1 : 0.02f) {
+    F(x), WITHIN(x, 0, 0);
 }
 
 /* ---- attention ---- */
 
-enum { BATCH, SEQ, HEAD_DIM = HEADS + 1, KV_HEADS, WINDOW, PERCENT, SCORES, ATTENTION };
-enum { USUAL, LARGE, INFINITE };
+enum { BATCH, SEQ, HEAD_DIM = HEADS + 1, KV_HEADS, WINDOW, ATTENTION };
 
-/* Batch, rows, heads, their width; heads of keys and values (0: as many); window (0: all keys);
- * dropout in percent; which scores. */
+/* Batch, rows, heads, their width; heads of keys and values (0: as many); window (0: all keys). */
 typedef int64_t attention_shape[ATTENTION];
 
 static int64_t kv_heads(const int64_t *s) {
@@ -653,38 +600,22 @@ static int64_t kv_heads(const int64_t *s) {
 #define HEADS_OF(s, q, kv)                                                                         \
     .batch = (s)[BATCH], .seq = (s)[SEQ], .heads = (s)[HEADS], .kv_heads = kv_heads(s),            \
     .head_dim = (s)[HEAD_DIM], .window = (s)[WINDOW], .q_stride = (q), .kv_stride = (kv),          \
-    .dtype = m->type, .dropout = {.p = (float)(s)[PERCENT] / 100, .site = 5, .sample = 3}
+    .dtype = m->type
 
-/* LARGE: scores of hundreds, the largest in a later tile: exponentials overflow unless the maximum
- * so far is taken off. INFINITE: one query, whose row, and no other, is not finite. */
-static void set_scores(maker *m, const int64_t *s, check_array *a) {
+/* Scores of hundreds, the largest in a later tile: exponentials overflow unless the maximum so far
+ * is taken off. */
+static void set_large(maker *m, const int64_t *s, check_array *a) {
     const int64_t d = s[HEAD_DIM];
-    for (int64_t i = 0; s[SCORES] == LARGE && i < s[SEQ] * d; i++) {
+    for (int64_t i = 0; i < s[SEQ] * d; i++) {
         int64_t t = i / d, at = t * 3 * d + i % d;
         check_set_number(a->data, m->type, at, 20);
         check_set_number(a->data, m->type, at + d, (double)(t * 7 % 13) / 4 + 0.01 * (double)t);
     }
-    if (s[SCORES] == INFINITE) check_set_number(a->data, m->type, 66 * 3 * d + 3, INFINITY);
 }
 
-/* A backward, with queries, keys and values beside each other in each row; the forward that leaves
- * what it reads. */
-static void begin_attention(maker *m, const int64_t *s, z3d_attention_backward *g,
-                            z3d_attention_forward *f) {
-    z3d_attention_backward *k = begin(m, Z3D_KERNEL_attention_backward);
-    const int64_t stride = (s[HEADS] + 2 * kv_heads(s)) * s[HEAD_DIM];
-    const int64_t size = s[HEAD_DIM] * (int64_t)z3d_dtype_size(m->type);
-    SET(*k, HEADS_OF(s, stride, stride), .first_head = 4);
-    CHANGED(q, m->type, 1, set_scores), T(out), T(dout), F(log_sum_exp), T(dq);
-    if (s[PERCENT]) STATE(dropout.state);
-    k->k = (const char *)k->q + s[HEADS] * size, k->v = (const char *)k->k + kv_heads(s) * size;
-    k->dk = (char *)k->dq + s[HEADS] * size, k->dv = (char *)k->dk + kv_heads(s) * size;
-    make(m, s);
-    *g = *k;
-    SET(*f, HEADS_OF(s, stride, stride), .first_head = 4, .capacity = s[SEQ], .q = g->q, .k = g->k,
-        .v = g->v, .out = array_of(m, g->out)->data,
-        .log_sum_exp = array_of(m, g->log_sum_exp)->data);
-    f->dropout.state = g->dropout.state;
+/* One query, whose row, and no other, is not finite. */
+static void set_infinity(maker *m, const int64_t *s, check_array *a) {
+    check_set_number(a->data, m->type, 66 * 3 * s[HEAD_DIM] + 3, INFINITY);
 }
 
 /* What is allowed beside the slack is fp32's. For libraries: numbers of up to 1 in 64 columns: a
@@ -694,99 +625,98 @@ static void begin_attention(maker *m, const int64_t *s, z3d_attention_backward *
 static void use_attention(maker *m, const z3d_attention_forward *f, const z3d_attention_backward *g,
                           const void *result, double host) {
     allow(m, result, 0, m->gpu ? fmax(host, 0x1p-15) : host);
-    if (m->status == Z3D_OK) m->status = check_attention_slack(f, g, slack(m, result));
-    run(m);
+    check_attention_slack(f, g, slack(m, result));
+    m->use(m->argument, &m->c);
+    drop(m);
 }
 
-/* Forward, and backward from what the cpu's forward left. */
-static void attention(maker *m, const int64_t *s) {
-    z3d_attention_backward g;
+/* Queries, keys and values beside each other in each row. Backward reads what the cpu's forward
+ * leaves. */
+static void attend(maker *m, const int64_t *s, float p, filler *special, bool backward) {
+    z3d_attention_backward *k = begin(m, Z3D_KERNEL_attention_backward);
+    const int64_t stride = (s[HEADS] + 2 * kv_heads(s)) * s[HEAD_DIM];
+    const int64_t size = s[HEAD_DIM] * (int64_t)z3d_dtype_size(m->type);
+    const z3d_dropout dropout = {.p = p, .site = 5, .sample = 3};
+    SET(*k, HEADS_OF(s, stride, stride), .first_head = 4, .dropout = dropout);
+    CHANGED(q, m->type, 1, special), T(out), T(dout), F(log_sum_exp), T(dq);
+    if (p > 0) STATE(dropout.state);
+    k->k = (const char *)k->q + s[HEADS] * size, k->v = (const char *)k->k + kv_heads(s) * size;
+    k->dk = (char *)k->dq + s[HEADS] * size, k->dv = (char *)k->dk + kv_heads(s) * size;
+    make(m, s);
+    const z3d_attention_backward g = *k;
     z3d_attention_forward f;
-    begin_attention(m, s, &g, &f);
+    SET(f, HEADS_OF(s, stride, stride), .first_head = 4, .capacity = s[SEQ], .dropout = g.dropout,
+        .q = g.q, .k = g.k, .v = g.v, .out = array_of(m, g.out)->data,
+        .log_sum_exp = array_of(m, g.log_sum_exp)->data);
     m->c.kernel = (z3d_kernel){.kind = Z3D_KERNEL_attention_forward, .as.attention_forward = f};
     allow(m, f.log_sum_exp, 2e-6, m->gpu ? 1e-4 : 2e-6);
-    use_attention(m, &f, NULL, f.out, s[SCORES] == LARGE ? 2e-4 : 1e-6);
-    if (m->status == Z3D_OK) m->status = check_launch_cpu(m->cpu, &m->c.kernel);
-    m->c.kernel = (z3d_kernel){.kind = Z3D_KERNEL_attention_backward, .as.attention_backward = g};
-    if (s[SCORES] == USUAL) use_attention(m, &f, &g, g.dq, 4e-6);
-    drop(m);
-}
-
-/* Behind a sample's last row. */
-static void set_unused(maker *m, const int64_t *s, check_array *a) {
-    const z3d_attention_forward *k = &m->c.kernel.as.attention_forward;
-    const int64_t rows = a->count / k->kv_stride;
-    for (int64_t i = 0; i < a->count; i++) {
-        int64_t row = i / k->kv_stride;
-        if (row % k->capacity >= k->starts[row / k->capacity] + s[SEQ] && row < rows)
-            check_set_number(a->data, m->type, i, NAN);
+    if (!backward) {
+        use_attention(m, &f, NULL, f.out, special == set_large ? 2e-4 : 1e-6);
+        return;
     }
+    check_launch_cpu(m->cpu, &m->c.kernel);
+    m->c.kernel = (z3d_kernel){.kind = Z3D_KERNEL_attention_backward, .as.attention_backward = g};
+    use_attention(m, &f, &g, g.dq, 4e-6);
 }
 
-/* Some rows of each sample at other positions, against a cache. Rows that a full cache does not
- * have may be anything, but spoil no others. */
-static void cached(maker *m, const int64_t *s, int64_t capacity, const int32_t *starts) {
-    const int64_t width = s[HEADS] * s[HEAD_DIM];
+/* Some rows of each sample at other positions, against a cache: NaN behind a sample's last row.
+ * Rows that a full cache does not have may be anything, but spoil no others. */
+static void attend_cache(maker *m, const int64_t *s, int64_t capacity, const int32_t *starts) {
+    const int64_t width = s[HEADS] * s[HEAD_DIM], columns = kv_heads(s) * s[HEAD_DIM];
     z3d_attention_forward *k = begin(m, Z3D_KERNEL_attention_forward);
-    SET(*k, HEADS_OF(s, width, kv_heads(s) * s[HEAD_DIM]), .capacity = capacity);
-    FROM(starts, Z3D_I32, starts), T(q), T(out);
-    CHANGED(k, m->type, 1, set_unused), CHANGED(v, m->type, 1, set_unused);
+    SET(*k, HEADS_OF(s, width, columns), .capacity = capacity);
+    FROM(starts, Z3D_I32, starts), T(q), T(out), T(k), T(v);
     make(m, s);
-    double *off = slack(m, k->out);
-    for (int64_t b = 0; b < s[BATCH]; b++)
+    for (int64_t b = 0; b < s[BATCH]; b++) {
+        for (int64_t i = (starts[b] + s[SEQ]) * columns; i < capacity * columns; i++) {
+            check_set_number(array_of(m, k->k)->data, m->type, b * capacity * columns + i, NAN);
+            check_set_number(array_of(m, k->v)->data, m->type, b * capacity * columns + i, NAN);
+        }
         for (int64_t i = (capacity - starts[b]) * width; i < s[SEQ] * width; i++)
-            off[b * s[SEQ] * width + i] = INFINITY;
+            slack(m, k->out)[b * s[SEQ] * width + i] = INFINITY;
+    }
     use_attention(m, k, NULL, k->out, 1e-6);
-    drop(m);
 }
 
-static void attentions(maker *m) {
-    static const attention_shape all[] = {
-        /* Parts of a tile, more than one, heads that fill none. */
-        {1, 1, 1, 8},
-        {1, 7, 2, 16, 0, 0, 30},
-        {1, 67, 1, 64},
-        {1, 17, 1, 72, 0, 0, 30},
-        {1, 128, 2, 64, 0, 0, 10},
-        {1, 80, 1, 16, 0, 0, 0, LARGE},
-        {1, 70, 1, 8, 0, 0, 0, INFINITE},
-        /* Heads that are no multiple of 8 are read element by element; those wider than 128 take
-         * two blocks for a tile's results. */
-        {2, 5, 1, 8},
-        {1, 5, 3, 7},
-        {1, 67, 1, 13, 0, 0, 30},
-        {1, 3, 1, 136, 0, 0, 30},
-        {1, 18, 2, 251, 1},
-        /* Grouped heads, windows. */
-        {1, 67, 4, 8, 2},
-        {1, 140, 2, 8, 1, 5},
-        {1, 140, 1, 16, 1, 70},
-        {2, 17, 3, 8, 1, 4, 30},
-        {2, 40, 4, 7, 2, 33}};
-    /* The call's rows: 1 and 2 by chunks of a cache, more by tiles; the last padded. */
-    static const attention_shape caches[] = {
+/* Parts of a tile, more than one, heads that fill none. Heads that are no multiple of 8 are read
+ * element by element; those wider than 128 take two blocks for a tile's results. Grouped heads,
+ * windows. */
+static void attend_all(maker *m, bool backward) {
+    static const attention_shape plain[] = {
+        {1, 1, 1, 8},           {1, 67, 1, 64},      {1, 128, 2, 64},  {2, 5, 1, 8},
+        {1, 5, 3, 7},           {1, 18, 2, 251, 1},  {1, 67, 4, 8, 2}, {1, 140, 2, 8, 1, 5},
+        {1, 140, 1, 16, 1, 70}, {2, 40, 4, 7, 2, 33}};
+    static const attention_shape with_dropout[] = {{1, 7, 2, 16},   {1, 17, 1, 72},
+                                                   {1, 128, 2, 64}, {1, 67, 1, 13},
+                                                   {1, 3, 1, 136},  {2, 17, 3, 8, 1, 4}};
+    for (int i = 0; i < COUNT(plain); i++) attend(m, plain[i], 0, NULL, backward);
+    for (int i = 0; i < COUNT(with_dropout); i++) attend(m, with_dropout[i], 0.3f, NULL, backward);
+}
+
+static void attention_forward(maker *m) {
+    static const attention_shape large = {1, 80, 1, 16}, infinite = {1, 70, 1, 8};
+    /* The call's rows: 1 and 2 by chunks of a cache, of which 300 rows take two, more by tiles. */
+    static const attention_shape cached[] = {
         {3, 1, 4, 8, 2}, {3, 1, 2, 16, 1, 40}, {3, 2, 2, 72, 1},    {3, 1, 1, 136},
         {3, 20, 2, 8},   {3, 20, 2, 8, 2, 3},  {3, 20, 3, 7, 1, 40}};
     static const attention_shape full[] = {
         {1, 9, 1, 8}, {1, 9, 1, 7}, {1, 9, 1, 8, 1, 2}, {1, 9, 1, 7, 1, 2}};
     static const int32_t starts[] = {0, 63, 280}, last[] = {66};
-    for (int i = 0; i < COUNT(all); i++) attention(m, all[i]);
-    for (int i = 0; i < COUNT(caches); i++) cached(m, caches[i], 300, starts); /* two chunks */
-    for (int i = 0; i < COUNT(full); i++) cached(m, full[i], 70, last);
+    attend_all(m, false);
+    attend(m, large, 0, set_large, false);
+    attend(m, infinite, 0, set_infinity, false);
+    for (int i = 0; i < COUNT(cached); i++) attend_cache(m, cached[i], 300, starts);
+    for (int i = 0; i < COUNT(full); i++) attend_cache(m, full[i], 70, last);
 }
 
-z3d_status check_each_case(z3d_dtype type, bool gpu, z3d_device *cpu,
-                           z3d_status (*use)(void *argument, const check_case *c), void *argument) {
-    static const shape products[] = {{1, 48, 16}, {18, 64, 16}, {128, 384, 128}};
-    maker made = {
-        .type = type, .gpu = gpu, .cpu = cpu, .random = 1, .use = use, .argument = argument};
-    maker *m = &made;
-    if (gpu) RUN(gemm, products, PRODUCTS)
-    elementwise(m);
-    rows(m);
-    tables(m);
-    losses(m);
-    steps(m);
-    attentions(m);
-    return m->status;
+static void attention_backward(maker *m) {
+    attend_all(m, true);
+}
+
+void check_each_case(z3d_dtype type, bool gpu, z3d_device *cpu,
+                     void (*use)(void *argument, const check_case *c), void *argument) {
+    maker m = {.type = type, .gpu = gpu, .cpu = cpu, .random = 1, .use = use, .argument = argument};
+#define X(name) name(&m);
+    Z3D_KERNEL_MAP(X)
+#undef X
 }

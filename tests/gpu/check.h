@@ -72,8 +72,8 @@ typedef struct check_case {
 /* cases.c: calls `use` with one case after the other, which it must not keep. gpu: products, too,
  * and what a GPU's arithmetic and libraries may be off; else our kernels alone, as the host
  * computes them. The cpu device prepares operands. */
-z3d_status check_each_case(z3d_dtype type, bool gpu, z3d_device *cpu,
-                           z3d_status (*use)(void *argument, const check_case *c), void *argument);
+void check_each_case(z3d_dtype type, bool gpu, z3d_device *cpu,
+                     void (*use)(void *argument, const check_case *c), void *argument);
 
 /* Element i of an array of any of our types. */
 double check_number(const void *from, z3d_dtype type, int64_t i);
@@ -81,8 +81,8 @@ void check_set_number(void *to, z3d_dtype type, int64_t i, double value);
 
 /* attention.c: how far tensor cores may be off: the slack of out, laid out like it, or (backward
  * given) of dq, dk and dv, which are parts of one matrix. It is added to what is there. */
-z3d_status check_attention_slack(const z3d_attention_forward *forward,
-                                 const z3d_attention_backward *backward, double *slack);
+void check_attention_slack(const z3d_attention_forward *forward,
+                           const z3d_attention_backward *backward, double *slack);
 
 /* ops.c: where the kernels run that are compared with the cpu device's. */
 typedef struct check_target {
@@ -94,10 +94,13 @@ typedef struct check_target {
 
 /* Runs and reports all cases of a type, with and without operands aligned to 16 bytes; what a
  * kernel does not read is NaN before. */
-z3d_status check_all_kernels(check_context *context, const check_target *target, z3d_dtype type);
+void check_all_kernels(check_context *context, const check_target *target, z3d_dtype type);
+/* Ends the program with the error; so does the other, of zeros, where there is no memory. */
+void check_must(z3d_status status);
+void *check_new(int64_t bytes);
 /* The struct's words that point into the operand point into `to` afterwards. */
 void check_move_operand(z3d_kernel *kernel, const void *from, int64_t bytes, void *to);
 /* The kernel on the cpu device, with exactly the scratch that it says it wants. */
-z3d_status check_launch_cpu(z3d_device *cpu, const z3d_kernel *kernel);
+void check_launch_cpu(z3d_device *cpu, const z3d_kernel *kernel);
 
 #endif
