@@ -56,19 +56,13 @@ static z3d_status train(check_context *context, const z3d_device_config *device,
     }
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 enum { WARM = 2 }; /* steps that do not count */
 
-/* Seconds of a step. */
-static double median(const check_run *run, int steps) {
-    double seconds[CHECK_STEPS];
-    for (int i = WARM; i < steps; i++) seconds[i - WARM] = run->step[i].seconds;
-    qsort(seconds, (size_t)(steps - WARM), sizeof *seconds, by_value);
-    return seconds[(steps - WARM) / 2];
+/* Of a step, as pytorch.py has it. */
+static double mean_seconds(const check_run *run, int steps) {
+    double sum = 0;
+    for (int i = WARM; i < steps; i++) sum += run->step[i].seconds;
+    return sum / (steps - WARM);
 }
 
 static z3d_status time_preset(check_context *context, preset p) {
@@ -79,13 +73,15 @@ static z3d_status time_preset(check_context *context, preset p) {
     Z3D_TRY(train(context, &context->cuda, &p, Z3D_GRAPH_ON, steps, &graph));
     Z3D_TRY(train(context, &context->cuda, &p, Z3D_GRAPH_OFF, steps, &plain));
     Z3D_REQUIRE(graph.launches > 0, "its steps were not launched as graphs");
-    double step = median(&graph, steps), tokens = (double)(p.batch * p.accumulation * p.seq) / step;
+    double step = mean_seconds(&graph, steps),
+           tokens = (double)(p.batch * p.accumulation * p.seq) / step;
     check_measured(context, p.name,
                    "%d x %lld x %lld: %.1f ms a step, %.0f tokens/s, %.1f TFLOP/s (%.1f %% of "
                    "989); without a graph %.1f ms; arena %s, all of the GPU %s",
                    p.accumulation, (long long)p.batch, (long long)p.seq, step * 1e3, tokens,
                    tokens * graph.flops / 1e12, tokens * graph.flops / 9.89e12,
-                   median(&plain, steps) * 1e3, z3d_format_bytes(graph.arena, arena, sizeof arena),
+                   mean_seconds(&plain, steps) * 1e3,
+                   z3d_format_bytes(graph.arena, arena, sizeof arena),
                    z3d_format_bytes(graph.used, used, sizeof used));
     check_report(context, true, p.name, "was timed");
     return Z3D_OK;
@@ -103,7 +99,8 @@ typedef struct kernel_sum {
 enum { KERNEL_SUMS = 256 };
 
 static int by_seconds(const void *a, const void *b) {
-    return by_value(&((const kernel_sum *)b)->seconds, &((const kernel_sum *)a)->seconds);
+    double x = ((const kernel_sum *)a)->seconds, y = ((const kernel_sum *)b)->seconds;
+    return (x < y) - (x > y);
 }
 
 static int sum_kernels(const z3d_tape *tape, kernel_sum *sums) {

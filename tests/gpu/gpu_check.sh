@@ -53,6 +53,7 @@ nothing() {
     expect 1 env -u CUDACXX PATH="$work/tools" CUDA_HOME=/nowhere "$script" "$work/result"
     [ "$(cat out err)" = "gpu-check: $1" ] || fail "not: $1"
     ends "^gpu-check: FAILED: "
+    has 0 '^gpu-check: held'
     [ ! -e build/configure.log ] || fail "it began to build"
 }
 nothing "no nvcc: set CUDACXX to the CUDA compiler"

@@ -80,15 +80,16 @@ static int32_t token(int64_t sample, int64_t i, int64_t vocabulary) {
 /* base: the step's first sample. */
 static void fill_batch(const trainer *t, int64_t base, z3d_micro_batch *batch) {
     const z3d_mesh *mesh = &t->of.engine.mesh;
-    const int64_t micro = t->of.engine.program.micro_batch, seq = t->of.gpt.seq_length;
-    const int64_t ranks = z3d_mesh_size(mesh, Z3D_AXES_DATA);
+    const int64_t seq = t->of.gpt.seq_length, vocabulary = t->of.gpt.vocab_size;
+    const int accumulation = t->of.engine.program.accumulation;
+    base += z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank) * (t->count / seq);
     for (int64_t i = 0; i < t->count; i++) {
-        int64_t share = i / (micro * seq) * ranks + z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank);
-        int64_t sample = base + share * micro + i / seq % micro;
-        t->tokens[i] = token(sample, i % seq, t->of.gpt.vocab_size);
-        t->targets[i] = token(sample, i % seq + 1, t->of.gpt.vocab_size);
-        batch[i / (micro * seq)].field[0] = t->tokens + i - i % (micro * seq);
-        batch[i / (micro * seq)].field[1] = t->targets + i - i % (micro * seq);
+        t->tokens[i] = token(base + i / seq, i % seq, vocabulary);
+        t->targets[i] = token(base + i / seq, i % seq + 1, vocabulary);
+    }
+    for (int k = 0; k < accumulation; k++) {
+        int64_t at = k * (t->count / accumulation);
+        batch[k] = (z3d_micro_batch){.field = {t->tokens + at, t->targets + at}};
     }
 }
 
