@@ -761,8 +761,7 @@ Work work_of(harness::Kind model, int64_t tiling, bool keep) {
     EXPECT_Z3D(world.prepare());
     const int kind = world.model->unit[tiling > 1 ? 2 : 1].kind; // behind a tiled attention
     for (int call = 0; call < Z3D_CALL_COUNT; call++) {
-        const z3d_trace *trace =
-            z3d_traces_get(world.traces, Z3D_MODE_TRAIN, kind, (z3d_call)call);
+        const z3d_trace *trace = z3d_traces_get(world.traces, Z3D_MODE_TRAIN, kind, (z3d_call)call);
         work.flops[call] = trace->flops;
         work.saved = trace->saved;
     }
