@@ -15,6 +15,8 @@ typedef struct cuda_shim_work {
 
 /* streams.c: behind everything else on the stream; takes the argument over, whatever it answers. */
 cudaError_t cuda_shim_enqueue(cudaStream_t stream, cuda_shim_work work);
+/* The clock of events, in seconds: whatever is done takes a microsecond, unless it adds more. */
+extern _Thread_local double cuda_shim_now;
 /* Everything that was enqueued so far is done, on one stream, on all. */
 cudaError_t cuda_shim_finish(cudaStream_t stream);
 void cuda_shim_finish_all(void);
