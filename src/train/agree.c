@@ -36,7 +36,8 @@ z3d_status z3d_trainer_share(z3d_trainer *trainer, int rank, z3d_string *text) {
     Z3D_TRY(z3d_world_broadcast(trainer->world, &length, sizeof length, rank));
     z3d_status status = z3d_new((size_t)length + 1, 1, "a rank's text", &all);
     status = z3d_trainer_agree(trainer, status);
-    if (status == Z3D_OK && trainer->rank == rank) memcpy(all, text->text, text->length);
+    if (status == Z3D_OK && trainer->rank == rank && length > 0)
+        memcpy(all, text->text, text->length);
     z3d_trainer_wait_place(trainer);
     if (status == Z3D_OK) status = z3d_world_broadcast(trainer->world, all, length, rank);
     if (status == Z3D_OK) {

@@ -37,9 +37,9 @@ static const char *const compared[] = {"parallel.tensor_model_parallel_size",
 static const char *const on_cuda[] = {"training.collectives",
                                       "training.attention",
                                       "training.tf32",
-                                      "training.gemm.cuda",
                                       "zero_optimization.offload_optimizer.device",
-                                      "zero_optimization.offload_optimizer.ratio"};
+                                      "zero_optimization.offload_optimizer.ratio",
+                                      "training.gemm.cuda"};
 
 /* Of one side they make another sum of everything. */
 static const char *const everywhere[] = {"model.",      "fp16.enabled", "bf16.enabled",

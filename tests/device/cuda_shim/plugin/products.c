@@ -167,8 +167,8 @@ static void trace(const struct cuda_shim_product *p, cublasStatus_t state, int64
                 (long long)n, state == CUBLAS_STATUS_SUCCESS ? "there" : "not there");
 }
 
-/* Where an algorithm has its number; 0: it is none. The first one refuses to run, and the last; the
- * third adds in another order. */
+/* Where an algorithm has its number; 0: it is none. The first one refuses to run, and the last
+ * where nothing but a bias is fused; the third adds in another order. */
 enum { NUMBER = 6, ALGORITHMS = 4 };
 
 /* The algorithm carries what was promised. */
@@ -309,7 +309,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (cuda_shim_has_failed())
         return CUBLAS_STATUS_EXECUTION_FAILED; /* it takes that for its own */
     /* Of small products with gelu's gradient, all refuse. */
-    if (number == 1 || number == ALGORITHMS || is_told("refuse", number) ||
+    if (number == 1 || (number == ALGORITHMS && !fused) || is_told("refuse", number) ||
         (product->epilogue == CUBLASLT_EPILOGUE_DGELU && d_layout->rows <= 64))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     task *t = malloc(sizeof *t);
