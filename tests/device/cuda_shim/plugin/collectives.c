@@ -307,7 +307,7 @@ static ncclResult_t enqueue(task what, cudaStream_t stream) {
     if (!t) return ncclSystemError;
     *t = what;
     t->number = ++enqueued;
-    t->captured = cuda_shim_reach_of(stream)->capture != 0;
+    t->captured = cuda_shim_captures(stream);
     if (t->captured) what.comm->captured++;
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
                ? ncclSuccess
