@@ -121,6 +121,7 @@
   X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "how an fp32 run multiplies matrices; auto: measure once and keep the choice") \
   X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "how a bf16 run multiplies matrices (sgemm: converted to fp32)") \
   X(training_gemm_fp16, "training.gemm.fp16", ENUM, "auto", "auto|sgemm|portable", "how an fp16 run multiplies matrices (always converted to fp32)") \
+  X(training_gemm_cuda, "training.gemm.cuda", LIST, "heuristic", "texts", "cuda: which of cuBLASLt's algorithms multiplies. heuristic: the first that its heuristic names and that runs; timed: at the start each shape of product is timed with up to 8 algorithms, with and without its epilogue fused, and the fastest is kept; a list: what a run's config.yaml says then") \
   X(training_log_interval, "training.log_interval", INT, "10", "[1,1e9]", "steps between console lines") \
   X(training_eval_interval, "training.eval_interval", INT, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; needs data.validation") \
   X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss; needs data.validation") \
