@@ -267,7 +267,7 @@ run_parts() {
     part 60 "memory, copies, a product" gpu memory
     part 180 "GPT-2, tokens/s" gpu speed
     part 60 "steps as CUDA graphs against plain steps" gpu graph
-    part 60 "NCCL, two processes on the GPU" gpu nccl
+    part 60 "NCCL, two processes on the GPU" within scripts/launch -n 2 "$check" nccl
     part 90 "two ranks on the GPU, data parallel" two_ranks train
     part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor 2 train
     part 90 "each kernel of a step" gpu kernels

@@ -60,6 +60,14 @@ for key in training.tf32=true training.attention=own training.collectives=nccl t
     expect fail "$ZERO3D" train cuda.yaml $key
     says "$key: has no effect on the cpu device"
 done
+for key in training.nccl.min_ctas=2 training.nccl.max_ctas=2 training.nccl.traffic_class=3 training.nccl.windows=false; do
+    expect fail "$ZERO3D" train cuda.yaml $key
+    says "$key: has no effect on the cpu device"
+    run training.collectives=host $key
+    says "$key: has no effect with training.collectives host"
+done
+run training.nccl.min_ctas=3 training.nccl.max_ctas=2
+says 'training.nccl.min_ctas=3: 3 is more than training.nccl.max_ctas 2'
 run training.gemm.fp32=sgemm
 says 'training.gemm.fp32=sgemm: has no effect on the cuda device'
 run bf16.enabled=true training.tf32=true

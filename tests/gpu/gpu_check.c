@@ -7,8 +7,7 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|graph|memory|speed|models|kernels|attention...\n"
-    "       gpu_check [options] nccl\n"
+    "usage: gpu_check [options] ops|train|graph|memory|speed|models|kernels|attention|nccl...\n"
     "  --steps N           steps of training (20) or of a timing (10)\n"
     "  --tensor N          tensor size for train (1)\n"
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
@@ -50,11 +49,13 @@ void check_measured(check_context *context, const char *name, const char *format
 
 static z3d_status run_part(check_context *context, const options *o, const char *part) {
     const int timed = o->steps ? o->steps : 10;
-    context->cuda.times = strcmp(part, "train") == 0 || strcmp(part, "graph") == 0;
+    context->cuda.times =
+        strcmp(part, "train") == 0 || strcmp(part, "graph") == 0 || strcmp(part, "nccl") == 0;
     if (strcmp(part, "ops") == 0) return check_ops(context);
     if (strcmp(part, "train") == 0)
         return check_training(context, o->tiny, o->steps ? o->steps : 20, o->tensor);
     if (strcmp(part, "graph") == 0) return check_graphs(context, o->tiny, o->tensor);
+    if (strcmp(part, "nccl") == 0) return check_nccl(context);
     if (strcmp(part, "memory") == 0) return check_memory(context, o->tiny);
     if (strcmp(part, "speed") == 0) return check_speed(context, o->tiny, timed);
     if (strcmp(part, "models") == 0) return check_models(context, o->tiny, timed);
@@ -93,7 +94,6 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return 2;
     }
-    if (strcmp(argv[at], "nccl") == 0) return check_nccl(&context.cuda);
     if (z3d_world_create(&argc, &argv, &context.world) != Z3D_OK) {
         fprintf(stderr, "zero3d: %s\n", z3d_error_message());
         return 1;

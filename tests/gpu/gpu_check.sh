@@ -23,21 +23,27 @@ has 1 '^ok +losses .*tp 2 ' # from one of two ranks
 for epilogue in 164 192 512; do # GELU with its input kept, its gradient, a bias gradient: fused, not only right
     grep -q "epilogue $epilogue of .*: there" result || fail "no product with epilogue $epilogue"
 done
+has 2 '^NCCL: CTAs 2 to 64, traffic class 3'
 
 # The host plugin does what is beside compute as late as it may; here as early, and with NCCL's collectives, in graphs
 # too; ranks without MPI give each other its id.
 expect 0 env ZERO3D_SHIM_ORDER=early ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" --tiny --steps 1 train graph
+grep -q "NCCL's windows: data, world$" err || fail "no windows"
+# Registering fails on one rank: none has windows, and the run goes on.
+expect 0 env ZERO3D_SHIM_NCCL=window ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" --tiny --steps 1 train
+grep -q "NCCL's windows: data" err && fail "windows that not all ranks have"
+grep -q "NCCL's windows: none: rank 1: NCCL: ncclCommWindowRegister of the data group on rank 1: " err || fail "no word of it"
 
 # An NCCL that cannot be asked to keep the order of two communicators' collectives.
-expect 1 env ZERO3D_SHIM_NCCL=old "$ZERO3D" nccl
+expect 1 env ZERO3D_SHIM_NCCL=old ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" nccl
 cat out err >result
-has 2 'its version is 22005; install NCCL 2.27 or later'
+has 1 'its version is 22005; install NCCL 2.27 or later'
 
 # A GPU that cannot be used: every part says so.
 expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
 has 12 '^## .*FAILED \(exit code'
-has 13 'compute capability 6.0; this build needs 8.0'
+has 12 'compute capability 6.0; this build needs 8.0'
 
 expect 1 env GPU_CHECK_SECONDS=0 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'

@@ -139,6 +139,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
     bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
     cuda->times_wanted = config->times || config->tape;
+    cuda->nccl_options = config->nccl;
     Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank), failed);
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
@@ -185,7 +186,12 @@ static int64_t available(const void *self) {
     return (int64_t)available;
 }
 
-static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
+static void free_device(z3d_cuda *cuda, void *block) {
+    if (!z3d_cuda_nccl_free(cuda, block)) cudaFree(block);
+}
+
+/* windows: of NCCL, if it can; then free_device frees it. */
+static z3d_status alloc_device(z3d_cuda *cuda, bool windows, int64_t bytes, void **out) {
     size_t available, total;
     Z3D_CUDA_TRY(cudaMemGetInfo(&available, &total));
     char wanted[32], have[32], whole[32];
@@ -195,11 +201,12 @@ static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
                          z3d_format_bytes(bytes, wanted, sizeof wanted), cuda->gpu,
                          z3d_format_bytes((int64_t)available, have, sizeof have),
                          z3d_format_bytes((int64_t)total, whole, sizeof whole));
-    Z3D_CUDA_TRY(cudaMalloc(out, (size_t)bytes));
+    if (!windows || !z3d_cuda_nccl_alloc(cuda, bytes, out))
+        Z3D_CUDA_TRY(cudaMalloc(out, (size_t)bytes));
     z3d_status status = z3d_cuda_check(cudaMemset(*out, 0, (size_t)bytes), "cudaMemset");
     if (status == Z3D_OK) status = z3d_cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     if (status != Z3D_OK) {
-        cudaFree(*out);
+        free_device(cuda, *out);
         *out = NULL;
     }
     return status;
@@ -209,7 +216,7 @@ static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) 
     *out = NULL;
     int64_t size = bytes > 0 ? bytes : 1;
     return space == Z3D_SPACE_HOST ? z3d_cuda_host_alloc(self, size, out)
-                                   : alloc_device(self, size, out);
+                                   : alloc_device(self, true, size, out);
 }
 
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
@@ -218,7 +225,7 @@ static void free_block(void *self, z3d_space space, void *block, int64_t bytes) 
     if (space == Z3D_SPACE_HOST)
         z3d_cuda_host_free(self, block);
     else
-        cudaFree(block);
+        free_device(self, block);
 }
 
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
@@ -237,7 +244,7 @@ z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
         Z3D_CUDA_TRY(cudaFree(cuda->lane.scratch));
     cuda->lane.scratch = NULL;
     cuda->lane.scratch_bytes = 0;
-    z3d_status status = alloc_device(cuda, size, &cuda->lane.scratch);
+    z3d_status status = alloc_device(cuda, false, size, &cuda->lane.scratch);
     if (status != Z3D_OK) return z3d_error_context(status, "kernels' scratch");
     cuda->lane.scratch_bytes = size;
     return Z3D_OK;
@@ -393,9 +400,10 @@ static void drop_probe(probe *p) {
 static z3d_status fill_probe(z3d_cuda *cuda, probe *p, z3d_dtype dtype, const int64_t *count) {
     int64_t most = 0;
     for (int i = 0; i < 3; i++) most = count[i] > most ? count[i] : most;
-    Z3D_TRY(alloc_device(cuda, most * (int64_t)sizeof(float), (void **)&p->wide));
+    Z3D_TRY(alloc_device(cuda, false, most * (int64_t)sizeof(float), (void **)&p->wide));
     for (int i = 0; i < 3; i++) {
-        Z3D_TRY(alloc_device(cuda, count[i] * (int64_t)z3d_dtype_size(dtype), &p->matrix[i]));
+        Z3D_TRY(
+            alloc_device(cuda, false, count[i] * (int64_t)z3d_dtype_size(dtype), &p->matrix[i]));
         Z3D_TRY(z3d_cuda_init_normal(&cuda->lane, &(z3d_init_normal){.x = p->wide,
                                                                      .count = count[i],
                                                                      .outer = 1,

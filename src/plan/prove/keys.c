@@ -34,7 +34,12 @@ static const char *const compared[] = {"parallel.tensor_model_parallel_size",
                                        DELAYED};
 
 /* On GPUs only. */
-static const char *const on_cuda[] = {"training.collectives", "training.attention", "training.tf32",
+static const char *const on_cuda[] = {"training.collectives",
+                                      "training.nccl.min_ctas",
+                                      "training.nccl.max_ctas",
+                                      "training.nccl.windows",
+                                      "training.attention",
+                                      "training.tf32",
                                       "zero_optimization.offload_optimizer.device",
                                       "zero_optimization.offload_optimizer.ratio"};
 
