@@ -43,9 +43,8 @@ typedef struct communicator {
 
 struct z3d_cuda_nccl {
     void *library;
-#define X(result, name, arguments) result(*name) arguments;
+#define X(since, result, name, arguments) result(*name) arguments;
     NCCL_FUNCTIONS(X)
-    NCCL_WINDOW_FUNCTIONS(X)
 #undef X
     cudaEvent_t latest;  /* the end of the latest collective; NULL: none that matters */
     communicator *world; /* NULL: not connected */
@@ -57,12 +56,13 @@ struct z3d_cuda_nccl {
 
 /* ---- errors ---- */
 
-static z3d_status check(const struct z3d_cuda_nccl *nccl, ncclResult_t code, ncclComm_t comm,
-                        const char *name, const char *call) {
+static z3d_status check(const communicator *c, ncclResult_t code, const char *call) {
+    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     if (code == ncclSuccess || code == ncclInProgress) return Z3D_OK;
-    const char *more = nccl->ncclGetLastError(comm);
-    return Z3D_ERROR(Z3D_ERR_COMM, "%s of the %s group on rank %d: %s%s%s", call, name, nccl->rank,
-                     nccl->ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+    const char *more = nccl->ncclGetLastError(c->comm);
+    return Z3D_ERROR(Z3D_ERR_COMM, "NCCL: %s of the %s group on rank %d: %s%s%s", call, c->name,
+                     nccl->rank, nccl->ncclGetErrorString(code), more && *more ? ": " : "",
+                     more ? more : "");
 }
 
 static void *run_abortion(void *argument) {
@@ -86,7 +86,7 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
     for (communicator *c = nccl->communicators; c; c = c->next) {
         ncclResult_t code = ncclSuccess;
         if (!nccl->aborted) nccl->ncclCommGetAsyncError(c->comm, &code);
-        z3d_status status = check(nccl, code, c->comm, c->name, "NCCL: a collective");
+        z3d_status status = check(c, code, "a collective");
         if (status == Z3D_OK) continue;
         abort_all(nccl);
         return status;
@@ -137,14 +137,12 @@ static bool allocated(const void *device, const void *memory) {
 static z3d_status open_window(void *self, void *memory, int64_t bytes, bool *open) {
     communicator *c = self;
     const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
-    z3d_status status = Z3D_OK;
+    ncclResult_t code = ncclSuccess;
     if (!c->window)
-        status = check(nccl,
-                       nccl->ncclCommWindowRegister(c->comm, memory, (size_t)bytes, &c->window,
-                                                    NCCL_WIN_COLL_SYMMETRIC),
-                       c->comm, c->name, "NCCL: ncclCommWindowRegister");
+        code = nccl->ncclCommWindowRegister(c->comm, memory, (size_t)bytes, &c->window,
+                                            NCCL_WIN_COLL_SYMMETRIC);
     *open = c->window != NULL;
-    return status;
+    return check(c, code, "ncclCommWindowRegister");
 }
 
 /* ---- making ---- */
@@ -154,13 +152,11 @@ static bool put(void *function, void *symbol) {
     return symbol != NULL;
 }
 
-/* Stops at the first that is missing, of which dlerror then tells. */
+/* Stops at the first that is missing, of which dlerror then tells; what came later may be. */
 static bool find_functions(struct z3d_cuda_nccl *nccl) {
     bool whole = true;
-#define X(result, name, arguments) (void)put(&nccl->name, FIND(nccl->library, name));
-    NCCL_WINDOW_FUNCTIONS(X)
-#undef X
-#define X(result, name, arguments) whole = whole && put(&nccl->name, FIND(nccl->library, name));
+#define X(since, result, name, arguments)                                                          \
+    whole = whole && (put(&nccl->name, FIND(nccl->library, name)) || since > OLDEST);
     NCCL_FUNCTIONS(X)
 #undef X
     return whole;
@@ -191,10 +187,10 @@ static z3d_status load(void *device) {
 }
 
 static z3d_status make_id(void *device, void *id) {
-    const z3d_cuda *cuda = device;
+    z3d_cuda *cuda = device;
+    const communicator world = {.cuda = cuda, .name = "world"};
     _Static_assert(sizeof(ncclUniqueId) == Z3D_COLLECTIVES_ID_BYTES, "the id's size");
-    return check(cuda->nccl, cuda->nccl->ncclGetUniqueId(id), NULL, "world",
-                 "NCCL: ncclGetUniqueId");
+    return check(&world, cuda->nccl->ncclGetUniqueId(id), "ncclGetUniqueId");
 }
 
 static bool connected(const void *device) {
@@ -238,10 +234,9 @@ static z3d_status make(z3d_cuda *cuda, int index, int size, const char *name, co
 
 static z3d_status fill(communicator *c, int colour) {
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
-    ncclComm_t world = nccl->world->comm;
     int lowest = 0, highest = 0;
-    Z3D_TRY(check(nccl, nccl->ncclCommSplit(world, colour, c->index, &c->comm, NULL), world,
-                  c->name, "NCCL: ncclCommSplit"));
+    Z3D_TRY(check(c, nccl->ncclCommSplit(nccl->world->comm, colour, c->index, &c->comm, NULL),
+                  "ncclCommSplit"));
     /* What waits for other ranks goes before what only computes. */
     Z3D_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     Z3D_CUDA_TRY(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, highest));
@@ -251,6 +246,7 @@ static z3d_status fill(communicator *c, int colour) {
         Z3D_CUDA_TRY(cudaEventCreateWithFlags(&c->ended[i], cudaEventDisableTiming));
     return Z3D_OK;
 }
+
 static z3d_status split(void *device, int colour, int index, int size, const char *name,
                         void **out) {
     z3d_cuda *cuda = device;
@@ -258,25 +254,30 @@ static z3d_status split(void *device, int colour, int index, int size, const cha
     *out = NULL;
     Z3D_TRY(make(cuda, index, size, name, &c));
     z3d_status status = fill(c, colour);
-    if (status != Z3D_OK) {
+    if (status == Z3D_OK)
+        *out = c;
+    else
         destroy(c);
-        return status;
-    }
-    *out = c;
-    return Z3D_OK;
+    return status;
 }
 
-/* What is said here holds for all communicators that are split from the world. */
+/* All communicators that are split from the world inherit it. */
 static ncclConfig_t configure(const z3d_nccl_options *options) {
-    enum { MOST_CTAS = 64 }; /* NCCL refuses a least number without a largest one */
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (options->min_ctas > 0) {
-        config.minCTAs = options->min_ctas;
-        config.maxCTAs = MOST_CTAS;
-    }
-    if (options->max_ctas > 0) config.maxCTAs = options->max_ctas;
-    if (options->has_traffic_class) config.trafficClass = options->traffic_class;
-    return config;
+    enum { UNSAID = INT_MIN, MOST_CTAS = 64 };
+    int least = options->min_ctas > 0 ? options->min_ctas : UNSAID;
+    int most = options->max_ctas > 0   ? options->max_ctas
+               : options->min_ctas > 0 ? MOST_CTAS /* NCCL refuses a least number alone */
+                                       : UNSAID;
+    return (ncclConfig_t){.size = sizeof(ncclConfig_t),
+                          .magic = 0xcafebeef,
+                          .version = 22600,
+                          .blocking = UNSAID,
+                          .cgaClusterSize = UNSAID,
+                          .minCTAs = least,
+                          .maxCTAs = most,
+                          .splitShare = UNSAID,
+                          .trafficClass =
+                              options->has_traffic_class ? options->traffic_class : UNSAID};
 }
 
 static z3d_status connect_ranks(void *device, const void *id, int size, int rank) {
@@ -289,8 +290,8 @@ static z3d_status connect_ranks(void *device, const void *id, int size, int rank
     nccl->rank = rank;
     Z3D_TRY(make(cuda, rank, size, "world", &world));
     z3d_status status =
-        check(nccl, nccl->ncclCommInitRankConfig(&world->comm, size, made, rank, &config), NULL,
-              "world", "NCCL: ncclCommInitRankConfig");
+        check(world, nccl->ncclCommInitRankConfig(&world->comm, size, made, rank, &config),
+              "ncclCommInitRankConfig");
     if (status == Z3D_OK)
         nccl->world = world;
     else
@@ -379,7 +380,7 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     communicator *c = self;
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     static const char *const names[] = {
-#define X(NAME, name) "NCCL: " #name,
+#define X(NAME, name) #name,
         Z3D_COLLECTIVE_MAP(X)
 #undef X
     };
@@ -390,7 +391,7 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     if (c->cuda->capturing && nccl->latest) /* a graph's branches begin in any order */
         Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, nccl->latest, 0));
     Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->stream, seconds, &time));
-    z3d_status status = check(nccl, run(c, call), c->comm, c->name, names[call->kind]);
+    z3d_status status = check(c, run(c, call), names[call->kind]);
     if (status != Z3D_OK) {
         abort_all(nccl);
         return status;

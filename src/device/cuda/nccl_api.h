@@ -34,76 +34,66 @@ typedef struct ncclUniqueId {
     char internal[128];
 } ncclUniqueId;
 
-/* What is NCCL_CONFIG_UNDEF_INT is NCCL's choice. Of later versions' structs this is the front:
- * `version` says so. */
+/* INT_MIN, NULL: NCCL's choice. Of later versions' structs this is the front: `version` says so. */
 typedef struct ncclConfig_t {
     size_t size;
-    unsigned magic, version;
+    unsigned magic, version; /* 0xcafebeef, 22600 */
     int blocking, cgaClusterSize, minCTAs, maxCTAs;
     const char *netName;
     int splitShare, trafficClass;
 } ncclConfig_t;
 
-#define NCCL_CONFIG_UNDEF_INT INT_MIN
-#define NCCL_CONFIG_INITIALIZER                                                                    \
-    {                                                                                              \
-        sizeof(ncclConfig_t), 0xcafebeef, 22600, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,     \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL, NCCL_CONFIG_UNDEF_INT,             \
-            NCCL_CONFIG_UNDEF_INT                                                                  \
-    }
-
 /* All members of a communicator use a window at equal offsets: in all_gather and all_reduce that of
  * the result, in reduce_scatter and all_reduce that of the operand. */
 #define NCCL_WIN_COLL_SYMMETRIC 1
 
-/* X(result, name, arguments). ncclCommSplit takes a configuration NULL for that of `comm`. */
+/* X(the version that has it, result, name, arguments). ncclCommSplit: config NULL is that of
+ * `comm`. ncclCommWindowRegister is collective; *out stays NULL where NCCL would not use a window.
+ */
 #define NCCL_FUNCTIONS(X)                                                                          \
-    X(ncclResult_t, ncclGetVersion, (int *version))                                                \
-    X(const char *, ncclGetErrorString, (ncclResult_t result))                                     \
-    X(const char *, ncclGetLastError, (ncclComm_t comm))                                           \
-    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                         \
-    X(ncclResult_t, ncclCommInitRankConfig,                                                        \
+    X(22600, ncclResult_t, ncclGetVersion, (int *version))                                         \
+    X(22600, const char *, ncclGetErrorString, (ncclResult_t result))                              \
+    X(22600, const char *, ncclGetLastError, (ncclComm_t comm))                                    \
+    X(22600, ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                  \
+    X(22600, ncclResult_t, ncclCommInitRankConfig,                                                 \
       (ncclComm_t * out, int size, ncclUniqueId id, int rank, ncclConfig_t *config))               \
-    X(ncclResult_t, ncclCommSplit,                                                                 \
+    X(22600, ncclResult_t, ncclCommSplit,                                                          \
       (ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *config))               \
-    X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                            \
-    X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                              \
-    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * out))                  \
-    X(ncclResult_t, ncclMemAlloc, (void **out, size_t bytes))                                      \
-    X(ncclResult_t, ncclMemFree, (void *memory))                                                   \
-    X(ncclResult_t, ncclGroupStart, (void))                                                        \
-    X(ncclResult_t, ncclGroupEnd, (void))                                                          \
-    X(ncclResult_t, ncclAllReduce,                                                                 \
+    X(22600, ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                     \
+    X(22600, ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                       \
+    X(22600, ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * out))           \
+    X(22600, ncclResult_t, ncclMemAlloc, (void **out, size_t bytes))                               \
+    X(22600, ncclResult_t, ncclMemFree, (void *memory))                                            \
+    X(22700, ncclResult_t, ncclCommWindowRegister,                                                 \
+      (ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out, int flags))                 \
+    X(22700, ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))       \
+    X(22600, ncclResult_t, ncclGroupStart, (void))                                                 \
+    X(22600, ncclResult_t, ncclGroupEnd, (void))                                                   \
+    X(22600, ncclResult_t, ncclAllReduce,                                                          \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(ncclResult_t, ncclReduceScatter,                                                             \
+    X(22600, ncclResult_t, ncclReduceScatter,                                                      \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(ncclResult_t, ncclAllGather,                                                                 \
+    X(22600, ncclResult_t, ncclAllGather,                                                          \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclReduce,                                                                    \
+    X(22600, ncclResult_t, ncclReduce,                                                             \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,    \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(ncclResult_t, ncclBroadcast,                                                                 \
+    X(22600, ncclResult_t, ncclBroadcast,                                                          \
       (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclSend,                                                                      \
+    X(22600, ncclResult_t, ncclSend,                                                               \
       (const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclRecv,                                                                      \
+    X(22600, ncclResult_t, ncclRecv,                                                               \
       (void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,                     \
        cudaStream_t stream))
-/* From 2.27 on. Registering is collective; *out stays NULL where NCCL would not use a window. */
-#define NCCL_WINDOW_FUNCTIONS(X)                                                                   \
-    X(ncclResult_t, ncclCommWindowRegister,                                                        \
-      (ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out, int flags))                 \
-    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))
 
 #ifdef Z3D_CUDA_SHIM
-#define X(result, name, arguments) result name arguments;
+#define X(since, result, name, arguments) result name arguments;
 NCCL_FUNCTIONS(X)
-NCCL_WINDOW_FUNCTIONS(X)
 #undef X
 #endif
 

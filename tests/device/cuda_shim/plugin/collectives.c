@@ -27,7 +27,7 @@ struct ncclWindow {
 struct ncclComm {
     char path[PATH]; /* where every file's name begins */
     int size, rank, splits;
-    long exchanges, sent[MOST_RANKS], received[MOST_RANKS];
+    long sent[MOST_RANKS], received[MOST_RANKS];
     _Atomic ncclResult_t failure;
     atomic_int captured; /* its collectives in graphs */
     struct ncclWindow window;
@@ -35,11 +35,10 @@ struct ncclComm {
 
 /* ---- messages ---- */
 
-/* One rank's `count` bytes for another, in their order; `place`: both must say the same. */
-static ncclResult_t give(ncclComm_t comm, const char *queue, long number, int to, long place,
-                         const void *bytes, size_t count) {
+/* One rank's bytes for another, in their order; `place`: both must say the same. */
+static ncclResult_t give(ncclComm_t comm, int to, long place, const void *bytes, size_t count) {
     char path[PATH + 64], hidden[PATH + 96];
-    snprintf(path, sizeof path, "%s-%s%ld-%d-%d", comm->path, queue, number, comm->rank, to);
+    snprintf(path, sizeof path, "%s-%d-%d-%ld", comm->path, comm->rank, to, comm->sent[to]++);
     snprintf(hidden, sizeof hidden, "%s.part", path);
     FILE *file = fopen(hidden, "wb");
     bool written = file && fwrite(&place, sizeof place, 1, file) == 1 &&
@@ -49,13 +48,13 @@ static ncclResult_t give(ncclComm_t comm, const char *queue, long number, int to
 }
 
 /* Waits until it is there. */
-static ncclResult_t take(ncclComm_t comm, const char *queue, long number, int from, long place,
-                         void *bytes, size_t count) {
+static ncclResult_t take(ncclComm_t comm, int from, long place, void *bytes, size_t count) {
     char path[PATH + 64];
     FILE *file = NULL;
     long given;
     time_t begin = time(NULL);
-    snprintf(path, sizeof path, "%s-%s%ld-%d-%d", comm->path, queue, number, from, comm->rank);
+    snprintf(path, sizeof path, "%s-%d-%d-%ld", comm->path, from, comm->rank,
+             comm->received[from]++);
     while (!(file = fopen(path, "rb"))) {
         if (time(NULL) - begin > PATIENCE) return ncclRemoteError;
         nanosleep(&(struct timespec){0, 50000}, NULL);
@@ -68,14 +67,12 @@ static ncclResult_t take(ncclComm_t comm, const char *queue, long number, int fr
 }
 
 /* Every rank's `count` bytes in all[size][count]. */
-static ncclResult_t exchange(ncclComm_t comm, long place, const void *mine, size_t count,
-                             void *all) {
+static ncclResult_t exchange(ncclComm_t comm, const void *mine, size_t count, void *all) {
     ncclResult_t result = ncclSuccess;
-    long number = comm->exchanges++;
     for (int to = 0; to < comm->size && result == ncclSuccess; to++)
-        result = give(comm, "all", number, to, place, mine, count);
+        result = give(comm, to, 0, mine, count);
     for (int from = 0; from < comm->size && result == ncclSuccess; from++)
-        result = take(comm, "all", number, from, place, (char *)all + (size_t)from * count, count);
+        result = take(comm, from, 0, (char *)all + (size_t)from * count, count);
     return result;
 }
 
@@ -133,7 +130,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         fprintf(stderr, "NCCL: CTAs %d to %d, traffic class %d\n", config->minCTAs, config->maxCTAs,
                 config->trafficClass);
     ncclResult_t result = make(out, id.internal, size, rank);
-    return result == ncclSuccess ? exchange(*out, 0, &rank, sizeof rank, ranks) : result;
+    return result == ncclSuccess ? exchange(*out, &rank, sizeof rank, ranks) : result;
 }
 
 /* By key, and by rank where keys are equal. */
@@ -142,7 +139,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out
     int mine[2] = {colour, key}, all[MOST_RANKS][2], size = 0, rank = 0;
     char path[PATH + 64];
     if (config || colour < 0) return ncclInvalidArgument;
-    ncclResult_t result = exchange(comm, 0, mine, sizeof mine, all);
+    ncclResult_t result = exchange(comm, mine, sizeof mine, all);
     for (int r = 0; r < comm->size && result == ncclSuccess; r++) {
         if (all[r][0] != colour) continue;
         size++;
@@ -207,7 +204,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
     if (!own || memory != own || bytes > own_bytes || comm->window.memory ||
         flags != NCCL_WIN_COLL_SYMMETRIC)
         return ncclInvalidArgument;
-    ncclResult_t result = exchange(comm, (long)bytes, &bytes, sizeof bytes, all);
+    ncclResult_t result = exchange(comm, &bytes, sizeof bytes, all);
+    for (int rank = 0; rank < comm->size && result == ncclSuccess; rank++)
+        if (all[rank] != bytes) result = ncclInvalidArgument;
     if (result == ncclSuccess && is_asked("window") && comm->rank > 0) result = ncclSystemError;
     if (result != ncclSuccess) return result;
     comm->window = (struct ncclWindow){memory, bytes};
@@ -231,6 +230,8 @@ ncclResult_t ncclGroupEnd(void) {
     return ncclSuccess;
 }
 
+/* ---- collectives ---- */
+
 static z3d_dtype type_of(ncclDataType_t type) {
     static const z3d_dtype types[] = {
         [ncclUint8] = Z3D_U8,    [ncclInt32] = Z3D_I32,   [ncclFloat16] = Z3D_F16,
@@ -238,92 +239,71 @@ static z3d_dtype type_of(ncclDataType_t type) {
     return types[type];
 }
 
-static size_t size_of(ncclDataType_t type) {
-    return (size_t)z3d_dtype_size(type_of(type));
-}
-
-/* ---- collectives ---- */
-
-typedef enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, SEND, RECV } kind;
+/* The others are made of these. */
+typedef enum kind { REDUCE, BROADCAST, SEND, RECV } kind;
 
 typedef struct task {
     kind kind;
-    const char *from;
-    char *to;
-    size_t count; /* elements that one rank has in the end, or sends */
-    ncclDataType_t type;
+    const char *from; /* NULL: this rank gives nothing */
+    char *to;         /* NULL: it gets nothing */
+    size_t count;
+    z3d_dtype type;
     ncclRedOp_t op;
     int root; /* or the peer */
     ncclComm_t comm;
+    size_t bytes;
     bool captured;
 } task;
-
-/* What this rank gives: reduce_scatter's operand is all ranks' rows. */
-static size_t bytes_given(const task *t) {
-    return t->count * size_of(t->type) * (t->kind == REDUCE_SCATTER ? (size_t)t->comm->size : 1);
-}
-
-static size_t bytes_got(const task *t) {
-    return t->count * size_of(t->type) * (t->kind == ALL_GATHER ? (size_t)t->comm->size : 1);
-}
-
-/* Element `first` + i of every rank, in the order of ranks. */
-static void reduce(const task *t, const char *all, size_t first) {
-    for (size_t i = 0; i < t->count; i++) {
-        double result = cuda_shim_get(all, type_of(t->type), (int64_t)(first + i));
-        for (int rank = 1; rank < t->comm->size; rank++) {
-            double other = cuda_shim_get(all + (size_t)rank * bytes_given(t), type_of(t->type),
-                                         (int64_t)(first + i));
-            result = t->op == ncclSum ? result + other : result > other ? result : other;
-        }
-        cuda_shim_put(t->to, type_of(t->type), (int64_t)i, result);
-    }
-}
-
-/* In place an operand that is more than the result is undefined afterwards. */
-static void finish(const task *t, const char *all) {
-    size_t rank = (size_t)t->comm->rank, bytes = t->count * size_of(t->type);
-    bool scatter = t->kind == REDUCE_SCATTER;
-    if (t->to == t->from + (scatter ? rank * bytes : 0) && (scatter || t->kind == REDUCE))
-        memset((char *)(uintptr_t)t->from, 0xff, bytes_given(t));
-    if (t->kind == ALL_GATHER)
-        memcpy(t->to, all, bytes_got(t));
-    else if (t->kind == BROADCAST)
-        memcpy(t->to, all + (size_t)t->root * bytes, bytes);
-    else if (t->kind != REDUCE || t->comm->rank == t->root)
-        reduce(t, all, scatter ? rank * t->count : 0);
-}
-
-static ncclResult_t run_pair(const task *t) {
-    ncclComm_t c = t->comm;
-    if (t->kind == SEND)
-        return give(c, "pair", c->sent[t->root]++, t->root, 0, t->from, bytes_given(t));
-    return take(c, "pair", c->received[t->root]++, t->root, 0, t->to, bytes_got(t));
-}
 
 /* Where in the window the peers reach for it: they read operands of sums, and write what is
  * gathered. -1: they do not reach for it there. */
 static long place_of(const task *t) {
     const struct ncclWindow *window = &t->comm->window;
-    const char *at = t->kind == ALL_GATHER ? t->to : t->from;
-    if (t->kind > ALL_GATHER || !window->memory || at < window->memory ||
-        at >= window->memory + window->bytes)
-        return -1;
-    return at - window->memory;
+    const char *at = t->kind == REDUCE ? t->from : t->to;
+    bool within = window->memory && at >= window->memory && at < window->memory + window->bytes;
+    return within && t->kind <= BROADCAST ? at - window->memory : -1;
+}
+
+/* In the order of ranks. */
+static ncclResult_t reduce(const task *t) {
+    ncclResult_t result = ncclSuccess;
+    double *sum = malloc((t->count + 1) * sizeof *sum);
+    char *given = malloc(t->bytes + 1);
+    if (!sum || !given) cuda_shim_stop("no memory for a sum");
+    for (int rank = 0; rank < t->comm->size && result == ncclSuccess; rank++) {
+        const char *from = rank == t->root ? t->from : given;
+        if (rank != t->root) result = take(t->comm, rank, place_of(t), given, t->bytes);
+        for (size_t i = 0; i < t->count && result == ncclSuccess; i++) {
+            double x = cuda_shim_get(from, t->type, (int64_t)i);
+            sum[i] = rank == 0 ? x : t->op == ncclSum ? sum[i] + x : x > sum[i] ? x : sum[i];
+        }
+    }
+    for (size_t i = 0; i < t->count && result == ncclSuccess; i++)
+        cuda_shim_put(t->to, t->type, (int64_t)i, sum[i]);
+    free(given);
+    free(sum);
+    return result;
+}
+
+static ncclResult_t broadcast(const task *t) {
+    ncclResult_t result = ncclSuccess;
+    if (t->from != t->to) memcpy(t->to, t->from, t->bytes);
+    for (int to = 0; to < t->comm->size && result == ncclSuccess; to++)
+        if (to != t->root) result = give(t->comm, to, place_of(t), t->from, t->bytes);
+    return result;
 }
 
 static void run_task(void *argument) {
     const task *t = argument;
+    bool root = t->comm->rank == t->root;
     if (t->comm->failure != ncclSuccess) return;
-    if (t->kind == SEND || t->kind == RECV) {
-        t->comm->failure = run_pair(t);
-        return;
-    }
-    char *all = malloc(bytes_given(t) * (size_t)t->comm->size + 1);
-    if (!all) cuda_shim_stop("no memory for a collective");
-    t->comm->failure = exchange(t->comm, place_of(t), t->from, bytes_given(t), all);
-    if (t->comm->failure == ncclSuccess) finish(t, all);
-    free(all);
+    if (t->kind <= BROADCAST && root)
+        t->comm->failure = t->kind == REDUCE ? reduce(t) : broadcast(t);
+    else if (t->kind == RECV || t->kind == BROADCAST)
+        t->comm->failure = take(t->comm, t->root, place_of(t), t->to, t->bytes);
+    else
+        t->comm->failure = give(t->comm, t->root, place_of(t), t->from, t->bytes);
+    if (t->kind == REDUCE && !root && t->to == t->from) memset(t->to, 0xff, t->bytes);
 }
 
 static void drop_task(void *argument) {
@@ -332,64 +312,77 @@ static void drop_task(void *argument) {
     free(t);
 }
 
-/* Apart, or this rank's part of the larger operand. */
-static bool is_in_place_or_apart(const task *t) {
-    const char *from = t->from, *to = t->to;
-    size_t given = bytes_given(t), got = bytes_got(t), rank = (size_t)t->comm->rank;
-    if (t->kind == REDUCE_SCATTER && to == from + rank * got) return true;
-    if (t->kind == ALL_GATHER && from == to + rank * given) return true;
-    if (given == got && from == to) return true;
-    return from + given <= to || to + got <= from;
-}
-
-static ncclResult_t enqueue(task what, cudaStream_t stream) {
-    bool sends = what.kind != RECV, gets = what.kind != SEND;
-    if (!what.comm || what.root < 0 || what.root >= what.comm->size ||
-        (sends && !cuda_shim_is_device(what.from, bytes_given(&what))) ||
-        (gets && !cuda_shim_is_device(what.to, bytes_got(&what))))
-        return ncclInvalidArgument;
-    if (sends && gets && !is_in_place_or_apart(&what)) return ncclInvalidUsage;
+static ncclResult_t enqueue(kind kind, const void *from, void *to, size_t count,
+                            ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                            cudaStream_t stream) {
     task *t = malloc(sizeof *t);
     if (!t) return ncclSystemError;
-    *t = what;
+    *t = (task){kind, from, to, count, type_of(type), op, root, comm, 0, false};
+    t->bytes = count * (size_t)z3d_dtype_size(t->type);
+    if (root < 0 || root >= comm->size || (from && !cuda_shim_is_device(from, t->bytes)) ||
+        (to && !cuda_shim_is_device(to, t->bytes)) ||
+        (from && to && t->from != t->to && t->from + t->bytes > t->to &&
+         t->to + t->bytes > t->from)) {
+        free(t);
+        return ncclInvalidArgument;
+    }
     t->captured = cuda_shim_reach_of(stream)->capture != 0;
-    if (t->captured) what.comm->captured++;
+    if (t->captured) comm->captured++;
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
                ? ncclSuccess
                : ncclInvalidArgument;
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_REDUCE, from, to, count, type, op, 0, comm, false}, stream);
-}
-
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE_SCATTER, from, to, count, type, op, 0, comm, false}, stream);
-}
-
-ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_GATHER, from, to, count, type, ncclSum, 0, comm, false}, stream);
-}
-
 ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE, from, to, count, type, op, root, comm, false}, stream);
+    return enqueue(REDUCE, from, to, count, type, op, root, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){BROADCAST, from, to, count, type, ncclSum, root, comm, false}, stream);
+    return enqueue(BROADCAST, from, to, count, type, ncclSum, root, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = ncclReduce(from, to, count, type, op, 0, comm, stream);
+    return result == ncclSuccess ? ncclBroadcast(to, to, count, type, 0, comm, stream) : result;
+}
+
+/* In place all rows but this rank's are undefined afterwards. */
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = ncclSuccess;
+    size_t bytes = count * (size_t)z3d_dtype_size(type_of(type));
+    char *first = (char *)(uintptr_t)from;
+    bool in_place = to == first + (size_t)comm->rank * bytes;
+    for (int row = 0; row < comm->size && result == ncclSuccess; row++) {
+        char *at = first + (size_t)row * bytes;
+        result = ncclReduce(at,
+                            row == comm->rank ? to
+                            : in_place        ? at
+                                              : NULL,
+                            count, type, op, row, comm, stream);
+    }
+    return result;
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = ncclSuccess;
+    size_t bytes = count * (size_t)z3d_dtype_size(type_of(type));
+    for (int row = 0; row < comm->size && result == ncclSuccess; row++)
+        result = ncclBroadcast(row == comm->rank ? from : NULL, (char *)to + (size_t)row * bytes,
+                               count, type, row, comm, stream);
+    return result;
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){SEND, from, NULL, count, type, ncclSum, peer, comm, false}, stream);
+    return enqueue(SEND, from, NULL, count, type, ncclSum, peer, comm, stream);
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return enqueue((task){RECV, NULL, to, count, type, ncclSum, peer, comm, false}, stream);
+    return enqueue(RECV, NULL, to, count, type, ncclSum, peer, comm, stream);
 }
