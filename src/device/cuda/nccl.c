@@ -124,7 +124,7 @@ bool z3d_cuda_nccl_free(z3d_cuda *cuda, void *memory) {
     struct z3d_cuda_nccl *nccl = cuda->nccl;
     if (!nccl || memory != nccl->memory) return false;
     close_windows(cuda);
-    nccl->ncclMemFree(memory);
+    if (!nccl->aborted) nccl->ncclMemFree(memory); /* threads may still close the windows */
     nccl->memory = NULL;
     return true;
 }

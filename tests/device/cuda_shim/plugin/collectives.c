@@ -185,6 +185,7 @@ static size_t own_bytes;
 static int windows;
 
 ncclResult_t ncclMemAlloc(void **out, size_t bytes) {
+    if (own) cuda_shim_stop("a block of NCCL's that NCCL has not freed");
     if (cudaMalloc(out, bytes) != cudaSuccess) return ncclSystemError;
     own = *out;
     own_bytes = bytes;
