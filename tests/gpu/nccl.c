@@ -20,26 +20,24 @@ typedef struct side {
 
 typedef struct trial {
     const char *name;
-    z3d_collective_kind kind;
-    z3d_dtype dtype;
-    z3d_reduce_op op;
-    int64_t count, stride;
-    int peer;
+    z3d_collective call; /* SEND: from 0 to 1 */
 } trial;
 
+#define TRIAL(KIND, OP, TYPE, COUNT, STRIDE, PEER)                                                 \
+    { Z3D_COLLECTIVE_##KIND, Z3D_##OP, Z3D_##TYPE, NULL, COUNT, STRIDE, PEER, false }
+
 static const trial trials[] = {
-    {"nccl all_reduce", Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, Z3D_SUM, 1000, 0, 0},
-    {"nccl all_reduce", Z3D_COLLECTIVE_ALL_REDUCE, Z3D_BF16, Z3D_SUM, 1001, 0, 0},
-    {"nccl all_reduce", Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F64, Z3D_SUM, 7, 0, 0},
-    {"nccl all_reduce, largest", Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, Z3D_MAX, 33, 0, 0},
-    {"nccl reduce_scatter", Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_BF16, Z3D_SUM, WIDTH, WIDTH, 0},
-    {"nccl reduce_scatter, a bucket", Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_F16, Z3D_SUM, 100, WIDTH,
-     0},
-    {"nccl all_gather", Z3D_COLLECTIVE_ALL_GATHER, Z3D_F16, Z3D_SUM, WIDTH, WIDTH, 0},
-    {"nccl all_gather, a bucket", Z3D_COLLECTIVE_ALL_GATHER, Z3D_BF16, Z3D_SUM, 100, WIDTH, 0},
-    {"nccl broadcast", Z3D_COLLECTIVE_BROADCAST, Z3D_F32, Z3D_SUM, 77, 0, 1},
-    {"nccl send and recv", Z3D_COLLECTIVE_SEND, Z3D_F32, Z3D_SUM, 300, 0, 0},
-    {"nccl barrier", Z3D_COLLECTIVE_BARRIER, Z3D_F32, Z3D_SUM, 0, 0, 0},
+    {"nccl all_reduce", TRIAL(ALL_REDUCE, SUM, F32, 1000, 0, 0)},
+    {"nccl all_reduce", TRIAL(ALL_REDUCE, SUM, BF16, 1001, 0, 0)},
+    {"nccl all_reduce", TRIAL(ALL_REDUCE, SUM, F64, 7, 0, 0)},
+    {"nccl all_reduce, largest", TRIAL(ALL_REDUCE, MAX, F32, 33, 0, 0)},
+    {"nccl reduce_scatter", TRIAL(REDUCE_SCATTER, SUM, BF16, WIDTH, WIDTH, 0)},
+    {"nccl reduce_scatter, a bucket", TRIAL(REDUCE_SCATTER, SUM, F16, 100, WIDTH, 0)},
+    {"nccl all_gather", TRIAL(ALL_GATHER, SUM, F16, WIDTH, WIDTH, 0)},
+    {"nccl all_gather, a bucket", TRIAL(ALL_GATHER, SUM, BF16, 100, WIDTH, 0)},
+    {"nccl broadcast", TRIAL(BROADCAST, SUM, F32, 77, 0, 1)},
+    {"nccl send and recv", TRIAL(SEND, SUM, F32, 300, 0, 0)},
+    {"nccl barrier", TRIAL(BARRIER, SUM, F32, 0, 0, 0)},
 };
 
 /* ---- a trial ---- */
@@ -52,23 +50,18 @@ static z3d_status cast(z3d_device *device, void *to, const void *from, z3d_dtype
 /* The operand comes out of a kernel and the result goes into one, without the host's waiting. */
 static z3d_status run_between_kernels(const side *s, const trial *t, int rank, int communicator,
                                       void *host) {
-    z3d_collective call = {.kind = t->kind,
-                           .op = t->op,
-                           .dtype = t->dtype,
-                           .buffer = s->buffer,
-                           .count = t->count,
-                           .stride = t->stride,
-                           .peer = t->peer};
-    int64_t bytes = ELEMENTS * (int64_t)z3d_dtype_size(t->dtype);
-    if (t->kind == Z3D_COLLECTIVE_SEND) { /* from 0 to 1 */
+    z3d_collective call = t->call;
+    int64_t bytes = ELEMENTS * (int64_t)z3d_dtype_size(call.dtype);
+    call.buffer = s->buffer;
+    if (call.kind == Z3D_COLLECTIVE_SEND) {
         call.kind = rank == 0 ? Z3D_COLLECTIVE_SEND : Z3D_COLLECTIVE_RECV;
         call.peer = 1 - rank;
     }
     Z3D_TRY(z3d_device_write(s->device, s->copy, host, bytes));
-    Z3D_TRY(cast(s->device, s->buffer, s->copy, t->dtype));
+    Z3D_TRY(cast(s->device, s->buffer, s->copy, t->call.dtype));
     Z3D_TRY(z3d_collective_run(s->group[communicator], &call));
-    Z3D_TRY(cast(s->device, s->copy, s->buffer, t->dtype));
-    Z3D_TRY(Z3D_LAUNCH(s->device, fill, .x = s->buffer, .count = ELEMENTS, .dtype = t->dtype));
+    Z3D_TRY(cast(s->device, s->copy, s->buffer, t->call.dtype));
+    Z3D_TRY(Z3D_LAUNCH(s->device, fill, .x = s->buffer, .count = ELEMENTS, .dtype = t->call.dtype));
     return z3d_device_read(s->device, host, s->copy, bytes);
 }
 
@@ -82,31 +75,28 @@ static z3d_status try_one(check_context *context, const side *sides, const trial
                           int communicator) {
     char host[2][BYTES];
     int rank = z3d_world_rank(context->world);
-    bool scatter = t->kind == Z3D_COLLECTIVE_REDUCE_SCATTER; /* other rows: anything */
+    bool scatter = t->call.kind == Z3D_COLLECTIVE_REDUCE_SCATTER; /* other rows: anything */
     for (int i = 0; i < 2; i++) {
-        fill_in(host[i], t->dtype, rank);
+        fill_in(host[i], t->call.dtype, rank);
         Z3D_TRY(run_between_kernels(&sides[i], t, rank, communicator, host[i]));
     }
-    size_t size = z3d_dtype_size(t->dtype), row = scatter ? (size_t)rank * WIDTH * size : 0;
+    size_t size = z3d_dtype_size(t->call.dtype), row = scatter ? (size_t)rank * WIDTH * size : 0;
     bool same = !memcmp(host[0] + row, host[1] + row, (scatter ? WIDTH : ELEMENTS) * size);
-    check_report(context, same, t->name, "%s", z3d_dtype_name(t->dtype));
+    check_report(context, same, t->name, "%s", z3d_dtype_name(t->call.dtype));
     return Z3D_OK;
 }
 
 /* ---- both communicators at once, each on half of the buffer ---- */
 
-static z3d_status start_sum(const side *s, int communicator, z3d_ticket *ticket) {
-    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
-                           .dtype = Z3D_F32,
-                           .buffer = (float *)s->buffer + communicator * ELEMENTS / 2,
-                           .count = ELEMENTS / 2};
-    return z3d_collective_start(s->group[communicator], &call, ticket);
-}
-
 /* What began first is waited for last. */
 static z3d_status run_both(const side *s) {
     z3d_ticket ticket[2];
-    for (int c = 0; c < 2; c++) Z3D_TRY(start_sum(s, c, &ticket[c]));
+    z3d_collective call = {
+        .kind = Z3D_COLLECTIVE_ALL_REDUCE, .dtype = Z3D_F32, .count = ELEMENTS / 2};
+    for (int c = 0; c < 2; c++) {
+        call.buffer = (float *)s->buffer + c * ELEMENTS / 2;
+        Z3D_TRY(z3d_collective_start(s->group[c], &call, &ticket[c]));
+    }
     for (int c = 1; c >= 0; c--) Z3D_TRY(z3d_collective_wait(s->group[c], ticket[c]));
     return Z3D_OK;
 }
