@@ -1,12 +1,15 @@
 #!/bin/sh
-# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [PAGE]: checks and measures what only a machine
-# with a GPU can show; the first 10 minutes give correctness and tokens/s. Needs a C and a C++
-# compiler, CMake, the CUDA toolkit and compute-sanitizer; cuBLAS, cuDNN and NCCL are also found in
-# Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
+# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [--continue] [PAGE]: checks and measures what
+# only a machine with a GPU can show; the first 10 minutes give correctness and tokens/s. Needs a C
+# and a C++ compiler, CMake, the CUDA toolkit and compute-sanitizer; cuBLAS, cuDNN and NCCL are also
+# found in Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
 # Compares with PyTorch where python3 has it with CUDA, and with llm.c where LLMC names a folder with
-# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and
-# gpu-check.log beside it all output. The exit code is 0 if every check passed; only then the last
-# line of PAGE says so. GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
+# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and a
+# .log beside it all output. The exit code is 0 if every check passed; only then the last line of PAGE
+# says so.
+# --continue: keeps the parts of PAGE that held, and runs the others.
+# GPU_CHECK_SECONDS (3300): parts for which no time is left are left out.
+# GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
 # --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check
 # at tiny sizes over the plugin that ZERO3D_PLUGIN_PATH names; this tests the script.
 set -u
@@ -15,6 +18,7 @@ build=${BUILD:-build-gpu}
 mode=run
 check=$build/bin/gpu_check
 tiny=""
+continued=no
 case ${1:-} in
 --dry-run)
     mode=build
@@ -23,12 +27,17 @@ case ${1:-} in
 --no-gpu)
     mode=check
     check=${2:?--no-gpu wants a program}
-    tiny="--tiny --steps 1"
+    tiny=--tiny
     shift 2
     ;;
 esac
+if [ "${1:-}" = --continue ]; then
+    continued=yes
+    shift
+fi
 page=${1:-$build/gpu-check.md}
-log=$build/gpu-check.log
+log=${page%.md}.log
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 begin=$(date +%s)
 budget=${GPU_CHECK_SECONDS:-3300}
 only=${GPU_CHECK_ONLY:-.}
@@ -36,13 +45,17 @@ only=${GPU_CHECK_ONLY:-.}
 seconds_left() { echo $((budget - ($(date +%s) - begin))); }
 say() { echo "$*" | tee -a "$page"; }
 
-# Results of an earlier run must not count for this one.
-mkdir -p "$build" "$(dirname "$page")" && : >"$page" && : >"$log" || exit 1
+mkdir -p "$build" "$(dirname "$page")" || exit 1
 stop() {
     echo "gpu-check: $*" >&2
     printf '\ngpu-check: FAILED: %s\n' "$*" >>"$page"
     exit 1
 }
+if [ $continued = no ]; then # results of an earlier run must not count for this one
+    : >"$page" && : >"$log" || exit 1
+elif ! grep -q "^# GPU check, .*, commit $commit$" "$page"; then
+    stop "--continue: $page has no results of commit $commit"
+fi
 
 # ---- what this machine has ----
 
@@ -83,8 +96,9 @@ look_around() {
     for tool in cmake cc c++; do
         command -v $tool >/dev/null || stop "no $tool on this machine"
     done
-    if [ $mode = run ] && { ! command -v nvidia-smi >/dev/null || [ -z "$(show_gpu name)" ]; }; then
-        stop "this machine shows no GPU (nvidia-smi): nothing was built or run; --dry-run builds"
+    # A container may have a GPU without nvidia-smi.
+    if [ $mode = run ] && [ -z "$(show_gpu name)" ] && [ ! -e /dev/nvidia0 ]; then
+        stop "this machine shows no GPU (nvidia-smi, /dev/nvidia0): nothing was built or run; --dry-run builds"
     fi
     toolkit=$(find_toolkit)
     # The toolkit's own folders come first: nvcc uses its headers.
@@ -98,29 +112,12 @@ look_around() {
 
 # ---- build ----
 
-# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures again and builds; its logs stay in the
-# folder. A new warning of another compiler is not an error here: it must not waste the time with a
-# GPU.
-make_check() {
-    folder=$1 limit=$2 targets=$3
-    shift 3
+# Configures again and builds; its logs stay in the folder. A new warning of another compiler is not
+# an error here: it must not waste the time with a GPU.
+configure_and_build() {
+    limit=$(($(seconds_left) / 3))
     generator=""
     command -v ninja >/dev/null && generator="-G Ninja"
-    mkdir -p "$folder"
-    # shellcheck disable=SC2086 # lists of words
-    timeout -k 5 "$((limit / 3))" cmake --fresh -S . -B "$folder" $generator -DZERO3D_WERROR=OFF "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
-        timeout -k 5 "$((limit * 2 / 3))" cmake --build "$folder" --target $targets -j "$(nproc)" >"$folder/build.log" 2>&1
-}
-
-why_not() { # of the build in folder $1
-    if [ ! -s "$1/build.log" ]; then
-        echo "cmake: $(grep -m 1 -A 3 'CMake Error' "$1/configure.log" | tr -s '\n ' ' ')($1/configure.log)"
-    else
-        echo "$(grep -m 1 -iE '(error|undefined|cannot)' "$1/build.log" || echo 'it took too long') ($1/build.log)"
-    fi
-}
-
-build_bare() {
     # Only for this GPU: half the time. An old nvidia-smi does not support this query.
     capability=$(show_gpu compute_cap | head -n 1 | tr -d .)
     architectures=""
@@ -129,11 +126,26 @@ build_bare() {
     run-90) architectures="-DCMAKE_CUDA_ARCHITECTURES=90a-real" ;;
     *) architectures="-DCMAKE_CUDA_ARCHITECTURES=$capability-real" ;;
     esac
+    : >"$build/build.log"
+    # shellcheck disable=SC2086 # lists of words
+    timeout -k 5 $limit cmake --fresh -S . -B "$build" $generator -DZERO3D_WERROR=OFF -DZERO3D_BARE=ON -DZERO3D_CUDA=ON \
+        -DCMAKE_CUDA_COMPILER="$nvcc" $architectures ${CMAKE_ARGS:-} >"$build/configure.log" 2>&1 &&
+        timeout -k 5 $limit cmake --build "$build" --target gpu_check zero3d_cuda -j "$(nproc)" >"$build/build.log" 2>&1
+}
+
+why_not() {
+    if [ ! -s "$build/build.log" ]; then
+        echo "cmake: $(grep -m 1 -A 3 'CMake Error' "$build/configure.log" | tr -s '\n ' ' ')($build/configure.log)"
+    else
+        echo "$(grep -m 1 -iE '(error|undefined|cannot)' "$build/build.log" || echo 'it took too long') ($build/build.log)"
+    fi
+}
+
+build_bare() {
     echo "building $check with $nvcc"
-    # shellcheck disable=SC2086 # one word or none
-    make_check "$build" "$(($(seconds_left) * 2 / 3))" "gpu_check zero3d_cuda" -DZERO3D_BARE=ON -DZERO3D_CUDA=ON \
-        -DCMAKE_CUDA_COMPILER="$nvcc" $architectures || stop "not built: $(why_not "$build")"
-    echo "built in $(($(date +%s) - begin)) s"
+    configure_and_build && echo "built in $(($(date +%s) - begin)) s" && return
+    cat "$build/configure.log" "$build/build.log" >>"$log"
+    stop "not built: $(why_not)"
 }
 
 # ---- run ----
@@ -158,26 +170,36 @@ verdict() { # of a part: CODE SECONDS-THAT-IT-HAD
     esac
 }
 
+# Whether the part of this title is asked for, and has not held already.
+wanted() { echo "$1" | grep -Eq -- "$only" && ! grep -qF "## $1: held" "$page"; }
+
 missing() { # TITLE WHY: a part that cannot run, which is a failure
-    echo "$1" | grep -Eq -- "$only" || return 0
+    wanted "$1" || return 0
     say ""
     say "## $1: FAILED ($2)"
-    failed=1
+    failed=$((failed + 1))
 }
 
 # What parts run, within the part's time.
 within() { timeout -k 5 "$limit" "$@"; }
-# shellcheck disable=SC2086 # $tiny is a list of words
+# shellcheck disable=SC2086 # $tiny is a word or none
 gpu() { within "$check" $tiny "$@"; }
 # shellcheck disable=SC2086
 two_ranks() { within scripts/launch -n 2 "$check" --host-collectives $tiny "$@"; }
+
+# The GPU's description, as the program has it: without one each part would only waste its time.
+probe() {
+    timeout -k 5 60 "$check" --tiny memory >"$build/probe.txt" 2>&1
+    device=$(sed -n 's/^info *device *//p' "$build/probe.txt")
+    [ -n "$device" ] || stop "the GPU cannot be used: $(head -n 1 "$build/probe.txt")"
+}
 
 # part SECONDS TITLE COMMAND...: one part of the page, within its own time and what is left of the
 # whole. Its checks that failed and its numbers go to the page.
 part() {
     limit=$1 title=$2
     shift 2
-    echo "$title" | grep -Eq -- "$only" || return 0
+    wanted "$title" || return 0
     left=$(seconds_left)
     [ "$limit" -lt "$left" ] || limit=$left
     if [ "$limit" -lt 5 ]; then
@@ -191,21 +213,22 @@ part() {
     code=$?
     kill $watcher 2>/dev/null
     wait $watcher 2>/dev/null
-    [ $code -eq 0 ] || failed=1
+    [ $code -eq 0 ] || failed=$((failed + 1))
     say ""
     say "## $title: $(verdict $code $(($(date +%s) - started)) "$limit")"
     { echo "== $title" && cat "$build/part.txt"; } >>"$log"
     {
-        grep -E '^(FAILED|info) ' "$build/part.txt"
+        grep -E '^(FAILED|info) ' "$build/part.txt" | head -n 200
         [ $code -eq 0 ] || grep -vE '^(FAILED|info|ok) ' "$build/part.txt" | tail -n 8
         report_gpu "$build/clocks.txt"
     } | sed 's/^/    /' | tee -a "$page"
+    case $code in 124 | 137) probe ;; esac
 }
 
 # Which algorithm and which epilogue cuBLASLt ran for each product of a step, as its own log has it.
 algorithms() {
     gpu_log="$build/cublaslt.log"
-    within env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$gpu_log" "$check" --steps 1 speed >/dev/null || return
+    within env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$gpu_log" "$check" --steps=1 speed >/dev/null || return
     grep -F '[cublasLtMatmul]' "$gpu_log" |
         sed -E 's/^.*\[cublasLtMatmul\] *//; s/[A-Za-z]+=0[xX][0-9A-Fa-f]+ ?//g' | sort | uniq -c | sort -rn |
         head -n 40 | sed 's/^/info   /' >"$build/algorithms.txt"
@@ -253,28 +276,26 @@ sanitize() {
             continue
         fi
         part 200 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
-        part 200 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps 1 train
+        part 200 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps=1 train
     done
 }
 
-# What needs more of a machine than the host plugin has is left out without a GPU. The program has
-# no MPI: its ranks connect over TCP.
+# What needs more of a machine than the host plugin has is left out without a GPU.
 run_parts() {
-    export ZERO3D_LAUNCH=tcp
     part 90 "kernels against the cpu device" gpu ops
-    [ $mode = check ] || part 90 "kernels, own attention" gpu --own-attention ops
-    part 120 "training against the cpu device, one rank" gpu train
-    part 60 "memory, copies, a product" gpu memory
+    part 120 "training: cpu device, ZeRO stages, graphs" gpu train
     part 180 "GPT-2, tokens/s" gpu speed
-    part 60 "steps as CUDA graphs against plain steps" gpu graph
+    part 60 "memory, copies, a product" gpu memory
+    part 30 "captured copies and scratch, what a capture refuses" gpu capture
     part 60 "NCCL, two processes on the GPU" within scripts/launch -n 2 "$check" nccl
     part 90 "two ranks on the GPU, data parallel" two_ranks train
-    part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor 2 train
+    part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 train
     part 90 "each kernel of a step" gpu kernels
     part 60 "attention, cuDNN" gpu attention
     part 60 "attention, own" gpu --own-attention attention
     part 300 "GPT-2, more sizes" gpu models
     [ $mode != check ] || return 0
+    part 90 "kernels, own attention" gpu --own-attention ops
     part 90 "training, own attention" gpu --own-attention train
     part 180 "GPT-2, attention in any order" gpu --fast-attention speed
     part 180 "products: algorithms and epilogues" algorithms
@@ -290,7 +311,8 @@ if [ $mode = build ]; then
     say "gpu-check: a dry run, nothing was run"
     exit 0
 fi
-say "# GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+export ZERO3D_LAUNCH=tcp # the program has no MPI
+say "# GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $commit"
 say ""
 if [ $mode = run ]; then
     say "    $(show_gpu name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit)"
@@ -298,9 +320,12 @@ if [ $mode = run ]; then
 else
     say "    no GPU: $check over ${ZERO3D_PLUGIN_PATH:-the plugin beside it}"
 fi
+probe
+say "    $device"
 run_parts
+held=$(awk '/^## .*: held, [0-9]+ checks/ { sub(/.*: held, /, ""); sum += $1 } END { print sum + 0 }' "$page")
 say ""
-say "$(($(date +%s) - begin)) s: $(grep -c '^ok ' "$log") checks held, $(grep -c '^FAILED' "$log") failed; all output is in $log"
+say "$(($(date +%s) - begin)) s: $held checks held, $failed parts failed; all output is in $log"
 [ $failed = 0 ] || stop "not everything held"
 [ "$only" = . ] || stop "only some parts were run"
 say "gpu-check: held"

@@ -62,6 +62,8 @@ typedef struct z3d_program_config {
     bool recompute;       /* activation_checkpointing.granularity full */
     bool selective;       /* units keep less and compute again what is cheap (granularity
                              selective): no unit is recomputed whole */
+    bool keep_activation; /* units keep what an activation function gives (recompute_activation
+                             false) */
     bool replay_full; /* recompute repeats the whole forward (activation_checkpointing.replay full)
                        */
     int checkpoint_every; /* units from one activation checkpoint to the next (number_checkpoints);

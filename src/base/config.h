@@ -31,6 +31,7 @@ typedef enum {
     Z3D_OFFLOAD_DEVICE_NVME
 } z3d_offload_device;
 typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
+typedef enum { Z3D_RECOMPUTE_AUTO, Z3D_RECOMPUTE_TRUE, Z3D_RECOMPUTE_FALSE } z3d_recompute;
 typedef enum {
     Z3D_GRAD_REDUCE_AUTO,
     Z3D_GRAD_REDUCE_PER_STEP,

@@ -238,20 +238,25 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
 /* Decides what is `auto`, and says why. */
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
                          z3d_gather_price gathers[2], z3d_string *text) {
-    z3d_string offload = {0}, ratio = {0}, gather = {0};
+    z3d_string offload = {0}, ratio = {0}, gather = {0}, activation = {0};
     z3d_status status = z3d_choose_offload(config, ranks, hardware, &offload);
     if (status == Z3D_OK) status = z3d_choose_ratio(config, ranks, 0, hardware, NULL, &ratio);
     if (status == Z3D_OK)
         status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &gather);
+    if (status == Z3D_OK)
+        status = z3d_choose_activation(config, ranks, 0, hardware, NULL, &activation);
     if (offload.length && !quiet)
         z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", offload.text);
     if (ratio.length && !quiet)
         z3d_string_append(text, "offload_optimizer.ratio auto: %s\n\n", ratio.text);
     if (gather.length && !quiet)
         z3d_string_append(text, "pipeline_gather auto: %s\n\n", gather.text);
+    if (activation.length && !quiet)
+        z3d_string_append(text, "recompute_activation auto: %s\n\n", activation.text);
     z3d_string_free(&offload);
     z3d_string_free(&ratio);
     z3d_string_free(&gather);
+    z3d_string_free(&activation);
     return status;
 }
 

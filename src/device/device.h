@@ -213,7 +213,8 @@ const char *z3d_kernel_name(z3d_kernel_kind kind);
 int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads);
 
 /* Measures products of the given shape (m x n x k, fp32 result) with every method and returns the
- * fastest one with its GFLOP/s. Takes well below a second. cpu only; record returns SGEMM. */
+ * fastest one with its GFLOP/s. Takes well below a second. Devices without a choice answer SGEMM;
+ * record and sim with 0 GFLOP/s. */
 z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                    int64_t k, z3d_gemm_method *best, double *gflops);
 

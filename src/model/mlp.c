@@ -1,5 +1,6 @@
 /* A block's MLP, or one tile of it: two products, and between them gelu or silu(gate) * up. Forward
- * saves the first product's output; what the second reads is computed again in backward. */
+ * saves the first product's output. What the second reads is saved, too, or computed again in
+ * backward: run->keep_activation says which. */
 #include "src/model/transformer.h"
 
 z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
@@ -32,14 +33,28 @@ static z3d_status activate(z3d_unit_run *run, const z3d_mlp *mlp, void *y) {
                       .count = down->rows * down->in, .dtype = run->dtype);
 }
 
+static int64_t inner_row(const z3d_unit_run *run, const z3d_mlp *mlp) {
+    return z3d_row_bytes(run, mlp->down.in);
+}
+
+z3d_status z3d_mlp_take_saved(z3d_unit_run *run, z3d_mlp *mlp) {
+    mlp->activated = NULL;
+    Z3D_TRY(z3d_unit_take_saved(run, mlp->up.rows, z3d_row_bytes(run, mlp->up.out), &mlp->before));
+    if (!run->keep_activation) return Z3D_OK;
+    return z3d_unit_take_saved(run, mlp->down.rows, inner_row(run, mlp), &mlp->activated);
+}
+
+/* *out = memory for what `down` reads. */
 static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) {
-    return z3d_unit_take_workspace(run, mlp->down.rows, z3d_row_bytes(run, mlp->down.in), out);
+    *out = mlp->activated;
+    return *out ? Z3D_OK : z3d_unit_take_workspace(run, mlp->down.rows, inner_row(run, mlp), out);
 }
 
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y) {
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear up = mlp->up;
-    const bool fused = !mlp->gated && run->need_output; /* gelu, into the product */
+    const bool activates = run->need_output || mlp->activated;
+    const bool fused = activates && !mlp->gated; /* gelu, into the product */
     const void *x;
     void *inner = NULL;
     if (fused) Z3D_TRY(take_inner(run, mlp, &inner));
@@ -48,11 +63,11 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
     Z3D_TRY(find_input(run, mlp, &x));
     Z3D_TRY(z3d_column_linear_forward(&lane, &up, x, mlp->before));
     z3d_unit_workspace_release(run, mark);
-    if (!run->need_output) return Z3D_OK;
-    if (!fused) {
+    if (activates && !fused) {
         Z3D_TRY(take_inner(run, mlp, &inner));
         Z3D_TRY(activate(run, mlp, inner));
     }
+    if (!run->need_output) return Z3D_OK;
     return z3d_residual_forward(run, &mlp->down, inner, residual, "mlp", y);
 }
 
@@ -63,11 +78,10 @@ static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d
     z3d_linear down = mlp->down;
     const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
     void *inner = NULL, *d_inner = input ? d_up : NULL;
-    if (mlp->gated && input) Z3D_TRY(take_inner(run, mlp, &d_inner));
-    if (weight) {
-        Z3D_TRY(take_inner(run, mlp, &inner));
-        Z3D_TRY(activate(run, mlp, inner));
-    }
+    if (mlp->gated && input)
+        Z3D_TRY(z3d_unit_take_workspace(run, down.rows, inner_row(run, mlp), &d_inner));
+    if (weight) Z3D_TRY(take_inner(run, mlp, &inner));
+    if (weight && !mlp->activated) Z3D_TRY(activate(run, mlp, inner));
     down.before_gelu = mlp->gated ? NULL : mlp->before;
     Z3D_TRY(z3d_row_linear_backward(&lane, &down, inner, dy, d_inner));
     if (!mlp->gated || !input) return Z3D_OK;

@@ -50,10 +50,9 @@ z3d_status z3d_tiles_begin_backward(z3d_unit_run *run, z3d_halves halves, const 
 }
 
 static z3d_status take_saved(z3d_unit_run *run, z3d_mlp *mlp) {
-    const int64_t row = z3d_row_bytes(run, z3d_mlp_columns(z3d_transformer_of(run)));
     *mlp = z3d_mlp_of(run, 0);
     mlp->own = stream_in(run, run->input).x;
-    return z3d_unit_take_saved(run, z3d_unit_rows(run), row, &mlp->before);
+    return z3d_mlp_take_saved(run, mlp);
 }
 
 static z3d_status forward(z3d_unit_run *run) {

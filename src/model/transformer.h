@@ -194,6 +194,7 @@ typedef struct z3d_mlp {
     void *x;              /* where forward keeps that, of all rows; NULL: it is computed again */
     const void *own;      /* without a norm: what `up` reads, of the own rows */
     void *before;         /* T[rows, up.out], kept: what `up` gives */
+    void *activated; /* T[rows, down.in], kept: what `down` reads; NULL: it is computed again */
 } z3d_mlp;
 
 /* Of a row of `before`. */
@@ -204,8 +205,10 @@ static inline int64_t z3d_mlp_columns(const z3d_transformer *shape) {
  * group: up's and its bias, down's and its bias (of tiles, the last has it); gated: gate's, up's,
  * down's. */
 z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first);
-/* y = residual + dropout(down(activation(up(x)))), of the own rows; without output it stops at
- * `before`. */
+/* Sets before and activated. */
+z3d_status z3d_mlp_take_saved(z3d_unit_run *run, z3d_mlp *mlp);
+/* y = residual + dropout(down(activation(up(x)))), of the own rows; without output it stops at what
+ * is kept. */
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y);
 /* Backward, or a half of it. after: the gradient of y. *dx: workspace with the gradient of `up`'s
  * input, of which the own rows count; NULL without the input half. */

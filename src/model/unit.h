@@ -122,6 +122,8 @@ struct z3d_unit_run {
                          output is NULL; skip work that only output needs */
     bool lean;        /* keep less for backward: do not save what is cheap to recompute. Forward and
                          backward of a micro-batch get the same value */
+    bool keep_activation; /* keep what an activation function gives, too, although backward could
+                             compute it again; as `lean` the same in forward and backward */
     const void *field[Z3D_MAX_FIELDS]; /* the micro-batch's data, as the model declared it */
     const void *input;                 /* previous unit's output (NULL for the first) */
     void *output;                      /* NULL if the unit has none */

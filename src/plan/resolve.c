@@ -73,6 +73,8 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .partition_activations = config->activation_checkpointing_partition_activations,
         .checkpoint_space = checkpoint_space(config),
         .without_generation = !config->generate_prompt || !*config->generate_prompt,
+        .keep_activation =
+            config->activation_checkpointing_recompute_activation == Z3D_RECOMPUTE_FALSE,
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,

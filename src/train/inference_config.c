@@ -41,6 +41,7 @@ static z3d_status fit_config(z3d_config *config) {
     /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
     config->parallel_sequence_parallel = false;
     config->activation_checkpointing_partition_activations = false;
+    config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_AUTO;
     return leave_pipeline(config);
 }
 

@@ -150,7 +150,8 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
 z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room) {
     z3d_config *config = trainer->config;
     int *const key[] = {&config->activation_checkpointing_cpu_checkpointing,
-                        &config->zero_optimization_pipeline_gather};
+                        &config->zero_optimization_pipeline_gather,
+                        &config->activation_checkpointing_recompute_activation};
     enum { KEYS = sizeof key / sizeof *key };
     z3d_hardware hardware;
     z3d_gather_price prices[2];
@@ -160,9 +161,11 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
     } chosen;
     int ranks = z3d_world_size(trainer->world);
     bool known, gather = *key[1] == Z3D_PIPELINE_GATHER_AUTO && z3d_gather_matters(config, ranks);
-    if (*key[0] != Z3D_OFFLOAD_AUTO && !gather && !z3d_ratio_is_open(config)) return Z3D_OK;
+    if (*key[0] != Z3D_OFFLOAD_AUTO && !gather && !z3d_ratio_is_open(config) &&
+        *key[2] != Z3D_RECOMPUTE_AUTO)
+        return Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, describe_machine(trainer, threads, &known, &hardware)));
-    z3d_trainer_place(trainer, "start-up: choosing offload and when to gather");
+    z3d_trainer_place(trainer, "start-up: choosing offload, when to gather and what to keep");
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0) {
         const z3d_hardware *machine = known ? &hardware : NULL;
@@ -172,6 +175,9 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
         if (status == Z3D_OK && gather)
             status = z3d_choose_gather(config, ranks, threads, machine, room, prices,
                                        &trainer->gather_why);
+        if (status == Z3D_OK)
+            status =
+                z3d_choose_activation(config, ranks, threads, NULL, room, &trainer->activation_why);
     } else {
         status = z3d_config_override(config, "training.hardware=");
     }
@@ -211,6 +217,15 @@ z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtyp
     return method_of(dtype, *gemm_key((z3d_config *)config, dtype));
 }
 
+/* A GPU may round what a product's epilogue gives otherwise than what is computed again. A run that
+ * kept it keeps it if there is room, still. */
+static void keep_recomputing(z3d_config *config, const z3d_config *saved) {
+    z3d_config_ENUM *key = &config->activation_checkpointing_recompute_activation;
+    if (config->training_device == Z3D_TRAINING_CUDA && *key == Z3D_RECOMPUTE_AUTO &&
+        saved->activation_checkpointing_recompute_activation == Z3D_RECOMPUTE_TRUE)
+        *key = Z3D_RECOMPUTE_TRUE;
+}
+
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     z3d_config *config = trainer->config, *saved = NULL;
     z3d_config_ENUM *key = gemm_key(config, trainer->program.dtype);
@@ -219,15 +234,18 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     if (trainer->rank == 0) status = z3d_trainer_saved_config(trainer, &saved);
     if (status == Z3D_OK && trainer->rank == 0) status = z3d_trainer_extend(trainer, saved);
     if (saved && *key == Z3D_GEMM_AUTO) *key = *gemm_key(saved, trainer->program.dtype);
+    if (saved) keep_recomputing(config, saved);
     z3d_config_destroy(saved);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     struct {
-        int64_t gemm, schedule_end;
-    } kept = {*key, config->scheduler_params_total_num_steps};
+        int64_t gemm, schedule_end, recompute;
+    } kept = {*key, config->scheduler_params_total_num_steps,
+              config->activation_checkpointing_recompute_activation};
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &kept, sizeof kept, 0));
     *key = (z3d_config_ENUM)kept.gemm;
     config->scheduler_params_total_num_steps = kept.schedule_end;
+    config->activation_checkpointing_recompute_activation = (z3d_config_ENUM)kept.recompute;
     return Z3D_OK;
 }
 

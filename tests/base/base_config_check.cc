@@ -51,6 +51,23 @@ TEST(Check, Precision) {
               std::string::npos);
 }
 
+TEST(Check, KeysOfOneDevice) {
+    for (std::string key : {"tf32: true", "attention: own", "collectives: nccl",
+                            "deterministic: false", "cuda_graph: on"})
+        EXPECT_TRUE(has(check("training: {" + key + "}"),
+                        "training." + key.substr(0, key.find(':')) + ": has no effect on the cpu"));
+    EXPECT_TRUE(has(check("training: {device: cuda, gemm: {fp32: sgemm}}"),
+                    "training.gemm.fp32: has no effect on the cuda device"));
+    EXPECT_TRUE(has(check("training: {device: cuda, tf32: true}\nbf16: {enabled: true}"),
+                    "training.tf32: has no effect in a 16-bit run"));
+    EXPECT_TRUE(has(check("training: {device: cuda, attention: cudnn}"),
+                    "training.attention: cudnn computes attention only in bf16 and fp16"));
+    for (std::string key : {"digest: true", "trace_steps: 1"})
+        EXPECT_TRUE(has(check("training: {device: cuda, cuda_graph: on, " + key + "}"),
+                        "training.cuda_graph: on is not possible with training." +
+                            key.substr(0, key.find(':')) + ", which looks at every instruction"));
+}
+
 TEST(Check, ActivationCheckpointsWithEffectOnly) {
     EXPECT_NE(check("activation_checkpointing: {partition_activations: true}")
                   .find("activation_checkpointing.partition_activations: has no effect with "

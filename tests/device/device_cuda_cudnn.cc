@@ -3,18 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 extern "C" {
-#include "src/device/cuda/attention.h"
-
-// What only a device that is there calls.
-z3d_status z3d_cuda_check(cudaError_t, const char *) {
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "there is no device");
-}
-z3d_status z3d_cuda_reserve(z3d_cuda *, int64_t) {
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "there is no device");
-}
+#include "src/device/cuda/attention_plan.h"
 }
 
 // An H200 in cuDNN's own words.
@@ -29,8 +19,7 @@ static const char h200[] =
     "supportCoopLaunch": 1})";
 
 static z3d_attention_shape shape_of(int64_t batch, int64_t seq, int64_t heads, int64_t head_dim) {
-    z3d_attention_shape shape;
-    memset(&shape, 0, sizeof shape);
+    z3d_attention_shape shape = {};
     shape.batch = batch, shape.seq = seq, shape.heads = shape.row_heads = heads;
     shape.head_dim = head_dim, shape.dtype = Z3D_BF16;
     shape.backward = shape.deterministic = true;
@@ -45,16 +34,11 @@ class Cudnn : public ::testing::Test {
         ASSERT_EQ(Z3D_OK, z3d_cudnn_describe_device(&library, h200)) << z3d_error_message();
     }
     // OK, or why not; the graph's operations.
-    z3d_status plan(int64_t head_dim, z3d_dtype dtype, bool backward, bool deterministic) {
-        z3d_attention_shape shape = shape_of(16, 1024, 12, head_dim);
-        shape.dtype = dtype, shape.backward = backward, shape.deterministic = deterministic;
-        return plan(shape);
-    }
     z3d_status plan(const z3d_attention_shape &shape) {
-        static z3d_cudnn_plan made;
+        static z3d_attention_plan made;
         Z3D_TRY(z3d_attention_make_plan(&library, &shape, &made));
-        operations = made.graph.operations;
-        z3d_cudnn_drop_plan(&made);
+        operations = made.operations;
+        z3d_attention_drop_plan(&made);
         return Z3D_OK;
     }
     z3d_cudnn library;
@@ -66,14 +50,16 @@ TEST_F(Cudnn, EnginesTakeTheGraphs) {
         for (int64_t head_dim : {64, 80, 128})
             for (bool backward : {false, true})
                 for (bool deterministic : {false, true}) {
-                    ASSERT_EQ(Z3D_OK, plan(head_dim, dtype, backward, deterministic))
-                        << z3d_error_message();
+                    z3d_attention_shape shape = shape_of(16, 1024, 12, head_dim);
+                    shape.dtype = dtype, shape.backward = backward;
+                    shape.deterministic = deterministic;
+                    ASSERT_EQ(Z3D_OK, plan(shape)) << z3d_error_message();
                     EXPECT_EQ(operations, !backward ? 14 : deterministic ? 21 : 22);
                 }
 }
 
 TEST_F(Cudnn, AHeadThatNoEngineTakesIsUnsupported) {
-    EXPECT_EQ(Z3D_ERR_UNSUPPORTED, plan(72 + 3, Z3D_BF16, false, true));
+    EXPECT_EQ(Z3D_ERR_UNSUPPORTED, plan(shape_of(16, 1024, 12, 72 + 3)));
 }
 
 // Backward keeps the scores of at most 1 GiB: of all, of some samples, of some heads of one.

@@ -3,139 +3,103 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/device/sim/tape.h"
+#include "src/device/sim/measured.h"
 #include "tests/gpu/model.h"
 
 /* ---- whole steps ---- */
 
 typedef struct preset {
-    const char *name;
-    check_model model;
+    const char *part, *name;
+    int64_t layers, hidden, heads, seq;
+    int64_t batch; /* of a micro-batch */
+    int accumulation;
 } preset;
 
-static const check_model gpt2_124m = {.layers = 12, .hidden = 768, .heads = 12, .batch = 32};
-static const check_model gpt2_350m = {.layers = 24, .hidden = 1024, .heads = 16, .batch = 16};
-static const check_model gpt2_1558m = {.layers = 48, .hidden = 1600, .heads = 25, .batch = 16};
-static const check_model gpt2_tiny = {.layers = 2, .hidden = 32, .heads = 4, .batch = 2};
+/* Of each part's a machine without a GPU runs the first, tiny. */
+static const preset presets[] = {
+    {"speed", "gpt2-124m", 12, 768, 12, 1024, 32, 1},
+    {"speed", "gpt2-1.5b", 48, 1600, 25, 1024, 16, 1},
+    {"models", "gpt2-124m, 8 x", 12, 768, 12, 1024, 32, 8},
+    {"models", "gpt2-350m", 24, 1024, 16, 1024, 16, 1},
+    {"models", "gpt2-350m, 8 x", 24, 1024, 16, 1024, 16, 8},
+    {"models", "gpt2-1.5b, 8 x", 48, 1600, 25, 1024, 16, 8},
+    {"models", "gpt2-124m, 1 sample", 12, 768, 12, 1024, 1, 1}, /* short kernels: what a graph
+                                                                   is for */
+    {"kernels", "gpt2-1.5b", 48, 1600, 25, 1024, 16, 1},
+    {"kernels", "gpt2-124m", 12, 768, 12, 1024, 32, 1},
+    {"attention", "1000 tokens, heads of 64", 4, 2048, 32, 1000, 16, 1},
+    {"attention", "1000 tokens, heads of 80", 4, 2000, 25, 1000, 16, 1},
+    {"attention", "1000 tokens, heads of 128", 4, 2048, 16, 1000, 16, 1},
+    {"attention", "1024 tokens, heads of 64", 4, 2048, 32, 1024, 16, 1},
+    {"attention", "1024 tokens, heads of 80", 4, 2000, 25, 1024, 16, 1},
+    {"attention", "1024 tokens, heads of 128", 4, 2048, 16, 1024, 16, 1},
+    {"attention", "2048 tokens, heads of 64", 4, 2048, 32, 2048, 8, 1},
+    {"attention", "2048 tokens, heads of 80", 4, 2000, 25, 2048, 8, 1},
+    {"attention", "2048 tokens, heads of 128", 4, 2048, 16, 2048, 8, 1},
+};
 
-static preset preset_of(const char *name, check_model m, bool tiny) {
-    m.seq = tiny ? 16 : 1024;
-    m.vocabulary = tiny ? 67 : 50257;
-    m.dtype = Z3D_BF16;
-    return (preset){name, m};
-}
-
-/* In `accumulation` micro-batches. */
-static preset accumulated(preset p, int accumulation) {
-    p.model.accumulation = accumulation;
-    p.model.batch *= accumulation;
-    return p;
-}
-
-static double parameters(const check_model *m) { /* without the vocabulary's padding */
-    double h = (double)m->hidden;
-    return (double)m->layers * (12 * h * h + 13 * h) + (double)(m->vocabulary + m->seq) * h + 2 * h;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median seconds of the steps after the first two: at most `steps`, fewer where they are long. */
-static z3d_status time_steps(check_model *m, int steps, double *median) {
-    enum { MOST = 64, WARM = 2 };
-    const double enough = 8;
-    double seconds[MOST], sum = 0;
-    int timed = 0;
-    for (int i = 0; timed < steps && timed < MOST && (timed < 3 || sum < enough); i++) {
-        z3d_step_result result;
-        Z3D_TRY(check_model_step(m, &result));
-        if (i >= WARM) sum += seconds[timed++] = result.seconds;
+/* In bf16. If p's samples do not fit, with half of them, and so on: p has what did. */
+static z3d_status train(check_context *context, const z3d_device_config *device, preset *p,
+                        z3d_graph_mode graph, int steps, check_run *run) {
+    if (context->tiny)
+        *p = (preset){p->part, p->name, 2, 32, 4, 16, 2, p->accumulation > 1 ? 2 : 1};
+    for (;; p->batch /= 2) {
+        check_model m = check_model_make(p->layers, p->hidden, p->heads, p->seq,
+                                         context->tiny ? 67 : 50257, p->batch * p->accumulation);
+        m.engine.program.accumulation = p->accumulation;
+        m.engine.program.dtype = Z3D_BF16;
+        m.engine.graph = graph;
+        z3d_status status = check_train(context, device, m, steps, run);
+        if (status != Z3D_ERR_MEMORY || p->batch == 1) return status;
+        check_measured(context, p->name, "%lld samples do not fit: %s", (long long)p->batch,
+                       z3d_error_message());
     }
-    qsort(seconds, (size_t)timed, sizeof *seconds, by_value);
-    *median = timed > 0 ? seconds[timed / 2] : 0;
-    return Z3D_OK;
 }
 
-/* With `graph` or without; a line of its memory if `memory`. */
-static z3d_status time_model(check_context *context, const preset *p, z3d_graph_mode graph,
-                             int steps, bool memory, double *step) {
-    check_model m = p->model;
+enum { WARM = 2 }; /* steps that do not count */
+
+/* Of a step, as pytorch.py has it. */
+static double mean_seconds(const check_run *run, int steps) {
+    double sum = 0;
+    for (int i = WARM; i < steps; i++) sum += run->step[i].seconds;
+    return sum / (steps - WARM);
+}
+
+static z3d_status time_preset(check_context *context, preset p) {
+    const int timed = context->tiny ? 1 : p.accumulation > 1 ? 3 : 10;
+    const int steps = WARM + (context->steps ? context->steps : timed);
     char arena[32], used[32];
-    m.graph = graph;
-    z3d_status status = check_model_create(context, &context->cuda, &m);
-    if (status == Z3D_OK) status = time_steps(&m, steps, step);
-    if (status == Z3D_OK && graph == Z3D_GRAPH_ON && z3d_engine_graph_launches(m.engine) == 0)
-        status = Z3D_ERROR(Z3D_ERR_DEVICE, "its steps were not launched as graphs");
-    if (status == Z3D_OK && memory)
-        check_measured(context, p->name, "arena %s, all of the GPU %s",
-                       z3d_format_bytes(z3d_engine_arena_bytes(m.engine), arena, sizeof arena),
-                       z3d_format_bytes(z3d_device_used_bytes(m.device), used, sizeof used));
-    check_model_destroy(&m);
-    return status;
-}
-
-static void report_speed(check_context *context, const preset *p, double step, double plain) {
-    const check_model *m = &p->model;
-    double tokens = (double)(m->batch * m->seq) / step;
-    /* 6N + 6LTC a token: PaLM's count with the half of attention that is not masked. */
-    double flops = 6 * parameters(m) + 6 * (double)m->layers * (double)m->seq * (double)m->hidden;
-    double tera = tokens * flops / 1e12;
-    check_measured(context, p->name,
-                   "%.1f ms a step, %.0f tokens/s, %.1f TFLOP/s (%.1f %% of 989); without a graph "
-                   "%.1f ms",
-                   step * 1e3, tokens, tera, tera / 9.89, plain * 1e3);
-}
-
-/* Too little memory is a failure, and the next model may fit. */
-static void check_preset(check_context *context, preset p, int steps) {
-    double step = 0, plain = 0;
-    z3d_status status = time_model(context, &p, Z3D_GRAPH_ON, steps, false, &step);
-    if (status == Z3D_OK)
-        status = time_model(context, &p, Z3D_GRAPH_OFF, steps / 2 + 1, true, &plain);
-    if (status == Z3D_OK) report_speed(context, &p, step, plain);
-    check_report(context, status == Z3D_OK, p.name, "%s",
-                 status == Z3D_OK ? "was timed" : z3d_error_message());
-}
-
-z3d_status check_speed(check_context *context, bool tiny, int steps) {
-    check_preset(context, preset_of("gpt2-124m", tiny ? gpt2_tiny : gpt2_124m, tiny), steps);
-    if (!tiny) check_preset(context, preset_of("gpt2-1.5b", gpt2_1558m, false), steps);
-    return Z3D_OK;
-}
-
-z3d_status check_models(check_context *context, bool tiny, int steps) {
-    preset small = preset_of("gpt2-124m, 8 x", tiny ? gpt2_tiny : gpt2_124m, tiny);
-    check_preset(context, accumulated(small, tiny ? 2 : 8), steps);
-    if (tiny) return Z3D_OK;
-    check_preset(context, preset_of("gpt2-350m", gpt2_350m, false), steps);
-    check_preset(context, accumulated(preset_of("gpt2-350m, 8 x", gpt2_350m, false), 8), steps);
-    check_preset(context, accumulated(preset_of("gpt2-1.5b, 8 x", gpt2_1558m, false), 8), steps);
-    small.name = "gpt2-124m, 1 sample";
-    small.model.batch = 1; /* short kernels: what a graph is for */
-    check_preset(context, small, steps);
+    check_run graph, plain;
+    Z3D_TRY(train(context, &context->cuda, &p, Z3D_GRAPH_ON, steps, &graph));
+    Z3D_TRY(train(context, &context->cuda, &p, Z3D_GRAPH_OFF, steps, &plain));
+    Z3D_REQUIRE(graph.launches > 0, "its steps were not launched as graphs");
+    double step = mean_seconds(&graph, steps),
+           tokens = (double)(p.batch * p.accumulation * p.seq) / step;
+    check_measured(context, p.name,
+                   "%d x %lld x %lld: %.1f ms a step, %.0f tokens/s, %.1f TFLOP/s (%.1f %% of "
+                   "989); without a graph %.1f ms; arena %s, all of the GPU %s",
+                   p.accumulation, (long long)p.batch, (long long)p.seq, step * 1e3, tokens,
+                   tokens * graph.flops / 1e12, tokens * graph.flops / 9.89e12,
+                   mean_seconds(&plain, steps) * 1e3,
+                   z3d_format_bytes(graph.arena, arena, sizeof arena),
+                   z3d_format_bytes(graph.used, used, sizeof used));
+    check_report(context, true, p.name, "was timed");
     return Z3D_OK;
 }
 
 /* ---- the kernels of a step ---- */
 
-/* Kernels of a kind and shape in one step. */
+/* Kernels of one kind and size in one step. */
 typedef struct kernel_sum {
-    z3d_event event; /* bytes, flops, seconds: of all */
-    int64_t launches;
+    char name[96]; /* as descriptions of hardware have it */
+    int64_t launches, bytes;
+    double flops, seconds;
 } kernel_sum;
 
-enum { KERNEL_SUMS = 64 };
-
-/* Of one shape, where they have one. */
-static bool is_alike(const z3d_event *a, const z3d_event *b) {
-    return a->of == b->of && a->form == b->form && a->m == b->m && a->n == b->n && a->k == b->k &&
-           (a->fused > 0) == (b->fused > 0);
-}
+enum { KERNEL_SUMS = 256 };
 
 static int by_seconds(const void *a, const void *b) {
-    double x = ((const kernel_sum *)a)->event.seconds, y = ((const kernel_sum *)b)->event.seconds;
+    double x = ((const kernel_sum *)a)->seconds, y = ((const kernel_sum *)b)->seconds;
     return (x < y) - (x > y);
 }
 
@@ -143,106 +107,67 @@ static int sum_kernels(const z3d_tape *tape, kernel_sum *sums) {
     int count = 0;
     for (int64_t i = 0; i < tape->count; i++) {
         const z3d_event event = z3d_tape_at(tape, i);
+        const z3d_sample sample = z3d_sample_of_kernel(&event);
+        char name[96];
         int at = 0;
-        while (at < count && !is_alike(&sums[at].event, &event)) at++;
-        if (event.kind != Z3D_EVENT_KERNEL || at == KERNEL_SUMS) continue;
-        if (at == count) {
-            sums[count++] = (kernel_sum){.event = event, .launches = 1};
-            continue;
-        }
-        z3d_event *sum = &sums[at].event;
-        sum->bytes += event.bytes, sum->flops += event.flops, sum->seconds += event.seconds;
+        if (event.kind != Z3D_EVENT_KERNEL || event.seconds <= 0)
+            continue; /* the one before it has its seconds */
+        z3d_sample_name(&sample, name, sizeof name);
+        while (at < count && strcmp(sums[at].name, name) != 0) at++;
+        if (at == KERNEL_SUMS) continue;
+        if (at == count) snprintf(sums[count++].name, sizeof name, "%s", name);
         sums[at].launches++;
+        sums[at].bytes += event.bytes;
+        sums[at].flops += event.flops;
+        sums[at].seconds += event.seconds;
     }
     qsort(sums, (size_t)count, sizeof *sums, by_seconds);
     return count;
 }
 
-static void report_kernel(check_context *context, const kernel_sum *sum, double all) {
-    static const char *const forms[] = {"", ", B^T", ", A^T", ", A^T B^T"};
-    const z3d_event *e = &sum->event;
-    char name[64], shape[64] = "";
-    double each = e->seconds / (double)sum->launches;
-    bool product = e->of == Z3D_KERNEL_gemm;
-    if (e->m)
-        snprintf(shape, sizeof shape, " %lld x %lld x %lld%s", (long long)e->m, (long long)e->n,
-                 (long long)e->k, product ? forms[e->form] : "");
-    snprintf(name, sizeof name, "%s%s", z3d_kernel_name((z3d_kernel_kind)e->of), shape);
-    if (e->seconds <= 0)
-        check_measured(context, name, "%5lld x in the product before it", (long long)sum->launches);
-    else
-        check_measured(
-            context, name, "%5lld x %8.1f us = %7.2f ms, %4.1f %%: %6.0f GB/s %5.0f TFLOP/s",
-            (long long)sum->launches, each * 1e6, e->seconds * 1e3, e->seconds * 100 / all,
-            (double)e->bytes / e->seconds / 1e9, e->flops / e->seconds / 1e12);
-}
-
 /* Each kernel alone; so their sum is more than the step takes. */
-static z3d_status profile(check_context *context, preset p, z3d_tape *tape, bool only_attention) {
-    static kernel_sum sums[KERNEL_SUMS];
-    z3d_device_config config = context->cuda;
-    z3d_step_result result = {0};
+static z3d_status profile(check_context *context, preset p) {
+    const char *only = strcmp(p.part, "attention") == 0 ? "attention" : "";
+    kernel_sum sums[KERNEL_SUMS] = {0};
+    z3d_device_config device = context->cuda;
+    check_run run;
     double all = 0;
-    config.tape = tape;
-    z3d_status status = check_model_create(context, &config, &p.model);
-    for (int i = 0; i < 3 && status == Z3D_OK; i++) {
-        z3d_tape_clear(tape);
-        status = check_model_step(&p.model, &result);
-    }
-    check_model_destroy(&p.model);
+    Z3D_TRY(z3d_tape_create(&device.tape));
+    z3d_status status = train(context, &device, &p, Z3D_GRAPH_OFF, 3, &run);
+    int count = sum_kernels(device.tape, sums);
+    z3d_tape_destroy(device.tape);
     Z3D_TRY(status);
-    int count = sum_kernels(tape, sums);
-    for (int i = 0; i < count; i++) all += sums[i].event.seconds;
+    for (int i = 0; i < count; i++) all += sums[i].seconds;
     check_measured(context, p.name, "a step's kernels one by one: %.1f ms", all * 1e3);
-    for (int i = 0; i < count; i++)
-        if (!only_attention || sums[i].event.of == Z3D_KERNEL_attention_forward ||
-            sums[i].event.of == Z3D_KERNEL_attention_backward)
-            report_kernel(context, &sums[i], all);
+    for (const kernel_sum *k = sums; k < sums + count; k++)
+        if (strncmp(k->name, only, strlen(only)) == 0)
+            check_measured(context, k->name,
+                           "%5lld x %8.1f us = %7.2f ms, %4.1f %%: %6.0f GB/s %5.0f TFLOP/s",
+                           (long long)k->launches, k->seconds / (double)k->launches * 1e6,
+                           k->seconds * 1e3, k->seconds * 100 / all,
+                           (double)k->bytes / k->seconds / 1e9, k->flops / k->seconds / 1e12);
     check_report(context, count > 10, p.name, "%d kinds of kernels", count);
     return Z3D_OK;
 }
 
-z3d_status check_kernels(check_context *context, bool tiny) {
-    z3d_tape *tape;
-    Z3D_TRY(z3d_tape_create(&tape));
-    z3d_status status =
-        profile(context, preset_of("gpt2-1.5b", tiny ? gpt2_tiny : gpt2_1558m, tiny), tape, false);
-    if (status == Z3D_OK && !tiny)
-        status = profile(context, preset_of("gpt2-124m", gpt2_124m, false), tape, false);
-    z3d_tape_destroy(tape);
-    return status;
-}
-
-z3d_status check_attention_speed(check_context *context, bool tiny) {
-    static const int64_t tokens[] = {1000, 1024, 2048}, widths[] = {64, 80, 128};
-    z3d_tape *tape;
-    Z3D_TRY(z3d_tape_create(&tape));
-    z3d_status status = Z3D_OK;
-    for (int i = 0; i < (tiny ? 1 : 9) && status == Z3D_OK; i++) {
-        const int64_t seq = tiny ? 20 : tokens[i / 3], d = tiny ? 8 : widths[i % 3];
-        const int64_t heads = tiny ? 2 : 2048 / d;
-        char name[64];
-        snprintf(name, sizeof name, "attention, %lld tokens, heads of %lld", (long long)seq,
-                 (long long)d);
-        preset p = preset_of(
-            name,
-            (check_model){
-                .layers = 4, .hidden = heads * d, .heads = heads, .batch = tiny ? 1 : 16384 / seq},
-            tiny);
-        p.model.seq = seq;
-        p.model.vocabulary = 67;
-        status = profile(context, p, tape, true);
+z3d_status check_speed(check_context *context) {
+    bool first = true;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const preset *p = &presets[i];
+        if (strcmp(p->part, context->part) != 0 || (context->tiny && !first)) continue;
+        bool whole = strcmp(p->part, "speed") == 0 || strcmp(p->part, "models") == 0;
+        check_ran(context, whole ? time_preset(context, *p) : profile(context, *p), p->name);
+        first = false;
     }
-    z3d_tape_destroy(tape);
-    return status;
+    return Z3D_OK;
 }
 
 /* ---- memory ---- */
 
-/* Pinned memory and the device's, `bytes` each way. */
+/* Pinned memory and the device's, `bytes` one way or each way. */
 static z3d_status time_copies(z3d_device *device, char *here, char *there, int64_t bytes, bool to,
                               bool from, double *seconds) {
-    z3d_copy out = {0}, in = {0};
+    z3d_copy out, in;
     Z3D_TRY(z3d_device_synchronize(device));
     double begin = z3d_now();
     if (to) Z3D_TRY(z3d_copy_start(device, there, here, bytes, &out));
@@ -256,35 +181,34 @@ static z3d_status time_copies(z3d_device *device, char *here, char *there, int64
 static z3d_status measure_memory(check_context *context, z3d_device *device, const z3d_tape *tape,
                                  char *here, char *there, int64_t bytes) {
     const double giga = (double)bytes / 1e9;
-    const int64_t count = bytes / 4; /* y: fp32, x: bf16; both are larger than any cache */
+    const int64_t n = context->tiny ? 64 : 8192;
     double seconds[4] = {0}, gflops = 0;
     z3d_gemm_method unused;
-    for (int i = 0; i < 3; i++) /* the last is timed */
-        Z3D_TRY(Z3D_LAUNCH(device, accumulate, .y = there, .x = there + bytes, .count = count,
+    check_measured(context, "device", "%s", z3d_device_description(device));
+    for (int i = 0; i < 3; i++) /* the last is timed; both operands are larger than any cache */
+        Z3D_TRY(Z3D_LAUNCH(device, accumulate, .y = there, .x = there + bytes, .count = bytes / 4,
                            .y_dtype = Z3D_F32, .x_dtype = Z3D_BF16));
     const double add_seconds = z3d_tape_at(tape, tape->count - 1).seconds;
     for (int way = 0; way < 4; way++) /* the first warms up */
         Z3D_TRY(time_copies(device, here, there, bytes, way != 2, way != 1, &seconds[way]));
+    Z3D_TRY(z3d_device_measure_gemm(device, Z3D_BF16, n, n, n, &unused, &gflops));
     check_measured(context, "memory", "%.0f GB/s by adding %.2f GB of bf16 to fp32",
                    2.5 * giga / add_seconds, giga / 2);
     check_measured(context, "host memory", "to the device %.1f GB/s, back %.1f, both at once %.1f",
                    giga / seconds[1], giga / seconds[2], 2 * giga / seconds[3]);
-    const int64_t n = bytes > 1 << 20 ? 8192 : 64;
-    Z3D_TRY(z3d_device_measure_gemm(device, Z3D_BF16, n, n, n, &unused, &gflops));
     check_measured(context, "products bf16", "%.3g TFLOP/s at %lld x %lld x %lld", gflops / 1e3,
                    (long long)n, (long long)n, (long long)n);
     check_report(context, add_seconds > 0 && gflops > 0, "memory", "was measured");
     return Z3D_OK;
 }
 
-z3d_status check_memory(check_context *context, bool tiny) {
-    const int64_t bytes = tiny ? 1 << 16 : (int64_t)1 << 30;
+z3d_status check_memory(check_context *context) {
+    const int64_t bytes = context->tiny ? 1 << 16 : (int64_t)1 << 30;
     z3d_device_config config = context->cuda;
     z3d_device *device;
     void *here = NULL, *there = NULL;
     Z3D_TRY(z3d_tape_create(&config.tape));
     Z3D_TRY(z3d_device_create(&config, &device));
-    check_measured(context, "device", "%s", z3d_device_description(device));
     z3d_status status = z3d_device_alloc(device, Z3D_SPACE_HOST, 2 * bytes, &here);
     if (status == Z3D_OK) status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, 2 * bytes, &there);
     if (status == Z3D_OK) status = measure_memory(context, device, config.tape, here, there, bytes);

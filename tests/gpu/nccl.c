@@ -196,6 +196,7 @@ z3d_status check_nccl(check_context *context) {
     side sides[2] = {0}; /* cuda, cpu */
     z3d_region *region = NULL;
     z3d_device_config cuda = context->cuda;
+    cuda.times = true;
     cuda.nccl = (z3d_nccl_options){.min_ctas = 2, .has_traffic_class = true, .traffic_class = 3};
     set_environment(z3d_world_rank(context->world));
     Z3D_TRY(begin(context->world, &cuda, &sides[0]));

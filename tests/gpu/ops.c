@@ -6,201 +6,239 @@
 
 #include "tests/gpu/check.h"
 
+void check_must(z3d_status status) {
+    if (status == Z3D_OK) return;
+    fprintf(stderr, "zero3d: %s\n", z3d_error_message());
+    exit(1);
+}
+
+void *check_new(int64_t bytes) {
+    void *made;
+    check_must(z3d_new((size_t)bytes, 1, "an array", &made));
+    return made;
+}
+
+void check_launch_cpu(z3d_device *cpu, const z3d_kernel *kernel) {
+    void *scratch = NULL;
+    int64_t bytes = z3d_kernel_scratch(kernel, z3d_device_threads(cpu));
+    check_must(z3d_device_alloc(cpu, Z3D_SPACE_DEVICE, bytes, &scratch));
+    z3d_device_set_scratch(cpu, scratch, bytes);
+    check_must(z3d_launch(cpu, kernel));
+    z3d_device_set_scratch(cpu, NULL, 0);
+    z3d_device_free(cpu, Z3D_SPACE_DEVICE, scratch, bytes);
+}
+
 /* ---- copies ---- */
 
-/* Copies of a case's operands on a device, each `offset` bytes behind what alloc gives. */
-typedef struct check_copy {
-    z3d_device *device;
-    int64_t offset;
-    z3d_kernel kernel; /* on that device's memory */
-    z3d_cost cost;     /* of the original */
-    void *block[Z3D_MAX_OPERANDS];
-} check_copy;
-
-/* The original struct's words that point into an operand point into its copy afterwards. */
-static void replace(check_copy *copy, const z3d_kernel *original, const z3d_operand *from,
-                    char *to) {
-    const char *words = (const char *)&original->as;
-    for (size_t at = 0; at + sizeof(void *) <= sizeof original->as; at += sizeof(void *)) {
-        uintptr_t word, first = (uintptr_t)from->pointer;
+void check_move_operand(z3d_kernel *kernel, const void *from, int64_t bytes, void *to) {
+    char *words = (char *)&kernel->as;
+    for (size_t at = 0; at + sizeof(void *) <= sizeof kernel->as; at += sizeof(void *)) {
+        uintptr_t word, first = (uintptr_t)from;
         memcpy(&word, words + at, sizeof word);
-        if (word < first || word - first >= (uintptr_t)from->bytes) continue;
-        char *moved = to + (word - first);
-        memcpy((char *)&copy->kernel.as + at, &moved, sizeof moved);
+        if (word < first || word - first >= (uintptr_t)bytes) continue;
+        char *moved = (char *)to + (word - first);
+        memcpy(words + at, &moved, sizeof moved);
     }
 }
 
-/* An operand in place occurs twice: the first of its occurrences. */
-static int first_of(const z3d_cost *cost, int operand) {
-    for (int i = 0; i < operand; i++)
-        if (cost->operands[i].pointer == cost->operands[operand].pointer) return i;
-    return operand;
+/* A kernel with operands of its own, each with exactly its bytes, `offset` behind what the
+ * allocator gives. What is not read is NaN. */
+typedef struct copy {
+    z3d_kernel kernel;
+    z3d_cost cost;                 /* of the original */
+    char *block[Z3D_MAX_OPERANDS]; /* NULL: in place, the same as an operand before */
+    int64_t offset;
+} copy;
+
+/* An operand in place occurs twice. */
+static bool is_first(const z3d_cost *cost, int operand, bool *read) {
+    *read = false;
+    for (int i = 0; i < cost->num_operands; i++) {
+        if (cost->operands[i].pointer != cost->operands[operand].pointer) continue;
+        if (i < operand) return false;
+        *read |= cost->operands[i].read;
+    }
+    return true;
 }
 
-static z3d_status copy_operand(check_copy *copy, const z3d_kernel *original, int index) {
-    const z3d_operand *o = &copy->cost.operands[index];
-    void *poison = NULL;
-    bool read = false;
-    for (int i = 0; i < copy->cost.num_operands; i++)
-        read |= first_of(&copy->cost, i) == index && copy->cost.operands[i].read;
-    Z3D_TRY(z3d_device_alloc(copy->device, Z3D_SPACE_DEVICE, o->bytes + copy->offset,
-                             &copy->block[index]));
-    copy->block[index] = (char *)copy->block[index] + copy->offset;
-    replace(copy, original, o, copy->block[index]);
-    if (read) return z3d_device_write(copy->device, copy->block[index], o->pointer, o->bytes);
-    Z3D_TRY(z3d_new((size_t)o->bytes, 1, "poison", &poison));
-    memset(poison, 0xff, (size_t)o->bytes);
-    z3d_status status = z3d_device_write(copy->device, copy->block[index], poison, o->bytes);
-    free(poison);
-    return status;
+/* In host memory, or (device) in the device's. */
+static copy make_copy(const z3d_kernel *original, int64_t offset, z3d_device *device) {
+    copy made = {.kernel = *original, .offset = offset};
+    z3d_kernel_cost(original, &made.cost);
+    for (int i = 0; i < made.cost.num_operands; i++) {
+        const z3d_operand *o = &made.cost.operands[i];
+        const int64_t bytes = offset + o->bytes;
+        bool read;
+        if (!is_first(&made.cost, i, &read)) continue;
+        char *block = check_new(bytes);
+        memset(block, 0xff, (size_t)bytes);
+        if (read) memcpy(block + offset, o->pointer, (size_t)o->bytes);
+        if (device) {
+            void *there;
+            check_must(z3d_device_alloc(device, Z3D_SPACE_DEVICE, bytes, &there));
+            check_must(z3d_device_write(device, there, block, bytes));
+            free(block);
+            block = there;
+        }
+        made.block[i] = block;
+        check_move_operand(&made.kernel, o->pointer, o->bytes, block + offset);
+    }
+    return made;
 }
 
-static void check_copy_drop(check_copy *copy) {
-    for (int i = 0; i < copy->cost.num_operands; i++)
-        if (copy->block[i])
-            z3d_device_free(copy->device, Z3D_SPACE_DEVICE, (char *)copy->block[i] - copy->offset,
-                            copy->cost.operands[i].bytes + copy->offset);
-    memset(copy->block, 0, sizeof copy->block);
+/* From the device to host memory. */
+static void fetch_copy(copy *c, z3d_device *device) {
+    for (int i = 0; i < c->cost.num_operands; i++) {
+        const int64_t bytes = c->offset + c->cost.operands[i].bytes;
+        if (!c->block[i]) continue;
+        char *here = check_new(bytes);
+        check_must(z3d_device_read(device, here, c->block[i], bytes));
+        z3d_device_free(device, Z3D_SPACE_DEVICE, c->block[i], bytes);
+        c->block[i] = here;
+    }
 }
 
-static z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offset,
-                                  check_copy *out) {
-    *out = (check_copy){.device = device, .offset = offset, .kernel = c->kernel};
-    z3d_kernel_cost(&c->kernel, &out->cost);
-    z3d_status status = Z3D_OK;
-    for (int i = 0; i < out->cost.num_operands && status == Z3D_OK; i++)
-        if (first_of(&out->cost, i) == i) status = copy_operand(out, &c->kernel, i);
-    if (status != Z3D_OK) check_copy_drop(out);
-    return status;
-}
-
-/* Where an operand of the original lies in the copy; NULL: nowhere. */
-static void *check_copy_find(const check_copy *copy, const void *original) {
-    for (int i = 0; i < copy->cost.num_operands; i++)
-        if (copy->cost.operands[i].pointer == original) return copy->block[i];
-    return NULL;
+static void drop_copy(copy *c) {
+    for (int i = 0; i < c->cost.num_operands; i++) free(c->block[i]);
 }
 
 /* ---- comparing ---- */
 
-/* Largest distance of `got` from `want`, in units of what is allowed: the type's rounding,
- * `tolerance` times the root mean square, and the element's slack. Not finite where only one is a
- * number. */
-static double distance(const void *got, const void *want, z3d_dtype type, int64_t count,
-                       double tolerance, double roundings, const double *slack) {
-    double squares = 0, most = 0;
-    double rounding = type == Z3D_BF16 ? 0x1p-7 : type == Z3D_F16 ? 0x1p-9 : 0x1p-22;
-    for (int64_t i = 0; i < count; i++)
-        if (isfinite(check_number(want, type, i))) squares += pow(check_number(want, type, i), 2);
-    double typical = count > 0 ? sqrt(squares / (double)count) : 0;
-    for (int64_t i = 0; i < count; i++) {
-        double a = check_number(got, type, i), b = check_number(want, type, i);
-        if (a == b || (isnan(a) && isnan(b))) continue;
-        double allowed =
-            rounding * (1 + roundings / 2) * fabs(b) + (tolerance + rounding * 0x1p-3) * typical;
-        if (slack) allowed += slack[i];
-        double far = fabs(a - b) / (allowed > 0 ? allowed : 1e-30);
-        if (!(far <= most)) most = isnan(far) ? INFINITY : far;
+/* How far `got` is from `want`, in units of what is allowed. */
+static double distance(const check_array *a, int64_t i, double got, double want) {
+    if ((got == want && signbit(got) == signbit(want)) || (isnan(got) && isnan(want))) return 0;
+    if (a->slack && a->slack[i] == INFINITY) return 0;
+    double allowed = a->relative * fabs(want) + a->absolute + (a->slack ? a->slack[i] : 0);
+    if (a->relative + a->absolute > 0 && a->type == Z3D_BF16) allowed += 0x1p-7 * fabs(want);
+    if (a->relative + a->absolute > 0 && a->type == Z3D_F16)
+        allowed += 0x1p-10 * fabs(want) + 0x1p-24;
+    double far = fabs(got - want) / allowed;
+    return isnan(far) ? INFINITY : far;
+}
+
+/* The element that is furthest off. */
+typedef struct furthest {
+    double far, got, want;
+    int64_t element;
+    int operand;
+} furthest;
+
+static void compare_operand(const check_case *c, const z3d_operand *operand, const char *got,
+                            const char *want, furthest *worst) {
+    const check_array *a = c->array;
+    const char *at = operand->pointer, *data = a->data;
+    while (at < data || at >= data + a->count * (int64_t)z3d_dtype_size(a->type))
+        data = (++a)->data;
+    int64_t size = (int64_t)z3d_dtype_size(a->type), before = (at - data) / size;
+    for (int64_t i = 0; i < operand->bytes / size; i++) {
+        double x = check_number(got, a->type, i), y = check_number(want, a->type, i);
+        double far = distance(a, before + i, x, y);
+        if (far > worst->far) *worst = (furthest){far, x, y, i, worst->operand};
     }
-    return most;
 }
 
-static int64_t bytes_of(const check_copy *copy, const void *original) {
-    for (int i = 0; i < copy->cost.num_operands; i++)
-        if (copy->cost.operands[i].pointer == original) return copy->cost.operands[i].bytes;
-    return 0;
-}
-
-/* What kernels change in a step state, else all elements. */
-static double compare(const check_case *c, int result, const void *got, const void *want,
-                      int64_t bytes) {
-    if (c->type[result] == Z3D_U8) {
-        const z3d_step_state *a = got, *b = want;
-        double loss = distance(&a->loss_sum, &b->loss_sum, Z3D_F64, 1, c->tolerance, 0, NULL);
-        bool equal = a->valid_targets == b->valid_targets && a->skip == b->skip &&
-                     a->gradient_factor == b->gradient_factor;
-        return equal ? loss : INFINITY;
+/* bits: all must be equal. */
+static furthest compare(const check_case *c, const copy *got, const copy *want, bool bits) {
+    furthest worst = {0};
+    for (int i = 0; i < got->cost.num_operands; i++) {
+        const z3d_operand *operand = &got->cost.operands[i];
+        if (!got->block[i]) continue;
+        const char *a = got->block[i] + got->offset, *b = want->block[i] + want->offset;
+        furthest here = {.operand = i};
+        if (!bits)
+            compare_operand(c, operand, a, b, &here);
+        else if (memcmp(a, b, (size_t)operand->bytes) != 0)
+            here.far = INFINITY;
+        if (here.far > worst.far) worst = here;
     }
-    return distance(got, want, c->type[result], bytes / (int64_t)z3d_dtype_size(c->type[result]),
-                    c->tolerance, c->roundings, c->slack[result]);
+    return worst;
 }
 
-typedef struct pair {
+/* ---- running ---- */
+
+typedef struct checked {
     check_context *context;
-    z3d_device *cuda, *cpu;
-    int64_t offset; /* of cuda's operands */
-} pair;
+    const check_target *target;
+    z3d_device *cpu;
+    int cases[Z3D_KERNEL_COUNT];
+    double worst[Z3D_KERNEL_COUNT];
+} checked;
 
-static z3d_status compare_results(const check_case *c, const check_copy *got,
-                                  const check_copy *want, double *worst) {
-    *worst = 0;
-    for (int r = 0; r < CHECK_RESULTS && c->result[r]; r++) {
-        int64_t bytes = bytes_of(want, c->result[r]);
-        void *a = NULL, *b = NULL;
-        z3d_status status = z3d_new((size_t)bytes, 1, "a result", &a);
-        if (status == Z3D_OK) status = z3d_new((size_t)bytes, 1, "a result", &b);
-        if (status == Z3D_OK)
-            status = z3d_device_read(got->device, a, check_copy_find(got, c->result[r]), bytes);
-        if (status == Z3D_OK)
-            status = z3d_device_read(want->device, b, check_copy_find(want, c->result[r]), bytes);
-        double far = status == Z3D_OK ? compare(c, r, a, b, bytes) : INFINITY;
-        if (!(far <= *worst)) *worst = far;
-        free(a);
-        free(b);
-        Z3D_TRY(status);
-    }
-    return Z3D_OK;
+/* Everything that helps to find the case again. */
+static void report_failure(const checked *k, const check_case *c, const copy *got, int way,
+                           const furthest *worst, const char *error) {
+    char name[64], operands[256] = "";
+    snprintf(name, sizeof name, "%s %s case %d", z3d_kernel_name(c->kernel.kind),
+             z3d_dtype_name(c->type), k->cases[c->kernel.kind]);
+    for (int i = 0; i < got->cost.num_operands; i++)
+        snprintf(operands + strlen(operands), sizeof operands - strlen(operands), " %lld",
+                 (long long)got->cost.operands[i].bytes);
+    check_report(k->context, false, name,
+                 "operand %d, element %lld: %.9g, not %.9g: %.3g of what is allowed (way %d, %lld "
+                 "bytes behind alignment, operands of%s bytes)%s",
+                 worst->operand, (long long)worst->element, worst->got, worst->want, worst->far,
+                 way, (long long)got->offset, operands, error);
 }
 
-/* The cpu device's scratch for one kernel. */
-static z3d_status launch_cpu(z3d_device *cpu, const z3d_kernel *kernel) {
-    void *scratch = NULL;
-    int64_t bytes = z3d_kernel_scratch(kernel, z3d_device_threads(cpu));
-    Z3D_TRY(z3d_device_alloc(cpu, Z3D_SPACE_DEVICE, bytes, &scratch));
-    z3d_device_set_scratch(cpu, scratch, bytes);
-    z3d_status status = z3d_launch(cpu, kernel);
-    z3d_device_set_scratch(cpu, NULL, 0);
-    z3d_device_free(cpu, Z3D_SPACE_DEVICE, scratch, bytes);
-    return status;
+/* One way must give about what the cpu device gives, the others the bits of the first. */
+static copy run_way(checked *k, const check_case *c, const copy *want, int64_t offset, int way) {
+    z3d_device *device = k->target->device;
+    copy got = make_copy(&c->kernel, offset, device);
+    z3d_status ran = k->target->launch(k->target, &got.kernel, way);
+    if (device) fetch_copy(&got, device);
+    furthest worst = ran == Z3D_OK ? compare(c, &got, want, way > 0) : (furthest){.far = INFINITY};
+    if (worst.far > 1)
+        report_failure(k, c, &got, way, &worst, ran == Z3D_OK ? "" : z3d_error_message());
+    double *most = &k->worst[c->kernel.kind];
+    *most = fmax(*most, worst.far);
+    return got;
 }
 
-static z3d_status run_case(void *argument, check_case *c) {
-    pair *p = argument;
-    check_copy got, want;
-    double worst = INFINITY;
-    Z3D_TRY(check_copy_make(c, p->cpu, 0, &want));
-    z3d_status status = check_copy_make(c, p->cuda, p->offset, &got);
-    if (status == Z3D_OK) {
-        z3d_status ran = z3d_launch(p->cuda, &got.kernel);
-        if (ran == Z3D_OK) ran = z3d_device_synchronize(p->cuda);
-        status = launch_cpu(p->cpu, &want.kernel);
-        if (ran == Z3D_OK && status == Z3D_OK) ran = compare_results(c, &got, &want, &worst);
-        check_report(p->context, ran == Z3D_OK && worst <= 1, c->name,
-                     "%.3g of what is allowed%s%s", worst, ran == Z3D_OK ? "" : ": ",
-                     ran == Z3D_OK ? "" : z3d_error_message());
-        check_copy_drop(&got);
+static void run_case(void *argument, const check_case *c) {
+    checked *k = argument;
+    copy want = make_copy(&c->kernel, 0, NULL);
+    check_launch_cpu(k->cpu, &want.kernel);
+    k->cases[c->kernel.kind]++;
+    for (int64_t offset = 0; offset <= 8; offset += 8) {
+        copy first = run_way(k, c, &want, offset, 0);
+        for (int way = 1; way < k->target->ways; way++) {
+            copy other = run_way(k, c, &first, offset, way);
+            drop_copy(&other);
+        }
+        drop_copy(&first);
     }
-    check_copy_drop(&want);
-    return status;
+    drop_copy(&want);
+}
+
+void check_all_kernels(check_context *context, const check_target *target, z3d_dtype type) {
+    checked k = {.context = context, .target = target};
+    /* The same reference on every machine. */
+    z3d_device_config generic = {.backend = "cpu", .isa = "generic", .threads = 1};
+    check_must(z3d_device_create(&generic, &k.cpu));
+    check_each_case(type, target->device != NULL, k.cpu, run_case, &k);
+    z3d_device_destroy(k.cpu);
+    for (int kind = 0; kind < Z3D_KERNEL_COUNT; kind++) {
+        char name[64];
+        if (kind == Z3D_KERNEL_gemm && !target->device) continue;
+        snprintf(name, sizeof name, "%s %s", z3d_kernel_name((z3d_kernel_kind)kind),
+                 z3d_dtype_name(type));
+        check_report(context, k.cases[kind] > 0 && k.worst[kind] <= 1, name,
+                     "%d cases, at most %.3g of what is allowed", k.cases[kind], k.worst[kind]);
+    }
+}
+
+static z3d_status launch(const check_target *target, const z3d_kernel *kernel, int way) {
+    (void)way;
+    Z3D_TRY(z3d_launch(target->device, kernel));
+    return z3d_device_synchronize(target->device);
 }
 
 z3d_status check_ops(check_context *context) {
-    static const check_sizes sizes[] = {
-        {.batch = 2, .seq = 9, .heads = 2, .head_dim = 8, .vocabulary = 67}, /* odd rows; operands
-                                                                   between two multiples of 16 */
-        {.batch = 1, .seq = 128, .heads = 2, .head_dim = 64, .vocabulary = 300},
-    };
-    static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
-    pair p = {.context = context};
-    z3d_device_config cpu = {.backend = "cpu"};
-    z3d_status status = z3d_device_create(&context->cuda, &p.cuda);
-    if (status == Z3D_OK) status = z3d_device_create(&cpu, &p.cpu);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (size_t t = 0; t < sizeof types / sizeof *types && status == Z3D_OK; t++) {
-            p.offset = s == 0 ? 8 : 0;
-            status = check_each_case(&sizes[s], types[t], run_case, &p);
-        }
-    z3d_device_destroy(p.cuda);
-    z3d_device_destroy(p.cpu);
-    return status;
+    check_target target = {.ways = 1, .launch = launch};
+    Z3D_TRY(z3d_device_create(&context->cuda, &target.device));
+    check_all_kernels(context, &target, Z3D_F32);
+    check_all_kernels(context, &target, Z3D_BF16);
+    check_all_kernels(context, &target, Z3D_F16);
+    z3d_device_destroy(target.device);
+    return Z3D_OK;
 }

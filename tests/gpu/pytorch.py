@@ -13,28 +13,24 @@ class Block(nn.Module):
         self.heads = heads
         self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(self.ln_1(x)).split(c, 2))
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.fc2(functional.gelu(self.fc1(self.ln_2(x)), approximate="tanh"))
+        return x + self.mlp(self.ln_2(x))
 
 
 class Gpt(nn.Module):
     def __init__(self, layers, width, heads, vocabulary=50304, seq=1024):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(seq, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.ln_f = nn.LayerNorm(width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)), nn.LayerNorm(width))
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe.weight
-        for block in self.blocks:
-            x = block(x)
-        logits = functional.linear(self.ln_f(x), self.wte.weight)
+        logits = functional.linear(self.blocks(self.wte(tokens) + self.wpe.weight), self.wte.weight)
         return functional.cross_entropy(logits.float().view(-1, logits.size(-1)), targets.view(-1))
 
 
@@ -63,8 +59,8 @@ for name, sizes, batches in (("gpt2-124m", (12, 768, 12), (32,)), ("gpt2-1.5b", 
         try:
             seconds = step_seconds(*sizes, batch)
         except torch.OutOfMemoryError:
-            print(f"info    {name:<34} {batch} x 1024 does not fit")
+            print(f"info    {name:<46} {batch} x 1024 does not fit")
             torch.cuda.empty_cache()
             continue
-        print(f"info    {name:<34} PyTorch {torch.__version__}, {batch} x 1024: {seconds * 1e3:.1f} ms a step, {batch * 1024 / seconds:.0f} tokens/s", flush=True)
+        print(f"info    {name:<46} PyTorch {torch.__version__}, {batch} x 1024: {seconds * 1e3:.1f} ms a step, {batch * 1024 / seconds:.0f} tokens/s", flush=True)
         break

@@ -81,7 +81,8 @@ struct Chain {
     bool recompute = false;        // throw saved memory of checkpointed units away, run them again
     bool accumulate_again = false; // run backward twice: gradients double
     bool lean = false;             // keep less
-    bool halves = false;           // backward's input halves of all units, then its weight halves
+    bool keep_activation = false;
+    bool halves = false; // backward's input halves of all units, then its weight halves
     z3d_step_state state{};
     std::vector<int32_t> tokens, targets;
     std::vector<int32_t> positions;       // of generation: first ones, rows of the output
@@ -179,6 +180,7 @@ struct Chain {
         run.sample = 3;
         run.need_output = true;
         run.lean = lean;
+        run.keep_activation = keep_activation;
         run.field[0] = tokens.data();
         run.field[1] = z3d_mode_generates(mode) ? positions.data() : targets.data();
         if (z3d_mode_generates(mode)) run.cache = cache[(size_t)u].data();

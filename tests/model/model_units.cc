@@ -177,6 +177,13 @@ void compare_sizes(Kind kind, double dropout, bool sequence_parallel) {
     many.recompute = false, many.lean = true;
     ASSERT_Z3D(many.train());
     EXPECT_EQ(kept, many.gradients);
+    // So does an activation that backward reads instead of computing it again.
+    many.keep_activation = true;
+    ASSERT_Z3D(many.train());
+    EXPECT_EQ(kept, many.gradients);
+    many.recompute = true;
+    ASSERT_Z3D(many.train());
+    EXPECT_EQ(kept, many.gradients);
 
     Chain twice(split.model, device, tensor, BATCH);
     fill(twice);
@@ -364,6 +371,7 @@ void compare_halves(Kind kind, double dropout, bool sequence_parallel, bool lean
             chain->lean = lean;
             chain->accumulate_again = again;
             chain->halves = chain == &cut;
+            chain->keep_activation = again && chain == &cut;
             ASSERT_Z3D(chain->train());
         }
         for (size_t u = 0; u + 1 < whole.output_gradient.size(); u++)

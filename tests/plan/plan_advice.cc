@@ -107,6 +107,19 @@ TEST(Advice, EveryChangeMakesItFit) {
         EXPECT_EQ(keys.count(key), 1u) << key;
 }
 
+TEST(Advice, AKeptActivationMayBeComputedAgain) {
+    const std::string key = "activation_checkpointing.recompute_activation=";
+    z3d_need need = Config({key + "true"}).need();
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE],
+                     .host = INT64_C(1) << 40,
+                     .shared = false,
+                     .from = nullptr};
+    EXPECT_NE(advice(Config({key + "false"}), room).find("\n  " + key + "true needs "),
+              std::string::npos);
+    room.device--;
+    EXPECT_EQ(advice(Config({key + "true"}), room).find(key), std::string::npos);
+}
+
 TEST(Advice, ByHowMuchToTheByte) {
     z3d_need need = Config().need();
     z3d_room room = {

@@ -58,7 +58,8 @@ std::string random_config(Random &r) {
                             : "selective") +
             (full && r.chance(30) ? ", partition_activations: true" : "") +
             (full && r.chance(30) ? ", cpu_checkpointing: true" : "") +
-            (full && r.chance(20) ? ", replay: full" : "") + " }\n";
+            (full && r.chance(20) ? ", replay: full" : "") +
+            (r.chance(50) ? ", recompute_activation: false" : "") + " }\n";
     if (r.chance(60))
         text += r.chance(50) ? "bf16: { enabled: true }\n" : "fp16: { enabled: true }\n";
     if (r.chance(20)) text += "data_types: { grad_accum_dtype: fp32 }\n";

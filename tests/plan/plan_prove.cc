@@ -304,6 +304,20 @@ TEST(Prove, TrustsNcclWithEqualSizesOnly) {
     EXPECT_FALSE(prove(2, "", cuda).equal);
 }
 
+// A GPU's product in 16 bits gives gelu of what it has not rounded yet.
+TEST(Prove, KnowsThatAKeptActivationMayBeRoundedOtherwise) {
+    const std::string key = "activation_checkpointing.recompute_activation",
+                      cuda = "training.device=cuda\n", bf16 = cuda + "bf16.enabled=true\n",
+                      again = key + "=true\n", kept = key + "=false\n";
+    EXPECT_TRUE(prove(2, again, kept).equal);
+    EXPECT_TRUE(prove(2, cuda + again, cuda + kept).equal);
+    EXPECT_TRUE(prove(2, bf16 + kept, bf16 + kept).equal);
+    for (const std::string &side : {again, std::string()}) {
+        Verdict v = prove(2, bf16 + side, bf16 + kept);
+        EXPECT_TRUE(v.open && v.names(key.c_str())) << v.text;
+    }
+}
+
 int main(int argc, char **argv) {
     ::testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();

@@ -6,6 +6,7 @@ zero3d_test(plan_paper ROOM plan)
 zero3d_test(plan_published ROOM plan)
 zero3d_test(plan_choose_offload ROOM plan)
 zero3d_test(plan_choose_gather ROOM plan)
+zero3d_test(plan_choose_activation ROOM plan)
 zero3d_test(plan_choose_fit ROOM plan)
 zero3d_test(plan_choose_tiers ROOM plan)
 zero3d_test(plan_recommend ROOM plan SHARDS 4)
@@ -14,7 +15,8 @@ zero3d_test(plan_advice ROOM plan)
 zero3d_test(plan_against_engine ROOM plan)
 zero3d_test(plan_pipeline ROOM plan)
 zero3d_test(plan_prove ROOM plan)
-foreach(name hardware links simulate paper published choose_offload choose_gather choose_fit choose_tiers
+foreach(name hardware links simulate paper published choose_offload choose_gather choose_activation choose_fit
+    choose_tiers
     recommend memory)
   target_compile_definitions(plan_${name} PRIVATE ZERO3D_CONFIGS="${CMAKE_SOURCE_DIR}/configs")
 endforeach()

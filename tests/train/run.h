@@ -27,7 +27,8 @@ inline std::vector<uint16_t> some_tokens(size_t count, unsigned seed = 1) {
 
 struct Outcome {
     z3d_status status = Z3D_OK;
-    std::string message, said; // the error; standard output
+    std::string message, said;    // the error; standard output
+    int recompute_activation = 0; // of the run's configuration on this rank
 };
 
 // A tiny GPT on RUN/train.bin; `more` are lines of key=value.
@@ -56,6 +57,7 @@ inline Outcome train(const SharedFolder &folder, const std::string &more) {
     outcome.status = z3d_train(world, config);
     outcome.said = ::testing::internal::GetCapturedStdout();
     if (outcome.status != Z3D_OK) outcome.message = z3d_error_message();
+    outcome.recompute_activation = config->activation_checkpointing_recompute_activation;
     z3d_config_destroy(config);
     SharedFolder::barrier();
     return outcome;

@@ -162,6 +162,23 @@ TEST_F(Run, SettlesWhenParametersAreGathered) {
         << few.said;
 }
 
+// recompute_activation auto: rank 0 decides by the memory that it finds, and says so; there is
+// enough for so small a model. The run is the same bit for bit.
+TEST_F(Run, SettlesWhetherActivationsAreComputedAgain) {
+    const std::string key = "activation_checkpointing.recompute_activation=";
+    ASSERT_EQ(train(folder, key + "true\n").status, Z3D_OK);
+    const auto losses = series(metrics(folder), "loss");
+    const Outcome o = train(folder, key + "auto\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    EXPECT_EQ(series(metrics(folder), "loss"), losses);
+    EXPECT_EQ(o.recompute_activation, Z3D_RECOMPUTE_FALSE);
+    EXPECT_NE(read_file(folder / "run/config.yaml").find("recompute_activation: false"),
+              std::string::npos);
+    EXPECT_TRUE(rank() != 0 || o.said.find("recompute_activation auto: false: a rank that keeps") !=
+                                   std::string::npos)
+        << o.said;
+}
+
 // The global batch holds the same samples whatever the topology, and so does a validation.
 TEST_F(Run, BatchesDependOnNoParallelSize) {
     auto batch = [&](int data_size, int64_t micro_batch, int accumulation, bool validation) {

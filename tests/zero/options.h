@@ -37,7 +37,7 @@ struct Options {
     bool grad_fp32 = false;
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
     bool recompute = true, replay_full = false, overlap = true, verify = true;
-    bool selective = false;
+    bool selective = false, keep_activation = false;
     bool partition = false;                        // P_a
     z3d_space checkpoint_space = Z3D_SPACE_DEVICE; // of activation checkpoints
     bool sequence_parallel = false;
@@ -141,6 +141,7 @@ struct Options {
         c.recompute = recompute;
         c.replay_full = replay_full;
         c.selective = selective;
+        c.keep_activation = keep_activation;
         c.checkpoint_every = checkpoint_every;
         c.partition_activations = partition;
         c.checkpoint_space = checkpoint_space;
@@ -183,7 +184,8 @@ inline std::string name_of(const Options &o) {
            std::to_string(o.accumulation) +
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
            (o.recompute ? " recompute" : "") + (o.selective ? " selective" : "") +
-           (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
+           (o.keep_activation ? " kept" : "") + (o.replay_full ? " replay" : "") +
+           (o.partition ? " P_a" : "") +
            (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
            (o.sequence_parallel ? " sequence" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
            (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);

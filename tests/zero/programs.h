@@ -262,6 +262,7 @@ inline std::vector<Options> pipelines() {
     o = add(harness::SCHEDULES[0], 2, 1, 2, 2, 1, true); // one micro-batch
     o->recompute = false;
     o->selective = true;
+    o->keep_activation = true;
     return list;
 }
 

@@ -11,6 +11,7 @@ struct Way {
     bool recompute, selective, partition;
     z3d_space space;
     int every;
+    bool keep_activation = false;
 };
 
 const Way WAYS[] = {
@@ -21,9 +22,13 @@ const Way WAYS[] = {
     {"P_a+cpu", true, false, true, Z3D_SPACE_HOST, 1},
     {"nvme", true, false, false, Z3D_SPACE_DISK, 1},
     {"P_a+nvme", true, false, true, Z3D_SPACE_DISK, 1},
+    {"none, activation kept", false, false, false, Z3D_SPACE_DEVICE, 1, true},
+    {"selective, activation kept", false, true, false, Z3D_SPACE_DEVICE, 1, true},
+    {"activation kept", true, false, false, Z3D_SPACE_DEVICE, 1, true},
     {"every 3", true, false, false, Z3D_SPACE_DEVICE, 3},
     {"every 2, P_a+cpu", true, false, true, Z3D_SPACE_HOST, 2},
     {"every 2, nvme", true, false, false, Z3D_SPACE_DISK, 2},
+    {"every 2, P_a, activation kept", true, false, true, Z3D_SPACE_DEVICE, 2, true},
 };
 
 Options base(int tensor, int stage, z3d_dtype dtype) {
@@ -62,6 +67,7 @@ TEST(Residual, ChangesNoBit) {
                     o.partition = way.partition;
                     o.checkpoint_space = way.space;
                     o.checkpoint_every = way.every;
+                    o.keep_activation = way.keep_activation;
                     for (int overlap = 0; overlap < 2; overlap++) {
                         o.overlap = overlap == 1;
                         if (!o.overlap && stage != 3) continue;
@@ -96,6 +102,7 @@ TEST(Residual, ChangesNoBitUnderSequenceParallelism) {
                 o.partition = way.partition;
                 o.checkpoint_space = way.space;
                 o.checkpoint_every = way.every;
+                o.keep_activation = way.keep_activation;
                 Result r = train(o);
                 std::string what = std::string(way.name) + ", tensor " + std::to_string(tensor) +
                                    ", stage " + std::to_string(stage) + ", " +

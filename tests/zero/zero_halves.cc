@@ -139,6 +139,7 @@ TEST(Halves, TogetherTheyAreTheWhole) {
                     o.sequence_parallel = sequence_parallel;
                     o.selective = selective;
                     o.recompute = !selective;
+                    o.keep_activation = dropout > 0;
                     o.dropout = dropout;
                     SCOPED_TRACE(name_of(o));
                     record(o);

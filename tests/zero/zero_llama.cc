@@ -64,7 +64,7 @@ void expect_same(const Result &a, const Result &b, const Options &o) {
 }
 
 // All stages in the first schedule, and the other schedules in turn; the last way recomputes
-// nothing.
+// nothing. Activations are kept and computed again by turns.
 Result train_all_ways(Options o) {
     Result first;
     int ways = o.pipeline > 1 ? (int)std::size(SCHEDULES) : 1;
@@ -73,6 +73,7 @@ Result train_all_ways(Options o) {
         o.schedule = schedule.kind, o.chunks = schedule.chunks;
         o.stage = way % 4;
         o.recompute = way != 3, o.selective = way == 2;
+        o.keep_activation = way % 2 == 1;
         Result r = train(o);
         EXPECT_EQ((size_t)o.steps, r.loss.size()) << name_of(o);
         if (way == 0) first = r;

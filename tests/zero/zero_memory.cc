@@ -229,6 +229,7 @@ TEST(Memory, PlannedIsMeasuredByCategoryOnEveryPipelineStage) {
             o.stage = way % 4;
             o.recompute = way % 2 == 0;
             o.selective = way == 3;
+            o.keep_activation = way > 2;
             o.partition = o.tensor > 1 && way == 4;
             if (way == 4) o.checkpoint_space = o.tensor > 1 ? Z3D_SPACE_HOST : Z3D_SPACE_DISK;
             o.sequence_parallel = o.tensor > 1 && way == 2;

@@ -45,6 +45,7 @@ std::vector<Options> random_options(int count) {
         int granularity = of({0, 0, 1, 2});
         o.recompute = granularity == 0;
         o.selective = granularity == 1;
+        o.keep_activation = list.size() % 2 == 1;
         o.sequence_parallel = o.tensor > 1 && of({0, 1});
         o.pipeline = of({1, 1, 2, 3, 4});
         if (o.pipeline > 1) {

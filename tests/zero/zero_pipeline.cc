@@ -197,6 +197,7 @@ const Feature FEATURES[] = {
          o.recompute = false;
          o.selective = true;
      }},
+    {"activations kept", true, [](Options &o) { o.keep_activation = true; }},
     {"every second checkpoint", false, [](Options &o) { o.checkpoint_every = 2; }},
     {"full replay", true, [](Options &o) { o.replay_full = true; }},
     {"no overlap", false, [](Options &o) { o.overlap = false; }},

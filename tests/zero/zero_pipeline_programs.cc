@@ -305,6 +305,7 @@ TEST(Pipeline, AnyScheduleThatCanRunIsAccepted) {
         o.checkpoint_every = o.recompute ? of({1, 2}) : 1;
         o.gather_per_step = of({0, 1});
         o.overlap = of({0, 1});
+        o.keep_activation = of({0, 1});
         SCOPED_TRACE(programs::name_of(o) + " schedule " + std::to_string(seed));
         World world(o);
         ASSERT_Z3D(world.prepare());

@@ -15,6 +15,7 @@ Options way_of(Options o, int way) {
     o.stage = way % 4;
     o.recompute = way != 2;
     o.selective = way == 2;
+    o.keep_activation = way > 1;
     o.checkpoint_every = way == 3 ? 1 : (int)o.tiling + 1;
     o.partition = way == 1 && o.tensor > 1;
     o.checkpoint_space = way == 3 ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE;

@@ -716,7 +716,9 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
     const int64_t bsh = b * s * h * w, floats = 4 * b * s;
     for (int64_t t : {1, 2, 4}) {
         for (bool sequence : {false, true}) {
-            for (int granularity = 0; granularity < 3; granularity++) { // full, selective, none
+            for (int way = 0; way < 6; way++) {
+                const int granularity = way / 2; // full, selective, none
+                const bool keep = way % 2 == 1;  // gelu's output
                 if (sequence && t == 1) continue;
                 Options o = options(2, (int)t, 1, 1);
                 o.micro_batch = b, o.sequence = s, o.hidden = h, o.heads = heads, o.layers = layers;
@@ -724,6 +726,7 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
                 o.sequence_parallel = sequence;
                 o.recompute = granularity == 0;
                 o.selective = granularity == 1;
+                o.keep_activation = keep;
                 World world(o);
                 ASSERT_Z3D(world.prepare());
                 ASSERT_Z3D(world.build());
@@ -731,12 +734,57 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
                 int64_t block = bsh / own + 7 * bsh / t + 4 * floats / own + heads * floats / t;
                 if (granularity == 2) // layernorms' outputs, whole; attention's
                     block += 2 * bsh + bsh / t;
+                if (keep) block += 4 * bsh / t;
                 int64_t live = (layers + 2) * bsh / own + (granularity ? layers * block : 0);
                 EXPECT_EQ(live_at_backward(*world.programs[0]), live)
-                    << "t " << t << " granularity " << granularity << " sequence " << sequence;
+                    << "t " << t << " granularity " << granularity << " sequence " << sequence
+                    << " kept " << keep;
             }
         }
     }
+}
+
+// An activation that is kept costs no FLOPs in backward: 9 for an element of gelu, 5 of SwiGLU. A
+// recompute computes it in their place.
+struct Work {
+    double flops[Z3D_CALL_COUNT];
+    int64_t saved;
+};
+
+// Of a block, or of a tile.
+Work work_of(harness::Kind model, int64_t tiling, bool keep) {
+    Options o = options(2, 1, 1, 1);
+    o.kind = model, o.tiling = tiling, o.keep_activation = keep;
+    o.micro_batch = 8; // saved memory has no gaps
+    World world(o);
+    Work work = {};
+    EXPECT_Z3D(world.prepare());
+    const int kind = world.model->unit[tiling > 1 ? 2 : 1].kind; // behind a tiled attention
+    for (int call = 0; call < Z3D_CALL_COUNT; call++) {
+        const z3d_trace *trace = z3d_traces_get(world.traces, Z3D_MODE_TRAIN, kind, (z3d_call)call);
+        work.flops[call] = trace->flops;
+        work.saved = trace->saved;
+    }
+    return work;
+}
+
+TEST(Activation, ThatIsKeptIsNotComputedAgain) {
+    const Options o = options(2, 1, 1, 1);
+    for (harness::Kind model : {harness::GPT, harness::LLAMA})
+        for (int64_t tiling : {1, 2}) {
+            const Work again = work_of(model, tiling, false), kept = work_of(model, tiling, true);
+            const int64_t inner = (model == harness::GPT ? 4 * o.hidden : 44) / tiling,
+                          elements = 8 * o.sequence * inner,
+                          size = (int64_t)z3d_dtype_size(o.dtype);
+            const double flops = (model == harness::GPT ? 9.0 : 5.0) * (double)elements;
+            EXPECT_EQ(kept.saved, again.saved + elements * size);
+            EXPECT_EQ(kept.flops[Z3D_CALL_FORWARD], again.flops[Z3D_CALL_FORWARD]);
+            EXPECT_EQ(kept.flops[Z3D_CALL_RECOMPUTE], again.flops[Z3D_CALL_RECOMPUTE] + flops);
+            EXPECT_EQ(kept.flops[Z3D_CALL_BACKWARD], again.flops[Z3D_CALL_BACKWARD] - flops);
+            EXPECT_EQ(kept.flops[Z3D_CALL_BACKWARD_INPUT], again.flops[Z3D_CALL_BACKWARD_INPUT]);
+            EXPECT_EQ(kept.flops[Z3D_CALL_BACKWARD_WEIGHT],
+                      again.flops[Z3D_CALL_BACKWARD_WEIGHT] - flops);
+        }
 }
 
 // A checkpoint in host memory travels back beside all the work on what lies above it: it sets out

@@ -384,6 +384,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t),
         .need_output = i->need_output,
         .lean = p->config.selective,
+        .keep_activation = p->config.keep_activation,
         .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
         .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
         .output_gradient =

@@ -115,6 +115,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         .positions = z3d_cache_positions(config, model),
         .need_output = true,
         .lean = config->selective,
+        .keep_activation = config->keep_activation,
         .state = region_base(REGION_STATE),
         .saved = {region_base(REGION_SAVED), 0, 0, REGION_BYTES},
         .workspace = {region_base(REGION_WORKSPACE), 0, 0, REGION_BYTES},

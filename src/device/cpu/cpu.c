@@ -13,6 +13,7 @@
 #include "src/device/cpu/measure.h"
 #include "src/device/cpu/memory.h"
 #include "src/device/cpu/transfer.h"
+#include "src/device/interface/host_memory.h"
 #include "src/device/interface/ops.h"
 
 #ifdef Z3D_HAVE_X86_ISAS
@@ -168,7 +169,7 @@ static int threads(const void *self) {
 
 static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
     (void)space;
-    return z3d_cpu_memory_map(bytes, threads(self), out);
+    return z3d_host_map(bytes, threads(self), -1, out);
 }
 
 /* Copies that nobody waited for, after a failure, end first. */
@@ -177,7 +178,7 @@ static void free_block(void *self, z3d_space space, void *block, int64_t bytes) 
     (void)space;
     z3d_cpu_transfer_destroy(cpu->transfer);
     cpu->transfer = NULL;
-    z3d_cpu_memory_unmap(block, bytes);
+    z3d_host_unmap(block, bytes);
 }
 
 static void set_scratch(void *self, void *scratch, int64_t bytes) {

@@ -1,8 +1,8 @@
 /* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
  * graph.c captures work; gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN
- * where it can, kernels/ is the rest; nccl.c are the collectives; times.c times them; host_memory.c
- * has pinned memory. Every CUDA call goes through z3d_cuda_check, so that an error names the call.
- */
+ * where it can (attention_plan.c: its plans), kernels/ is the rest; nccl.c are the collectives;
+ * times.c times them; host_memory.c pins memory. Every CUDA call goes through z3d_cuda_check, so
+ * that an error names the call. */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 
@@ -29,10 +29,16 @@ typedef struct z3d_cuda_copies {
     int64_t count;                       /* started so far */
 } z3d_cuda_copies;
 
+/* Memory in a list. */
+typedef struct z3d_cuda_block {
+    void *memory;
+    int64_t bytes;
+    struct z3d_cuda_block *next;
+} z3d_cuda_block;
+
 typedef struct z3d_cuda {
     z3d_cuda_lane lane; /* what kernels are launched on; first, so that a lane is its device */
     int gpu;
-    int compute_capability; /* 90: 9.0 */
     cudaStream_t compute;
     cudaEvent_t compute_position; /* recorded where another stream begins to wait for compute */
     z3d_cuda_copies copies[2];    /* to the device, to the host */
@@ -40,10 +46,10 @@ typedef struct z3d_cuda {
     bool times_wanted;
     int timed; /* so far */
     z3d_cuda_time times[Z3D_CUDA_TIMES];
-    bool capturing;                   /* from capture_begin to capture_end */
-    bool keeps_graph;                 /* a graph has been made: it knows the scratch's address */
-    struct z3d_cuda_retired *retired; /* scratch that was too small, but is a graph's */
-    struct z3d_cuda_pinned *pinned;   /* host memory */
+    bool capturing;          /* from capture_begin to capture_end */
+    bool keeps_graph;        /* a graph has been made: it knows the scratch's address */
+    z3d_cuda_block *scratch; /* the lane's; behind it what became too small, but is a graph's */
+    z3d_cuda_block *pinned;  /* host memory */
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
     char attention_by[32];                /* "cuDNN 9.19.0", where there is attention */
@@ -61,8 +67,9 @@ bool z3d_cuda_not_ready(cudaError_t error);
 
 /* `stream` goes on when compute has come to where it is now. */
 z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream);
-/* Waits on the host until compute is done, or a communicator has failed. */
-z3d_status z3d_cuda_synchronize(z3d_cuda *cuda);
+/* Waits on the host until compute is done, or a communicator has failed: the table's
+ * synchronize. */
+z3d_status z3d_cuda_synchronize(void *self);
 /* At least `bytes` of scratch in the lane; waits for all kernels where it has to grow, which it
  * cannot within a capture. */
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes);
@@ -80,44 +87,37 @@ void z3d_cuda_times_collect(z3d_cuda *cuda);
 void z3d_cuda_times_forget(z3d_cuda *cuda);
 void z3d_cuda_times_destroy(z3d_cuda *cuda);
 
-/* host_memory.c: zeros. bytes > 0. Errors: ERR_MEMORY. Nothing may copy from or to what is freed.
- */
-z3d_status z3d_cuda_host_alloc(z3d_cuda *cuda, int64_t bytes, void **out);
-void z3d_cuda_host_free(z3d_cuda *cuda, void *block);
-bool z3d_cuda_is_host(const z3d_cuda *cuda, const void *address);
+/* host_memory.c: what the device's table has for memory of the host. */
+int z3d_cuda_host_node(const void *self);
+z3d_status z3d_cuda_pin(void *self, void *block, int64_t bytes);
+void z3d_cuda_unpin(void *self, void *block);
+bool z3d_cuda_is_pinned(const z3d_cuda *cuda, const void *address);
 
 /* graph.c: what the device's table has for captured work. */
 z3d_status z3d_cuda_capture_begin(void *self);
 z3d_status z3d_cuda_capture_end(void *self, void **region, int64_t *launches);
 z3d_status z3d_cuda_region_launch(void *self, const void *region);
 void z3d_cuda_region_destroy(void *self, void *region);
-/* Scratch that graphs may still name stays until the device goes. */
-z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch);
-void z3d_cuda_free_retired(z3d_cuda *cuda);
 
 /* The two tables that the plugin gives: device.c, nccl.c. */
 extern const z3d_device_ops z3d_device_ops_cuda;
 extern const z3d_stream_collectives z3d_cuda_collectives;
 
 /* One kernel: what the device's table has as launch. */
-z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel);
+z3d_status z3d_cuda_launch(void *self, const z3d_kernel *kernel);
 
 /* gemm.c */
 z3d_status z3d_cuda_gemms_create(bool tf32, struct z3d_cuda_gemms **out);
 void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms);
 /* z3d_cuda_gemm is here: cuBLASLt's choice of an algorithm is made once per shape and kept. */
 
-/* attention.c. *out is NULL where cuDNN is not there. required: that is an error then, and so is
- * what it cannot compute. */
-z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic,
-                                     struct z3d_cuda_attention **out);
+/* attention.c. No cuda->attention where cuDNN is not there. required: that is an error then, and so
+ * is what it cannot compute. */
+z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic);
 void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention);
-/* *done: cuDNN computes this one: 16-bit, no dropout, a shape that it has engines for in both
- * directions. Errors: ERR_UNSUPPORTED where it does not, but is required. */
-z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel,
-                                            bool *done);
-z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel,
-                                             bool *done);
+/* *done: cuDNN computes this one: 16-bit attention, no dropout, a shape that it has engines for in
+ * both directions. Errors: ERR_UNSUPPORTED where it does not, but is required. */
+z3d_status z3d_cuda_attention_launch(z3d_cuda *cuda, const z3d_kernel *kernel, bool *done);
 
 /* nccl.c: an error that a communicator met meanwhile, its group and rank named; all are aborted
  * then. */

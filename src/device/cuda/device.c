@@ -61,36 +61,52 @@ static uint64_t hash_identity(const cudaUUID_t *uuid) {
     return hash ? hash : 1;
 }
 
-static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank) {
+static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank, struct cudaDeviceProp *properties) {
     int count;
-    struct cudaDeviceProp properties;
     Z3D_TRY(count_gpus(&count));
     cuda->gpu = local_rank % count;
-    Z3D_CUDA_TRY(cudaGetDeviceProperties(&properties, cuda->gpu));
-    cuda->compute_capability = properties.major * 10 + properties.minor;
-    if (cuda->compute_capability < Z3D_CUDA_OLDEST)
+    Z3D_CUDA_TRY(cudaGetDeviceProperties(properties, cuda->gpu));
+    cuda->identity = hash_identity(&properties->uuid);
+    const int compute_capability = properties->major * 10 + properties->minor;
+    if (compute_capability < Z3D_CUDA_OLDEST)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                          "training.device cuda: GPU %d (%s) has compute capability %d.%d; this "
                          "build needs %d.%d or later",
-                         cuda->gpu, properties.name, properties.major, properties.minor,
+                         cuda->gpu, properties->name, properties->major, properties->minor,
                          Z3D_CUDA_OLDEST / 10, Z3D_CUDA_OLDEST % 10);
     Z3D_CUDA_TRY(cudaSetDevice(cuda->gpu));
     if (!z3d_cuda_has_kernels())
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                          "training.device cuda: this build has no kernels for GPU %d (%s, compute "
                          "capability %d.%d); build it with CMAKE_CUDA_ARCHITECTURES=%d-real",
-                         cuda->gpu, properties.name, properties.major, properties.minor,
-                         cuda->compute_capability);
-    cuda->identity = hash_identity(&properties.uuid);
-    char bytes[32];
-    snprintf(cuda->description, sizeof cuda->description, "cuda: GPU %d, %.100s, %s, compute %d.%d",
-             cuda->gpu, properties.name,
-             z3d_format_bytes((int64_t)properties.totalGlobalMem, bytes, sizeof bytes),
-             properties.major, properties.minor);
+                         cuda->gpu, properties->name, properties->major, properties->minor,
+                         compute_capability);
     return Z3D_OK;
 }
 
+static void describe(z3d_cuda *cuda, const struct cudaDeviceProp *properties, bool tf32) {
+    char bytes[32];
+    snprintf(cuda->description, sizeof cuda->description,
+             "cuda: GPU %d, %.100s, %s, compute %d.%d, CUDA %d.%d, attention by %s%s", cuda->gpu,
+             properties->name,
+             z3d_format_bytes((int64_t)properties->totalGlobalMem, bytes, sizeof bytes),
+             properties->major, properties->minor, CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10, cuda->attention ? cuda->attention_by : "own kernels",
+             tf32 ? ", fp32 products in TF32" : "");
+}
+
 /* ---- creation ---- */
+
+static void free_scratch(z3d_cuda *cuda) {
+    while (cuda->scratch) {
+        z3d_cuda_block *first = cuda->scratch;
+        cuda->scratch = first->next;
+        cudaFree(first->memory);
+        free(first);
+    }
+    cuda->lane.scratch = NULL;
+    cuda->lane.scratch_bytes = 0;
+}
 
 static void destroy(void *self) {
     z3d_cuda *cuda = self;
@@ -106,8 +122,7 @@ static void destroy(void *self) {
     }
     z3d_cuda_times_destroy(cuda);
     if (cuda->compute_position) cudaEventDestroy(cuda->compute_position);
-    if (cuda->lane.scratch) cudaFree(cuda->lane.scratch);
-    z3d_cuda_free_retired(cuda);
+    free_scratch(cuda);
     if (cuda->compute) cudaStreamDestroy(cuda->compute);
     free(cuda);
 }
@@ -125,30 +140,21 @@ static z3d_status make_streams(z3d_cuda *cuda) {
     return Z3D_OK;
 }
 
-static void describe_libraries(z3d_cuda *cuda, bool tf32) {
-    size_t length = strlen(cuda->description);
-    snprintf(cuda->description + length, sizeof cuda->description - length,
-             ", CUDA %d.%d, attention by %s%s", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-             cuda->attention ? cuda->attention_by : "own kernels",
-             tf32 ? ", fp32 products in TF32" : "");
-}
-
 static z3d_status create(const z3d_device_config *config, void **self) {
     z3d_cuda *cuda;
+    struct cudaDeviceProp properties;
     z3d_status status;
     Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
     bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
     cuda->times_wanted = config->times || config->tape;
     cuda->nccl_options = config->nccl;
-    Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank), failed);
+    Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank, &properties), failed);
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
     if (config->attention != Z3D_ATTENTION_OWN)
-        Z3D_TRY_GOTO(status,
-                     z3d_cuda_attention_create(cuda, only_cudnn, !config->nondeterministic,
-                                               &cuda->attention),
+        Z3D_TRY_GOTO(status, z3d_cuda_attention_create(cuda, only_cudnn, !config->nondeterministic),
                      failed);
-    describe_libraries(cuda, config->tf32);
+    describe(cuda, &properties, config->tf32);
     *self = cuda;
     return Z3D_OK;
 failed:
@@ -158,12 +164,6 @@ failed:
 
 static const char *description(const void *self) {
     return ((const z3d_cuda *)self)->description;
-}
-
-/* Kernels take no scratch from the arena: the lane has its own. */
-static int threads(const void *self) {
-    (void)self;
-    return 0;
 }
 
 static uint64_t identity(const void *self) {
@@ -213,40 +213,39 @@ static z3d_status alloc_device(z3d_cuda *cuda, bool windows, int64_t bytes, void
 }
 
 static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
+    (void)space;
     *out = NULL;
-    int64_t size = bytes > 0 ? bytes : 1;
-    return space == Z3D_SPACE_HOST ? z3d_cuda_host_alloc(self, size, out)
-                                   : alloc_device(self, true, size, out);
+    return alloc_device(self, true, bytes > 0 ? bytes : 1, out);
 }
 
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
-    (void)bytes;
+    (void)space, (void)bytes;
     cudaDeviceSynchronize();
-    if (space == Z3D_SPACE_HOST)
-        z3d_cuda_host_free(self, block);
-    else
-        free_device(self, block);
+    free_device(self, block);
 }
 
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
     char wanted[32], have[32];
+    z3d_cuda_block *made;
     if (bytes <= cuda->lane.scratch_bytes) return Z3D_OK;
     Z3D_REQUIRE(!cuda->capturing,
                 "the kernels' scratch memory must grow from %s to %s during graph capture: run the "
                 "same work once before the capture",
                 z3d_format_bytes(cuda->lane.scratch_bytes, have, sizeof have),
                 z3d_format_bytes(bytes, wanted, sizeof wanted));
-    int64_t size = z3d_round_up(bytes, (int64_t)1 << 20);
     Z3D_TRY(z3d_cuda_synchronize(cuda));
-    if (cuda->lane.scratch && cuda->keeps_graph)
-        Z3D_TRY(z3d_cuda_retire(cuda, cuda->lane.scratch));
-    else if (cuda->lane.scratch)
-        Z3D_CUDA_TRY(cudaFree(cuda->lane.scratch));
-    cuda->lane.scratch = NULL;
-    cuda->lane.scratch_bytes = 0;
-    z3d_status status = alloc_device(cuda, false, size, &cuda->lane.scratch);
-    if (status != Z3D_OK) return z3d_error_context(status, "kernels' scratch");
-    cuda->lane.scratch_bytes = size;
+    if (!cuda->keeps_graph) free_scratch(cuda);
+    Z3D_TRY(z3d_new(1, sizeof *made, "kernels' scratch", &made));
+    made->bytes = z3d_round_up(bytes, (int64_t)1 << 20);
+    z3d_status status = alloc_device(cuda, false, made->bytes, &made->memory);
+    if (status != Z3D_OK) {
+        free(made);
+        return z3d_error_context(status, "kernels' scratch");
+    }
+    made->next = cuda->scratch;
+    cuda->scratch = made;
+    cuda->lane.scratch = made->memory;
+    cuda->lane.scratch_bytes = made->bytes;
     return Z3D_OK;
 }
 
@@ -273,32 +272,12 @@ static z3d_status poll(z3d_cuda *cuda, cudaEvent_t event) {
     }
 }
 
-z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
+z3d_status z3d_cuda_synchronize(void *self) {
+    z3d_cuda *cuda = self;
     Z3D_TRY(poll(cuda, NULL));
     if (cuda->nccl) Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
     z3d_cuda_times_collect(cuda);
     return Z3D_OK;
-}
-
-static z3d_status synchronize(void *self) {
-    return z3d_cuda_synchronize(self);
-}
-
-static z3d_status read_device(void *self, void *host, const void *source, int64_t bytes) {
-    z3d_cuda *cuda = self;
-    Z3D_TRY(z3d_cuda_synchronize(cuda));
-    Z3D_CUDA_TRY(cudaMemcpyAsync(host, source, (size_t)bytes, cudaMemcpyDefault, cuda->compute));
-    Z3D_CUDA_TRY(cudaStreamSynchronize(cuda->compute));
-    return Z3D_OK;
-}
-
-/* A copy from pageable memory may wait for all of the stream, where nobody looks after peers. */
-static z3d_status write_device(void *self, void *destination, const void *host, int64_t bytes) {
-    z3d_cuda *cuda = self;
-    Z3D_TRY(z3d_cuda_synchronize(cuda));
-    Z3D_CUDA_TRY(
-        cudaMemcpyAsync(destination, host, (size_t)bytes, cudaMemcpyDefault, cuda->compute));
-    return z3d_cuda_synchronize(cuda);
 }
 
 static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t bytes) {
@@ -310,7 +289,7 @@ static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t b
 /* An id is twice the copy's number among those of its direction, plus 1 for those to the host. */
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cuda *cuda = self;
-    const int to_host = z3d_cuda_is_host(cuda, to);
+    const int to_host = z3d_cuda_is_pinned(cuda, to);
     z3d_cuda_copies *way = &cuda->copies[to_host];
     Z3D_TRY(z3d_cuda_follow_compute(cuda, way->stream));
     Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, way->stream));
@@ -349,13 +328,11 @@ static double copies_waited(const void *self) {
 
 /* ---- kernels ---- */
 
-z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel) {
-    bool done = false;
+z3d_status z3d_cuda_launch(void *self, const z3d_kernel *kernel) {
+    z3d_cuda *cuda = self;
+    bool done;
     Z3D_TRY(z3d_cuda_reserve(cuda, z3d_cuda_kernel_scratch(kernel)));
-    if (kernel->kind == Z3D_KERNEL_attention_forward)
-        Z3D_TRY(z3d_cuda_attention_forward_cudnn(cuda, &kernel->as.attention_forward, &done));
-    if (kernel->kind == Z3D_KERNEL_attention_backward)
-        Z3D_TRY(z3d_cuda_attention_backward_cudnn(cuda, &kernel->as.attention_backward, &done));
+    Z3D_TRY(z3d_cuda_attention_launch(cuda, kernel, &done));
     if (done) return Z3D_OK;
     switch (kernel->kind) {
 #define X(name)                                                                                    \
@@ -369,10 +346,6 @@ z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel) {
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "kernel kind %d", (int)kernel->kind);
 }
 
-static z3d_status launch(void *self, const z3d_kernel *kernel) {
-    return z3d_cuda_launch(self, kernel);
-}
-
 static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *seconds) {
     z3d_cuda *cuda = self;
     z3d_cuda_time *time;
@@ -384,102 +357,24 @@ static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *sec
     return z3d_cuda_synchronize(cuda);
 }
 
-/* ---- how fast products are ---- */
-
-typedef struct probe {
-    float *wide;
-    void *matrix[3];
-} probe;
-
-static void drop_probe(probe *p) {
-    cudaFree(p->wide);
-    for (int i = 0; i < 3; i++) cudaFree(p->matrix[i]);
-}
-
-/* Random numbers: zeros would flatter, since they cost less power. */
-static z3d_status fill_probe(z3d_cuda *cuda, probe *p, z3d_dtype dtype, const int64_t *count) {
-    int64_t most = 0;
-    for (int i = 0; i < 3; i++) most = count[i] > most ? count[i] : most;
-    Z3D_TRY(alloc_device(cuda, false, most * (int64_t)sizeof(float), (void **)&p->wide));
-    for (int i = 0; i < 3; i++) {
-        Z3D_TRY(
-            alloc_device(cuda, false, count[i] * (int64_t)z3d_dtype_size(dtype), &p->matrix[i]));
-        Z3D_TRY(z3d_cuda_init_normal(&cuda->lane, &(z3d_init_normal){.x = p->wide,
-                                                                     .count = count[i],
-                                                                     .outer = 1,
-                                                                     .local = count[i],
-                                                                     .global = count[i],
-                                                                     .inner = 1,
-                                                                     .key = (uint64_t)i + 1,
-                                                                     .standard_deviation = 1}));
-        Z3D_TRY(z3d_cuda_cast(&cuda->lane, &(z3d_cast){.destination = p->matrix[i],
-                                                       .source = p->wide,
-                                                       .count = count[i],
-                                                       .destination_dtype = dtype,
-                                                       .source_dtype = Z3D_F32}));
-    }
-    return Z3D_OK;
-}
-
-static z3d_status time_products(z3d_cuda *cuda, const z3d_gemm *gemm, double *gflops) {
-    enum { WARM = 3, TIMED = 10 };
-    const z3d_kernel kernel = {.kind = Z3D_KERNEL_gemm, .as.gemm = *gemm};
-    double seconds = 0, sum = 0;
-    const bool wanted = cuda->times_wanted;
-    z3d_status status = Z3D_OK;
-    cuda->times_wanted = true;
-    for (int i = 0; i < WARM + TIMED && status == Z3D_OK; i++) {
-        status = launch_timed(cuda, &kernel, &seconds);
-        if (i >= WARM) sum += seconds;
-    }
-    cuda->times_wanted = wanted;
-    double flops = 2.0 * (double)gemm->m * (double)gemm->n * (double)gemm->k * TIMED;
-    *gflops = sum > 0 ? flops / (sum * 1e9) : 0;
-    return status;
-}
-
-/* As training's forward multiplies: B transposed. There is one method. */
-static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
-                               z3d_gemm_method *best, double *gflops) {
-    z3d_cuda *cuda = self;
-    probe p = {0};
-    *best = Z3D_GEMM_MATMUL;
-    z3d_status status = fill_probe(cuda, &p, dtype, (const int64_t[]){m * k, n * k, m * n});
-    z3d_gemm gemm = {.m = m,
-                     .n = n,
-                     .k = k,
-                     .transpose_b = true,
-                     .a = p.matrix[0],
-                     .b = p.matrix[1],
-                     .c = p.matrix[2],
-                     .lda = k,
-                     .ldb = k,
-                     .ldc = n,
-                     .dtype = dtype,
-                     .c_dtype = dtype};
-    if (status == Z3D_OK) status = time_products(cuda, &gemm, gflops);
-    drop_probe(&p);
-    return status;
-}
-
 const z3d_device_ops z3d_device_ops_cuda = {
     .name = "cuda",
     .create = create,
     .destroy = destroy,
     .description = description,
-    .threads = threads,
     .identity = identity,
     .used_bytes = used_bytes,
     .available = available,
     .apart = true,
     .alloc = alloc,
     .free = free_block,
+    .host_node = z3d_cuda_host_node,
+    .pin = z3d_cuda_pin,
+    .unpin = z3d_cuda_unpin,
     .fuses = true,
-    .launch = launch,
+    .launch = z3d_cuda_launch,
     .launch_timed = launch_timed,
-    .synchronize = synchronize,
-    .read = read_device,
-    .write = write_device,
+    .synchronize = z3d_cuda_synchronize,
     .enqueue_copy = enqueue_copy,
     .capture_begin = z3d_cuda_capture_begin,
     .capture_end = z3d_cuda_capture_end,
@@ -489,7 +384,6 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .copy_wait = copy_wait,
     .copy_finish = copy_finish,
     .copies_waited = copies_waited,
-    .measure_gemm = measure_gemm,
 };
 
 /* The plugin's one symbol. */

@@ -1,9 +1,6 @@
 /* Captured work: a CUDA graph. Side streams join compute's capture by the events that they wait
  * for, and leave it by those that compute waits for. Between begin and end nothing may wait on the
  * host, allocate or free. The capture mode is per thread: other threads are not affected. */
-#include <stdlib.h>
-
-#include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
 
 /* Everything before it is over then, times of collectives taken. */
@@ -53,28 +50,4 @@ void z3d_cuda_region_destroy(void *self, void *region) {
     (void)self;
     cudaDeviceSynchronize(); /* it may still run */
     cudaGraphExecDestroy(region);
-}
-
-/* ---- scratch of graphs ---- */
-
-struct z3d_cuda_retired {
-    void *scratch;
-    struct z3d_cuda_retired *next;
-};
-
-z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch) {
-    struct z3d_cuda_retired *made;
-    Z3D_TRY(z3d_new(1, sizeof *made, "scratch of a graph", &made));
-    *made = (struct z3d_cuda_retired){scratch, cuda->retired};
-    cuda->retired = made;
-    return Z3D_OK;
-}
-
-void z3d_cuda_free_retired(z3d_cuda *cuda) {
-    while (cuda->retired) {
-        struct z3d_cuda_retired *next = cuda->retired->next;
-        cudaFree(cuda->retired->scratch);
-        free(cuda->retired);
-        cuda->retired = next;
-    }
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "src/device/interface/epilogue.h"
+#include "src/device/interface/host_memory.h"
+#include "src/device/interface/measure.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
 #include "src/device/sim/tape.h"
@@ -92,7 +94,7 @@ const char *z3d_device_description(const z3d_device *device) {
 }
 
 int z3d_device_threads(const z3d_device *device) {
-    return device->ops->threads(device->self);
+    return device->ops->threads ? device->ops->threads(device->self) : 0;
 }
 
 uint64_t z3d_device_identity(const z3d_device *device) {
@@ -112,16 +114,32 @@ const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *de
     return device->plugin && !device->host_collectives ? device->plugin->collectives : NULL;
 }
 
+static z3d_status alloc_pinned(z3d_device *device, int64_t bytes, void **out) {
+    Z3D_TRY(z3d_host_map(bytes, 0, device->ops->host_node(device->self), out));
+    z3d_status status = z3d_device_heard(device, device->ops->pin(device->self, *out, bytes));
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_host_unmap(*out, bytes);
+    *out = NULL;
+    return status;
+}
+
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out) {
     *out = NULL;
     Z3D_REQUIRE((unsigned)space < Z3D_SPACE_COUNT, "invalid memory space %d of %d", (int)space,
                 (int)Z3D_SPACE_COUNT);
     Z3D_REQUIRE(bytes >= 0, "invalid size of device memory: %lld bytes", (long long)bytes);
+    if (space == Z3D_SPACE_HOST && device->ops->pin) return alloc_pinned(device, bytes, out);
     return z3d_device_heard(device, device->ops->alloc(device->self, space, bytes, out));
 }
 
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes) {
-    if (block) device->ops->free(device->self, space, block, bytes);
+    if (!block) return;
+    if (space == Z3D_SPACE_HOST && device->ops->pin) {
+        device->ops->unpin(device->self, block);
+        z3d_host_unmap(block, bytes);
+    } else {
+        device->ops->free(device->self, space, block, bytes);
+    }
 }
 
 int64_t z3d_device_available(const z3d_device *device) {
@@ -232,9 +250,18 @@ double z3d_copies_waited(const z3d_device *device) {
     return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
 }
 
+/* A copy from memory that is not pinned may wait for all that was launched, where nobody looks
+ * after peers: so the device has nothing to do by then. */
+static z3d_status copy_now(z3d_device *device, void *to, const void *from, int64_t bytes) {
+    Z3D_TRY(z3d_device_synchronize(device));
+    Z3D_TRY(z3d_device_heard(device, device->ops->enqueue_copy(device->self, to, from, bytes)));
+    return z3d_device_synchronize(device);
+}
+
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
     z3d_device_touch(device, source, bytes);
+    if (device->ops->enqueue_copy) return copy_now(device, host, source, bytes);
     return z3d_device_heard(device, device->ops->read(device->self, host, source, bytes));
 }
 
@@ -242,6 +269,7 @@ z3d_status z3d_device_write(z3d_device *device, void *destination, const void *h
                             int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
     z3d_device_touch(device, destination, bytes);
+    if (device->ops->enqueue_copy) return copy_now(device, destination, host, bytes);
     return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
 }
 
@@ -292,9 +320,11 @@ z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t 
     *gflops = 0;
     Z3D_REQUIRE(m > 0 && n > 0 && k > 0, "cannot measure a matrix product of %lld x %lld x %lld",
                 (long long)m, (long long)n, (long long)k);
-    if (!device->ops->measure_gemm) return Z3D_OK;
-    return z3d_device_heard(device,
-                            device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
+    if (device->ops->measure_gemm)
+        return z3d_device_heard(
+            device, device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
+    if (!device->ops->synchronize) return Z3D_OK; /* nothing is computed there */
+    return z3d_measure_products(device, dtype, m, n, k, gflops);
 }
 
 void z3d_device_set_recorder(z3d_device *device,

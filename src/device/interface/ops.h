@@ -11,8 +11,8 @@ typedef struct z3d_device_ops {
     z3d_status (*create)(const z3d_device_config *config, void **self);
     void (*destroy)(void *self);
     const char *(*description)(const void *self);
-    int (*threads)(const void *self);
     /* Optional: see device.h. */
+    int (*threads)(const void *self);
     uint64_t (*identity)(const void *self);
     int64_t (*used_bytes)(const void *self);
     /* Whether the host must not follow device pointers. */
@@ -20,6 +20,11 @@ typedef struct z3d_device_ops {
     /* One block; bytes is not negative. */
     z3d_status (*alloc)(void *self, z3d_space space, int64_t bytes, void **out);
     void (*free)(void *self, z3d_space space, void *block, int64_t bytes);
+    /* Optional (together): where HOST space is memory of the host that the device is told of. It
+     * lies on memory node host_node (-1: anywhere); alloc and free are for other spaces then. */
+    int (*host_node)(const void *self);
+    z3d_status (*pin)(void *self, void *block, int64_t bytes);
+    void (*unpin)(void *self, void *block);
     /* Optional: see z3d_device_available. */
     int64_t (*available)(const void *self);
     /* Optional: scratch and poll, where kernels use them. */
@@ -34,10 +39,11 @@ typedef struct z3d_device_ops {
     z3d_status (*launch_timed)(void *self, const z3d_kernel *kernel, double *seconds);
     /* Optional: nothing to wait for where launches are synchronous. */
     z3d_status (*synchronize)(void *self);
-    /* Host <- device, device <- host. */
+    /* Host <- device, device <- host. Optional where there is enqueue_copy. */
     z3d_status (*read)(void *self, void *host, const void *source, int64_t bytes);
     z3d_status (*write)(void *self, void *destination, const void *host, int64_t bytes);
-    /* Optional: see z3d_device_post; either way between the device and pinned memory. */
+    /* Optional: see z3d_device_post; either way between the device and pinned memory, or any of the
+     * host's where the device has nothing else to do. */
     z3d_status (*enqueue_copy)(void *self, void *to, const void *from, int64_t bytes);
     /* Optional (together): see z3d_capture_begin. region NULL: forget what was captured. */
     z3d_status (*capture_begin)(void *self);
@@ -52,7 +58,7 @@ typedef struct z3d_device_ops {
     /* Optional: where copy_wait does not block, the seconds that kernels waited for copies up to
      * the last synchronisation. */
     double (*copies_waited)(const void *self);
-    /* Optional: without it SGEMM is answered with 0 GFLOP/s. */
+    /* Optional: where there are methods to choose from. */
     z3d_status (*measure_gemm)(void *self, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
                                z3d_gemm_method *best, double *gflops);
     /* Optional: only where kernels are observed. */

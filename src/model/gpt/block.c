@@ -4,12 +4,12 @@
  *   out = x1 + dropout(projection(gelu(fc(ln_2 x1))))
  *
  * Each half is one column-parallel and one row-parallel product: two sums over the tensor group
- * forward, two backward. Kept for backward besides the input: at most 11 batch x seq x hidden and
- * the statistics; gelu's output is computed again. A lean run keeps 8: the layernorms' outputs and
- * the attention are computed again too. A recompute without output stops before the last product,
- * and so before the second sum. Between the halves of backward lie at most 10 more: the gradients
- * of fc's output (4) and of qkv (3), those of the two residual branches, and a lean run's
- * attention.
+ * forward, two backward. Kept for backward besides the input: at most 15 batch x seq x hidden and
+ * the statistics. 4 of them are gelu's output, which is computed again unless run->keep_activation.
+ * A lean run keeps 3 less: the layernorms' outputs and the attention are computed again. A
+ * recompute without output stops before the last product, and so before the second sum. Between the
+ * halves of backward lie at most 10 more: the gradients of fc's output (4) and of qkv (3), those of
+ * the two residual branches, and a lean run's attention.
  *
  * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
  * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
@@ -20,9 +20,10 @@
 
 /* What forward saves for backward, in the order of allocation. */
 typedef struct block_saved {
-    void *ln_1, *qkv, *attention, *x1, *ln_2, *fc;
+    void *ln_1, *qkv, *attention, *x1, *ln_2;
     z3d_norm norm_1, norm_2; /* whose outputs are ln_1 and ln_2 */
     float *log_sum_exp;
+    z3d_mlp mlp; /* reads ln_2; with tiling unused */
 } block_saved;
 
 static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
@@ -31,7 +32,7 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     int64_t hidden = gpt->config.hidden_size;
     int64_t heads = gpt->local_heads * (int64_t)sizeof(float);
     const bool tiled = gpt->shape.tiling > 1;
-    saved->ln_1 = saved->ln_2 = saved->attention = saved->fc = NULL;
+    saved->ln_1 = saved->ln_2 = saved->attention = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_1));
         if (!tiled)
@@ -47,8 +48,10 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     saved->norm_2 = (z3d_norm){.weight = GPT_LN_2_WEIGHT, .x = saved->x1};
     Z3D_TRY(z3d_norm_take_saved(run, own, &saved->norm_2));
     if (tiled) return Z3D_OK;
-    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, z3d_mlp_columns(&gpt->shape)),
-                               &saved->fc);
+    saved->mlp = z3d_mlp_of(run, GPT_FC_WEIGHT);
+    saved->mlp.norm = &saved->norm_2;
+    saved->mlp.x = saved->ln_2;
+    return z3d_mlp_take_saved(run, &saved->mlp);
 }
 
 /* A linear layer of this block: weight at `index` of the group, its bias behind it. */
@@ -64,15 +67,6 @@ static z3d_linear qkv_layer(const z3d_unit_run *run) {
 static z3d_linear projection_layer(const z3d_unit_run *run) {
     const z3d_gpt *gpt = gpt_of(run);
     return linear_at(run, GPT_ATTN_PROJ_WEIGHT, gpt->local_hidden, gpt->config.hidden_size);
-}
-
-/* Reads ln_2's output. */
-static z3d_mlp mlp_of(const z3d_unit_run *run, const block_saved *saved) {
-    z3d_mlp mlp = z3d_mlp_of(run, GPT_FC_WEIGHT);
-    mlp.norm = &saved->norm_2;
-    mlp.x = saved->ln_2;
-    mlp.before = saved->fc;
-    return mlp;
 }
 
 /* *y (in workspace if it is not kept) = a layernorm of all rows. */
@@ -129,8 +123,7 @@ static z3d_status forward(z3d_unit_run *run) {
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &lane, &saved));
     if (gpt_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.norm_2);
-    const z3d_mlp mlp = mlp_of(run, &saved);
-    return z3d_mlp_forward(run, &mlp, saved.x1, run->output);
+    return z3d_mlp_forward(run, &saved.mlp, saved.x1, run->output);
 }
 
 /* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
@@ -140,9 +133,8 @@ static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block
                                void *d_x1) {
     if (gpt_of(run)->shape.tiling > 1)
         return z3d_tiles_begin_backward(run, halves, &saved->norm_2, d_x1);
-    const z3d_mlp mlp = mlp_of(run, saved);
     void *d_ln_2;
-    Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, run->output_gradient, &d_ln_2));
+    Z3D_TRY(z3d_mlp_backward(run, halves, &saved->mlp, run->output_gradient, &d_ln_2));
     return z3d_norm_backward(run, halves, &saved->norm_2, z3d_unit_own_part(run, d_ln_2),
                              run->output_gradient, d_x1);
 }

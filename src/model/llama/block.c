@@ -5,8 +5,9 @@
  *
  * Each half is column-parallel products and one row-parallel product: two sums over the tensor
  * group forward, two backward. Kept for backward besides the input: the norms' outputs, queries,
- * keys and values, the attention, x1, gate and up, and the statistics; the product of gate and up
- * is computed again. A lean run computes the norms' outputs and the attention again, too. A
+ * keys and values, the attention, x1, gate and up, and the statistics; silu(gate) * up only with
+ * run->keep_activation, else it is computed again. A lean run computes the norms' outputs and the
+ * attention again. A
  * recompute without output stops before the last product, and so before the second sum. Between the
  * halves of backward lie the gradients of gate and up, of queries, keys and values, those of the
  * two residual branches, and a lean run's attention.
@@ -18,9 +19,10 @@
 
 /* What forward saves for backward, in the order of allocation. */
 typedef struct block_saved {
-    void *input, *attention, *x1, *post, *gate_up; /* input, post: the norms' outputs */
+    void *input, *attention, *x1, *post; /* input, post: the norms' outputs */
     z3d_norm input_norm, post_norm;
     llama_heads_saved heads;
+    z3d_mlp mlp; /* reads post; with tiling unused */
 } block_saved;
 
 static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
@@ -29,7 +31,7 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     const int64_t hidden = z3d_row_bytes(run, llama->shape.hidden_size);
     const int64_t attention = z3d_row_bytes(run, llama->local_heads * llama->config.head_dim);
     const bool tiled = llama->shape.tiling > 1;
-    saved->input = saved->post = saved->attention = saved->gate_up = NULL;
+    saved->input = saved->post = saved->attention = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->input));
         if (!tiled) Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->post));
@@ -42,8 +44,10 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     saved->post_norm = (z3d_norm){.weight = llama->place[LLAMA_POST_NORM], .x = saved->x1};
     Z3D_TRY(z3d_norm_take_saved(run, own, &saved->post_norm));
     if (tiled) return Z3D_OK;
-    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, z3d_mlp_columns(&llama->shape)),
-                               &saved->gate_up);
+    saved->mlp = z3d_mlp_of(run, llama->place[LLAMA_GATE]);
+    saved->mlp.norm = &saved->post_norm;
+    saved->mlp.x = saved->post;
+    return z3d_mlp_take_saved(run, &saved->mlp);
 }
 
 /* ---- layers without a bias ---- */
@@ -57,15 +61,6 @@ static z3d_linear o_layer(const z3d_unit_run *run) {
     const z3d_llama *llama = llama_of(run);
     return layer_at(run, LLAMA_O, llama->local_heads * llama->config.head_dim,
                     llama->shape.hidden_size);
-}
-
-/* Reads the second norm's output. */
-static z3d_mlp mlp_of(const z3d_unit_run *run, const block_saved *saved) {
-    z3d_mlp mlp = z3d_mlp_of(run, llama_of(run)->place[LLAMA_GATE]);
-    mlp.norm = &saved->post_norm;
-    mlp.x = saved->post;
-    mlp.before = saved->gate_up;
-    return mlp;
 }
 
 /* ---- forward ---- */
@@ -116,8 +111,7 @@ static z3d_status forward(z3d_unit_run *run) {
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &saved));
     if (llama_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.post_norm);
-    const z3d_mlp mlp = mlp_of(run, &saved);
-    return z3d_mlp_forward(run, &mlp, saved.x1, run->output);
+    return z3d_mlp_forward(run, &saved.mlp, saved.x1, run->output);
 }
 
 /* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
@@ -127,9 +121,8 @@ static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block
                                void *d_x1) {
     if (llama_of(run)->shape.tiling > 1)
         return z3d_tiles_begin_backward(run, halves, &saved->post_norm, d_x1);
-    const z3d_mlp mlp = mlp_of(run, saved);
     void *d_post;
-    Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, run->output_gradient, &d_post));
+    Z3D_TRY(z3d_mlp_backward(run, halves, &saved->mlp, run->output_gradient, &d_post));
     return z3d_norm_backward(run, halves, &saved->post_norm, z3d_unit_own_part(run, d_post),
                              run->output_gradient, d_x1);
 }

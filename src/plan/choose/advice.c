@@ -163,6 +163,8 @@ static void list_changes(advisor *a, const z3d_config *settled) {
             settled->gradient_accumulation_steps > 1)
             assign(c, "zero_optimization.grad_reduce", "auto");
     }
+    if (settled->activation_checkpointing_recompute_activation == Z3D_RECOMPUTE_FALSE)
+        assign(new_change(a), "activation_checkpointing.recompute_activation", "true");
     if (settled->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE)
         assign(new_change(a), "activation_checkpointing.granularity", "selective");
     if (!full) assign(new_change(a), "activation_checkpointing.granularity", "full");

@@ -36,7 +36,7 @@ int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 extern const char z3d_tiers_folder[];
 
 /* Text for a configuration that does not fit: how much is missing, which category is the largest,
- * and which single change of the configuration (ZeRO stage, granularity, sequence parallelism, P_a,
+ * and which single change of the configuration (ZeRO stage, recompute, sequence parallelism, P_a,
  * when parameters are gathered, activation checkpoints in host memory or not, fewer of them,
  * synchronous checkpoints, offload of optimizer or parameters, twice the tensor size, the largest
  * part of the micro-batch) would make it fit. Each change is planned; if none is enough, the one

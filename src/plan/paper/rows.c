@@ -110,7 +110,8 @@ static void append_config(const z3d_paper_row *row, int layers, z3d_string *out)
                       "gradient_accumulation_steps: 1\ngradient_clipping: 1.0\n",
                       row->batch * (row->gpus / row->tensor), row->batch);
     z3d_string_append(out, "zero_optimization:\n  stage: %d\n", row->stage);
-    z3d_string_append(out, "activation_checkpointing:\n  granularity: full\n  replay: full\n");
+    z3d_string_append(out, "activation_checkpointing:\n  granularity: full\n  replay: full\n"
+                           "  recompute_activation: true\n");
     if (row->partition)
         z3d_string_append(out, "  partition_activations: %s\n  cpu_checkpointing: %s\n",
                           truth(row->partition), truth(row->offload));

@@ -236,25 +236,34 @@ static void leave_open(z3d_comparison *c, bool open, const char *line) {
     c->steps = true;
 }
 
-/* Small products of two methods are often added in the same order; nobody says which. Of two types
- * all is different. */
-static void compare_methods(z3d_comparison *c) {
-    if (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype) return;
+/* A key that a run decides where it is `auto`. how: how it decides, and a value that is none. */
+static void compare_choice(z3d_comparison *c, const char *key, const char *how, const char *why) {
     z3d_string line = {0};
-    const char *key = gemm_key(c);
     values v = read_values(c, key);
-    z3d_string_append(&line,
-                      "%s is auto: a run measures what is fastest; write sgemm in both, or "
-                      "what the run's config.yaml has",
-                      key);
+    z3d_string_append(&line, "%s is auto: a run %s in both, or what the run's config.yaml has", key,
+                      how);
     if (v.failed || line.failed)
         c->unproved.failed = true;
     else if (strcmp(v.a.text, "auto") == 0 || strcmp(v.b.text, "auto") == 0)
         leave_open(c, true, line.text);
     else if (strcmp(v.a.text, v.b.text) != 0)
-        append(c, &c->unproved, key, "two methods, which may round alike", v.a.text, v.b.text);
+        append(c, &c->unproved, key, why, v.a.text, v.b.text);
     free_values(&v);
     z3d_string_free(&line);
+}
+
+/* Small products of two methods are often added in the same order; nobody says which. Of two types
+ * all is different. A GPU's product in 16 bits gives gelu of what it has not rounded yet. */
+static void compare_methods(z3d_comparison *c) {
+    const z3d_dtype dtype = c->plan[0]->program_config.dtype;
+    if (dtype != c->plan[1]->program_config.dtype) return;
+    if (!is_cuda(c))
+        compare_choice(c, gemm_key(c), "measures what is fastest; write sgemm",
+                       "two methods, which may round alike");
+    else if (dtype != Z3D_F32)
+        compare_choice(c, "activation_checkpointing.recompute_activation",
+                       "decides by the memory that it finds; write true",
+                       "what is kept may be rounded otherwise than what is computed again");
 }
 
 static bool is_other(const z3d_comparison *c, const char *path) {
@@ -323,6 +332,6 @@ void z3d_prove_keys(z3d_comparison *c) {
     compare_tiles(c);
     if (!c->apart) compare_nccl(c);
     compare_hosts(c);
-    if (!is_cuda(c)) compare_methods(c);
+    compare_methods(c);
     find_choices(c);
 }

@@ -106,6 +106,9 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->ratio_why)
         z3d_console_say(console, "offload     offload_optimizer.ratio auto: %s", facts->ratio_why);
     say_offload(console, facts);
+    if (facts->activation_why)
+        z3d_console_say(console, "activation  recompute_activation auto: %s",
+                        facts->activation_why);
     int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
     z3d_console_say(

@@ -10,11 +10,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <tuple>
 #include <type_traits>
+
+extern "C" {
+#include "cuda_runtime_api.h"
+}
 
 #define __global__
 #define __device__
@@ -128,18 +131,9 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
     return (uint32_t)((uint64_t)a * b >> 32);
 }
 
-// ---- the runtime library ----
+// ---- what the runtime library has beside its functions of C ----
 
-enum cudaError_t {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorInvalidDeviceFunction = 98,
-    cudaErrorNoKernelImageForDevice = 209
-};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-enum cudaMemcpyKind { cudaMemcpyDeviceToDevice };
-using cudaStream_t = struct cuda_shim_stream *;
-
 struct cudaFuncAttributes {};
 
 struct cudaLaunchConfig_t {
@@ -148,49 +142,24 @@ struct cudaLaunchConfig_t {
     cudaStream_t stream = nullptr;
 };
 
-inline const char *cudaGetErrorString(cudaError_t error) {
-    return error == cudaSuccess ? "no error" : "invalid argument";
-}
-
-// ZERO3D_SHIM_GPU=new in the environment: a GPU later than all that was compiled for.
-inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *) {
-    const char *gpu = std::getenv("ZERO3D_SHIM_GPU");
-    return gpu && !std::strcmp(gpu, "new") ? cudaErrorNoKernelImageForDevice : cudaSuccess;
-}
-
-inline cudaError_t cudaGetLastError() {
-    return cudaSuccess;
-}
-
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel);
 // Remembered: a launch with more shared memory than was asked for is refused, as the driver does.
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 
-// Now, or with a stream (only the stand-in for the whole library has one) when its time comes.
+// When the stream comes to it; at once where there is none (kernels tested by themselves).
 cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what);
 
-inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
-                                   cudaStream_t stream) {
-    return cuda_shim_do(stream, [=] { std::memcpy(to, from, bytes); });
-}
-
-inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-    return cuda_shim_do(stream, [=] { std::memset(to, value, bytes); });
-}
-
-// What the driver refuses of a launch, and the launch.
-cudaError_t cuda_shim_check(const cudaLaunchConfig_t &config, const void *kernel);
-void cuda_shim_run(const cudaLaunchConfig_t &config, const std::function<void()> &thread);
+// `thread` is what each of the kernel's threads does.
+cudaError_t cuda_shim_launch(const cudaLaunchConfig_t &config, const void *kernel,
+                             std::function<void()> thread);
 
 // Arguments are copied: a kernel may run long after its launch.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),
                                Arguments &&...arguments) {
-    const cudaError_t error = cuda_shim_check(*config, reinterpret_cast<const void *>(kernel));
-    if (error != cudaSuccess) return error;
-    return cuda_shim_do(config->stream,
-                        [shape = *config, kernel, given = std::tuple<Parameters...>(arguments...)] {
-                            cuda_shim_run(shape, [&] { std::apply(kernel, given); });
-                        });
+    return cuda_shim_launch(
+        *config, reinterpret_cast<const void *>(kernel),
+        [kernel, given = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, given); });
 }
 
 // Fibres run from the last thread to the first.

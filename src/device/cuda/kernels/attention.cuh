@@ -107,17 +107,18 @@ __device__ inline int first_key_of(const attention_shape &shape, int position) {
     return position < shape.window ? 0 : position - shape.window + 1;
 }
 
-// Rows first .. first + ROWS - 1 of a head into a tile of DEPTH columns, 16 bytes a time where that
-// can be; what lies outside, rows from `end` on too, is 0.
+// Rows first .. first + ROWS - 1 of a head, whose row 0 is matrix[at], into a tile of DEPTH
+// columns, 16 bytes a time where that can be; what lies outside, rows from `end` on too, is 0.
 template <int ROWS, int DEPTH, class T>
-__device__ inline void load_tile(T *tile, const T *from, int64_t stride, int first, int end,
-                                 const attention_shape &shape) {
+__device__ inline void load_tile(T *tile, const void *matrix, int64_t at, int64_t stride, int first,
+                                 int end, const attention_shape &shape) {
+    const T *from = static_cast<const T *>(matrix) + (at + first * stride);
     constexpr int STEP = 16 / sizeof(T), ACROSS = DEPTH / STEP;
     if (!shape.wide) {
         for (int i = (int)threadIdx.x; i < ROWS * DEPTH; i += TILE_THREADS) {
             const int row = i / DEPTH, column = i % DEPTH;
             const bool inside = first + row < end && column < shape.head_dim;
-            narrow(inside ? widen(from[(first + row) * stride + column]) : 0.0f,
+            narrow(inside ? widen(from[row * stride + column]) : 0.0f,
                    tile + row * TILE_STRIDE<T, DEPTH> + column);
         }
         return;
@@ -126,17 +127,19 @@ __device__ inline void load_tile(T *tile, const T *from, int64_t stride, int fir
         const int row = i / ACROSS, column = i % ACROSS * STEP;
         uint4 words = {0, 0, 0, 0};
         if (first + row < end && column < shape.head_dim)
-            words = *reinterpret_cast<const uint4 *>(from + (first + row) * stride + column);
+            words = *reinterpret_cast<const uint4 *>(from + row * stride + column);
         *reinterpret_cast<uint4 *>(tile + row * TILE_STRIDE<T, DEPTH> + column) = words;
     }
 }
 
 // A warp's 16 rows of results, times its lanes' factors for their two rows, through the warp's own
-// rows of a tile to where rows first .. first + 15 of a head lie; from column `from` on.
+// rows of a tile to where rows first .. first + 15 of a head lie, whose row 0 is matrix[at]; from
+// column `from` on.
 template <int DEPTH, class T>
-__device__ inline void
-store_rows(T *to, int64_t stride, int first, int from, const attention_shape &shape, T *tile,
-           const float (&c)[COLUMNS<DEPTH> / 8][4], float upper, float lower) {
+__device__ inline void store_rows(void *matrix, int64_t at, int64_t stride, int first, int from,
+                                  const attention_shape &shape, T *tile,
+                                  const float (&c)[COLUMNS<DEPTH> / 8][4], float upper,
+                                  float lower) {
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>;
     const int step = shape.wide ? 16 / (int)sizeof(T) : 1, across = COLUMNS<DEPTH> / step;
     const int g = lane_id() / 4, t = lane_id() % 4;
@@ -150,7 +153,7 @@ store_rows(T *to, int64_t stride, int first, int from, const attention_shape &sh
     __syncwarp();
     for (int i = lane_id(); i < 16 * across; i += WARP) {
         const int row = i / across, column = i % across * step;
-        T *result = to + (first + row) * stride + from + column;
+        T *result = static_cast<T *>(matrix) + at + (first + row) * stride + from + column;
         if (first + row >= shape.seq || from + column >= shape.head_dim) continue;
         if (shape.wide)
             *reinterpret_cast<uint4 *>(result) =
@@ -177,38 +180,30 @@ __device__ inline float dropout_one(const dropout_draw &draw, int64_t sample, in
     return column % 2 ? mask[1] : mask[0];
 }
 
-#define REQUIRE_ATTENTION(name, kernel)                                                            \
-    REQUIRE_FLOAT(name, (kernel)->dtype);                                                          \
-    Z3D_REQUIRE((kernel)->batch >= 0 && (kernel)->seq >= 0 && (kernel)->heads >= 0 &&              \
-                    (kernel)->head_dim > 0 && (kernel)->first_head >= 0 &&                         \
-                    (kernel)->seq <= INT32_MAX / 2 && (kernel)->heads <= INT32_MAX &&              \
-                    (kernel)->head_dim <= INT32_MAX / 2 && (kernel)->first_head <= INT32_MAX,      \
-                "kernel " #name ": batch %lld, seq %lld, heads %lld (first %lld) of %lld",         \
-                (long long)(kernel)->batch, (long long)(kernel)->seq, (long long)(kernel)->heads,  \
-                (long long)(kernel)->first_head, (long long)(kernel)->head_dim);                   \
-    Z3D_REQUIRE((kernel)->kv_heads > 0 && (kernel)->heads % (kernel)->kv_heads == 0,               \
-                "kernel " #name ": %lld heads read %lld of keys and values",                       \
-                (long long)(kernel)->heads, (long long)(kernel)->kv_heads);                        \
-    Z3D_REQUIRE(!((kernel)->dropout.p > 0) || ((kernel)->seq <= 1 << 24 &&                         \
-                                               (kernel)->first_head + (kernel)->heads <= 1 << 16), \
-                "kernel " #name ": dropout counts 65536 heads and 16777216 rows at most");         \
-    do {                                                                                           \
-        if ((kernel)->head_dim > MOST_HEAD_DIM)                                                    \
-            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,                                                  \
-                             "heads of %lld columns: attention on a GPU has at most %d; use more " \
-                             "heads, or training.device: cpu",                                     \
-                             (long long)(kernel)->head_dim, MOST_HEAD_DIM);                        \
-    } while (0)
+template <class Kernel> z3d_status check_attention(const char *name, const Kernel *k) {
+    Z3D_REQUIRE(k->batch >= 0 && k->seq >= 0 && k->heads >= 0 && k->head_dim > 0 &&
+                    k->first_head >= 0 && k->seq <= INT32_MAX / 2 && k->heads <= INT32_MAX &&
+                    k->head_dim <= INT32_MAX / 2 && k->first_head <= INT32_MAX,
+                "kernel %s: batch %lld, seq %lld, heads %lld (first %lld) of %lld", name,
+                (long long)k->batch, (long long)k->seq, (long long)k->heads,
+                (long long)k->first_head, (long long)k->head_dim);
+    Z3D_REQUIRE(k->kv_heads > 0 && k->heads % k->kv_heads == 0,
+                "kernel %s: %lld heads read %lld of keys and values", name, (long long)k->heads,
+                (long long)k->kv_heads);
+    Z3D_REQUIRE(!(k->dropout.p > 0) || (k->seq <= 1 << 24 && k->first_head + k->heads <= 1 << 16),
+                "kernel %s: dropout counts 65536 heads and 16777216 rows at most", name);
+    if (k->head_dim <= MOST_HEAD_DIM) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "heads of %lld columns: attention on a GPU has at most %d; use more heads, or "
+                     "training.device: cpu",
+                     (long long)k->head_dim, MOST_HEAD_DIM);
+}
 
 // Calls body(integral_constant<int, DEPTH>) with the tile's columns for this head_dim.
 template <class Body> z3d_status with_depth(int64_t head_dim, Body body) {
     if (head_dim <= 64) return body(std::integral_constant<int, 64>());
     if (head_dim <= 128) return body(std::integral_constant<int, 128>());
     return body(std::integral_constant<int, 256>());
-}
-
-template <class Body> z3d_status with_dropout(bool drops, Body body) {
-    return drops ? body(std::true_type()) : body(std::false_type());
 }
 
 } // namespace

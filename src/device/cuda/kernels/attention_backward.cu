@@ -12,44 +12,17 @@ constexpr int DELTA_WARPS = 8;
 // all keys of probability x its gradient. A warp per row.
 template <class T>
 __global__ void __launch_bounds__(DELTA_WARPS *WARP)
-    delta_kernel(const T *out, const T *dout, float *delta, attention_shape shape, int64_t rows) {
+    delta_kernel(z3d_attention_backward in, float *delta, attention_shape shape, int64_t rows) {
     const int64_t index = (int64_t)blockIdx.x * DELTA_WARPS + threadIdx.x / WARP;
     if (index >= rows) return;
     const head_place place = place_of(shape, index / shape.seq);
     const int64_t at = place.out + index % shape.seq * place.out_stride;
+    const T *out = static_cast<const T *>(in.out) + at,
+            *dout = static_cast<const T *>(in.dout) + at;
     float sum = 0.0f;
-    for (int i = lane_id(); i < shape.head_dim; i += WARP)
-        sum += widen(out[at + i]) * widen(dout[at + i]);
+    for (int i = lane_id(); i < shape.head_dim; i += WARP) sum += widen(out[i]) * widen(dout[i]);
     sum = warp_sum(sum);
     if (lane_id() == 0) delta[index] = sum;
-}
-
-template <class T>
-z3d_status launch_delta(const z3d_cuda_lane *lane, const z3d_attention_backward *kernel) {
-    const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
-    return launch(lane, "attention_backward", divide_up(rows, DELTA_WARPS),
-                  dim3(DELTA_WARPS * WARP), 0, delta_kernel<T>, static_cast<const T *>(kernel->out),
-                  static_cast<const T *>(kernel->dout), static_cast<float *>(lane->scratch),
-                  attention_shape_of(kernel), rows);
-}
-
-template <class T> struct backward_pointers {
-    const T *q, *k, *v, *dout;
-    const float *log_sum_exp, *delta;
-    T *dq, *dk, *dv;
-};
-
-template <class T>
-backward_pointers<T> pointers_of(const z3d_cuda_lane *lane, const z3d_attention_backward *kernel) {
-    return {static_cast<const T *>(kernel->q),
-            static_cast<const T *>(kernel->k),
-            static_cast<const T *>(kernel->v),
-            static_cast<const T *>(kernel->dout),
-            kernel->log_sum_exp,
-            static_cast<const float *>(lane->scratch),
-            static_cast<T *>(kernel->dq),
-            static_cast<T *>(kernel->dk),
-            static_cast<T *>(kernel->dv)};
 }
 
 // Rows or columns of other tiles that a block takes at a time: what registers allow.
@@ -70,7 +43,7 @@ __device__ inline void derive(float &score, float &gradient, float log_sum_exp, 
 // transposed: a lane's rows are keys, its columns queries. heads: of keys and values.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS)
-    keys_kernel(backward_pointers<T> in, attention_shape shape, int heads) {
+    keys_kernel(z3d_attention_backward in, const float *deltas, attention_shape shape, int heads) {
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, QUERIES = STEP<T, DEPTH, DROPS>;
     constexpr int COLS = COLUMNS<DEPTH>, PARTS = DEPTH / COLS;
     T *keys = shared_memory<T>(), *values = keys + TILE * STRIDE, *queries = values + TILE * STRIDE;
@@ -87,21 +60,21 @@ __global__ void __launch_bounds__(TILE_THREADS)
     if constexpr (DROPS) draw = dropout_begin(shape.rule);
 
     float dkeys[COLS / 8][4] = {}, dvalues[COLS / 8][4] = {};
-    load_tile<TILE, DEPTH>(keys, in.k + place.kv, shape.kv_stride, first, shape.seq, shape);
-    load_tile<TILE, DEPTH>(values, in.v + place.kv, shape.kv_stride, first, shape.seq, shape);
+    load_tile<TILE, DEPTH>(keys, in.k, place.kv, shape.kv_stride, first, shape.seq, shape);
+    load_tile<TILE, DEPTH>(values, in.v, place.kv, shape.kv_stride, first, shape.seq, shape);
     const int last = first + TILE - 1 + shape.window, end = last < shape.seq ? last : shape.seq;
     for (int head = 0; head < shape.group; head++, to_next_head(place, shape))
         for (int query = first; query < end; query += QUERIES) {
             __syncthreads();
-            load_tile<QUERIES, DEPTH>(queries, in.q + place.q, shape.q_stride, query, shape.seq,
+            load_tile<QUERIES, DEPTH>(queries, in.q, place.q, shape.q_stride, query, shape.seq,
                                       shape);
-            load_tile<QUERIES, DEPTH>(dout, in.dout + place.out, place.out_stride, query, shape.seq,
+            load_tile<QUERIES, DEPTH>(dout, in.dout, place.out, place.out_stride, query, shape.seq,
                                       shape);
             if ((int)threadIdx.x < QUERIES) {
                 const int64_t row = place.statistics + query + threadIdx.x;
                 const bool inside = query + (int)threadIdx.x < shape.seq;
                 log_sum_exp[threadIdx.x] = inside ? in.log_sum_exp[row] : 0.0f;
-                delta[threadIdx.x] = inside ? in.delta[row] : 0.0f;
+                delta[threadIdx.x] = inside ? deltas[row] : 0.0f;
             }
             __syncthreads();
             float scores[QUERIES / 8][4], gradients[QUERIES / 8][4];
@@ -127,16 +100,17 @@ __global__ void __launch_bounds__(TILE_THREADS)
             multiply_columns<QUERIES, DEPTH, COLS>(dkeys, gradients, queries + part);
         }
     // The block's keys and values are not read any more but by the warps that own them.
-    store_rows<DEPTH>(in.dk + place.kv, shape.kv_stride, first + warp_row, part, shape,
+    store_rows<DEPTH>(in.dk, place.kv, shape.kv_stride, first + warp_row, part, shape,
                       keys + warp_row * STRIDE, dkeys, shape.scale, shape.scale);
-    store_rows<DEPTH>(in.dv + place.kv, shape.kv_stride, first + warp_row, part, shape,
+    store_rows<DEPTH>(in.dv, place.kv, shape.kv_stride, first + warp_row, part, shape,
                       values + warp_row * STRIDE, dvalues, 1.0f, 1.0f);
 }
 
 // Gradients of 64 queries: over the keys they see.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS)
-    queries_kernel(backward_pointers<T> in, attention_shape shape, int heads) {
+    queries_kernel(z3d_attention_backward in, const float *deltas, attention_shape shape,
+                   int heads) {
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, KEYS = STEP<T, DEPTH, DROPS>;
     constexpr int COLS = COLUMNS<DEPTH>, PARTS = DEPTH / COLS;
     T *queries = shared_memory<T>(), *dout = queries + TILE * STRIDE, *keys = dout + TILE * STRIDE;
@@ -155,15 +129,15 @@ __global__ void __launch_bounds__(TILE_THREADS)
     for (int r = 0; r < 2; r++) {
         const int query = first + warp_row + g + 8 * r;
         log_sum_exp[r] = query < shape.seq ? in.log_sum_exp[place.statistics + query] : 0.0f;
-        delta[r] = query < shape.seq ? in.delta[place.statistics + query] : 0.0f;
+        delta[r] = query < shape.seq ? deltas[place.statistics + query] : 0.0f;
     }
-    load_tile<TILE, DEPTH>(queries, in.q + place.q, shape.q_stride, first, shape.seq, shape);
-    load_tile<TILE, DEPTH>(dout, in.dout + place.out, place.out_stride, first, shape.seq, shape);
+    load_tile<TILE, DEPTH>(queries, in.q, place.q, shape.q_stride, first, shape.seq, shape);
+    load_tile<TILE, DEPTH>(dout, in.dout, place.out, place.out_stride, first, shape.seq, shape);
     for (int key = first_key_of(shape, first) / KEYS * KEYS; key < first + TILE && key < shape.seq;
          key += KEYS) {
         __syncthreads();
-        load_tile<KEYS, DEPTH>(keys, in.k + place.kv, shape.kv_stride, key, shape.seq, shape);
-        load_tile<KEYS, DEPTH>(values, in.v + place.kv, shape.kv_stride, key, shape.seq, shape);
+        load_tile<KEYS, DEPTH>(keys, in.k, place.kv, shape.kv_stride, key, shape.seq, shape);
+        load_tile<KEYS, DEPTH>(values, in.v, place.kv, shape.kv_stride, key, shape.seq, shape);
         __syncthreads();
         float scores[KEYS / 8][4], gradients[KEYS / 8][4];
         multiply_rows<KEYS, DEPTH>(scores, queries + warp_row * STRIDE, keys);
@@ -185,40 +159,41 @@ __global__ void __launch_bounds__(TILE_THREADS)
             }
         multiply_columns<KEYS, DEPTH, COLS>(dqueries, gradients, keys + part);
     }
-    store_rows<DEPTH>(in.dq + place.q, shape.q_stride, first + warp_row, part, shape,
+    store_rows<DEPTH>(in.dq, place.q, shape.q_stride, first + warp_row, part, shape,
                       queries + warp_row * STRIDE, dqueries, shape.scale, shape.scale);
 }
 
 template <int DEPTH, bool DROPS, class T>
 z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward *kernel) {
-    constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, OTHERS = STEP<T, DEPTH, DROPS>;
-    const int64_t heads = kernel->batch * kernel->heads;
+    constexpr int OTHERS = STEP<T, DEPTH, DROPS>;
+    const attention_shape shape = attention_shape_of(kernel);
+    const int64_t heads = kernel->batch * kernel->heads, kv_heads = heads / shape.group;
     const int64_t tiles = divide_up(kernel->seq, TILE) * (DEPTH / COLUMNS<DEPTH>);
-    const size_t shared = 2 * (TILE + OTHERS) * STRIDE * sizeof(T);
-    const int64_t kv_heads = kernel->batch * kernel->kv_heads;
-    const backward_pointers<T> in = pointers_of<T>(lane, kernel);
+    const size_t shared = 2 * (TILE + OTHERS) * TILE_STRIDE<T, DEPTH> * sizeof(T);
+    float *delta = static_cast<float *>(lane->scratch);
+    Z3D_TRY(launch(lane, "attention_backward", divide_up(heads * kernel->seq, DELTA_WARPS),
+                   dim3(DELTA_WARPS * WARP), 0, delta_kernel<T>, *kernel, delta, shape,
+                   heads * kernel->seq));
     Z3D_TRY(launch(lane, "attention_backward", kv_heads * tiles, dim3(TILE_THREADS),
-                   shared + 2 * OTHERS * sizeof(float), keys_kernel<DEPTH, DROPS, T>, in,
-                   attention_shape_of(kernel), (int)kv_heads));
+                   shared + 2 * OTHERS * sizeof(float), keys_kernel<DEPTH, DROPS, T>, *kernel,
+                   delta, shape, (int)kv_heads));
     return launch(lane, "attention_backward", heads * tiles, dim3(TILE_THREADS), shared,
-                  queries_kernel<DEPTH, DROPS, T>, in, attention_shape_of(kernel), (int)heads);
+                  queries_kernel<DEPTH, DROPS, T>, *kernel, delta, shape, (int)heads);
 }
 
 } // namespace
 
 z3d_status z3d_cuda_attention_backward(const z3d_cuda_lane *lane,
                                        const z3d_attention_backward *kernel) {
-    REQUIRE_ATTENTION(attention_backward, kernel);
-    if (kernel->batch * kernel->heads * kernel->seq == 0) return Z3D_OK;
-    REQUIRE_SCRATCH(attention_backward, lane,
-                    kernel->batch * kernel->heads * kernel->seq * (int64_t)sizeof(float));
-    return with_type(kernel->dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        Z3D_TRY(launch_delta<T>(lane, kernel));
+    Z3D_TRY(check_attention("attention_backward", kernel));
+    const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
+    if (rows == 0) return Z3D_OK;
+    Z3D_TRY(check_scratch("attention_backward", lane, rows * (int64_t)sizeof(float)));
+    return with_type("attention_backward", kernel->dtype, [&](auto type) {
         return with_depth(kernel->head_dim, [&](auto depth) {
-            return with_dropout(kernel->dropout.p > 0, [&](auto drops) {
-                return launch_tiles<decltype(depth)::value, decltype(drops)::value, T>(lane,
-                                                                                       kernel);
+            return with_flag(kernel->dropout.p > 0, [&](auto drops) {
+                constexpr int DEPTH = decltype(depth)::value;
+                return launch_tiles<DEPTH, decltype(drops)::value, decltype(type)>(lane, kernel);
             });
         });
     });

@@ -13,7 +13,7 @@ struct lines {
     const float *at;
     int count, head_dim;
     __device__ float maximum() const {
-        float largest = float_of(0xff800000u);
+        float largest = -INFINITY;
         for (int i = 0; i < count; i++)
             largest = fmaxf(largest, at[(int64_t)i * (head_dim + 2) + head_dim]);
         return largest;
@@ -32,8 +32,8 @@ struct lines {
 // A block per row of a head and chunk of keys. LANES lanes share a key: 8 columns each.
 template <int LANES, class T>
 __global__ void __launch_bounds__(DECODE_THREADS, DECODE_BLOCKS)
-    decode_kernel(const T *q, const T *k, const T *v, float *partials, attention_shape shape,
-                  int chunks, int chunk_keys) {
+    decode_kernel(z3d_attention_forward in, float *partials, attention_shape shape, int chunks,
+                  int chunk_keys) {
     constexpr int SLOTS = DECODE_THREADS / LANES;
     float *shared = shared_memory<float>(); // [SLOTS][head_dim + 2]
     const int64_t row = blockIdx.x / chunks, query_row = row % shape.seq;
@@ -47,24 +47,25 @@ __global__ void __launch_bounds__(DECODE_THREADS, DECODE_BLOCKS)
     const int slot = (int)threadIdx.x / LANES, column = (int)threadIdx.x % LANES * WIDE;
     const bool inside = column < shape.head_dim;
     float query[WIDE] = {0}, result[WIDE] = {0};
-    if (inside) load(query, q + place.q + query_row * shape.q_stride + column);
-    float maximum = float_of(0xff800000u), sum = 0.0f;
+    if (inside) load<T>(query, in.q, place.q + query_row * shape.q_stride + column);
+    float maximum = -INFINITY, sum = 0.0f;
     for (int first = begin + slot; first - slot < end; first += SLOTS * TOGETHER) {
         float scores[TOGETHER], largest = maximum;
 #pragma unroll
         for (int i = 0; i < TOGETHER; i++) {
             const int key = first + i * SLOTS;
             float loaded[WIDE] = {0}, dot = 0.0f;
-            if (inside && key < end) load(loaded, k + place.kv + key * shape.kv_stride + column);
+            if (inside && key < end)
+                load<T>(loaded, in.k, place.kv + key * shape.kv_stride + column);
 #pragma unroll
             for (int j = 0; j < WIDE; j++) dot += query[j] * loaded[j];
 #pragma unroll
             for (int lane = LANES / 2; lane > 0; lane /= 2)
                 dot += __shfl_xor_sync(ALL_LANES, dot, lane);
-            scores[i] = key < end ? dot * (shape.scale * LOG2_E) : float_of(0xff800000u);
+            scores[i] = key < end ? dot * (shape.scale * LOG2_E) : -INFINITY;
             largest = fmaxf(largest, scores[i]);
         }
-        const float relative = largest > float_of(0xff800000u) ? largest : 0.0f;
+        const float relative = largest > -INFINITY ? largest : 0.0f;
         const float correction = power_of_two(maximum - relative);
         maximum = largest;
         sum *= correction;
@@ -75,7 +76,8 @@ __global__ void __launch_bounds__(DECODE_THREADS, DECODE_BLOCKS)
             const int key = first + i * SLOTS;
             const float weight = power_of_two(scores[i] - relative);
             float loaded[WIDE] = {0};
-            if (inside && key < end) load(loaded, v + place.kv + key * shape.kv_stride + column);
+            if (inside && key < end)
+                load<T>(loaded, in.v, place.kv + key * shape.kv_stride + column);
             sum += weight;
 #pragma unroll
             for (int j = 0; j < WIDE; j++) result[j] += weight * loaded[j];
@@ -97,16 +99,16 @@ __global__ void __launch_bounds__(DECODE_THREADS, DECODE_BLOCKS)
 
 template <class T>
 __global__ void __launch_bounds__(DECODE_THREADS)
-    combine_kernel(const float *partials, T *out, float *log_sum_exp, attention_shape shape,
+    combine_kernel(z3d_attention_forward in, const float *partials, attention_shape shape,
                    int chunks) {
     const int64_t row = blockIdx.x, query_row = row % shape.seq;
     const head_place place = place_of(shape, row / shape.seq);
     const lines parts = {partials + row * chunks * (shape.head_dim + 2), chunks, shape.head_dim};
     const float largest = parts.maximum(), sum = parts.sum(shape.head_dim + 1, largest);
-    T *to = out + place.out + query_row * place.out_stride;
+    T *to = static_cast<T *>(in.out) + place.out + query_row * place.out_stride;
     for (int i = (int)threadIdx.x; i < shape.head_dim; i += DECODE_THREADS)
         narrow(parts.sum(i, largest) / sum, to + i);
-    if (threadIdx.x == 0 && log_sum_exp) log_sum_exp[row] = largest / LOG2_E + logf(sum);
+    if (threadIdx.x == 0 && in.log_sum_exp) in.log_sum_exp[row] = largest / LOG2_E + logf(sum);
 }
 
 template <int LANES, class T>
@@ -117,22 +119,19 @@ z3d_status launch_decode(const z3d_cuda_lane *lane, const z3d_attention_forward 
     float *partials = static_cast<float *>(lane->scratch);
     Z3D_TRY(launch(lane, "attention_forward", rows * chunks, dim3(DECODE_THREADS),
                    DECODE_THREADS / LANES * (kernel->head_dim + 2) * sizeof(float),
-                   decode_kernel<LANES, T>, static_cast<const T *>(kernel->q),
-                   static_cast<const T *>(kernel->k), static_cast<const T *>(kernel->v), partials,
-                   shape, (int)chunks, (int)divide_up(kernel->capacity, chunks)));
+                   decode_kernel<LANES, T>, *kernel, partials, shape, (int)chunks,
+                   (int)divide_up(kernel->capacity, chunks)));
     return launch(lane, "attention_forward", rows, dim3(DECODE_THREADS), 0, combine_kernel<T>,
-                  partials, static_cast<T *>(kernel->out), kernel->log_sum_exp, shape, (int)chunks);
+                  *kernel, partials, shape, (int)chunks);
 }
 
 } // namespace
 
 z3d_status z3d_cuda_decode_attention(const z3d_cuda_lane *lane,
                                      const z3d_attention_forward *kernel) {
-    REQUIRE_ATTENTION(attention_forward, kernel);
-    REQUIRE_SCRATCH(attention_forward, lane, z3d_cuda_decode_scratch(kernel));
-    if (kernel->batch * kernel->heads * kernel->seq == 0) return Z3D_OK;
-    return with_type(kernel->dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    Z3D_TRY(check_scratch("attention_forward", lane, z3d_cuda_decode_scratch(kernel)));
+    return with_type("attention_forward", kernel->dtype, [&](auto type) {
+        using T = decltype(type);
         if (kernel->head_dim <= 64) return launch_decode<8, T>(lane, kernel);
         if (kernel->head_dim <= 128) return launch_decode<16, T>(lane, kernel);
         return launch_decode<32, T>(lane, kernel);

@@ -29,7 +29,7 @@ __device__ inline void exponentials(float (&scores)[N][4], running &rows, float 
             largest = fmaxf(largest, fmaxf(scores[j][2 * r], scores[j][2 * r + 1]));
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 2));
-        const float relative = largest > float_of(0xff800000u) ? largest : 0.0f;
+        const float relative = largest > -INFINITY ? largest : 0.0f;
         correction[r] = power_of_two((rows.maximum[r] - relative) * scale);
         rows.maximum[r] = largest;
         const float shift = relative * scale;
@@ -54,7 +54,7 @@ __device__ inline void hide_keys(float (&scores)[N][4], int query, int key, int 
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int back = query + 8 * (e / 2) - (key + 8 * j + e % 2);
-            if (back < 0 || back >= window) scores[j][e] = float_of(0xff800000u);
+            if (back < 0 || back >= window) scores[j][e] = -INFINITY;
         }
 }
 
@@ -77,8 +77,7 @@ __device__ inline void drop(float (&scores)[N][4], const attention_shape &shape,
 // Left alone, ptxas takes no more than 128 registers on sm_90, and spills one in the widest.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
-    tiled_kernel(const T *q, const T *k, const T *v, T *out, float *log_sum_exp,
-                 attention_shape shape, int heads) {
+    tiled_kernel(z3d_attention_forward in, attention_shape shape, int heads) {
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, STEP = KEYS<T, DEPTH>;
     constexpr int COLS = COLUMNS<DEPTH>, PARTS = DEPTH / COLS;
     T *queries = shared_memory<T>(), *keys = queries + TILE * STRIDE;
@@ -93,13 +92,13 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
     const int first_query = position + warp_row + g;
     const float scale = shape.scale * LOG2_E; // exponentials are powers of two
 
-    running rows = {{float_of(0xff800000u), float_of(0xff800000u)}, {0.0f, 0.0f}};
+    running rows = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
     float result[COLS / 8][4] = {};
-    load_tile<TILE, DEPTH>(queries, q + place.q, shape.q_stride, first, shape.seq, shape);
+    load_tile<TILE, DEPTH>(queries, in.q, place.q, shape.q_stride, first, shape.seq, shape);
     for (int key = first_key_of(shape, position) / STEP * STEP; key < end; key += STEP) {
         __syncthreads();
-        load_tile<STEP, DEPTH>(keys, k + place.kv, shape.kv_stride, key, end, shape);
-        load_tile<STEP, DEPTH>(values, v + place.kv, shape.kv_stride, key, end, shape);
+        load_tile<STEP, DEPTH>(keys, in.k, place.kv, shape.kv_stride, key, end, shape);
+        load_tile<STEP, DEPTH>(values, in.v, place.kv, shape.kv_stride, key, end, shape);
         __syncthreads();
         if (first + warp_row >= shape.seq) continue; // of a few queries, most warps have none
         float scores[STEP / 8][4], correction[2];
@@ -122,39 +121,40 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         inverse[r] = 1.0f / sum;
         const int row = first + warp_row + g + 8 * r;
-        if (t == 0 && part == 0 && log_sum_exp && row < shape.seq)
-            log_sum_exp[place.statistics + row] = rows.maximum[r] * shape.scale + logf(sum);
+        if (t == 0 && part == 0 && in.log_sum_exp && row < shape.seq)
+            in.log_sum_exp[place.statistics + row] = rows.maximum[r] * shape.scale + logf(sum);
     }
     // The warp's own queries are not read any more.
-    store_rows<DEPTH>(out + place.out, place.out_stride, first + warp_row, part, shape,
+    store_rows<DEPTH>(in.out, place.out, place.out_stride, first + warp_row, part, shape,
                       queries + warp_row * STRIDE, result, inverse[0], inverse[1]);
+}
+
+template <int DEPTH, bool DROPS, class T>
+z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_forward *kernel) {
+    const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
+    return launch(lane, "attention_forward", heads * tiles * (DEPTH / COLUMNS<DEPTH>),
+                  dim3(TILE_THREADS),
+                  sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<T, DEPTH>),
+                  tiled_kernel<DEPTH, DROPS, T>, *kernel, attention_shape_of(kernel), (int)heads);
 }
 
 } // namespace
 
 z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                                       const z3d_attention_forward *kernel) {
-    REQUIRE_ATTENTION(attention_forward, kernel);
-    const attention_shape shape = attention_shape_of(kernel);
-    if (shape.wide && z3d_cuda_decode_scratch(kernel) > 0)
+    Z3D_TRY(check_attention("attention_forward", kernel));
+    if (kernel->batch * kernel->heads * kernel->seq == 0) return Z3D_OK;
+    if (attention_shape_of(kernel).wide && z3d_cuda_decode_scratch(kernel) > 0)
         return z3d_cuda_decode_attention(lane, kernel);
-    const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
-    if (heads * tiles == 0) return Z3D_OK;
-    return with_type(kernel->dtype, [&](auto tag) {
+    return with_type("attention_forward", kernel->dtype, [&](auto type) {
         return with_depth(kernel->head_dim, [&](auto depth) {
-            return with_dropout(kernel->dropout.p > 0, [&](auto drops) {
-                using T = typename decltype(tag)::type;
+            return with_flag(kernel->dropout.p > 0, [&](auto drops) {
+                using T = decltype(type);
                 // fp32 has one tile: a narrow one spills registers on sm_80, and it is not in a
                 // hurry.
                 constexpr int GIVEN = decltype(depth)::value;
                 constexpr int DEPTH = sizeof(T) == 4 && GIVEN < 128 ? 128 : GIVEN;
-                return launch(lane, "attention_forward", heads * tiles * (DEPTH / COLUMNS<DEPTH>),
-                              dim3(TILE_THREADS),
-                              sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<T, DEPTH>),
-                              tiled_kernel<DEPTH, decltype(drops)::value, T>,
-                              static_cast<const T *>(kernel->q), static_cast<const T *>(kernel->k),
-                              static_cast<const T *>(kernel->v), static_cast<T *>(kernel->out),
-                              kernel->log_sum_exp, shape, (int)heads);
+                return launch_tiles<DEPTH, decltype(drops)::value, T>(lane, kernel);
             });
         });
     });

@@ -7,18 +7,13 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "src/device/cuda/kernels/cuda_kernels.h"
 #include "src/device/cuda/kernels/scratch.h"
-
-#ifndef __CUDACC__
-extern "C" {
-#include "src/base/dtype.h"
-}
-#endif
 
 namespace {
 
@@ -34,20 +29,12 @@ struct f16 {
     uint16_t bits;
 };
 
-__device__ inline uint32_t bits_of(float value) {
-    return __float_as_uint(value);
-}
-
-__device__ inline float float_of(uint32_t bits) {
-    return __uint_as_float(bits);
-}
-
 __device__ inline float widen(float value) {
     return value;
 }
 
 __device__ inline float widen(bf16 value) {
-    return float_of((uint32_t)value.bits << 16);
+    return __uint_as_float((uint32_t)value.bits << 16);
 }
 
 __device__ inline float widen(f16 value) {
@@ -60,16 +47,20 @@ __device__ inline float widen(f16 value) {
 #endif
 }
 
-// To the nearest, ties to even; NaN stays NaN.
-__device__ inline void narrow(float value, float *to) {
-    *to = value;
+// To the nearest, ties to even; NaN stays NaN. What fill alone writes: fp64, and whole numbers.
+template <class T> __device__ inline void narrow(float value, T *to) {
+    *to = static_cast<T>(value);
+}
+
+__device__ inline void narrow(float value, uint8_t *to) {
+    *to = static_cast<uint8_t>(static_cast<int32_t>(value));
 }
 
 __device__ inline void narrow(float value, bf16 *to) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
 #else
-    const uint32_t bits = bits_of(value);
+    const uint32_t bits = __float_as_uint(value);
     const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     to->bits = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded);
 #endif
@@ -86,17 +77,27 @@ __device__ inline void narrow(float value, f16 *to) {
 // N elements that are moved together, 16 bytes at a time where they have as many.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack { T at[N]; };
 
-template <int N, class T> __device__ inline void load(float (&to)[N], const T *from) {
-    const pack<T, N> loaded = *reinterpret_cast<const pack<T, N> *>(from);
+// N elements from the `at`th on.
+template <class T, int N>
+__device__ inline void load(float (&to)[N], const void *from, int64_t at) {
+    const auto loaded = *reinterpret_cast<const pack<T, N> *>(static_cast<const T *>(from) + at);
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = widen(loaded.at[i]);
 }
 
-template <int N, class T> __device__ inline void store(T *to, const float (&from)[N]) {
+template <class T, int N> __device__ inline void add(float (&to)[N], const void *from, int64_t at) {
+    float added[N];
+    load<T>(added, from, at);
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] += added[i];
+}
+
+template <class T, int N>
+__device__ inline void store(void *to, int64_t at, const float (&from)[N]) {
     pack<T, N> stored;
 #pragma unroll
     for (int i = 0; i < N; i++) narrow(from[i], &stored.at[i]);
-    *reinterpret_cast<pack<T, N> *>(to) = stored;
+    *reinterpret_cast<pack<T, N> *>(static_cast<T *>(to) + at) = stored;
 }
 
 // The block's dynamic shared memory.
@@ -109,65 +110,84 @@ template <class T> __device__ inline T *shared_memory() {
 #endif
 }
 
-// The sum over the warp's lanes, on all of them, always by the same tree.
-template <class F> __device__ inline F warp_sum(F value) {
-#pragma unroll
-    for (int lane = WARP / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(ALL_LANES, value, lane);
-    return value;
-}
-
-__device__ inline float warp_max(float value) {
+// All lanes' values in one, on all of them, always by the same tree.
+template <class F, class Join> __device__ inline F join_warp(F value, Join join) {
 #pragma unroll
     for (int lane = WARP / 2; lane > 0; lane /= 2)
-        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, lane));
+        value = join(value, __shfl_xor_sync(ALL_LANES, value, lane));
     return value;
 }
 
-// The sum over a one-dimensional block of whole warps, on all threads. `slots` is shared memory for
-// a value of each warp, not used by anything else since the last barrier.
-template <class F> __device__ inline F block_sum(F value, F *slots) {
-    value = warp_sum(value);
+// The same for a one-dimensional block of whole warps. `slots` is shared memory for a value of each
+// warp, not used by anything else since the last barrier.
+template <class F, class Join> __device__ inline F join_block(F value, F *slots, Join join) {
+    value = join_warp(value, join);
     if (threadIdx.x % WARP == 0) slots[threadIdx.x / WARP] = value;
     __syncthreads();
-    F sum = slots[0];
-    for (unsigned warp = 1; warp < blockDim.x / WARP; warp++) sum += slots[warp];
-    return sum;
+    F joined = slots[0];
+    for (unsigned warp = 1; warp < blockDim.x / WARP; warp++) joined = join(joined, slots[warp]);
+    return joined;
+}
+
+template <class F> __device__ inline F warp_sum(F value) {
+    return join_warp(value, [](F a, F b) { return a + b; });
+}
+
+template <class F> __device__ inline F block_sum(F value, F *slots) {
+    return join_block(value, slots, [](F a, F b) { return a + b; });
 }
 
 __device__ inline float block_max(float value, float *slots) {
-    value = warp_max(value);
-    if (threadIdx.x % WARP == 0) slots[threadIdx.x / WARP] = value;
-    __syncthreads();
-    float largest = slots[0];
-    for (unsigned warp = 1; warp < blockDim.x / WARP; warp++) largest = fmaxf(largest, slots[warp]);
-    return largest;
+    return join_block(value, slots, [](float a, float b) { return fmaxf(a, b); });
+}
+
+// Calls body(integral_constant<int, N>(), i) on all of [begin, end), which a block of THREADS has
+// N elements at a time, and one by one what is left.
+template <int THREADS, int N, class Body>
+__device__ inline void each_of_block(int64_t begin, int64_t end, Body body) {
+    for (int64_t i = begin + threadIdx.x * N; i < end; i += THREADS * N) {
+        if (i + N <= end)
+            body(std::integral_constant<int, N>(), i);
+        else
+            for (int64_t rest = i; rest < end; rest++) body(std::integral_constant<int, 1>(), rest);
+    }
 }
 
 // ---- the host's side ----
 
-#define REQUIRE_FLOAT(name, type)                                                                  \
-    Z3D_REQUIRE((type) == Z3D_F32 || (type) == Z3D_BF16 || (type) == Z3D_F16,                      \
-                "kernel " #name ": type number %d, fp32, bf16 or fp16 wanted", (int)(type))
-
-#define REQUIRE_SCRATCH(name, lane, bytes)                                                         \
-    Z3D_REQUIRE((lane)->scratch_bytes >= (int64_t)(bytes),                                         \
-                "kernel " #name ": scratch of %lld bytes, %lld wanted",                            \
-                (long long)(lane)->scratch_bytes, (long long)(bytes))
+inline z3d_status check_scratch(const char *name, const z3d_cuda_lane *lane, int64_t bytes) {
+    Z3D_REQUIRE(lane->scratch_bytes >= bytes, "kernel %s: scratch of %lld bytes, %lld wanted", name,
+                (long long)lane->scratch_bytes, (long long)bytes);
+    return Z3D_OK;
+}
 
 // What one launch may have, beside the 48 KiB that need no asking.
 constexpr size_t UNASKED_SHARED = 48 << 10;
 
-template <class T> struct type_tag { using type = T; };
+// Calls body(T()) with the element type.
+template <class Body> z3d_status with_type(const char *name, z3d_dtype dtype, Body body) {
+    if (dtype == Z3D_F32) return body(float());
+    if (dtype == Z3D_BF16) return body(bf16());
+    if (dtype == Z3D_F16) return body(f16());
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "kernel %s: type number %d, fp32, bf16 or fp16 wanted", name,
+                     (int)dtype);
+}
 
-// Calls body(type_tag<T>) with the element type; the caller has checked that it is one.
-template <class Body> inline z3d_status with_type(z3d_dtype dtype, Body body) {
-    if (dtype == Z3D_BF16) return body(type_tag<bf16>());
-    if (dtype == Z3D_F16) return body(type_tag<f16>());
-    return body(type_tag<float>());
+// The same with two.
+template <class Body>
+z3d_status with_type(const char *name, z3d_dtype first, z3d_dtype second, Body body) {
+    return with_type(name, first, [&](auto a) {
+        return with_type(name, second, [&](auto b) { return body(a, b); });
+    });
+}
+
+// Calls body(true_type()) or body(false_type()).
+template <class Body> z3d_status with_flag(bool flag, Body body) {
+    return flag ? body(std::true_type()) : body(std::false_type());
 }
 
 // Calls body(integral_constant<int, N>) with N = WIDE where it may be, else 1.
-template <class Body> inline z3d_status with_width(bool wide, Body body) {
+template <class Body> z3d_status with_width(bool wide, Body body) {
     if (wide) return body(std::integral_constant<int, WIDE>());
     return body(std::integral_constant<int, 1>());
 }

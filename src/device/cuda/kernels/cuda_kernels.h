@@ -40,8 +40,8 @@ Z3D_KERNEL_MAP(X)
  * for can run none of it. */
 bool z3d_cuda_has_kernels(void);
 
-/* Attention of a few rows to a cache, which attention_forward uses where scratch.h has scratch for
- * it. */
+/* Attention of a few rows to a cache, which attention_forward, having checked its arguments, uses
+ * where scratch.h has scratch for it. */
 z3d_status z3d_cuda_decode_attention(const z3d_cuda_lane *lane,
                                      const z3d_attention_forward *kernel);
 

@@ -1,5 +1,6 @@
 // The two ways to go over elements one by one: as a line (elementwise) and as rows of a matrix. An
-// operation is a struct with the pointers and
+// operation is a struct of the element types that are to be known when it is compiled, with the
+// kernel's struct first and
 //   template <int N> __device__ void at(int64_t i) const              elements i .. i + N - 1
 //   template <int N> __device__ void at(int64_t row, int64_t column) const
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_EACH_CUH
@@ -32,6 +33,16 @@ z3d_status each_element(const z3d_cuda_lane *lane, const char *name, int64_t cou
     });
 }
 
+// Of the kernel's count of elements, in the types of `dtypes`.
+template <template <class...> class Operation, class Kernel, class... Dtypes>
+z3d_status each_element(const z3d_cuda_lane *lane, const char *name, const Kernel *kernel,
+                        bool wide, Dtypes... dtypes) {
+    return with_type(name, dtypes..., [&](auto... types) {
+        return each_element(lane, name, kernel->count, wide,
+                            Operation<decltype(types)...>{*kernel});
+    });
+}
+
 // threadIdx.y: one of the block's rows.
 template <int N, class Operation>
 __global__ void __launch_bounds__(EACH_THREADS)
@@ -54,6 +65,22 @@ z3d_status each_row(const z3d_cuda_lane *lane, const char *name, int64_t rows, i
         const dim3 threads(across, EACH_THREADS / across);
         return launch(lane, name, divide_up(rows, threads.y), threads, 0, row_kernel<N, Operation>,
                       operation, rows, cols);
+    });
+}
+
+// Indices of a micro-batch's rows are divided as 32-bit numbers.
+inline z3d_status check_rows(const char *name, int64_t first, int64_t rows) {
+    Z3D_REQUIRE(first + rows <= INT32_MAX, "kernel %s: %lld rows from %lld on", name,
+                (long long)rows, (long long)first);
+    return Z3D_OK;
+}
+
+// Of `rows` rows of the kernel's columns, in its type.
+template <template <class> class Operation, class Kernel>
+z3d_status each_row(const z3d_cuda_lane *lane, const char *name, const Kernel *kernel, int64_t rows,
+                    bool wide) {
+    return with_type(name, kernel->dtype, [&](auto type) {
+        return each_row(lane, name, rows, kernel->cols, wide, Operation<decltype(type)>{*kernel});
     });
 }
 

@@ -102,31 +102,19 @@ template <class T> __device__ inline operand_a<T> load_a(const T *tile, int stri
 }
 
 // Two operands of 16 x 8 side by side, from a tile with a row per column: b[j] has k = 0 .. 15 of
-// the rows 8 j .. 8 j + 7.
-template <class T>
-__device__ inline void load_b_rows(operand_b<T> (&b)[2], const T *tile, int stride) {
+// the rows 8 j .. 8 j + 7. TRANSPOSED: with a row per k, and of the columns 8 j .. 8 j + 7.
+template <bool TRANSPOSED, class T>
+__device__ inline void load_b(operand_b<T> (&b)[2], const T *tile, int stride) {
     if constexpr (USES_TENSOR_CORES<T>) {
         uint32_t words[4];
         const int lane = lane_id();
-        load_matrices<false>(words, tile + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8);
+        const int row = TRANSPOSED ? lane % 16 : lane / 16 * 8 + lane % 8;
+        const int column = TRANSPOSED ? lane / 16 * 8 : lane / 8 % 2 * 8;
+        load_matrices<TRANSPOSED>(words, tile + row * stride + column);
         memcpy(b, words, sizeof b);
     } else {
-        b[0] = {tile, 1, stride};
-        b[1] = {tile + 8 * stride, 1, stride};
-    }
-}
-
-// The same from a tile with a row per k: b[j] has the columns 8 j .. 8 j + 7.
-template <class T>
-__device__ inline void load_b_columns(operand_b<T> (&b)[2], const T *tile, int stride) {
-    if constexpr (USES_TENSOR_CORES<T>) {
-        uint32_t words[4];
-        const int lane = lane_id();
-        load_matrices<true>(words, tile + (lane % 16) * stride + lane / 16 * 8);
-        memcpy(b, words, sizeof b);
-    } else {
-        b[0] = {tile, stride, 1};
-        b[1] = {tile + 8, stride, 1};
+        b[0] = b[1] = {tile, TRANSPOSED ? stride : 1, TRANSPOSED ? 1 : stride};
+        b[1].tile += 8 * b[1].column_step;
     }
 }
 
@@ -200,7 +188,7 @@ __device__ inline void multiply_rows(float (&c)[ROWS / 8][4], const T *left, con
 #pragma unroll
         for (int j = 0; j < ROWS / 8; j += 2) {
             operand_b<T> b[2];
-            load_b_rows(b, right + j * 8 * STRIDE + k, STRIDE);
+            load_b<false>(b, right + j * 8 * STRIDE + k, STRIDE);
             multiply(c[j], a, b[0]);
             multiply(c[j + 1], a, b[1]);
         }
@@ -219,7 +207,7 @@ __device__ inline void multiply_columns(float (&c)[COLS / 8][4],
 #pragma unroll
         for (int j = 0; j < COLS / 8; j += 2) {
             operand_b<T> b[2];
-            load_b_columns(b, right + k * STRIDE + j * 8, STRIDE);
+            load_b<true>(b, right + k * STRIDE + j * 8, STRIDE);
             multiply(c[j], a, b[0]);
             multiply(c[j + 1], a, b[1]);
         }

@@ -1,16 +1,15 @@
 // Layer normalization, and rmsnorm (without mean and bias): forward with a warp per vector,
-// backward with a block per chunk of vectors.
-#include "src/device/cuda/kernels/fold.cuh"
+// backward with a block per chunk of vectors. A layernorm is rmsnorm's struct of one head, whose
+// strides are the columns, and what else it has.
+#include "src/device/cuda/kernels/column_sums.cuh"
 
 namespace {
 
-// Where vectors of `cols` elements lie: a row has `heads` of them (layernorm: one).
-struct vectors {
-    int64_t count, cols, heads, x_stride, y_stride, dx_stride;
-    __device__ int64_t at(int64_t index, int64_t stride) const {
-        return heads == 1 ? index * stride : index / heads * stride + index % heads * cols;
-    }
-};
+// Where a vector lies, in a matrix of this stride.
+template <class Kernel>
+__device__ inline int64_t vector_at(const Kernel &k, int64_t index, int64_t stride) {
+    return k.heads == 1 ? index * stride : index / k.heads * stride + index % k.heads * k.cols;
+}
 
 constexpr int FORWARD_WARPS = 4;
 
@@ -18,88 +17,52 @@ constexpr int FORWARD_WARPS = 4;
 // read it comes from the first-level cache. RMS: the mean counts as 0.
 template <bool RMS, int N, class T>
 __global__ void __launch_bounds__(FORWARD_WARPS *WARP)
-    forward_kernel(vectors all, const T *x, const T *weight, const T *bias, T *y, float *mean_out,
-                   float *rstd_out, float epsilon) {
+    forward_kernel(z3d_rmsnorm_forward k, const void *bias, float *mean_out) {
     const int64_t index = (int64_t)blockIdx.x * FORWARD_WARPS + threadIdx.x / WARP;
-    if (index >= all.count) return;
-    const int64_t first = threadIdx.x % WARP * N, cols = all.cols;
-    x += all.at(index, all.x_stride);
-    y += all.at(index, all.y_stride);
+    if (index >= k.rows * k.heads) return;
+    const int64_t first = threadIdx.x % WARP * N, cols = k.cols;
+    const int64_t x = vector_at(k, index, k.x_stride), y = vector_at(k, index, k.y_stride);
     float v[N], sum = 0.0f, squares = 0.0f;
     for (int64_t column = first; column < cols && !RMS; column += WARP * N) {
-        load(v, x + column);
+        load<T>(v, k.x, x + column);
 #pragma unroll
         for (int i = 0; i < N; i++) sum += v[i];
     }
     const float mean = RMS ? 0.0f : warp_sum(sum) / (float)cols;
     for (int64_t column = first; column < cols; column += WARP * N) {
-        load(v, x + column);
+        load<T>(v, k.x, x + column);
 #pragma unroll
         for (int i = 0; i < N; i++) squares += (v[i] - mean) * (v[i] - mean);
     }
-    const float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)cols + epsilon);
+    const float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)cols + k.epsilon);
     for (int64_t column = first; column < cols; column += WARP * N) {
         float w[N], b[N] = {0};
-        load(v, x + column);
-        load(w, weight + column);
-        if (!RMS) load(b, bias + column);
+        load<T>(v, k.x, x + column);
+        load<T>(w, k.weight, column);
+        if (!RMS) load<T>(b, bias, column);
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = (v[i] - mean) * rstd * w[i] + b[i];
-        store(y + column, v);
+        store<T>(k.y, y + column, v);
     }
     if (threadIdx.x % WARP > 0) return;
     if (!RMS) mean_out[index] = mean;
-    if (rstd_out) rstd_out[index] = rstd;
+    if (k.rstd) k.rstd[index] = rstd;
 }
 
-struct forward_operands {
-    const void *x, *weight, *bias;
-    void *y;
-    float *mean, *rstd;
-};
-
 template <bool RMS>
-z3d_status forward_vectors(const z3d_cuda_lane *lane, const char *name, const vectors &all,
-                           const forward_operands &of, float epsilon, z3d_dtype dtype) {
-    if (all.count <= 0) return Z3D_OK;
-    const bool wide = all.cols % WIDE == 0 && all.x_stride % WIDE == 0 &&
-                      all.y_stride % WIDE == 0 && aligned(of.x, of.weight, of.bias, of.y);
-    return with_type(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+z3d_status forward(const z3d_cuda_lane *lane, const char *name, const z3d_rmsnorm_forward &k,
+                   const void *bias, float *mean) {
+    const bool wide = k.cols % WIDE == 0 && k.x_stride % WIDE == 0 && k.y_stride % WIDE == 0 &&
+                      aligned(k.x, k.weight, bias, k.y);
+    return with_type(name, k.dtype, [&](auto type) {
+        if (k.rows * k.heads <= 0) return Z3D_OK;
         return with_width(wide, [&](auto width) {
-            constexpr int N = decltype(width)::value;
-            return launch(lane, name, divide_up(all.count, FORWARD_WARPS),
-                          dim3(FORWARD_WARPS * WARP), 0, forward_kernel<RMS, N, T>, all,
-                          static_cast<const T *>(of.x), static_cast<const T *>(of.weight),
-                          static_cast<const T *>(of.bias), static_cast<T *>(of.y), of.mean, of.rstd,
-                          epsilon);
+            return launch(
+                lane, name, divide_up(k.rows * k.heads, FORWARD_WARPS), dim3(FORWARD_WARPS * WARP),
+                0, forward_kernel<RMS, decltype(width)::value, decltype(type)>, k, bias, mean);
         });
     });
 }
-
-} // namespace
-
-z3d_status z3d_cuda_layernorm_forward(const z3d_cuda_lane *lane,
-                                      const z3d_layernorm_forward *kernel) {
-    REQUIRE_FLOAT(layernorm_forward, kernel->dtype);
-    const int64_t cols = kernel->cols;
-    return forward_vectors<false>(
-        lane, "layernorm_forward", {kernel->rows, cols, 1, cols, cols, cols},
-        {kernel->x, kernel->weight, kernel->bias, kernel->y, kernel->mean, kernel->rstd},
-        kernel->epsilon, kernel->dtype);
-}
-
-z3d_status z3d_cuda_rmsnorm_forward(const z3d_cuda_lane *lane, const z3d_rmsnorm_forward *kernel) {
-    REQUIRE_FLOAT(rmsnorm_forward, kernel->dtype);
-    return forward_vectors<true>(
-        lane, "rmsnorm_forward",
-        {kernel->rows * kernel->heads, kernel->cols, kernel->heads, kernel->x_stride,
-         kernel->y_stride, 0},
-        {kernel->x, kernel->weight, nullptr, kernel->y, nullptr, kernel->rstd}, kernel->epsilon,
-        kernel->dtype);
-}
-
-namespace {
 
 // A thread has PACKS packs of WIDE columns, `threads across * WIDE` apart. Fewer threads have more
 // registers.
@@ -112,30 +75,25 @@ constexpr int backward_threads(int packs) {
 // Of two values for each warp, twice in turns.
 constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1) / WARP;
 
-// What a vector's backward reads.
-template <class T> struct backward_inputs {
-    const T *dy, *x, *weight, *add_to; // add_to may be NULL, or dx
-    const float *mean, *rstd;
-};
-
 // `count` of WIDE elements, the rest are zeros; WHOLE: all of them, aligned.
 template <bool WHOLE, class T>
-__device__ inline void load_part(float (&to)[WIDE], const T *from, int64_t count) {
+__device__ inline void load_part(float (&to)[WIDE], const void *from, int64_t at, int64_t count) {
     if constexpr (WHOLE)
-        load(to, from);
-    else
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) to[i] = i < count ? widen(from[i]) : 0.0f;
-}
-
-template <bool WHOLE, class T>
-__device__ inline void store_part(T *to, const float (&from)[WIDE], int64_t count) {
-    if constexpr (WHOLE)
-        store(to, from);
+        load<T>(to, from, at);
     else
 #pragma unroll
         for (int i = 0; i < WIDE; i++)
-            if (i < count) narrow(from[i], to + i);
+            to[i] = i < count ? widen(static_cast<const T *>(from)[at + i]) : 0.0f;
+}
+
+template <bool WHOLE, class T>
+__device__ inline void store_part(void *to, int64_t at, const float (&from)[WIDE], int64_t count) {
+    if constexpr (WHOLE)
+        store<T>(to, at, from);
+    else
+#pragma unroll
+        for (int i = 0; i < WIDE; i++)
+            if (i < count) narrow(from[i], static_cast<T *>(to) + at + i);
 }
 
 // The sums of two values over the threads of each row of the block (threadIdx.y), on all of them:
@@ -179,7 +137,7 @@ __device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int6
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
                 sum[p][i] += mine[((other * PACKS + p) * WIDE + i) * across];
-        if (column < cols) store_part<WHOLE>(partials + column, sum[p], cols - column);
+        if (column < cols) store_part<WHOLE, float>(partials, column, sum[p], cols - column);
     }
 }
 
@@ -189,26 +147,28 @@ __device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int6
 // first-level cache.
 template <bool RMS, int PACKS, bool WHOLE, class T>
 __global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: none spills
-    backward_kernel(vectors all, backward_inputs<T> in, T *dx, float *partials) {
-    const int64_t cols = all.cols, chunks = gridDim.x, chunk = blockIdx.x;
-    const int64_t end = all.count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
+    backward_kernel(z3d_rmsnorm_backward k, const float *means, float *partials) {
+    const int64_t cols = k.cols, count = k.rows * k.heads, chunks = gridDim.x, chunk = blockIdx.x;
+    const int64_t end = count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
     float *const shared = shared_memory<float>(), *slots = shared;
     float weight_sum[PACKS][WIDE] = {}, bias_sum[PACKS][WIDE] = {};
-    for (int64_t begin = all.count * chunk / chunks; begin < end; begin += blockDim.y) {
+    for (int64_t begin = count * chunk / chunks; begin < end; begin += blockDim.y) {
         const int64_t index = begin + threadIdx.y;
         const int64_t last = index < end ? cols : 0; // rows of threads without a vector only sum
-        const int64_t from = last ? all.at(index, all.x_stride) : 0;
-        const int64_t dy_from = last ? all.at(index, all.y_stride) : 0;
-        const float mean = RMS || !last ? 0.0f : in.mean[index],
-                    rstd = last ? in.rstd[index] : 0.0f;
+        const int64_t from = last ? vector_at(k, index, k.x_stride) : 0;
+        const int64_t dy_from = last ? vector_at(k, index, k.y_stride) : 0;
+        const float mean = RMS || !last ? 0.0f : means[index], rstd = last ? k.rstd[index] : 0.0f;
         float x[WIDE], dy[WIDE], weight[WIDE], sum_g = 0.0f, sum_gx = 0.0f;
+        const auto load_inputs = [&](int64_t column) {
+            load_part<WHOLE, T>(x, k.x, from + column, cols - column);
+            load_part<WHOLE, T>(dy, k.dy, dy_from + column, cols - column);
+            load_part<WHOLE, T>(weight, k.weight, column, cols - column);
+        };
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             const int64_t column = threadIdx.x * WIDE + p * step;
             if (column >= last) break;
-            load_part<WHOLE>(x, in.x + from + column, cols - column);
-            load_part<WHOLE>(dy, in.dy + dy_from + column, cols - column);
-            load_part<WHOLE>(weight, in.weight + column, cols - column);
+            load_inputs(column);
 #pragma unroll
             for (int i = 0; i < WIDE; i++) {
                 const float normalized = (x[i] - mean) * rstd, g = dy[i] * weight[i];
@@ -220,17 +180,15 @@ __global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: 
         }
         row_sums(sum_g, sum_gx, slots);
         const float mean_g = RMS ? 0.0f : sum_g / (float)cols, mean_gx = sum_gx / (float)cols;
-        const int64_t to = last ? all.at(index, all.dx_stride) : 0;
+        const int64_t to = last ? vector_at(k, index, k.dx_stride) : 0;
         for (int64_t column = threadIdx.x * WIDE; column < last; column += step) {
-            float add[WIDE] = {0};
-            load_part<WHOLE>(x, in.x + from + column, cols - column);
-            load_part<WHOLE>(dy, in.dy + dy_from + column, cols - column);
-            load_part<WHOLE>(weight, in.weight + column, cols - column);
-            if (in.add_to) load_part<WHOLE>(add, in.add_to + to + column, cols - column);
+            float sum[WIDE] = {0};
+            load_inputs(column);
+            if (k.add_to) load_part<WHOLE, T>(sum, k.add_to, to + column, cols - column);
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
-                add[i] += rstd * (dy[i] * weight[i] - mean_g - (x[i] - mean) * rstd * mean_gx);
-            store_part<WHOLE>(dx + to + column, add, cols - column);
+                sum[i] += rstd * (dy[i] * weight[i] - mean_g - (x[i] - mean) * rstd * mean_gx);
+            store_part<WHOLE, T>(k.dx, to + column, sum, cols - column);
         }
         slots = slots == shared ? shared + BACKWARD_SLOTS / 2 : shared;
     }
@@ -247,74 +205,71 @@ inline dim3 backward_shape(int64_t cols, int packs) {
     return dim3(across, across < 256 ? 256 / across : 1);
 }
 
-// Leaves the chunks' sums for the weight, and behind them those for the bias, in scratch.
-template <bool RMS, class Kernel>
-z3d_status backward_vectors(const z3d_cuda_lane *lane, const char *name, const Kernel *kernel,
-                            const float *mean, const vectors &all, int64_t chunks) {
-    const bool whole = all.cols % WIDE == 0 && all.x_stride % WIDE == 0 &&
-                       all.y_stride % WIDE == 0 && all.dx_stride % WIDE == 0 &&
-                       aligned(kernel->dy, kernel->x, kernel->weight, kernel->add_to, kernel->dx);
+template <bool RMS, int PACKS, bool WHOLE, class T>
+z3d_status launch_backward(const z3d_cuda_lane *lane, const char *name,
+                           const z3d_rmsnorm_backward &k, const float *mean, int64_t chunks) {
+    const dim3 threads = backward_shape(k.cols, PACKS);
+    const size_t sums = (threads.y - 1) * threads.x * PACKS * WIDE, slots = BACKWARD_SLOTS;
+    return launch(lane, name, chunks, threads, (sums > slots ? sums : slots) * sizeof(float),
+                  backward_kernel<RMS, PACKS, WHOLE, T>, k, mean,
+                  static_cast<float *>(lane->scratch));
+}
+
+// With the chunks' sums for the weight, and behind them those for the bias, in scratch.
+template <bool RMS>
+z3d_status backward(const z3d_cuda_lane *lane, const char *name, const z3d_rmsnorm_backward &k,
+                    const float *mean, void *bias_gradient) {
+    if (k.cols <= 0) return Z3D_OK;
+    const bool whole = k.cols % WIDE == 0 && k.x_stride % WIDE == 0 && k.y_stride % WIDE == 0 &&
+                       k.dx_stride % WIDE == 0 && aligned(k.dy, k.x, k.weight, k.add_to, k.dx);
     const int64_t few = backward_threads(1) * WIDE;
     const int64_t most = MOST_PACKS * backward_threads(MOST_PACKS) * WIDE;
-    if (all.cols > most)
+    if (k.cols > most)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "kernel %s: %lld columns; at most %lld are possible",
-                         name, (long long)all.cols, (long long)most);
-    return with_type(kernel->dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const backward_inputs<T> in = {static_cast<const T *>(kernel->dy),
-                                       static_cast<const T *>(kernel->x),
-                                       static_cast<const T *>(kernel->weight),
-                                       static_cast<const T *>(kernel->add_to),
-                                       mean,
-                                       kernel->rstd};
-        auto go = [&](auto packs, auto is_whole) {
-            constexpr int PACKS = decltype(packs)::value;
-            const dim3 threads = backward_shape(all.cols, PACKS);
-            const size_t sums = (threads.y - 1) * threads.x * PACKS * WIDE;
-            const size_t slots = BACKWARD_SLOTS;
-            return launch(lane, name, chunks, threads,
-                          (sums > slots ? sums : slots) * sizeof(float),
-                          backward_kernel<RMS, PACKS, decltype(is_whole)::value, T>, all, in,
-                          static_cast<T *>(kernel->dx), static_cast<float *>(lane->scratch));
-        };
-        using one = std::integral_constant<int, 1>;
-        using several = std::integral_constant<int, MOST_PACKS>;
-        if (all.cols > few)
-            return whole ? go(several(), std::true_type()) : go(several(), std::false_type());
-        return whole ? go(one(), std::true_type()) : go(one(), std::false_type());
-    });
+                         name, (long long)k.cols, (long long)most);
+    const int64_t chunks = z3d_cuda_row_chunks(k.rows * k.heads), sums = chunks * k.cols;
+    Z3D_TRY(check_scratch(name, lane, (RMS ? 1 : 2) * sums * (int64_t)sizeof(float)));
+    const float *partials = static_cast<const float *>(lane->scratch);
+    Z3D_TRY(with_type(name, k.dtype, [&](auto type) {
+        return with_flag(whole, [&](auto is_whole) {
+            using T = decltype(type);
+            constexpr bool WHOLE = decltype(is_whole)::value;
+            if (k.cols <= few)
+                return launch_backward<RMS, 1, WHOLE, T>(lane, name, k, mean, chunks);
+            return launch_backward<RMS, MOST_PACKS, WHOLE, T>(lane, name, k, mean, chunks);
+        });
+    }));
+    Z3D_TRY(fold(lane, name, partials, chunks, k.cols, k.weight_gradient, k.gradient_dtype,
+                 k.accumulate));
+    if (RMS) return Z3D_OK;
+    return fold(lane, name, partials + sums, chunks, k.cols, bias_gradient, k.gradient_dtype,
+                k.accumulate);
 }
 
 } // namespace
 
-z3d_status z3d_cuda_layernorm_backward(const z3d_cuda_lane *lane,
-                                       const z3d_layernorm_backward *kernel) {
-    REQUIRE_FLOAT(layernorm_backward, kernel->dtype);
-    REQUIRE_FLOAT(layernorm_backward, kernel->gradient_dtype);
-    if (kernel->cols <= 0) return Z3D_OK;
-    const int64_t chunks = z3d_cuda_row_chunks(kernel->rows), cols = kernel->cols;
-    REQUIRE_SCRATCH(layernorm_backward, lane, 2 * chunks * cols * (int64_t)sizeof(float));
-    const float *partials = static_cast<const float *>(lane->scratch);
-    Z3D_TRY(backward_vectors<false>(lane, "layernorm_backward", kernel, kernel->mean,
-                                    {kernel->rows, cols, 1, cols, cols, cols}, chunks));
-    Z3D_TRY(fold(lane, "layernorm_backward", partials, chunks, cols, kernel->weight_gradient,
-                 kernel->gradient_dtype, kernel->accumulate));
-    return fold(lane, "layernorm_backward", partials + chunks * cols, chunks, cols,
-                kernel->bias_gradient, kernel->gradient_dtype, kernel->accumulate);
+z3d_status z3d_cuda_layernorm_forward(const z3d_cuda_lane *lane, const z3d_layernorm_forward *k) {
+    const int64_t cols = k->cols;
+    return forward<false>(
+        lane, "layernorm_forward",
+        {k->x, k->weight, k->y, k->rstd, k->rows, 1, cols, cols, cols, k->epsilon, k->dtype},
+        k->bias, k->mean);
+}
+
+z3d_status z3d_cuda_rmsnorm_forward(const z3d_cuda_lane *lane, const z3d_rmsnorm_forward *kernel) {
+    return forward<true>(lane, "rmsnorm_forward", *kernel, nullptr, nullptr);
+}
+
+z3d_status z3d_cuda_layernorm_backward(const z3d_cuda_lane *lane, const z3d_layernorm_backward *k) {
+    const int64_t cols = k->cols;
+    return backward<false>(lane, "layernorm_backward",
+                           {k->dy, k->x, k->weight, k->rstd, k->add_to, k->dx, k->weight_gradient,
+                            k->rows, 1, cols, cols, cols, cols, k->dtype, k->gradient_dtype,
+                            k->accumulate},
+                           k->mean, k->bias_gradient);
 }
 
 z3d_status z3d_cuda_rmsnorm_backward(const z3d_cuda_lane *lane,
                                      const z3d_rmsnorm_backward *kernel) {
-    REQUIRE_FLOAT(rmsnorm_backward, kernel->dtype);
-    REQUIRE_FLOAT(rmsnorm_backward, kernel->gradient_dtype);
-    if (kernel->cols <= 0) return Z3D_OK;
-    const int64_t count = kernel->rows * kernel->heads, cols = kernel->cols;
-    const int64_t chunks = z3d_cuda_row_chunks(count);
-    REQUIRE_SCRATCH(rmsnorm_backward, lane, chunks * cols * (int64_t)sizeof(float));
-    Z3D_TRY(backward_vectors<true>(
-        lane, "rmsnorm_backward", kernel, nullptr,
-        {count, cols, kernel->heads, kernel->x_stride, kernel->y_stride, kernel->dx_stride},
-        chunks));
-    return fold(lane, "rmsnorm_backward", static_cast<const float *>(lane->scratch), chunks, cols,
-                kernel->weight_gradient, kernel->gradient_dtype, kernel->accumulate);
+    return backward<true>(lane, "rmsnorm_backward", *kernel, nullptr, nullptr);
 }

@@ -12,101 +12,66 @@ __device__ inline double power(double base, int64_t exponent) {
     return result;
 }
 
+// k.parameter is NULL where it is the master.
 template <class T, class G> struct adamw_operation {
-    float *master, *momentum, *variance;
-    const G *gradient;
-    T *parameter; // or NULL
-    int64_t decayed;
-    z3d_optimizer_constants constants;
-    const z3d_step_state *state;
-
+    z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
-        if (state->skip == 1.0f) return;
-        const float beta1 = constants.beta1, beta2 = constants.beta2;
-        const float factor = state->gradient_factor, rate = state->learning_rate;
-        const float decay = (float)(1.0 - (double)rate * (double)constants.weight_decay);
+        if (k.state->skip == 1.0f) return;
+        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
+        const float factor = k.state->gradient_factor, rate = k.state->learning_rate;
+        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
         const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
-        const float correction1 = (float)(1.0 - power((double)beta1, state->optimizer_step));
-        const float correction2 = (float)(1.0 - power((double)beta2, state->optimizer_step));
+        const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
+        const float correction2 = (float)(1.0 - power((double)beta2, k.state->optimizer_step));
         float p[N], m[N], v[N], g[N];
-        load(p, master + i);
-        load(m, momentum + i);
-        load(v, variance + i);
-        load(g, gradient + i);
+        load<float>(p, k.master, i);
+        load<float>(m, k.momentum, i);
+        load<float>(v, k.variance, i);
+        load<G>(g, k.gradient, i);
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const float scaled = g[j] * factor;
             m[j] = beta1 * m[j] + rest1 * scaled;
             v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
-            const float denominator = sqrtf(v[j] / correction2) + constants.epsilon;
-            p[j] =
-                p[j] * (i + j < decayed ? decay : 1.0f) - rate * (m[j] / correction1) / denominator;
+            const float denominator = sqrtf(v[j] / correction2) + k.constants.epsilon;
+            p[j] = p[j] * (i + j < k.decayed ? decay : 1.0f) -
+                   rate * (m[j] / correction1) / denominator;
         }
-        store(master + i, p);
-        store(momentum + i, m);
-        store(variance + i, v);
-        if (parameter) store(parameter + i, p);
+        store<float>(k.master, i, p);
+        store<float>(k.momentum, i, m);
+        store<float>(k.variance, i, v);
+        if (k.parameter) store<T>(k.parameter, i, p);
     }
 };
 
 template <class T, class G> struct sgd_operation {
-    float *master, *momentum, *variance; // no variance
-    const G *gradient;
-    T *parameter; // or NULL
-    int64_t decayed;
-    z3d_optimizer_constants constants;
-    const z3d_step_state *state;
-
+    z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
-        if (state->skip == 1.0f) return;
+        if (k.state->skip == 1.0f) return;
         float p[N], m[N], g[N];
-        load(p, master + i);
-        load(m, momentum + i);
-        load(g, gradient + i);
+        load<float>(p, k.master, i);
+        load<float>(m, k.momentum, i);
+        load<G>(g, k.gradient, i);
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const float decay = i + j < decayed ? constants.weight_decay : 0.0f;
-            const float change = g[j] * state->gradient_factor + decay * p[j];
-            m[j] = constants.momentum * m[j] + change;
-            p[j] = p[j] - state->learning_rate * m[j];
+            const float decay = i + j < k.decayed ? k.constants.weight_decay : 0.0f;
+            const float change = g[j] * k.state->gradient_factor + decay * p[j];
+            m[j] = k.constants.momentum * m[j] + change;
+            p[j] = p[j] - k.state->learning_rate * m[j];
         }
-        store(master + i, p);
-        store(momentum + i, m);
-        if (parameter) store(parameter + i, p);
+        store<float>(k.master, i, p);
+        store<float>(k.momentum, i, m);
+        if (k.parameter) store<T>(k.parameter, i, p);
     }
 };
 
 template <template <class, class> class Operation>
-z3d_status update(const z3d_cuda_lane *lane, const char *name, const z3d_optimizer_update *kernel) {
-    REQUIRE_FLOAT(update, kernel->dtype);
-    REQUIRE_FLOAT(update, kernel->gradient_dtype);
-    void *parameter = kernel->parameter == kernel->master ? nullptr : kernel->parameter;
-    const bool wide = aligned(kernel->master, kernel->momentum, kernel->variance) &&
-                      aligned(kernel->gradient, parameter);
-    return with_type(kernel->dtype, [&](auto tag) {
-        return with_type(kernel->gradient_dtype, [&](auto gradient_tag) {
-            using T = typename decltype(tag)::type;
-            using G = typename decltype(gradient_tag)::type;
-            return each_element(lane, name, kernel->count, wide,
-                                Operation<T, G>{kernel->master, kernel->momentum, kernel->variance,
-                                                static_cast<const G *>(kernel->gradient),
-                                                static_cast<T *>(parameter), kernel->decayed,
-                                                kernel->constants, kernel->state});
-        });
-    });
+z3d_status update(const z3d_cuda_lane *lane, const char *name, z3d_optimizer_update kernel) {
+    if (kernel.parameter == kernel.master) kernel.parameter = nullptr;
+    const bool wide =
+        aligned(kernel.master, kernel.momentum, kernel.variance, kernel.gradient, kernel.parameter);
+    return each_element<Operation>(lane, name, &kernel, wide, kernel.dtype, kernel.gradient_dtype);
 }
-
-} // namespace
-
-z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
-    return update<adamw_operation>(lane, "adamw", kernel);
-}
-
-z3d_status z3d_cuda_sgd(const z3d_cuda_lane *lane, const z3d_sgd *kernel) {
-    return update<sgd_operation>(lane, "sgd", kernel);
-}
-
-namespace {
 
 // As z3d_philox_normal: in double, so that the last bits of a libm do not reach the float.
 __device__ inline float normal(uint64_t key, uint64_t index) {
@@ -121,21 +86,26 @@ __device__ inline float normal(uint64_t key, uint64_t index) {
 }
 
 struct init_operation {
-    float *x;
-    int64_t first, local, global, inner, offset;
-    uint64_t key;
-    float standard_deviation;
+    z3d_init_normal k;
     template <int N> __device__ void at(int64_t i) const {
         for (int j = 0; j < N; j++) {
-            const int64_t slice = local * inner, element = first + i + j;
+            const int64_t slice = k.local * k.inner, element = k.first + i + j;
             const int64_t outer = element / slice, within = element % slice;
-            const int64_t index = (outer * global + offset) * inner + within;
-            x[i + j] = normal(key, (uint64_t)index) * standard_deviation;
+            const int64_t index = (outer * k.global + k.offset) * k.inner + within;
+            k.x[i + j] = normal(k.key, (uint64_t)index) * k.standard_deviation;
         }
     }
 };
 
 } // namespace
+
+z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
+    return update<adamw_operation>(lane, "adamw", *kernel);
+}
+
+z3d_status z3d_cuda_sgd(const z3d_cuda_lane *lane, const z3d_sgd *kernel) {
+    return update<sgd_operation>(lane, "sgd", *kernel);
+}
 
 z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal *kernel) {
     Z3D_REQUIRE(kernel->local > 0 && kernel->inner > 0 && kernel->offset >= 0 &&
@@ -143,8 +113,5 @@ z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal
                 "kernel init_normal: rows %lld + %lld of %lld, inner %lld",
                 (long long)kernel->offset, (long long)kernel->local, (long long)kernel->global,
                 (long long)kernel->inner);
-    return each_element(lane, "init_normal", kernel->count, false,
-                        init_operation{kernel->x, kernel->first, kernel->local, kernel->global,
-                                       kernel->inner, kernel->offset, kernel->key,
-                                       kernel->standard_deviation});
+    return each_element(lane, "init_normal", kernel->count, false, init_operation{*kernel});
 }

@@ -327,7 +327,7 @@ static ncclResult_t enqueue(kind kind, const void *from, void *to, size_t count,
         free(t);
         return ncclInvalidArgument;
     }
-    t->captured = cuda_shim_reach_of(stream)->capture != 0;
+    t->captured = cuda_shim_captures(stream);
     if (t->captured) comm->captured++;
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
                ? ncclSuccess

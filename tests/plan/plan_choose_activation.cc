@@ -1,0 +1,98 @@
+// recompute_activation auto: false where a tenth of the memory stays free, in a run or on a
+// described machine.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/plan/choices.h"
+
+namespace {
+
+const char *const TEXT = "model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4, "
+                         "seq_length: 256, vocab_size: 512}\nbf16: {enabled: true}\n"
+                         "train_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 2\n"
+                         "parallel: {pipeline_model_parallel_size: 2}\n"
+                         "activation_checkpointing: {granularity: ";
+
+struct Choice {
+    int value = -1;
+    std::string why;
+};
+
+Choice choose(const std::string &granularity, const z3d_hardware *hardware, const z3d_room *room,
+              const std::string &given = "auto") {
+    Config c(TEXT + granularity + ", recompute_activation: " + given + "}\n");
+    z3d_string why = {};
+    Choice out;
+    EXPECT_EQ(z3d_choose_activation(c.it, 4, 1, hardware, room, &why), Z3D_OK)
+        << z3d_error_message();
+    out.value = c.it->activation_checkpointing_recompute_activation;
+    if (why.text) out.why = why.text;
+    z3d_string_free(&why);
+    return out;
+}
+
+void expect(const Choice &c, int value, const char *words) {
+    EXPECT_EQ(c.value, value) << c.why;
+    EXPECT_NE(c.why.find(words), std::string::npos) << c.why;
+}
+
+int64_t arena(const std::string &granularity, const char *recompute) {
+    Config c(TEXT + granularity + ", recompute_activation: " + recompute + "}\n");
+    z3d_need need{};
+    EXPECT_EQ(z3d_plan_need(c.it, 4, 1, &need), Z3D_OK) << z3d_error_message();
+    return need.arena[Z3D_SPACE_DEVICE];
+}
+
+/* Of the GPU that a machine has, which needs other scratch. */
+int64_t arena_there(const std::string &granularity) {
+    Config c(TEXT + granularity + ", recompute_activation: false}\n");
+    const z3d_hardware hardware = machine(1000);
+    z3d_case *of = nullptr;
+    z3d_estimate e{};
+    EXPECT_EQ(z3d_case_create(c.it, 4, 0, z3d_case_node(c.it, &hardware), &of), Z3D_OK)
+        << z3d_error_message();
+    EXPECT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &e), Z3D_OK) << z3d_error_message();
+    z3d_case_destroy(of);
+    return e.fullest.arena;
+}
+
+} // namespace
+
+TEST(Activation, IsKeptWhereATenthOfTheMemoryStaysFree) {
+    for (const char *granularity : {"full", "selective", "none"}) {
+        SCOPED_TRACE(granularity);
+        const int64_t kept = arena(granularity, "false");
+        EXPECT_GT(kept, arena(granularity, "true"));
+        EXPECT_EQ(arena(granularity, "auto"), arena(granularity, "true"));
+        z3d_room room = {};
+        room.device = (kept + 8) / 9 * 10 + 10;
+        expect(choose(granularity, nullptr, &room), Z3D_RECOMPUTE_FALSE, "false: a rank");
+        room.device = (kept - 1) / 9 * 10;
+        expect(choose(granularity, nullptr, &room), Z3D_RECOMPUTE_TRUE, "of which a tenth stays");
+        const double mib = double(arena_there(granularity)) / 0.9 / 1048576;
+        z3d_hardware wide = machine(mib * 1.001), tight = machine(mib * 0.999);
+        expect(choose(granularity, &wide, nullptr), Z3D_RECOMPUTE_FALSE, "false: a rank");
+        expect(choose(granularity, &tight, nullptr), Z3D_RECOMPUTE_TRUE, "of which a tenth stays");
+    }
+}
+
+TEST(Activation, IsComputedAgainWhereTheMemoryIsUnknown) {
+    const Choice c = choose("none", nullptr, nullptr);
+    EXPECT_EQ(c.value, Z3D_RECOMPUTE_TRUE);
+    EXPECT_EQ(c.why, "");
+}
+
+TEST(Activation, WhatIsGivenStays) {
+    z3d_room large = {}, small = {};
+    large.device = INT64_MAX, small.device = 1000;
+    const Choice again = choose("none", nullptr, &large, "true");
+    EXPECT_EQ(again.value, Z3D_RECOMPUTE_TRUE);
+    EXPECT_EQ(again.why, "");
+    EXPECT_EQ(choose("none", nullptr, &small, "false").value, Z3D_RECOMPUTE_FALSE);
+}
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

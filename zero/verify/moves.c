@@ -1,0 +1,182 @@
+/* The rules of what moves: within a rank, between ranks, between pipeline stages. */
+#include "zero/verify/rules.h"
+
+/* The entry moves values of its own kind, group and unit only: their type and size are its own. */
+static bool is_moved(const z3d_flow *flow, z3d_value v) {
+    switch (info(flow)->moves) {
+    case Z3D_MOVES_PARAMETERS:
+        return v.kind == Z3D_VALUE_PARAMETERS && v.of == entry(flow)->group;
+    case Z3D_MOVES_GRADIENTS:
+        return v.kind >= Z3D_VALUE_GRADIENT_SUM && v.of == entry(flow)->group;
+    case Z3D_MOVES_STATES:
+        return v.kind == Z3D_VALUE_OPTIMIZER && v.of == entry(flow)->group;
+    case Z3D_MOVES_ACTIVATION_GRADIENTS:
+        return v.kind == Z3D_VALUE_OUTPUT_GRADIENT && v.of == source_of(flow);
+    default:
+        return v.kind == Z3D_VALUE_OUTPUT && v.of == source_of(flow);
+    }
+}
+
+/* It means something else on every rank: a part of a sum, or a unit's output where each tensor rank
+ * has the rows of its own part of the sequence. */
+static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
+    bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
+    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.pending != 0 ||
+           (activation && z3d_model_splits_rows(flow->program->model, flow->program->mode));
+}
+
+/* What `to` holds once `held` has moved there; refuses what must not move. */
+static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *from, z3d_value held,
+                              z3d_value *out) {
+    const char *must = NULL;
+    bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM;
+    *out = held;
+    if (!is_moved(flow, held)) return z3d_flow_mismatch(flow, from, "what it moves", held);
+    switch (info(flow)->rules) {
+    case Z3D_CLASS_ALL_GATHER:
+        if (differs_by_rank(flow, held)) must = "what all ranks have finished";
+        break;
+    case Z3D_CLASS_REDUCE_SCATTER:
+        if (!is_sum || held.count != contributions(flow, held.of, held.use))
+            must = "a complete sum of gradients";
+        *out = reduced(flow, held.of, held.use, held.micro, 1);
+        break;
+    case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
+        if (held.pending != Z3D_PENDING_REPLICAS) must = "parts of a sum";
+        out->pending = 0;
+        break;
+    case Z3D_CLASS_SUM:
+        if (is_sum) must = "reduced gradients";
+        if (held.kind == Z3D_VALUE_GRADIENT_TWIN && !entry(flow)->accumulate)
+            must = "gradients of its own stage";
+        break;
+    default:
+        break;
+    }
+    return must ? z3d_flow_mismatch(flow, from, must, held) : Z3D_OK;
+}
+
+/* From where and to where the entry moves. Without a source of its own it works in place: an
+ * all-gather from the own row to the others, the rest on all of `to`. */
+static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
+                                 z3d_buffer_operand *to) {
+    bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
+    bool apart = z3d_moves_apart(entry(flow));
+    Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->to, to));
+    *from = *to;
+    if (apart) Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, from));
+    if (gathers) from->rows = Z3D_ROWS_OWN;
+    if (gathers && !apart) to->rows = Z3D_ROWS_OTHERS;
+    return Z3D_OK;
+}
+
+/* Adds what follows the sums that `to` holds, or to all of them those of the other chunk. */
+static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
+    z3d_value before;
+    Z3D_TRY(z3d_flow_take(flow, *to, &before));
+    if (value->kind == Z3D_VALUE_GRADIENT_TWIN || value->use != before.use) {
+        Z3D_TRY(z3d_flow_read(flow, *to, reduced(flow, value->of, 0, 0, sums(flow))));
+        bool all = value->kind == Z3D_VALUE_GRADIENT_TWIN || value->count == sums(flow);
+        if (!all) return z3d_flow_fail(flow, "the sum of the group's second chunk is not complete");
+        *value = before;
+        value->pending &= ~Z3D_PENDING_TWIN;
+        return Z3D_OK;
+    }
+    if (before.kind != value->kind || before.of != value->of ||
+        before.micro + before.count != value->micro)
+        return z3d_flow_mismatch(flow, to, "the sums before those that are added", before);
+    value->micro = before.micro;
+    value->count += before.count;
+    return Z3D_OK;
+}
+
+/* Only host memory is beside the device, the disk and itself. */
+static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from,
+                            const z3d_buffer_operand *to) {
+    const z3d_buffer *buffer = flow->program->buffer;
+    const z3d_space a = buffer[from->buffer].space, b = buffer[to->buffer].space;
+    bool copies = info(flow)->rules == Z3D_CLASS_COPY && entry(flow)->phase != Z3D_PHASE_WHOLE;
+    if (!copies || from->buffer == to->buffer || a == Z3D_SPACE_HOST || b == Z3D_SPACE_HOST)
+        return Z3D_OK;
+    return z3d_flow_fail(flow, "its %s is %s, and its %s %s: one of them must be in host memory",
+                         z3d_slot_text(from->slot), z3d_space_text(a), z3d_slot_text(to->slot),
+                         a == b ? "too" : z3d_space_text(b));
+}
+
+/* From its start to its wait nobody may write what it reads, or touch what it writes. */
+z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
+    z3d_buffer_operand from, to;
+    z3d_value value;
+    Z3D_TRY(moved_operands(flow, &from, &to));
+    Z3D_TRY(check_way(flow, &from, &to));
+    bool waits = entry(flow)->phase == Z3D_PHASE_WAIT;
+    bool reads = from.buffer != to.buffer || from.rows != to.rows;
+    if (waits && reads) Z3D_TRY(z3d_flow_unlock(flow, from, false));
+    if (waits) Z3D_TRY(z3d_flow_unlock(flow, to, true));
+    Z3D_TRY(z3d_flow_take(flow, from, &value));
+    Z3D_TRY(moved_value(flow, &from, value, &value));
+    if (to.access == Z3D_ACCESS_READ) /* a copy in place: it stays */
+        return start || waits ? z3d_flow_fail(flow, "it moves nothing") : Z3D_OK;
+    if (start && reads) Z3D_TRY(z3d_flow_lock(flow, from, false));
+    if (start) return z3d_flow_lock(flow, to, true);
+    if (info(flow)->rules == Z3D_CLASS_SUM && to.access == Z3D_ACCESS_UPDATE)
+        Z3D_TRY(add_sums(flow, &to, &value));
+    if (info(flow)->rules == Z3D_CLASS_REDUCE_SCATTER) {
+        Z3D_TRY(z3d_flow_write(flow, to, nothing));
+        to.rows = Z3D_ROWS_OWN;
+    }
+    return z3d_flow_write(flow, to, value);
+}
+
+/* ---- what crosses pipeline stages ---- */
+
+/* What one end has and the other gets: that the ends belong together, the play of all ranks checks.
+ */
+static z3d_value crossing_value(const z3d_flow *flow) {
+    const z3d_instruction *in = entry(flow);
+    if (info(flow)->moves == Z3D_MOVES_ACTIVATIONS) return output_of(source_of(flow), in->micro);
+    if (info(flow)->moves == Z3D_MOVES_ACTIVATION_GRADIENTS)
+        return output_gradient_of(source_of(flow), in->micro);
+    return reduced(flow, in->group, 0, 0, sums(flow));
+}
+
+/* The unit is on one side of the border and the unit before it on the other; a group is on both. */
+static z3d_status check_peer(z3d_flow *flow, bool send) {
+    const z3d_instruction *in = entry(flow);
+    const z3d_layout *layout = flow->program->layout;
+    int must = -1;
+    if (in->unit >= 0) {
+        bool forward = info(flow)->moves == Z3D_MOVES_ACTIVATIONS;
+        int here = send == forward ? source_of(flow) : in->unit; /* the unit of this side */
+        int there = here == in->unit ? source_of(flow) : in->unit;
+        if (z3d_layout_has_unit(layout, here)) must = z3d_layout_stage_of(layout, there);
+    } else {
+        must = layout->group[in->group].twin;
+    }
+    if (in->peer == must && must != layout->stage && must >= 0) return Z3D_OK;
+    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s",
+                         send ? "sends to" : "receives from", in->peer, "is not the other end");
+}
+
+/* From its start to its wait a send reads its source, and a receive writes its destination. */
+z3d_status z3d_rule_cross(z3d_flow *flow, bool start) {
+    bool send = info(flow)->rules == Z3D_CLASS_SEND;
+    z3d_value value = crossing_value(flow);
+    z3d_buffer_operand o;
+    Z3D_TRY(check_peer(flow, send));
+    Z3D_TRY(z3d_flow_moved_operand(flow, (int)(send ? info(flow)->from : info(flow)->to), &o));
+    if (!send) Z3D_TRY(z3d_flow_must_not_persist(flow, o.slot));
+    if (!start) Z3D_TRY(z3d_flow_unlock(flow, o, !send));
+    if (send) Z3D_TRY(z3d_flow_read(flow, o, value));
+    if (start) return z3d_flow_lock(flow, o, !send);
+    if (send) return Z3D_OK;
+    if (entry(flow)->group >= 0) value.kind = Z3D_VALUE_GRADIENT_TWIN, value.pending = 0;
+    return z3d_flow_write(flow, o, value);
+}
+
+z3d_status z3d_rule_mark(z3d_flow *flow) {
+    z3d_buffer_operand gone;
+    Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->to, &gone));
+    Z3D_TRY(z3d_flow_must_not_persist(flow, gone.slot));
+    return z3d_flow_write(flow, gone, nothing);
+}

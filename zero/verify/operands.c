@@ -1,0 +1,57 @@
+/* What entries read and write: whether it is there, its size, and plain values. */
+#include "zero/verify/rules.h"
+
+int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                           z3d_dtype dtype) {
+    int64_t columns = o->first + o->count - flow->program->buffer[o->buffer].first_column;
+    return tensors * columns * (int64_t)z3d_dtype_size(dtype);
+}
+
+/* Bytes of the matrix in the operand's buffer, as far as the entry uses it. */
+static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
+    const z3d_program *p = flow->program;
+    if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;
+    z3d_matrix m = z3d_instruction_matrix(p, entry(flow));
+    bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
+    if (o->group >= 0 && own && z3d_instruction_has_columns(entry(flow)))
+        return z3d_flow_run_bytes(flow, o, m.tensors, m.dtype);
+    bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
+    if (o->group < 0 && !own && !pads) /* without a part's padding */
+        return output_bytes(flow, source_of(flow));
+    return (own ? 1 : m.ranks) * m.columns * m.tensors * (int64_t)z3d_dtype_size(m.dtype);
+}
+
+z3d_status z3d_flow_moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out) {
+    *out = operand(flow, slot);
+    return z3d_flow_operand(flow, out, matrix_bytes(flow, out));
+}
+
+z3d_status z3d_flow_must_not_persist(const z3d_flow *flow, int slot) {
+    const z3d_buffer *b = &flow->program->buffer[entry(flow)->buffer[slot]];
+    if (!b->persistent) return Z3D_OK;
+    return z3d_flow_fail(flow, "its %s would overwrite the persistent %s", z3d_slot_text(slot),
+                         b->name);
+}
+
+z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
+    z3d_buffer_operand o = operand(flow, slot);
+    Z3D_TRY(z3d_flow_operand(flow, &o, bytes));
+    return z3d_flow_read(flow, o, value);
+}
+
+z3d_status z3d_flow_must_be_alone(const z3d_flow *flow, int slot) {
+    for (int other = 0; other < Z3D_SLOT_COUNT; other++) {
+        if (other == slot || entry(flow)->buffer[other] != entry(flow)->buffer[slot]) continue;
+        return z3d_flow_fail(flow, "its %s and its %s are the same buffer", z3d_slot_text(slot),
+                             z3d_slot_text(other));
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_flow_write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
+    z3d_buffer_operand o = operand(flow, slot);
+    Z3D_TRY(z3d_flow_operand(flow, &o, bytes));
+    Z3D_TRY(z3d_flow_must_not_persist(flow, slot));
+    Z3D_TRY(z3d_flow_must_be_alone(flow, slot));
+    return z3d_flow_write(flow, o, value);
+}

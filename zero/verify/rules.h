@@ -1,0 +1,140 @@
+/* Private to the verifier: the rules, one per class of instructions: what an entry's operands must
+ * hold, and what they hold then. Errors: ERR_PROGRAM. */
+#ifndef ZERO3D_ZERO_VERIFY_RULES_H
+#define ZERO3D_ZERO_VERIFY_RULES_H
+
+#include "zero/verify/verifier.h"
+
+/* ---- the naive step ---- */
+
+static inline const z3d_program_config *config_of(const z3d_flow *flow) {
+    return &flow->program->config;
+}
+
+static inline bool trains(const z3d_flow *flow) {
+    return flow->program->mode == Z3D_MODE_TRAIN;
+}
+
+static inline int micro_batches(const z3d_flow *flow) {
+    return trains(flow) ? config_of(flow)->accumulation : 1;
+}
+
+/* Gradients are summed up on each rank and reduced this many times a step. */
+static inline int sums(const z3d_flow *flow) {
+    return config_of(flow)->reduce_per_step ? 1 : config_of(flow)->accumulation;
+}
+
+static inline int contributions(const z3d_flow *flow, int group, int use) {
+    return flow->total[2 * group + use] * (config_of(flow)->accumulation / sums(flow));
+}
+
+static inline z3d_value output_of(int unit, int micro) {
+    return (z3d_value){Z3D_VALUE_OUTPUT, unit, micro, 0, 0, 0};
+}
+
+static inline z3d_value output_gradient_of(int unit, int micro) {
+    return (z3d_value){Z3D_VALUE_OUTPUT_GRADIENT, unit, micro, 0, 0, 0};
+}
+
+static inline z3d_value saved_of(int unit, int micro, bool half_done) {
+    return (z3d_value){Z3D_VALUE_SAVED, unit, micro, half_done, 0, 0};
+}
+
+static inline z3d_value deferred_of(int unit, int micro) {
+    return (z3d_value){Z3D_VALUE_DEFERRED, unit, micro, 0, 0, 0};
+}
+
+static inline z3d_value parameters_of(int group, bool stepped) {
+    return (z3d_value){Z3D_VALUE_PARAMETERS, group, 0, stepped, 0, 0};
+}
+
+static inline z3d_value optimizer_of(int group, bool stepped) {
+    return (z3d_value){Z3D_VALUE_OPTIMIZER, group, 0, stepped, 0, 0};
+}
+
+static inline z3d_value gradient_sum(int group, int use, int sum, int count) {
+    return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count, 0, use};
+}
+
+/* What a reduction over the shard axes leaves in the own row: where the group has replica axes or
+ * is used in two chunks, other gradients are still to be added. */
+static inline z3d_value reduced(const z3d_flow *flow, int group, int use, int first_sum,
+                                int count) {
+    const z3d_group_layout *g = &flow->program->layout->group[group];
+    int pending = (g->replica_axes != Z3D_AXES_NONE ? Z3D_PENDING_REPLICAS : 0) |
+                  (z3d_adds_two_sums(g) ? Z3D_PENDING_TWIN : 0);
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending, use};
+}
+
+static inline z3d_value final_gradient(const z3d_flow *flow, int group) {
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0, 0};
+}
+
+/* What the optimizer applies: with offload.delayed what the step before left. */
+static inline z3d_value applied_gradient(const z3d_flow *flow, int group) {
+    if (config_of(flow)->offload.delayed)
+        return (z3d_value){Z3D_VALUE_GRADIENT_LATE, group, 0, 0, 0, 0};
+    return final_gradient(flow, group);
+}
+
+static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0, 0, 0};
+
+/* ---- the current entry ---- */
+
+static inline const z3d_instruction *entry(const z3d_flow *flow) {
+    return &flow->program->instruction[flow->at];
+}
+
+static inline const z3d_opcode_info *info(const z3d_flow *flow) {
+    return z3d_opcode_info_of(entry(flow)->opcode);
+}
+
+static inline z3d_buffer_operand operand(const z3d_flow *flow, int slot) {
+    return z3d_instruction_operand(flow->program, entry(flow), slot);
+}
+
+static inline int64_t output_bytes(const z3d_flow *flow, int unit) {
+    return z3d_program_output_bytes(flow->program, unit);
+}
+
+static inline int source_of(const z3d_flow *flow) {
+    return z3d_instruction_source(flow->program, entry(flow));
+}
+
+/* ---- operands.c ---- */
+
+/* Bytes of an own row's columns up to the operand's last, in each of the tensors. Those of one
+ * begin where its share of the buffer does. */
+int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                           z3d_dtype dtype);
+/* The operand of an entry that moves: it is there and large enough. */
+z3d_status z3d_flow_moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out);
+z3d_status z3d_flow_must_not_persist(const z3d_flow *flow, int slot);
+/* Nothing else of a unit may lie in a buffer that it writes: it reads and writes in any order. */
+z3d_status z3d_flow_must_be_alone(const z3d_flow *flow, int slot);
+/* The slot's first `bytes` hold one value; write: from here. */
+z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);
+z3d_status z3d_flow_write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);
+
+/* ---- units.c ---- */
+
+z3d_status z3d_rule_forward(z3d_flow *flow);
+/* Backward, or one of its halves. */
+z3d_status z3d_rule_backward(z3d_flow *flow);
+
+/* ---- moves.c: start says that it only begins ---- */
+
+z3d_status z3d_rule_move(z3d_flow *flow, bool start);
+z3d_status z3d_rule_cross(z3d_flow *flow, bool start);
+z3d_status z3d_rule_mark(z3d_flow *flow);
+
+/* ---- step.c ---- */
+
+z3d_status z3d_rule_begin_step(z3d_flow *flow);
+z3d_status z3d_rule_exchange(z3d_flow *flow);
+z3d_status z3d_rule_result(z3d_flow *flow);
+z3d_status z3d_rule_norm(z3d_flow *flow);
+z3d_status z3d_rule_optimizer(z3d_flow *flow);
+z3d_status z3d_rule_host_optimizer(z3d_flow *flow);
+
+#endif

@@ -1,0 +1,131 @@
+/* The rules of the step: its begin and end, the norm, the optimizer. */
+#include "zero/verify/rules.h"
+
+z3d_status z3d_rule_begin_step(z3d_flow *flow) {
+    if (flow->begun) return z3d_flow_fail(flow, "the step has already begun");
+    flow->begun = true;
+    return Z3D_OK;
+}
+
+static z3d_status end_step(z3d_flow *flow) {
+    if (flow->ended) return z3d_flow_fail(flow, "there is already one");
+    int last = flow->program->model->num_units - 1;
+    if (flow->losses != micro_batches(flow) && z3d_layout_has_unit(flow->program->layout, last))
+        return z3d_flow_fail(flow, "%d of %d micro-batches ran through the last unit", flow->losses,
+                             micro_batches(flow));
+    flow->ended = true;
+    return Z3D_OK;
+}
+
+static bool gradients_leave(const z3d_flow *flow, int group) {
+    return flow->program->layout->group[group].kept[Z3D_PART_GRADIENTS].space != Z3D_SPACE_DEVICE;
+}
+
+/* The squares of gradients that leave the device are added up once, before they are exchanged. */
+z3d_status z3d_rule_norm(z3d_flow *flow) {
+    const int group = entry(flow)->group;
+    z3d_buffer_operand gradient;
+    if (flow->ended) return z3d_flow_fail(flow, "it must come before step_control");
+    if (!gradients_leave(flow, group))
+        return z3d_flow_fail(flow, "step_control adds these squares up");
+    if (flow->squared[group]) return z3d_flow_fail(flow, "it would add the squares up again");
+    Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, &gradient));
+    Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
+    flow->squared[group] = true;
+    return Z3D_OK;
+}
+
+/* It reads the loss and, in training, every group's own row of the kept gradients (norm, overflow),
+ * unless its squares were added up before. */
+z3d_status z3d_rule_exchange(z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    Z3D_TRY(end_step(flow));
+    for (int g = 0; g < p->model->num_groups && trains(flow); g++) {
+        if (!p->layout->group[g].held || flow->squared[g]) continue;
+        if (gradients_leave(flow, g))
+            return z3d_flow_fail(flow, "nothing added up the squares of %s's gradients",
+                                 p->model->group[g].name);
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
+                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_rule_result(z3d_flow *flow) {
+    int last = flow->program->model->num_units - 1;
+    int64_t bytes = output_bytes(flow, last);
+    Z3D_TRY(end_step(flow));
+    if (z3d_layout_has_unit(flow->program->layout, last))
+        return bytes > 0
+                   ? z3d_flow_read_plain(flow, (int)info(flow)->from, bytes, output_of(last, 0))
+                   : Z3D_OK;
+    return z3d_flow_write_plain(flow, (int)info(flow)->to, bytes, output_of(last, 0));
+}
+
+/* An operand that must be the group's persistent buffer: the executor finds it by the group. */
+static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_group_part part,
+                               z3d_buffer_operand *out) {
+    const z3d_program *p = flow->program;
+    *out = operand(flow, slot);
+    int must = z3d_program_group_buffer(p, out->group, part);
+    if (out->buffer == must) return Z3D_OK;
+    return z3d_flow_fail(flow, "its %s is %s, but must be %s", z3d_slot_text(slot),
+                         out->buffer >= 0 ? p->buffer[out->buffer].name : "missing",
+                         p->buffer[must].name);
+}
+
+static int64_t host_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                          z3d_dtype dtype) {
+    bool own = flow->program->buffer[o->buffer].rows == Z3D_ROWS_OWN;
+    int64_t padded = flow->program->layout->group[o->group].padded;
+    return own ? z3d_flow_run_bytes(flow, o, tensors, dtype)
+               : tensors * padded * (int64_t)z3d_dtype_size(dtype);
+}
+
+z3d_status z3d_rule_optimizer(z3d_flow *flow) {
+    int group = entry(flow)->group;
+    z3d_buffer_operand parameters, states, gradient;
+    if (!flow->ended) return z3d_flow_fail(flow, "it must come after step_control");
+    if (!flow->program->layout->group[group].held)
+        return z3d_flow_fail(flow, "this pipeline stage does not have the group");
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_PARAMETERS, Z3D_PART_PARAMETERS, &parameters));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_OPTIMIZER, Z3D_PART_OPTIMIZER, &states));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_PART_GRADIENTS, &gradient));
+    Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
+    Z3D_TRY(z3d_flow_read(flow, parameters, parameters_of(group, false)));
+    Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
+    Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));
+    return z3d_flow_write(flow, states, optimizer_of(group, true));
+}
+
+/* Before step_control there is what it decided in the step before. */
+static z3d_status check_control(const z3d_flow *flow) {
+    if (flow->ended != config_of(flow)->offload.delayed) return Z3D_OK;
+    return z3d_flow_fail(flow, flow->ended ? "it must come before step_control, which forgets what "
+                                             "it decided for these gradients"
+                                           : "it must come after step_control");
+}
+
+/* The same on columns of it, in host memory. Parameters follow from the master copy. */
+z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    const int group = entry(flow)->group;
+    const z3d_kept *kept = p->layout->group[group].kept;
+    const int tensors = z3d_count_kinds(kept[Z3D_PART_OPTIMIZER].kinds);
+    z3d_buffer_operand gradient = operand(flow, Z3D_SLOT_INPUT);
+    z3d_buffer_operand states = operand(flow, Z3D_SLOT_OPTIMIZER);
+    z3d_buffer_operand parameters = operand(flow, Z3D_SLOT_PARAMETERS);
+    Z3D_TRY(check_control(flow));
+    if (entry(flow)->rows != kept[Z3D_PART_OPTIMIZER].rows)
+        return z3d_flow_fail(flow, "its rows are not those that this rank steps");
+    if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
+        return z3d_flow_fail(flow, "it needs gradients, states and parameters");
+    Z3D_TRY(
+        z3d_flow_operand(flow, &gradient, host_bytes(flow, &gradient, 1, p->config.grad_dtype)));
+    Z3D_TRY(z3d_flow_operand(flow, &states, host_bytes(flow, &states, tensors, Z3D_F32)));
+    Z3D_TRY(z3d_flow_operand(flow, &parameters, host_bytes(flow, &parameters, 1, p->config.dtype)));
+    Z3D_TRY(z3d_flow_read(flow, gradient, applied_gradient(flow, group)));
+    Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
+    Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));
+    return z3d_flow_write(flow, states, optimizer_of(group, true));
+}
