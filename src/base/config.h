@@ -90,6 +90,8 @@ typedef enum {
     Z3D_PARTITION_LIST
 } z3d_partition;
 
+/* training.gemm.cuda: one of its words, or the lines of src/device/gemm_choices.h. */
+typedef enum { Z3D_CUDA_GEMM_HEURISTIC, Z3D_CUDA_GEMM_TIMED, Z3D_CUDA_GEMM_LIST } z3d_cuda_gemm;
 /* parallel.device_speeds: one of its words, in their order, or a list. */
 typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
 
@@ -168,6 +170,7 @@ bool z3d_config_resumes_path(const z3d_config *config);
 /* The schedule of the pipeline, never AUTO; the number of its chunks. */
 z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);
+z3d_cuda_gemm z3d_config_cuda_gemm(const z3d_config *config);
 /* How units are split over the chunks. Of a LIST *count is its length, and the first `capacity`
  * numbers are in units (NULL: none); else *count is 0. */
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,

@@ -218,7 +218,27 @@ int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads);
 z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                    int64_t k, z3d_gemm_method *best, double *gflops);
 
-/* Recording device: calls `observe` for every launched kernel instead of running it. */
+/* cuda: a shape of product, and which of its library's algorithms it uses. Another one gives other
+ * bits. */
+enum { Z3D_GEMM_NUMBERS = 18 };
+typedef struct z3d_gemm_choice {
+    int64_t number[Z3D_GEMM_NUMBERS]; /* the shape: sizes, types, epilogue, alignments
+                                         (src/device/cuda/gemm.c) */
+    int algorithms;                   /* the library has; 0: this is no product of its own */
+    int chosen; /* of them, from 0; one that refuses to run leaves it to the next. With an
+                   epilogue `algorithms` means: separate kernels */
+} z3d_gemm_choice;
+/* What a number of `chosen` depends on: "NVIDIA H200, cuBLASLt 130000". */
+z3d_status z3d_device_gemm_machine(z3d_device *device, char *out, size_t size);
+/* Of its operands only the alignment matters. */
+z3d_status z3d_device_gemm_choice(z3d_device *device, const z3d_gemm *gemm, z3d_gemm_choice *out);
+/* From now on; number and chosen count. Errors: ERR_CONFIG: the shape has not so many algorithms,
+ * which may be found later, by the first such product. */
+z3d_status z3d_device_choose_gemm(z3d_device *device, const z3d_gemm_choice *choice);
+/* Runs the kernel alone, which takes *seconds. */
+z3d_status z3d_device_time(z3d_device *device, const z3d_kernel *kernel, double *seconds);
+
+/* Recording and sim device: calls `observe` for every launched kernel. */
 void z3d_device_set_recorder(z3d_device *device,
                              z3d_status (*observe)(void *context, const z3d_kernel *kernel),
                              void *context);

@@ -1,6 +1,8 @@
 /* Where a run is, for the watchdog, and what its ranks agree on. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "src/train/trainer.h"
 
@@ -25,6 +27,26 @@ z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
     z3d_watchdog_position(trainer->world, false, trainer->place);
     /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
     return mine != Z3D_OK && trainer->rank == 0 ? z3d_error_restore(&own) : status;
+}
+
+z3d_status z3d_trainer_share(z3d_trainer *trainer, int rank, z3d_string *text) {
+    int64_t length = (int64_t)text->length;
+    char *all = NULL;
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &length, sizeof length, rank));
+    z3d_status status = z3d_new((size_t)length + 1, 1, "a rank's text", &all);
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK && trainer->rank == rank && length > 0)
+        memcpy(all, text->text, text->length);
+    z3d_trainer_wait_place(trainer);
+    if (status == Z3D_OK) status = z3d_world_broadcast(trainer->world, all, length, rank);
+    if (status == Z3D_OK) {
+        z3d_string_free(text);
+        *text = (z3d_string){.text = all, .length = (size_t)length, .capacity = (size_t)length + 1};
+        all = NULL;
+    }
+    free(all);
+    return status;
 }
 
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status) {

@@ -103,8 +103,9 @@ z3d_status z3d_inference_config(const char *path, int ranks, bool tensor, char *
         status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
     }
     if (status == Z3D_OK) status = fit_config(*out);
-    /* What is loaded is given, however the run began. */
+    /* What is loaded is given, however the run began; its products are others, on any machine. */
     if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
+    if (status == Z3D_OK) status = z3d_config_override(*out, "training.gemm.cuda=heuristic");
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);

@@ -181,6 +181,7 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         device.gemm[types[i]] = z3d_trainer_gemm_method(trainer->config, types[i]);
     Z3D_TRY(z3d_device_create(&device, &trainer->device));
+    Z3D_TRY(z3d_trainer_use_products(trainer));
     bool offloads = config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE ||
                     config->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE;
     if (!cuda || !offloads) return Z3D_OK;
@@ -489,6 +490,7 @@ static z3d_status build(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_choose_program(trainer, threads, &room));
     Z3D_TRY(check_room(trainer, threads, &room));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
+    Z3D_TRY(z3d_trainer_time_products(trainer));
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
     Z3D_TRY(make_engine(trainer));

@@ -24,23 +24,18 @@ static void first_difference(const char *a, const char *b, char *line_a, char *l
 
 /* Rank 0's program version and resolved configuration are everybody's, or nobody starts. */
 static z3d_status compare_with_rank_0(z3d_trainer *trainer) {
-    z3d_string mine = {0};
-    char *theirs = NULL, line_a[120], line_b[120];
+    z3d_string mine = {0}, theirs = {0};
+    char line_a[120], line_b[120];
     z3d_string_append(&mine, "zero3d %s\n", ZERO3D_VERSION);
     z3d_config_write(trainer->config, &mine);
-    z3d_status status =
-        mine.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text") : Z3D_OK;
-    int64_t length = (int64_t)mine.length;
+    if (trainer->rank == 0) z3d_string_append(&theirs, "%s", mine.text);
+    z3d_status status = mine.failed || theirs.failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text")
+                            : Z3D_OK;
     Z3D_TRY_GOTO(status, z3d_trainer_agree(trainer, status), end);
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, &length, sizeof length, 0), end);
-    status = z3d_new((size_t)length + 1, 1, "rank 0's configuration", &theirs);
-    Z3D_TRY_GOTO(status, z3d_trainer_agree(trainer, status), end);
-    if (trainer->rank == 0) memcpy(theirs, mine.text, mine.length);
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, theirs, length, 0), end);
-    if (strcmp(mine.text, theirs) != 0) {
-        first_difference(mine.text, theirs, line_a, line_b, sizeof line_a);
+    Z3D_TRY_GOTO(status, z3d_trainer_share(trainer, 0, &theirs), end);
+    if (strcmp(mine.text, theirs.text) != 0) {
+        first_difference(mine.text, theirs.text, line_a, line_b, sizeof line_a);
         status = Z3D_ERROR(Z3D_ERR_CONFIG,
                            "this rank's configuration or program differs from rank 0's: \"%s\" "
                            "here, \"%s\" on rank 0; start all ranks with the same "
@@ -50,7 +45,7 @@ static z3d_status compare_with_rank_0(z3d_trainer *trainer) {
     status = z3d_trainer_agree(trainer, status);
 end:
     z3d_string_free(&mine);
-    free(theirs);
+    z3d_string_free(&theirs);
     return status;
 }
 

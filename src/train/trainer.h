@@ -119,6 +119,13 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 
+/* products.c. Chooses what a list in training.gemm.cuda says. Not collective. */
+z3d_status z3d_trainer_use_products(z3d_trainer *trainer);
+/* training.gemm.cuda `timed` becomes a list: of the run that is resumed, if it is for this machine,
+ * or of the algorithms that are fastest; all ranks choose alike. Call it before the engine takes
+ * memory. Collective, agreed. */
+z3d_status z3d_trainer_time_products(z3d_trainer *trainer);
+
 /* speeds.c. device_speeds `measured` becomes a list: of the run that is resumed, or measured on all
  * ranks at once, which takes a second. The program's configuration follows. Call it when there is a
  * device. Collective, agreed. */
@@ -141,6 +148,8 @@ void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...)
 /* The same, while it waits for the other ranks; until the next place. */
 void z3d_trainer_wait_place(z3d_trainer *trainer);
 
+/* Every rank's text becomes that of `rank`, at least "". Collective, agreed. */
+z3d_status z3d_trainer_share(z3d_trainer *trainer, int rank, z3d_string *text);
 /* As z3d_world_agree, but rank 0's own failure keeps its message unchanged. */
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
 

@@ -104,10 +104,11 @@ static void drop_copy(copy *c) {
 
 /* ---- comparing ---- */
 
-/* How far `got` is from `want`, in units of what is allowed. */
+/* How far `got` is from `want`, in units of what is allowed. Where there is slack, one may have an
+ * infinity where the other has NaN. */
 static double distance(const check_array *a, int64_t i, double got, double want) {
     if ((got == want && signbit(got) == signbit(want)) || (isnan(got) && isnan(want))) return 0;
-    if (a->slack && a->slack[i] == INFINITY) return 0;
+    if (a->slack && (a->slack[i] == INFINITY || (!isfinite(got) && !isfinite(want)))) return 0;
     double allowed = a->relative * fabs(want) + a->absolute + (a->slack ? a->slack[i] : 0);
     if (a->relative + a->absolute > 0 && a->type == Z3D_BF16) allowed += 0x1p-7 * fabs(want);
     if (a->relative + a->absolute > 0 && a->type == Z3D_F16)

@@ -14,14 +14,17 @@ const char *const TEXT = "model: {num_layers: 6, hidden_size: 256, num_attention
                          "parallel: {pipeline_model_parallel_size: 2}\n"
                          "activation_checkpointing: {granularity: ";
 
+const char *const SMALL = "model.vocab_size=512", *const LARGE = "model.vocab_size=50257";
+
 struct Choice {
     int value = -1;
     std::string why;
 };
 
 Choice choose(const std::string &granularity, const z3d_hardware *hardware, const z3d_room *room,
-              const std::string &given = "auto") {
+              const std::string &given = "auto", const char *more = SMALL) {
     Config c(TEXT + granularity + ", recompute_activation: " + given + "}\n");
+    EXPECT_EQ(z3d_config_override(c.it, more), Z3D_OK) << z3d_error_message();
     z3d_string why = {};
     Choice out;
     EXPECT_EQ(z3d_choose_activation(c.it, 4, 1, hardware, room, &why), Z3D_OK)
@@ -37,8 +40,9 @@ void expect(const Choice &c, int value, const char *words) {
     EXPECT_NE(c.why.find(words), std::string::npos) << c.why;
 }
 
-int64_t arena(const std::string &granularity, const char *recompute) {
+int64_t arena(const std::string &granularity, const char *recompute, const char *more = SMALL) {
     Config c(TEXT + granularity + ", recompute_activation: " + recompute + "}\n");
+    EXPECT_EQ(z3d_config_override(c.it, more), Z3D_OK) << z3d_error_message();
     z3d_need need{};
     EXPECT_EQ(z3d_plan_need(c.it, 4, 1, &need), Z3D_OK) << z3d_error_message();
     return need.arena[Z3D_SPACE_DEVICE];
@@ -75,6 +79,16 @@ TEST(Activation, IsKeptWhereATenthOfTheMemoryStaysFree) {
         expect(choose(granularity, &wide, nullptr), Z3D_RECOMPUTE_FALSE, "false: a rank");
         expect(choose(granularity, &tight, nullptr), Z3D_RECOMPUTE_TRUE, "of which a tenth stays");
     }
+}
+
+// With whole blocks recomputed and a large vocabulary the peak is at the head.
+TEST(Activation, IsKeptWhereItTakesNoMemory) {
+    const int64_t bytes = arena("full", "true", LARGE);
+    EXPECT_EQ(arena("full", "false", LARGE), bytes);
+    z3d_room room = {};
+    room.device = bytes;
+    expect(choose("full", nullptr, &room, "auto", LARGE), Z3D_RECOMPUTE_FALSE,
+           "as much as one that does not");
 }
 
 TEST(Activation, IsComputedAgainWhereTheMemoryIsUnknown) {

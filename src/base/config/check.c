@@ -374,10 +374,11 @@ static void check_cpu_device(config_checker *k) {
         {"training.tf32", c->training_tf32},
         {"training.deterministic", !c->training_deterministic},
         {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
+        {"training.gemm.cuda", z3d_config_cuda_gemm(c) != Z3D_CUDA_GEMM_HEURISTIC},
     };
     const idle_reason cpu = {
         {"training.device"}, "on the cpu device", "set training.device to cuda", false};
-    config_refuse_idle(k, cuda, 5, &cpu);
+    config_refuse_idle(k, cuda, 6, &cpu);
 }
 
 static void check_cuda_device(config_checker *k) {
@@ -401,6 +402,12 @@ static void check_cuda_device(config_checker *k) {
                              false};
     config_refuse_idle(k, gemm, 3, &cublas);
     config_refuse_idle(k, &tf32, 1, &short_type);
+    if (z3d_config_cuda_gemm(c) == Z3D_CUDA_GEMM_LIST &&
+        !strstr(c->training_gemm_cuda.path[0], ", cuBLASLt "))
+        config_complain(k, "training.gemm.cuda",
+                        "'%.80s' is no machine's choices; write heuristic, timed, or what the "
+                        "config.yaml of a timed run says",
+                        c->training_gemm_cuda.path[0]);
     check_graph(k);
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
         config_refuse_idle(k, &any_order, 1, &own);

@@ -52,6 +52,14 @@ z3d_status config_parse_numbers(const char *text, config_type type, void *out, i
     return Z3D_OK;
 }
 
+z3d_cuda_gemm z3d_config_cuda_gemm(const z3d_config *config) {
+    const z3d_data_list *list = &config->training_gemm_cuda;
+    if (list->count == 0 || (list->count == 1 && strcmp(list->path[0], "heuristic") == 0))
+        return Z3D_CUDA_GEMM_HEURISTIC;
+    return list->count == 1 && strcmp(list->path[0], "timed") == 0 ? Z3D_CUDA_GEMM_TIMED
+                                                                   : Z3D_CUDA_GEMM_LIST;
+}
+
 int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
                         int *count) {
     char word[32];

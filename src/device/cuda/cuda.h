@@ -109,7 +109,11 @@ z3d_status z3d_cuda_launch(void *self, const z3d_kernel *kernel);
 /* gemm.c */
 z3d_status z3d_cuda_gemms_create(bool tf32, struct z3d_cuda_gemms **out);
 void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms);
-/* z3d_cuda_gemm is here: cuBLASLt's choice of an algorithm is made once per shape and kept. */
+/* z3d_cuda_gemm is here: the choice of an algorithm is made once per shape and kept. What the
+ * device's table has to change it: */
+z3d_status z3d_cuda_gemm_machine(void *self, char *out, size_t size);
+z3d_status z3d_cuda_gemm_choice(void *self, const z3d_gemm *g, z3d_gemm_choice *out);
+z3d_status z3d_cuda_gemm_choose(void *self, const z3d_gemm_choice *choice);
 
 /* attention.c. No cuda->attention where cuDNN is not there. required: that is an error then, and so
  * is what it cannot compute. */

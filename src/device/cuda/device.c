@@ -349,9 +349,13 @@ z3d_status z3d_cuda_launch(void *self, const z3d_kernel *kernel) {
 static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *seconds) {
     z3d_cuda *cuda = self;
     z3d_cuda_time *time;
+    const bool wanted = cuda->times_wanted;
     Z3D_TRY(z3d_cuda_synchronize(cuda));
     *seconds = 0;
-    Z3D_TRY(z3d_cuda_time_begin(cuda, cuda->compute, seconds, &time));
+    cuda->times_wanted = true;
+    z3d_status status = z3d_cuda_time_begin(cuda, cuda->compute, seconds, &time);
+    cuda->times_wanted = wanted;
+    Z3D_TRY(status);
     Z3D_TRY(z3d_cuda_launch(cuda, kernel));
     Z3D_TRY(z3d_cuda_time_end(cuda, cuda->compute, seconds, time));
     return z3d_cuda_synchronize(cuda);
@@ -384,6 +388,9 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .copy_wait = copy_wait,
     .copy_finish = copy_finish,
     .copies_waited = copies_waited,
+    .gemm_machine = z3d_cuda_gemm_machine,
+    .gemm_choice = z3d_cuda_gemm_choice,
+    .choose_gemm = z3d_cuda_gemm_choose,
 };
 
 /* The plugin's one symbol. */

@@ -9,24 +9,26 @@
  *
  * What follows a product (a residual, gelu, its gradient, a bias gradient) is part of the same
  * launch if the library has one for the shape; otherwise separate kernels follow
- * (interface/epilogue.h). */
+ * (interface/epilogue.h).
+ *
+ * Of the heuristic's answers the first one that runs is taken, unless the run chooses another
+ * (z3d_device_choose_gemm). */
 #include <cublasLt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
 #include "src/device/interface/epilogue.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16, MOST_ALGORITHMS = 8 };
 
-/* What decides about a plan; compared as bytes, so made from zeros. */
+/* What decides about a plan; compared as bytes, and a z3d_gemm_choice's numbers. */
 typedef struct shape {
-    int64_t m, n, k, lda, ldb, ldc;
-    int32_t transpose_a, transpose_b, accumulate, epilogue;
-    int32_t dtype, c_dtype;
-    int32_t align_a, align_b, align_c, align_d, align_bias, align_aux; /* 0: there is none */
+    int64_t m, n, k, lda, ldb, ldc, transpose_a, transpose_b, accumulate, epilogue, dtype, c_dtype;
+    int64_t align_a, align_b, align_c, align_d, align_bias, align_aux; /* 0: there is none */
 } shape;
+_Static_assert(sizeof(shape) == Z3D_GEMM_NUMBERS * sizeof(int64_t), "a choice has its numbers");
 
 /* What the library calls D (the result), bias (or its gradient), auxiliary matrix (gelu's input).
  */
@@ -37,13 +39,15 @@ typedef struct results {
 
 typedef struct plan {
     shape shape;
-    cublasLtMatmulDesc_t operation;
+    cublasLtMatmulDesc_t operation; /* NULL: only `chosen` is known so far */
     cublasLtMatrixLayout_t first, second, result;
-    /* The heuristic's answers, the best first. Those before `chosen` refused to run; that becomes
-     * `algorithms` where all did: there is no such product, and `code` says why. */
+    /* The heuristic's answers, the best first. If `chosen` refuses to run, the next one is; that
+     * becomes `algorithms` behind the last: there is no such product, and `code` says why, or
+     * separate kernels were chosen. */
     cublasLtMatmulAlgo_t algorithm[MOST_ALGORITHMS];
     int algorithms, chosen;
     cublasStatus_t code;
+    struct plan *next;
 } plan;
 
 struct z3d_cuda_gemms {
@@ -51,7 +55,6 @@ struct z3d_cuda_gemms {
     void *workspace;
     bool tf32;
     plan *plans;
-    int count, capacity;
 };
 
 static z3d_status check(cublasStatus_t code, const char *call) {
@@ -61,8 +64,11 @@ static z3d_status check(cublasStatus_t code, const char *call) {
                      cublasLtGetStatusName(code));
 }
 #define LT_TRY(call) Z3D_TRY(check((call), #call))
+/* An attribute of a MatmulDesc or MatmulPreference. */
+#define SET(of, type, name, value)                                                                 \
+    LT_TRY(cublasLt##type##SetAttribute(of, CUBLASLT_MATMUL_##name, &(value), sizeof(value)))
 
-static cudaDataType_t type_of(int32_t dtype) {
+static cudaDataType_t type_of(int64_t dtype) {
     return dtype == Z3D_F32 ? CUDA_R_32F : dtype == Z3D_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
@@ -73,10 +79,11 @@ static void drop_plan(plan *p) {
     if (p->first) cublasLtMatrixLayoutDestroy(p->first);
     if (p->second) cublasLtMatrixLayoutDestroy(p->second);
     if (p->result) cublasLtMatrixLayoutDestroy(p->result);
+    *p = (plan){.shape = p->shape, .chosen = p->chosen, .next = p->next};
 }
 
 /* A matrix stored as `rows` rows of `cols` elements, `ld` apart. */
-static z3d_status describe_matrix(cublasLtMatrixLayout_t *out, int32_t dtype, int64_t rows,
+static z3d_status describe_matrix(cublasLtMatrixLayout_t *out, int64_t dtype, int64_t rows,
                                   int64_t cols, int64_t ld) {
     LT_TRY(cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld));
     return Z3D_OK;
@@ -87,23 +94,17 @@ static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) 
     bool fast = gemms->tf32 && s->dtype == Z3D_F32;
     LT_TRY(cublasLtMatmulDescCreate(
         &p->operation, fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    int32_t transpose_first = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int32_t transpose_second = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSA,
-                                          &transpose_first, sizeof transpose_first));
-    LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSB,
-                                          &transpose_second, sizeof transpose_second));
-    LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                          sizeof s->epilogue));
-    if (s->align_bias) { /* a gradient has the result's type */
-        bool gradient = s->epilogue == CUBLASLT_EPILOGUE_BGRADB;
-        int32_t type = (int32_t)type_of(gradient ? s->c_dtype : s->dtype);
-        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-                                              &type, sizeof type));
-    }
-    if (s->align_aux)
-        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
-                                              &s->ldc, sizeof s->ldc));
+    const int32_t transpose_first = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t transpose_second = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t epilogue = (int32_t)s->epilogue;
+    /* A gradient has the result's type. */
+    const int32_t bias =
+        (int32_t)type_of(epilogue == CUBLASLT_EPILOGUE_BGRADB ? s->c_dtype : s->dtype);
+    SET(p->operation, MatmulDesc, DESC_TRANSA, transpose_first);
+    SET(p->operation, MatmulDesc, DESC_TRANSB, transpose_second);
+    SET(p->operation, MatmulDesc, DESC_EPILOGUE, epilogue);
+    if (s->align_bias) SET(p->operation, MatmulDesc, DESC_BIAS_DATA_TYPE, bias);
+    if (s->align_aux) SET(p->operation, MatmulDesc, DESC_EPILOGUE_AUX_LD, s->ldc);
     Z3D_TRY(describe_matrix(&p->first, s->dtype, s->transpose_b ? s->n : s->k,
                             s->transpose_b ? s->k : s->n, s->ldb));
     Z3D_TRY(describe_matrix(&p->second, s->dtype, s->transpose_a ? s->k : s->m,
@@ -115,12 +116,8 @@ static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) 
  * only.
  */
 static z3d_status set_pointers(const plan *p, const void *bias, const void *aux) {
-    if (bias)
-        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                              &bias, sizeof bias));
-    if (aux)
-        LT_TRY(cublasLtMatmulDescSetAttribute(
-            p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
+    if (bias) SET(p->operation, MatmulDesc, DESC_BIAS_POINTER, bias);
+    if (aux) SET(p->operation, MatmulDesc, DESC_EPILOGUE_AUX_POINTER, aux);
     return Z3D_OK;
 }
 
@@ -130,16 +127,12 @@ static z3d_status set_preference(cublasLtMatmulPreference_t preference, const sh
     size_t workspace = WORKSPACE_BYTES;
     uint32_t first = (uint32_t)s->align_b, second = (uint32_t)s->align_a;
     uint32_t added = (uint32_t)s->align_c, result = (uint32_t)s->align_d;
-#define SET(name, value)                                                                           \
-    LT_TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_##name, &(value), \
-                                                sizeof(value)))
-    SET(MAX_WORKSPACE_BYTES, workspace);
-    SET(REDUCTION_SCHEME_MASK, reduction);
-    SET(MIN_ALIGNMENT_A_BYTES, first);
-    SET(MIN_ALIGNMENT_B_BYTES, second);
-    SET(MIN_ALIGNMENT_C_BYTES, added);
-    SET(MIN_ALIGNMENT_D_BYTES, result);
-#undef SET
+    SET(preference, MatmulPreference, PREF_MAX_WORKSPACE_BYTES, workspace);
+    SET(preference, MatmulPreference, PREF_REDUCTION_SCHEME_MASK, reduction);
+    SET(preference, MatmulPreference, PREF_MIN_ALIGNMENT_A_BYTES, first);
+    SET(preference, MatmulPreference, PREF_MIN_ALIGNMENT_B_BYTES, second);
+    SET(preference, MatmulPreference, PREF_MIN_ALIGNMENT_C_BYTES, added);
+    SET(preference, MatmulPreference, PREF_MIN_ALIGNMENT_D_BYTES, result);
     return Z3D_OK;
 }
 
@@ -165,33 +158,33 @@ static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) 
     return status;
 }
 
-static z3d_status grow(struct z3d_cuda_gemms *gemms) {
-    if (gemms->count < gemms->capacity) return Z3D_OK;
-    int capacity = gemms->capacity ? 2 * gemms->capacity : 32;
-    plan *plans = realloc(gemms->plans, (size_t)capacity * sizeof *plans);
-    if (!plans) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for plans of products");
-    gemms->plans = plans;
-    gemms->capacity = capacity;
+/* A model has a few dozen shapes: looking through them costs less than a launch. */
+static z3d_status find_plan(struct z3d_cuda_gemms *gemms, const shape *s, plan **out) {
+    for (*out = gemms->plans; *out; *out = (*out)->next)
+        if (memcmp(&(*out)->shape, s, sizeof *s) == 0) return Z3D_OK;
+    Z3D_TRY(z3d_new(1, sizeof **out, "a product's plan", out));
+    **out = (plan){.shape = *s, .next = gemms->plans};
+    gemms->plans = *out;
     return Z3D_OK;
 }
 
-/* A model has a few dozen shapes: looking through them costs less than a launch. */
+static z3d_status check_choice(const plan *p) {
+    if (p->chosen <= p->algorithms) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "algorithm %d is chosen for a product of %lld x %lld x %lld, for which "
+                     "cuBLASLt has %d",
+                     p->chosen, (long long)p->shape.m, (long long)p->shape.n, (long long)p->shape.k,
+                     p->algorithms);
+}
+
 static z3d_status get_plan(struct z3d_cuda_gemms *gemms, const shape *s, plan **out) {
-    for (int i = 0; i < gemms->count; i++) {
-        *out = &gemms->plans[i];
-        if (memcmp(&(*out)->shape, s, sizeof *s) == 0) return Z3D_OK;
-    }
-    Z3D_TRY(grow(gemms));
-    plan made = {.shape = *s};
-    z3d_status status = describe_product(gemms, &made);
-    if (status == Z3D_OK) status = choose_algorithm(gemms, &made);
-    if (status != Z3D_OK) {
-        drop_plan(&made);
-        return status;
-    }
-    gemms->plans[gemms->count] = made;
-    *out = &gemms->plans[gemms->count++];
-    return Z3D_OK;
+    Z3D_TRY(find_plan(gemms, s, out));
+    if ((*out)->operation) return Z3D_OK;
+    z3d_status status = describe_product(gemms, *out);
+    if (status == Z3D_OK) status = choose_algorithm(gemms, *out);
+    if (status == Z3D_OK) status = check_choice(*out);
+    if (status != Z3D_OK) drop_plan(*out);
+    return status;
 }
 
 /* ---- the kernel ---- */
@@ -210,16 +203,16 @@ static z3d_status check_arguments(const z3d_gemm *g) {
     return Z3D_OK;
 }
 
-static int32_t alignment(const void *pointer) {
+static int64_t alignment(const void *pointer) {
     uintptr_t bits = (uintptr_t)pointer | MOST_ALIGNED;
-    return (int32_t)(bits & (~bits + 1));
+    return (int64_t)(bits & (~bits + 1));
 }
 
-static int32_t alignment_if_any(const void *pointer) {
+static int64_t alignment_if_any(const void *pointer) {
     return pointer ? alignment(pointer) : 0;
 }
 
-static int32_t epilogue_of(const z3d_gemm *g) {
+static int64_t epilogue_of(const z3d_gemm *g) {
     if (g->gelu) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     if (g->before_gelu) return CUBLASLT_EPILOGUE_DGELU;
     if (g->bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
@@ -249,12 +242,11 @@ static bool can_fuse(const z3d_gemm *g) {
 
 static shape shape_of(const z3d_gemm *g, const results *r) {
     shape s;
-    memset(&s, 0, sizeof s);
     s.m = g->m, s.n = g->n, s.k = g->k;
     s.lda = g->lda, s.ldb = g->ldb, s.ldc = g->ldc;
     s.transpose_a = g->transpose_a, s.transpose_b = g->transpose_b;
     s.accumulate = g->accumulate, s.epilogue = epilogue_of(g);
-    s.dtype = (int32_t)g->dtype, s.c_dtype = (int32_t)g->c_dtype;
+    s.dtype = (int64_t)g->dtype, s.c_dtype = (int64_t)g->c_dtype;
     s.align_a = alignment(g->a), s.align_b = alignment(g->b), s.align_d = alignment(r->d);
     s.align_c = g->residual ? alignment(g->residual) : s.align_d;
     s.align_bias = alignment_if_any(r->bias), s.align_aux = alignment_if_any(r->aux);
@@ -323,12 +315,52 @@ z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
     return Z3D_OK;
 }
 
+/* ---- another choice than the heuristic's ---- */
+
+z3d_status z3d_cuda_gemm_machine(void *self, char *out, size_t size) {
+    const z3d_cuda *cuda = self;
+    struct cudaDeviceProp properties;
+    Z3D_CUDA_TRY(cudaGetDeviceProperties(&properties, cuda->gpu));
+    snprintf(out, size, "%.100s, cuBLASLt %zu%s", properties.name, cublasLtGetVersion(),
+             cuda->gemms->tf32 ? ", TF32" : "");
+    return Z3D_OK;
+}
+
+z3d_status z3d_cuda_gemm_choice(void *self, const z3d_gemm *g, z3d_gemm_choice *out) {
+    z3d_cuda *cuda = self;
+    plan *p;
+    *out = (z3d_gemm_choice){.algorithms = 0};
+    Z3D_TRY(check_arguments(g));
+    if (g->m == 0 || g->n == 0 || g->k == 0 || !(z3d_gemm_is_plain(g) || can_fuse(g)))
+        return Z3D_OK;
+    const results r = results_of(g);
+    const shape s = shape_of(g, &r);
+    Z3D_TRY(get_plan(cuda->gemms, &s, &p));
+    memcpy(out->number, &s, sizeof s);
+    out->algorithms = p->algorithms;
+    out->chosen = p->chosen;
+    return Z3D_OK;
+}
+
+z3d_status z3d_cuda_gemm_choose(void *self, const z3d_gemm_choice *choice) {
+    z3d_cuda *cuda = self;
+    shape s;
+    plan *p;
+    memcpy(&s, choice->number, sizeof s);
+    Z3D_TRY(find_plan(cuda->gemms, &s, &p));
+    p->chosen = choice->chosen;
+    return p->operation ? check_choice(p) : Z3D_OK;
+}
+
 /* ---- making ---- */
 
 void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms) {
     if (!gemms) return;
-    for (int i = 0; i < gemms->count; i++) drop_plan(&gemms->plans[i]);
-    free(gemms->plans);
+    for (plan *p = gemms->plans, *next; p; p = next) {
+        next = p->next;
+        drop_plan(p);
+        free(p);
+    }
     if (gemms->workspace) cudaFree(gemms->workspace);
     if (gemms->handle) cublasLtDestroy(gemms->handle);
     free(gemms);

@@ -198,14 +198,14 @@ static z3d_status launch_parts(z3d_device *device, const z3d_gemm *gemm) {
     return Z3D_OK;
 }
 
-static z3d_status launch_timed(z3d_device *device, const z3d_kernel *kernel) {
+z3d_status z3d_device_time(z3d_device *device, const z3d_kernel *kernel, double *seconds) {
     const z3d_device_ops *ops = device->ops;
-    double seconds = 0, begin = z3d_now();
-    Z3D_TRY(z3d_device_heard(device, ops->launch_timed
-                                         ? ops->launch_timed(device->self, kernel, &seconds)
-                                         : ops->launch(device->self, kernel)));
-    if (!ops->launch_timed) seconds = z3d_now() - begin;
-    return z3d_tape_kernel(device->tape, kernel, Z3D_SPACE_DEVICE, seconds);
+    const double begin = z3d_now();
+    if (ops->launch_timed)
+        return z3d_device_heard(device, ops->launch_timed(device->self, kernel, seconds));
+    Z3D_TRY(z3d_device_heard(device, ops->launch(device->self, kernel)));
+    *seconds = z3d_now() - begin;
+    return Z3D_OK;
 }
 
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
@@ -216,7 +216,11 @@ z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
         if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
     }
     if (device->observer) touch_operands(device, kernel);
-    if (device->tape) return launch_timed(device, kernel);
+    if (device->tape) {
+        double seconds;
+        Z3D_TRY(z3d_device_time(device, kernel, &seconds));
+        return z3d_tape_kernel(device->tape, kernel, Z3D_SPACE_DEVICE, seconds);
+    }
     return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }
 
@@ -325,6 +329,20 @@ z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t 
             device, device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
     if (!device->ops->synchronize) return Z3D_OK; /* nothing is computed there */
     return z3d_measure_products(device, dtype, m, n, k, gflops);
+}
+
+z3d_status z3d_device_gemm_machine(z3d_device *device, char *out, size_t size) {
+    Z3D_REQUIRE(device->ops->gemm_machine, "the %s device chooses no algorithms of products",
+                device->ops->name);
+    return z3d_device_heard(device, device->ops->gemm_machine(device->self, out, size));
+}
+
+z3d_status z3d_device_gemm_choice(z3d_device *device, const z3d_gemm *gemm, z3d_gemm_choice *out) {
+    return z3d_device_heard(device, device->ops->gemm_choice(device->self, gemm, out));
+}
+
+z3d_status z3d_device_choose_gemm(z3d_device *device, const z3d_gemm_choice *choice) {
+    return z3d_device_heard(device, device->ops->choose_gemm(device->self, choice));
 }
 
 void z3d_device_set_recorder(z3d_device *device,

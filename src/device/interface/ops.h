@@ -61,6 +61,10 @@ typedef struct z3d_device_ops {
     /* Optional: where there are methods to choose from. */
     z3d_status (*measure_gemm)(void *self, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
                                z3d_gemm_method *best, double *gflops);
+    /* Optional (together): see z3d_device_gemm_choice. */
+    z3d_status (*gemm_machine)(void *self, char *out, size_t size);
+    z3d_status (*gemm_choice)(void *self, const z3d_gemm *gemm, z3d_gemm_choice *out);
+    z3d_status (*choose_gemm)(void *self, const z3d_gemm_choice *choice);
     /* Optional: only where kernels are observed. */
     void (*set_recorder)(void *self, z3d_status (*observe)(void *, const z3d_kernel *),
                          void *context);

@@ -1,11 +1,18 @@
 /* activation_checkpointing.recompute_activation: auto. */
 #include "src/plan/choose/choose.h"
 
-/* What a rank that keeps the output has and needs: bytes of device memory. */
+/* What a rank has and needs: bytes of device memory. */
 typedef struct weight {
     double need, capacity;
     bool fits; /* a tenth of the memory stays free: what runs beside may want some */
 } weight;
+
+/* Where memory is looked at: in a run, or on described hardware if room is NULL. */
+typedef struct place {
+    int ranks, threads;
+    const z3d_hardware *hardware;
+    const z3d_room *room;
+} place;
 
 static z3d_status weigh_described(z3d_config *config, int ranks, const z3d_hardware *hardware,
                                   weight *out) {
@@ -32,29 +39,42 @@ static z3d_status weigh_here(z3d_config *config, int ranks, int threads, const z
     return Z3D_OK;
 }
 
-static void say(const weight *kept, z3d_string *why) {
+static z3d_status weigh(z3d_config *config, const place *at, z3d_recompute recompute, weight *out) {
+    config->activation_checkpointing_recompute_activation = recompute;
+    if (at->room) return weigh_here(config, at->ranks, at->threads, at->room, out);
+    return weigh_described(config, at->ranks, at->hardware, out);
+}
+
+/* Where it is not among what lives at the peak, it is kept for nothing. */
+static z3d_status decide(z3d_config *config, const place *at, bool *keep, z3d_string *why) {
+    weight kept, again;
     char need[32], capacity[32];
+    Z3D_TRY(weigh(config, at, Z3D_RECOMPUTE_FALSE, &kept));
+    *keep = kept.fits;
+    if (!kept.fits) {
+        Z3D_TRY(weigh(config, at, Z3D_RECOMPUTE_TRUE, &again));
+        *keep = kept.need <= again.need;
+    }
     z3d_string_append(why, "%s: a rank that keeps the output needs %s of %s%s",
-                      kept->fits ? "false" : "true",
-                      z3d_format_bytes((int64_t)kept->need, need, sizeof need),
-                      z3d_format_bytes((int64_t)kept->capacity, capacity, sizeof capacity),
-                      kept->fits ? "" : ", of which a tenth stays free");
+                      *keep ? "false" : "true",
+                      z3d_format_bytes((int64_t)kept.need, need, sizeof need),
+                      z3d_format_bytes((int64_t)kept.capacity, capacity, sizeof capacity),
+                      kept.fits ? ""
+                      : *keep   ? ", as much as one that does not"
+                                : ", of which a tenth stays free");
+    return Z3D_OK;
 }
 
 z3d_status z3d_choose_activation(z3d_config *config, int ranks, int threads,
                                  const z3d_hardware *hardware, const z3d_room *room,
                                  z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_recompute_activation;
+    const place at = {ranks, threads, hardware, room};
     z3d_status status = Z3D_OK;
-    weight kept = {.fits = false};
+    bool keep = false;
     if (*key != Z3D_RECOMPUTE_AUTO) return Z3D_OK;
-    *key = Z3D_RECOMPUTE_FALSE;
-    if (room)
-        status = weigh_here(config, ranks, threads, room, &kept);
-    else if (hardware)
-        status = weigh_described(config, ranks, hardware, &kept);
-    if (status == Z3D_OK && (room || hardware)) say(&kept, why);
-    *key = kept.fits ? Z3D_RECOMPUTE_FALSE : Z3D_RECOMPUTE_TRUE;
+    if (room || hardware) status = decide(config, &at, &keep, why);
+    *key = keep ? Z3D_RECOMPUTE_FALSE : Z3D_RECOMPUTE_TRUE;
     if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
     return status;
 }

@@ -46,10 +46,10 @@ z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
 
 /* Decides activation_checkpointing.recompute_activation if it is `auto`, for a world of `ranks` (0:
  * as z3d_plan_place finds them): false if it leaves a tenth of a rank's memory free, of the room of
- * each rank with so many threads, or on the described hardware if room is NULL. With neither: true.
- * Resolves `config`. Call the other z3d_choose_... first: it takes what they leave. why: gets a
- * phrase if it decides by memory. Not collective; rank 0 decides for all. Errors:
- * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+ * each rank with so many threads, or on the described hardware if room is NULL; also if a rank
+ * needs no more with it. With neither: true. Resolves `config`. Call the other z3d_choose_...
+ * first: it takes what they leave. why: gets a phrase if it decides by memory. Not collective; rank
+ * 0 decides for all. Errors: z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
 z3d_status z3d_choose_activation(z3d_config *config, int ranks, int threads,
                                  const z3d_hardware *hardware, const z3d_room *room,
                                  z3d_string *why);

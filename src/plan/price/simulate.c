@@ -14,11 +14,21 @@ static z3d_status enter(void *context, const z3d_program *program, int index) {
     return z3d_tape_append(context, &(z3d_event){.kind = Z3D_EVENT_INSTRUCTION, .id = index});
 }
 
+static z3d_status repeat_step(const z3d_simulation *simulation, const z3d_sim_stage *stage) {
+    const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
+    z3d_micro_batch *micro;
+    z3d_step_result result;
+    Z3D_TRY(z3d_new((size_t)train->config.accumulation, sizeof *micro, "micro-batches", &micro));
+    z3d_tape_clear(stage->tape);
+    z3d_step_input input = {.micro = micro, .global_targets = 1};
+    z3d_status status = z3d_engine_train_step(simulation->engine, &input, &result);
+    free(micro);
+    return status;
+}
+
 static z3d_status run_step(z3d_simulation *simulation, const z3d_sim_stage *stage,
                            const z3d_model *model, const z3d_program_config *program,
                            double gradient_clipping) {
-    z3d_micro_batch *micro;
-    z3d_step_result result;
     z3d_engine_config config = {
         .model = model,
         .mesh = stage->mesh,
@@ -33,12 +43,7 @@ static z3d_status run_step(z3d_simulation *simulation, const z3d_sim_stage *stag
     };
     memcpy(config.group, simulation->group, sizeof config.group);
     Z3D_TRY(z3d_engine_create(&config, &simulation->engine));
-    Z3D_TRY(z3d_new((size_t)program->accumulation, sizeof *micro, "micro-batches", &micro));
-    z3d_tape_clear(stage->tape);
-    z3d_step_input input = {.micro = micro, .global_targets = 1};
-    z3d_status status = z3d_engine_train_step(simulation->engine, &input, &result);
-    free(micro);
-    return status;
+    return repeat_step(simulation, stage);
 }
 
 static z3d_status create_group(z3d_simulation *simulation, const z3d_sim_stage *stage,
@@ -129,6 +134,15 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
         *out = made;
     else
         z3d_simulation_destroy(made);
+    return status;
+}
+
+z3d_status z3d_simulation_observe(const z3d_simulation *simulation,
+                                  z3d_status (*observe)(void *, const z3d_kernel *),
+                                  void *context) {
+    z3d_device_set_recorder(simulation->device, observe, context);
+    z3d_status status = repeat_step(simulation, &simulation->stage[simulation->own]);
+    z3d_device_set_recorder(simulation->device, NULL, NULL);
     return status;
 }
 

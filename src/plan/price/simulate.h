@@ -71,6 +71,9 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  const z3d_program_config *program, double gradient_clipping,
                                  z3d_sim_node node, z3d_simulation **out);
 void z3d_simulation_destroy(z3d_simulation *simulation);
+/* This rank's step once more: every kernel is shown to `observe`, whose failure ends it. */
+z3d_status z3d_simulation_observe(const z3d_simulation *simulation,
+                                  z3d_status (*observe)(void *, const z3d_kernel *), void *context);
 
 /* A stretch of time on a lane of a stage. Waits and bubbles lie within the instruction that waits.
  */

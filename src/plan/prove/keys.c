@@ -41,7 +41,8 @@ static const char *const on_cuda[] = {"training.collectives",
                                       "training.attention",
                                       "training.tf32",
                                       "zero_optimization.offload_optimizer.device",
-                                      "zero_optimization.offload_optimizer.ratio"};
+                                      "zero_optimization.offload_optimizer.ratio",
+                                      "training.gemm.cuda"};
 
 /* Of one side they make another sum of everything. */
 static const char *const everywhere[] = {"model.",      "fp16.enabled", "bf16.enabled",
@@ -292,7 +293,7 @@ static void compare_hosts(z3d_comparison *c) {
 
 /* What each run finds out for itself. */
 static void find_choices(z3d_comparison *c) {
-    bool measured = false, any_order = false;
+    bool measured = false, any_order = false, timed = false;
     for (int side = 0; side < 2; side++) {
         const z3d_config *config = c->config[side];
         int unused;
@@ -300,12 +301,16 @@ static void find_choices(z3d_comparison *c) {
         measured = measured || (!alone && z3d_config_device_speeds(config, NULL, 0, &unused) ==
                                               Z3D_SPEEDS_MEASURED);
         any_order = any_order || !config->training_deterministic;
+        timed = timed || z3d_config_cuda_gemm(config) == Z3D_CUDA_GEMM_TIMED;
     }
     leave_open(c, measured,
                "parallel.device_speeds is measured: a run measures the shares of its ranks; write "
                "a list in both");
     leave_open(c, any_order && is_cuda(c),
                "training.deterministic is false: cuDNN adds in any order; write true in both");
+    leave_open(c, timed && is_cuda(c),
+               "training.gemm.cuda is timed: a run measures which products are fastest; write "
+               "heuristic in both, or what the run's config.yaml has");
 }
 
 /* NCCL chooses the order of its sums by sizes. */

@@ -112,13 +112,13 @@ __device__ inline int first_key_of(const attention_shape &shape, int position) {
 template <int ROWS, int DEPTH, class T>
 __device__ inline void load_tile(T *tile, const void *matrix, int64_t at, int64_t stride, int first,
                                  int end, const attention_shape &shape) {
-    const T *from = static_cast<const T *>(matrix) + (at + first * stride);
+    const T *from = static_cast<const T *>(matrix) + at;
     constexpr int STEP = 16 / sizeof(T), ACROSS = DEPTH / STEP;
     if (!shape.wide) {
         for (int i = (int)threadIdx.x; i < ROWS * DEPTH; i += TILE_THREADS) {
             const int row = i / DEPTH, column = i % DEPTH;
             const bool inside = first + row < end && column < shape.head_dim;
-            narrow(inside ? widen(from[row * stride + column]) : 0.0f,
+            narrow(inside ? widen(from[(first + row) * stride + column]) : 0.0f,
                    tile + row * TILE_STRIDE<T, DEPTH> + column);
         }
         return;
@@ -127,7 +127,7 @@ __device__ inline void load_tile(T *tile, const void *matrix, int64_t at, int64_
         const int row = i / ACROSS, column = i % ACROSS * STEP;
         uint4 words = {0, 0, 0, 0};
         if (first + row < end && column < shape.head_dim)
-            words = *reinterpret_cast<const uint4 *>(from + row * stride + column);
+            words = *reinterpret_cast<const uint4 *>(from + (first + row) * stride + column);
         *reinterpret_cast<uint4 *>(tile + row * TILE_STRIDE<T, DEPTH> + column) = words;
     }
 }

@@ -28,16 +28,15 @@ template <class T> struct rotary_operation {
     z3d_rotary k;
     some_pairs pairs;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
-        const int64_t index = k.first + row, within = index % k.seq;
-        const float position = (float)(k.starts ? k.starts[index / k.seq] + within : within);
-        const uint32_t count = (uint32_t)pairs.count;
-        const int pair = (int)((uint32_t)column % count);
-        T *const left = static_cast<T *>(k.x) + row * k.stride +
-                        (uint32_t)column / count * k.head_dim + pairs.first + pair;
-        T *const right = left + k.head_dim / 2;
+        const int64_t index = k.first + row;
+        const float position =
+            (float)(k.starts ? k.starts[index / k.seq] + index % k.seq : index % k.seq);
+        const int pair = (int)((uint32_t)column % (uint32_t)pairs.count);
+        T *to = static_cast<T *>(k.x) + row * k.stride +
+                (uint32_t)column / (uint32_t)pairs.count * k.head_dim + pairs.first + pair;
         float a[N], b[N];
-        load<T>(a, left, 0);
-        load<T>(b, right, 0);
+        load<T>(a, to, 0);
+        load<T>(b, to + k.head_dim / 2, 0);
 #pragma unroll
         for (int j = 0; j < N; j++) {
             float sine, cosine;
@@ -47,8 +46,8 @@ template <class T> struct rotary_operation {
             a[j] = old * cosine - b[j] * sine;
             b[j] = b[j] * cosine + old * sine;
         }
-        store<T>(left, 0, a);
-        store<T>(right, 0, b);
+        store<T>(to, 0, a);
+        store<T>(to + k.head_dim / 2, 0, b);
     }
 };
 

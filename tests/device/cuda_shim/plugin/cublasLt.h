@@ -7,6 +7,7 @@
 #ifndef ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUBLASLT_H
 #define ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUBLASLT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cuda_runtime_api.h"
@@ -66,6 +67,7 @@ typedef struct cublasLtMatmulHeuristicResult_t {
     cublasStatus_t state; /* the algorithm is there only with SUCCESS */
 } cublasLtMatmulHeuristicResult_t;
 
+size_t cublasLtGetVersion(void);
 const char *cublasLtGetStatusName(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);

@@ -29,6 +29,18 @@ struct cuda_shim_preference {
     uint32_t alignment[4];
 };
 
+/* ZERO3D_SHIM_GEMM in the environment: "slow N" or "refuse N": algorithm N; "slow 0": all with more
+ * than a bias behind the product; "newer 1": the library is of another version. */
+static bool is_told(const char *what, uint64_t number) {
+    const char *told = getenv("ZERO3D_SHIM_GEMM");
+    const size_t length = strlen(what);
+    return told && strncmp(told, what, length) == 0 && strtoul(told + length, NULL, 10) == number;
+}
+
+size_t cublasLtGetVersion(void) {
+    return is_told("newer", 1) ? 130001 : 130000;
+}
+
 const char *cublasLtGetStatusName(cublasStatus_t status) {
     return status == CUBLAS_STATUS_NOT_SUPPORTED      ? "CUBLAS_STATUS_NOT_SUPPORTED"
            : status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED"
@@ -155,7 +167,9 @@ static void trace(const struct cuda_shim_product *p, cublasStatus_t state, int64
                 (long long)n, state == CUBLAS_STATUS_SUCCESS ? "there" : "not there");
 }
 
-enum { NUMBER = 6 }; /* where an algorithm has its number; 0: it is none */
+/* Where an algorithm has its number; 0: it is none. The first one refuses to run, and the last
+ * where nothing but a bias is fused; the third adds in another order. */
+enum { NUMBER = 6, ALGORITHMS = 4 };
 
 /* The algorithm carries what was promised. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
@@ -174,7 +188,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         (has_aux(product) && (!product->aux || product->aux_ld % 8 != 0 || product->aux_ld < m)))
         return CUBLAS_STATUS_INVALID_VALUE;
     /* It answers by a number of algorithms, and each by a state of its own. */
-    *count = wanted < 2 ? wanted : 2;
+    *count = wanted < ALGORITHMS ? wanted : ALGORITHMS;
     for (int at = 0; at < *count; at++) {
         uint64_t *data = answers[at].algo.data;
         answers[at].state =
@@ -249,7 +263,7 @@ typedef struct task {
     void *d;
     double alpha, beta;
     int64_t m, n, k;
-    bool backwards; /* another algorithm, of other bits: where more than 256 bytes were promised */
+    bool slow, backwards; /* of other bits: the third, or where over 256 bytes were promised */
 } task;
 
 static double sum_of(const task *t, int64_t row, int64_t col) {
@@ -267,6 +281,7 @@ static double sum_of(const task *t, int64_t row, int64_t col) {
 
 static void run_task(void *argument) {
     const task *t = argument;
+    if (t->slow) cuda_shim_now += 1e-3;
     for (int64_t col = 0; col < t->n; col++) {
         double total = 0;
         for (int64_t i = 0; i < t->k; i++)
@@ -287,13 +302,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
     const void *pointers[] = {a, b, c, d, product->bias, product->aux};
+    const uint64_t number = algorithm->data[NUMBER];
+    const bool fused = has_aux(product) || product->epilogue == CUBLASLT_EPILOGUE_BGRADB;
     if (!handle || !stream || !workspace || workspace_bytes == 0 || !aligned(algorithm, pointers))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (cuda_shim_has_failed())
         return CUBLAS_STATUS_EXECUTION_FAILED; /* it takes that for its own */
-    /* The first algorithm refuses to run; of small products with gelu's gradient, the second, too.
-     */
-    if (algorithm->data[NUMBER] == 1 ||
+    /* Of small products with gelu's gradient, all refuse. */
+    if (number == 1 || (number == ALGORITHMS && !fused) || is_told("refuse", number) ||
         (product->epilogue == CUBLASLT_EPILOGUE_DGELU && d_layout->rows <= 64))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     task *t = malloc(sizeof *t);
@@ -309,7 +325,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                 .c = c,
                 .d = d,
                 .alpha = (double)*(const float *)alpha,
-                .beta = (double)*(const float *)beta};
+                .beta = (double)*(const float *)beta,
+                .backwards = number == 3,
+                .slow = is_told("slow", number) || (is_told("slow", 0) && fused)};
     for (int i = 0; i < 4; i++) t->backwards |= algorithm->data[i] > 256;
     inner_sizes(product, a_layout, b_layout, &t->m, &t->n, &t->k, &unused);
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, free, t}) == cudaSuccess
