@@ -33,6 +33,10 @@ struct ncclComm {
     struct ncclWindow window;
 };
 
+static const char *own; /* the block; it can have so many windows as there are communicators */
+static size_t own_bytes;
+static int windows;
+
 /* ---- messages ---- */
 
 /* One rank's bytes for another, in their order; `place`: both must say the same. */
@@ -170,6 +174,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->failure = ncclRemoteError;
     wait_for_graphs(comm);
     ncclCommWindowDeregister(comm, &comm->window);
+    own = NULL; /* it may stay */
     return ncclSuccess;
 }
 
@@ -179,10 +184,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out) {
 }
 
 /* ---- windows ---- */
-
-static const char *own; /* the block; it can have so many windows as there are communicators */
-static size_t own_bytes;
-static int windows;
 
 ncclResult_t ncclMemAlloc(void **out, size_t bytes) {
     if (own) cuda_shim_stop("a block of NCCL's that NCCL has not freed");
