@@ -152,6 +152,13 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
 z3d_status z3d_groups_create(z3d_world *world, const z3d_mesh *mesh, z3d_device *device,
                              z3d_group *group[Z3D_AXES_COUNT]);
 void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]);
+/* Says that collectives of these groups use this block of z3d_device_alloc's device memory. NCCL's
+ * may then reach it at their peers without copies of their own (training.nccl.windows), where all
+ * members have equal `bytes` and `layout`: a hash of where in the block each collective has its
+ * buffer. Other groups, and all where NCCL cannot do it on one rank, go on as before; rank 0's log
+ * says which is the case. Up to the block's end. Collective over the world. Errors: ERR_COMM. */
+z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, int64_t bytes,
+                          uint64_t layout);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out);
 /* The same for the sim device: it writes every start and wait on the tape, which must outlive the

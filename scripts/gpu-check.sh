@@ -287,7 +287,7 @@ run_parts() {
     part 180 "GPT-2, tokens/s" gpu speed
     part 60 "memory, copies, a product" gpu memory
     part 30 "captured copies and scratch, what a capture refuses" gpu capture
-    part 60 "NCCL, two processes on the GPU" gpu nccl
+    part 60 "NCCL, two processes on the GPU" within scripts/launch -n 2 "$check" nccl
     part 90 "two ranks on the GPU, data parallel" two_ranks train
     part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 train
     part 90 "each kernel of a step" gpu kernels

@@ -3,6 +3,7 @@
  * connection of the whole world, bootstrapped over the world's own broadcast, is split into the
  * groups' communicators. Groups with the same members (the world and the data group, where all
  * ranks are data ranks) share one, and so its buffers and its stream. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "parallel/interface/internal.h"
@@ -74,6 +75,70 @@ static z3d_status nccl_waited(z3d_group *group, const z3d_operation *operation) 
 
 static void nccl_destroy(z3d_group *group) {
     if (group->state) table_of(group)->destroy(group->state);
+}
+
+/* ---- windows ---- */
+
+/* What ranks compare. */
+typedef struct block {
+    int64_t bytes; /* 0: NCCL did not allocate it */
+    uint64_t layout;
+} block;
+
+static bool is_nccl(const z3d_group *group) {
+    return group && group->ops == &z3d_nccl_ops;
+}
+
+static bool lies_alike(const z3d_group *group, const block *all) {
+    const block *mine = &all[group->mesh.rank];
+    bool alike = mine->bytes > 0;
+    for (int i = 0; i < group->size; i++) {
+        const block *other = &all[z3d_mesh_member(&group->mesh, group->axes, group->mesh.rank, i)];
+        alike = alike && other->bytes == mine->bytes && other->layout == mine->layout;
+    }
+    return alike;
+}
+
+/* `names`: of those that have windows now. */
+static z3d_status open_windows(z3d_group *const group[Z3D_AXES_COUNT], void *memory,
+                               const block *all, z3d_string *names) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        const z3d_group *g = group[axes];
+        bool open = false;
+        if (!is_nccl(g) || !lies_alike(g, all)) continue;
+        Z3D_TRY(z3d_device_heard(
+            g->device, table_of(g)->open_window(g->state, memory, all[g->mesh.rank].bytes, &open)));
+        if (open)
+            z3d_string_append(names, "%s%s", names->text ? ", " : "",
+                              z3d_axes_name((z3d_axes)axes).text);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, int64_t bytes,
+                          uint64_t layout) {
+    const z3d_group *whole = group[Z3D_AXES_WORLD]; /* has a communicator if any has */
+    void *self;
+    block *all;
+    z3d_string names = {0};
+    if (!is_nccl(whole)) return Z3D_OK;
+    z3d_world *world = whole->world;
+    const z3d_stream_collectives *table = z3d_device_collectives(whole->device, &self);
+    const block mine = {table->allocated(self, memory) ? bytes : 0, layout};
+    Z3D_TRY(z3d_world_agree(world, z3d_new((size_t)world->size, sizeof *all, "blocks", &all)));
+    z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof mine);
+    if (status == Z3D_OK) {
+        bool opened = z3d_world_agree(world, open_windows(group, memory, all, &names)) == Z3D_OK;
+        if (!opened) table->close_windows(self);
+        z3d_log(Z3D_LOG_INFO, "NCCL's windows: %s%s",
+                !opened      ? "none: "
+                : names.text ? names.text
+                             : "none",
+                opened ? "" : z3d_error_message());
+    }
+    z3d_string_free(&names);
+    free(all);
+    return status;
 }
 
 const z3d_group_ops z3d_nccl_ops = {.name = "nccl",

@@ -64,6 +64,14 @@ typedef struct z3d_stream_collectives {
      * `index`; `name` is for messages. Collective over the world, blocking. */
     z3d_status (*split)(void *device, int colour, int index, int size, const char *name,
                         void **out);
+    /* Whether `memory`, of z3d_device_alloc, is a block that communicators can have windows of. */
+    bool (*allocated)(const void *device, const void *memory);
+    /* Lets the members of a communicator reach each other's block of so many bytes, in which they
+     * give all collectives equal offsets. *open: they can. Collective over the members, blocking.
+     */
+    z3d_status (*open_window)(void *communicator, void *memory, int64_t bytes, bool *open);
+    /* Of all communicators; freeing the block does it, too. Not collective. */
+    void (*close_windows)(void *device);
     /* One more will destroy it. */
     void (*share)(void *communicator);
     void (*destroy)(void *communicator);

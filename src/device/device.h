@@ -55,6 +55,14 @@ typedef enum z3d_attention_method {
     Z3D_ATTENTION_OWN
 } z3d_attention_method;
 
+/* Of NCCL's communicators. */
+typedef struct z3d_nccl_options {
+    int min_ctas, max_ctas; /* thread blocks of a collective; 0: NCCL decides */
+    bool has_traffic_class;
+    int traffic_class;
+    bool no_windows; /* memory of collectives is neither allocated by NCCL nor registered with it */
+} z3d_nccl_options;
+
 typedef struct z3d_device_config {
     const char *backend; /* "cpu", "cuda", "record" or "sim" */
     int threads; /* cpu: OpenMP threads of this rank; 0: all cores that this process may use. sim:
@@ -68,6 +76,7 @@ typedef struct z3d_device_config {
     int local_rank; /* cuda: this rank's index on its node; it uses GPU local_rank modulo the number
                 of GPUs */
     bool host_collectives; /* cuda: collectives go through host memory (MPI), not NCCL */
+    z3d_nccl_options nccl; /* cuda: where they do not */
     bool tf32; /* cuda: fp32 products in TF32 (10 bits of mantissa), several times as fast */
     z3d_attention_method attention;
     bool nondeterministic; /* cuda: results may differ from run to run in their last bits */

@@ -153,6 +153,16 @@ static z3d_status open_run_files(z3d_trainer *trainer) {
     return status;
 }
 
+static z3d_nccl_options nccl_options(const z3d_config *config) {
+    const int64_t least = config->training_nccl_min_ctas, most = config->training_nccl_max_ctas,
+                  traffic_class = config->training_nccl_traffic_class;
+    return (z3d_nccl_options){.min_ctas = least == Z3D_AUTO ? 0 : (int)least,
+                              .max_ctas = most == Z3D_AUTO ? 0 : (int)most,
+                              .has_traffic_class = traffic_class != Z3D_AUTO,
+                              .traffic_class = traffic_class == Z3D_AUTO ? 0 : (int)traffic_class,
+                              .no_windows = !config->training_nccl_windows};
+}
+
 static z3d_status make_device(z3d_trainer *trainer, int threads) {
     const z3d_config *config = trainer->config;
     bool cuda = config->training_device == Z3D_TRAINING_CUDA;
@@ -161,6 +171,7 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
         .threads = threads,
         .local_rank = trainer->world ? z3d_world_local_rank(trainer->world) : 0,
         .host_collectives = config->training_collectives == Z3D_COLLECTIVES_HOST,
+        .nccl = nccl_options(config),
         .tf32 = config->training_tf32,
         .attention = (z3d_attention_method)config->training_attention,
         .nondeterministic = !config->training_deterministic,

@@ -39,6 +39,14 @@ done
 ZERO3D_PLUGIN_PATH=$PWD/plain refuses 'libzero3d_cuda.so is not a zero3d plugin'
 launch=$two ZERO3D_PLUGIN_PATH=$PWD/other refuses 'libzero3d_cuda.so was built from another version: .*same source'
 
+# NCCL's keys where it does not run.
+for key in training.nccl.min_ctas=2 training.nccl.max_ctas=2 training.nccl.traffic_class=3 training.nccl.windows=false; do
+    expect fail "$ZERO3D" train cuda.yaml $key
+    says "$key: has no effect on the cpu device"
+    refuses "$key: has no effect with training.collectives host" training.collectives=host $key
+done
+refuses 'training.nccl.min_ctas=3: 3 is more than training.nccl.max_ctas 2' training.nccl.min_ctas=3 training.nccl.max_ctas=2
+
 # numbers RUN: what a run must have equal.
 numbers() { sed 's/,"seconds".*"comm_bytes"/,"comm_bytes"/; s/,"outside".*//' "$1/metrics.jsonl"; }
 

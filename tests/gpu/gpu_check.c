@@ -6,8 +6,7 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|capture|memory|speed|models|kernels|attention...\n"
-    "       gpu_check [options] nccl\n"
+    "usage: gpu_check [options] ops|train|capture|memory|speed|models|kernels|attention|nccl...\n"
     "  --steps=N           steps of training (20) or of a timing (10)\n"
     "  --tensor=N          tensor size for train (1)\n"
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
@@ -18,9 +17,9 @@ static const char usage[] =
 static const struct part {
     const char *name;
     z3d_status (*run)(check_context *context);
-} parts[] = {{"ops", check_ops},       {"train", check_training}, {"capture", check_captures},
-             {"memory", check_memory}, {"speed", check_speed},    {"models", check_speed},
-             {"kernels", check_speed}, {"attention", check_speed}};
+} parts[] = {{"ops", check_ops},       {"train", check_training},  {"capture", check_captures},
+             {"memory", check_memory}, {"speed", check_speed},     {"models", check_speed},
+             {"kernels", check_speed}, {"attention", check_speed}, {"nccl", check_nccl}};
 
 void check_say(check_context *context, check_kind kind, const char *name, const char *format, ...) {
     static const char *const words[] = {"ok", "FAILED", "info"};
@@ -74,7 +73,6 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return 2;
     }
-    if (strcmp(argv[at], "nccl") == 0) return check_nccl(&context.cuda);
     if (z3d_world_create(&argc, &argv, &context.world) != Z3D_OK) {
         fprintf(stderr, "zero3d: %s\n", z3d_error_message());
         return 1;

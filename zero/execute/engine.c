@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/xxh3.h"
+
 /* ---- creation ---- */
 
 static z3d_status open_disk(z3d_engine *engine) {
@@ -54,6 +56,23 @@ static z3d_status allocate(z3d_engine *engine) {
                                common->buffer[Z3D_BUFFER_SCRATCH].offset,
                            common->buffer[Z3D_BUFFER_SCRATCH].bytes);
     return Z3D_OK;
+}
+
+/* Collectives' buffers lie at equal offsets on ranks whose buffers all do. Collective. */
+static z3d_status share_arena(const z3d_engine *engine) {
+    const z3d_program_set *set = &engine->set;
+    XXH64_hash_t layout = 0;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int again = 0; again < 2; again++) {
+            const z3d_program *program = (again ? set->again : set->program)[mode];
+            for (int i = 0; program && i < program->num_buffers; i++) {
+                const z3d_buffer *b = &program->buffer[i];
+                const int64_t place[] = {mode, again, i, b->space, b->offset, b->bytes};
+                layout = XXH3_64bits_withSeed(place, sizeof place, layout);
+            }
+        }
+    return z3d_groups_use(engine->config.group, engine->arena[Z3D_SPACE_DEVICE],
+                          engine->arena_bytes[Z3D_SPACE_DEVICE], layout);
 }
 
 static z3d_status open_output(const char *path, const char *what, FILE **out) {
@@ -110,6 +129,7 @@ static z3d_status create(z3d_engine *engine) {
     const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];
     if (engine->trace) z3d_trace_begin(engine->trace, c, train ? train->num_instructions : 0);
     Z3D_TRY(allocate(engine));
+    Z3D_TRY(share_arena(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         Z3D_TRY(make_executor(engine, engine->set.program[mode], &engine->executor[mode]));
         Z3D_TRY(make_executor(engine, engine->set.again[mode], &engine->again_executor[mode]));

@@ -341,6 +341,31 @@ static void check_graph(config_checker *k) {
                     looks, looks);
 }
 
+static void check_nccl(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key nccl[] = {
+        {"training.nccl.min_ctas", c->training_nccl_min_ctas != Z3D_AUTO},
+        {"training.nccl.max_ctas", c->training_nccl_max_ctas != Z3D_AUTO},
+        {"training.nccl.traffic_class", c->training_nccl_traffic_class != Z3D_AUTO},
+        {"training.nccl.windows", !c->training_nccl_windows},
+    };
+    const idle_reason cpu = {
+        {"training.device"}, "on the cpu device", "set training.device to cuda", false};
+    const idle_reason host = {{"training.collectives"},
+                              "with training.collectives host",
+                              "set training.collectives to nccl",
+                              false};
+    if (c->training_device == Z3D_TRAINING_CPU)
+        config_refuse_idle(k, nccl, 4, &cpu);
+    else if (c->training_collectives == Z3D_COLLECTIVES_HOST)
+        config_refuse_idle(k, nccl, 4, &host);
+    if (c->training_nccl_max_ctas != Z3D_AUTO &&
+        c->training_nccl_min_ctas > c->training_nccl_max_ctas)
+        config_complain(k, "training.nccl.min_ctas",
+                        "%lld is more than training.nccl.max_ctas %lld",
+                        (long long)c->training_nccl_min_ctas, (long long)c->training_nccl_max_ctas);
+}
+
 static void check_cpu_device(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key cuda[] = {
@@ -450,6 +475,7 @@ void config_check_into(config_checker *k) {
     } else {
         check_cuda_device(k);
     }
+    check_nccl(k);
     check_unused_parts(k);
     if (k->c->run_dir[0] == '\0') {
         config_complain(k, "run.dir", "is empty; write a folder to write to");

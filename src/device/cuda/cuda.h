@@ -53,7 +53,8 @@ typedef struct z3d_cuda {
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
     char attention_by[32];                /* "cuDNN 9.19.0", where there is attention */
-    struct z3d_cuda_nccl *nccl;           /* NULL until connected */
+    z3d_nccl_options nccl_options;
+    struct z3d_cuda_nccl *nccl; /* NULL until connected */
     uint64_t identity;
     char description[256];
 } z3d_cuda;
@@ -126,6 +127,11 @@ z3d_status z3d_cuda_attention_launch(z3d_cuda *cuda, const z3d_kernel *kernel, b
  * then. */
 z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl);
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl);
+/* One block at a time, of which communicators can have windows. False: there is another, NCCL has
+ * none, or nobody wants one. */
+bool z3d_cuda_nccl_alloc(const z3d_cuda *cuda, int64_t bytes, void **out);
+/* False: it is no such block. Closes its windows. */
+bool z3d_cuda_nccl_free(z3d_cuda *cuda, void *memory);
 /* No collective is under way any more: a capture begins or ends, and none within waits for one
  * without, nor the other way round. */
 void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl);

@@ -147,6 +147,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
     bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
     cuda->times_wanted = config->times || config->tape;
+    cuda->nccl_options = config->nccl;
     Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank, &properties), failed);
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
@@ -185,7 +186,12 @@ static int64_t available(const void *self) {
     return (int64_t)available;
 }
 
-static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
+static void free_device(z3d_cuda *cuda, void *block) {
+    if (!z3d_cuda_nccl_free(cuda, block)) cudaFree(block);
+}
+
+/* windows: of NCCL, if it can; then free_device frees it. */
+static z3d_status alloc_device(z3d_cuda *cuda, bool windows, int64_t bytes, void **out) {
     size_t available, total;
     Z3D_CUDA_TRY(cudaMemGetInfo(&available, &total));
     char wanted[32], have[32], whole[32];
@@ -195,11 +201,12 @@ static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
                          z3d_format_bytes(bytes, wanted, sizeof wanted), cuda->gpu,
                          z3d_format_bytes((int64_t)available, have, sizeof have),
                          z3d_format_bytes((int64_t)total, whole, sizeof whole));
-    Z3D_CUDA_TRY(cudaMalloc(out, (size_t)bytes));
+    if (!windows || !z3d_cuda_nccl_alloc(cuda, bytes, out))
+        Z3D_CUDA_TRY(cudaMalloc(out, (size_t)bytes));
     z3d_status status = z3d_cuda_check(cudaMemset(*out, 0, (size_t)bytes), "cudaMemset");
     if (status == Z3D_OK) status = z3d_cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     if (status != Z3D_OK) {
-        cudaFree(*out);
+        free_device(cuda, *out);
         *out = NULL;
     }
     return status;
@@ -208,13 +215,13 @@ static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
 static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
     (void)space;
     *out = NULL;
-    return alloc_device(self, bytes > 0 ? bytes : 1, out);
+    return alloc_device(self, true, bytes > 0 ? bytes : 1, out);
 }
 
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
-    (void)self, (void)space, (void)bytes;
+    (void)space, (void)bytes;
     cudaDeviceSynchronize();
-    cudaFree(block);
+    free_device(self, block);
 }
 
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
@@ -230,7 +237,7 @@ z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
     if (!cuda->keeps_graph) free_scratch(cuda);
     Z3D_TRY(z3d_new(1, sizeof *made, "kernels' scratch", &made));
     made->bytes = z3d_round_up(bytes, (int64_t)1 << 20);
-    z3d_status status = alloc_device(cuda, made->bytes, &made->memory);
+    z3d_status status = alloc_device(cuda, false, made->bytes, &made->memory);
     if (status != Z3D_OK) {
         free(made);
         return z3d_error_context(status, "kernels' scratch");

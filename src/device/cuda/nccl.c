@@ -5,16 +5,14 @@
  * (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); in a graph, one here waits for the other. NCCL sums
  * in the order of its own rings and trees, chosen by machine and size: equal calls give equal bits
  * on one machine, but not those of the other backends. */
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/device/cuda/cuda.h"
-
-#if __has_include(<nccl.h>)
-#include <dlfcn.h>
-#include <nccl.h>
-#include <pthread.h>
+#include "src/device/cuda/nccl_api.h"
 
 #ifdef Z3D_CUDA_SHIM /* the tests' stand-in is part of the plugin */
 #define OPEN_LIBRARY() dlopen(NULL, RTLD_NOW)
@@ -23,45 +21,20 @@
 #define OPEN_LIBRARY() dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL)
 #define FIND(library, name) dlsym((library), #name)
 #endif
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(ncclGetVersion)                                                                              \
-    X(ncclGetErrorString)                                                                          \
-    X(ncclGetLastError)                                                                            \
-    X(ncclGetUniqueId)                                                                             \
-    X(ncclCommInitRank)                                                                            \
-    X(ncclCommSplit)                                                                               \
-    X(ncclCommDestroy)                                                                             \
-    X(ncclCommAbort)                                                                               \
-    X(ncclCommGetAsyncError)                                                                       \
-    X(ncclGroupStart)                                                                              \
-    X(ncclGroupEnd)                                                                                \
-    X(ncclAllReduce)                                                                               \
-    X(ncclReduceScatter)                                                                           \
-    X(ncclAllGather)                                                                               \
-    X(ncclReduce)                                                                                  \
-    X(ncclBroadcast)                                                                               \
-    X(ncclSend)                                                                                    \
-    X(ncclRecv)
 
 /* The first that keeps the order of calls is 2.26; only machines of CUDA 12 have reason to stay. */
 enum { OLDEST = CUDART_VERSION < 13000 ? 22600 : 22700 };
 
-/* The end of a communicator by force. */
-typedef struct abortion {
-    ncclResult_t (*ncclCommAbort)(ncclComm_t comm);
-    ncclComm_t comm;
-    pthread_t thread;
-    bool has_thread;
-} abortion;
-
 typedef struct communicator {
     z3d_cuda *cuda;
     ncclComm_t comm;
-    abortion abortion;
-    cudaStream_t stream;
+    pthread_t abortion; /* its end by force */
+    bool is_aborted;
     char name[16];
     int size, index;
     int users;                          /* who are to destroy it */
+    ncclWindow_t window;                /* of nccl->memory, or NULL */
+    cudaStream_t stream;                /* NULL, as all that follows: the world that is split */
     int *token;                         /* of a barrier */
     cudaEvent_t ended[Z3D_CUDA_EVENTS]; /* collective n's end, at n modulo their number */
     int64_t started, before;            /* so far; before the latest begin or end of a capture */
@@ -70,63 +43,50 @@ typedef struct communicator {
 
 struct z3d_cuda_nccl {
     void *library;
-#define X(name) __typeof__(&name) name;
+#define X(since, result, name, arguments) result(*name) arguments;
     NCCL_FUNCTIONS(X)
 #undef X
-    cudaEvent_t latest; /* the end of the latest collective; NULL: none that matters */
-    ncclComm_t world;   /* NULL: not connected */
-    abortion abortion;  /* of the world */
+    cudaEvent_t latest;  /* the end of the latest collective; NULL: none that matters */
+    communicator *world; /* NULL: not connected */
     int rank;
     communicator *communicators;
+    void *memory; /* the block that was allocated here; NULL: none */
     bool aborted;
 };
 
 /* ---- errors ---- */
 
-static z3d_status check(const struct z3d_cuda_nccl *nccl, ncclResult_t code, ncclComm_t comm,
-                        const char *name, const char *call) {
+static z3d_status check(const communicator *c, ncclResult_t code, const char *call) {
+    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     if (code == ncclSuccess || code == ncclInProgress) return Z3D_OK;
-    const char *more = nccl->ncclGetLastError(comm);
-    return Z3D_ERROR(Z3D_ERR_COMM, "%s of the %s group on rank %d: %s%s%s", call, name, nccl->rank,
-                     nccl->ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+    const char *more = nccl->ncclGetLastError(c->comm);
+    return Z3D_ERROR(Z3D_ERR_COMM, "NCCL: %s of the %s group on rank %d: %s%s%s", call, c->name,
+                     nccl->rank, nccl->ncclGetErrorString(code), more && *more ? ": " : "",
+                     more ? more : "");
 }
 
 static void *run_abortion(void *argument) {
-    abortion *a = argument;
-    a->ncclCommAbort(a->comm);
+    const communicator *c = argument;
+    c->cuda->nccl->ncclCommAbort(c->comm);
     return NULL;
-}
-
-/* Without a thread: not at all, what ends the process ends its kernels too. */
-static void start_abortion(const struct z3d_cuda_nccl *nccl, ncclComm_t comm, abortion *a) {
-    if (!comm) return;
-    a->ncclCommAbort = nccl->ncclCommAbort;
-    a->comm = comm;
-    a->has_thread = pthread_create(&a->thread, NULL, run_abortion, a) == 0;
-}
-
-static void end_abortion(abortion *a) {
-    if (a->has_thread) pthread_join(a->thread, NULL);
-    a->has_thread = false;
 }
 
 /* Only this ends kernels that wait for a dead peer. Each communicator has a thread: ncclCommAbort
  * returns when no graph uses the communicator any more and the kernels of all communicators have
  * ended, and these may wait for each other. The thread that found the failure continues and can
- * report it. */
+ * report it. Without a thread: not at all, what ends the process ends its kernels too. */
 static void abort_all(struct z3d_cuda_nccl *nccl) {
     if (nccl->aborted) return;
     nccl->aborted = true;
     for (communicator *c = nccl->communicators; c; c = c->next)
-        start_abortion(nccl, c->comm, &c->abortion);
-    start_abortion(nccl, nccl->world, &nccl->abortion);
+        c->is_aborted = pthread_create(&c->abortion, NULL, run_abortion, c) == 0;
 }
 
 z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
     for (communicator *c = nccl->communicators; c; c = c->next) {
         ncclResult_t code = ncclSuccess;
         if (!nccl->aborted) nccl->ncclCommGetAsyncError(c->comm, &code);
-        z3d_status status = check(nccl, code, c->comm, c->name, "NCCL: a collective");
+        z3d_status status = check(c, code, "a collective");
         if (status == Z3D_OK) continue;
         abort_all(nccl);
         return status;
@@ -135,7 +95,72 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
     return Z3D_OK;
 }
 
+/* ---- windows ---- */
+
+bool z3d_cuda_nccl_alloc(const z3d_cuda *cuda, int64_t bytes, void **out) {
+    struct z3d_cuda_nccl *nccl = cuda->nccl;
+    if (!nccl || nccl->memory || cuda->nccl_options.no_windows || !nccl->ncclCommWindowRegister)
+        return false;
+    bool made = nccl->ncclMemAlloc(out, (size_t)bytes) == ncclSuccess;
+    if (made)
+        nccl->memory = *out;
+    else
+        cudaGetLastError(); /* another way may work */
+    return made;
+}
+
+static void close_window(communicator *c) {
+    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    if (c->window && !nccl->aborted) nccl->ncclCommWindowDeregister(c->comm, c->window);
+    c->window = NULL;
+}
+
+static void close_windows(void *device) {
+    const z3d_cuda *cuda = device;
+    for (communicator *c = cuda->nccl->communicators; c; c = c->next) close_window(c);
+}
+
+bool z3d_cuda_nccl_free(z3d_cuda *cuda, void *memory) {
+    struct z3d_cuda_nccl *nccl = cuda->nccl;
+    if (!nccl || memory != nccl->memory) return false;
+    close_windows(cuda);
+    if (!nccl->aborted) nccl->ncclMemFree(memory); /* threads may still close the windows */
+    nccl->memory = NULL;
+    return true;
+}
+
+static bool allocated(const void *device, const void *memory) {
+    const z3d_cuda *cuda = device;
+    return cuda->nccl && memory == cuda->nccl->memory;
+}
+
+static z3d_status open_window(void *self, void *memory, int64_t bytes, bool *open) {
+    communicator *c = self;
+    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    ncclResult_t code = ncclSuccess;
+    if (!c->window)
+        code = nccl->ncclCommWindowRegister(c->comm, memory, (size_t)bytes, &c->window,
+                                            NCCL_WIN_COLL_SYMMETRIC);
+    *open = c->window != NULL;
+    return check(c, code, "ncclCommWindowRegister");
+}
+
 /* ---- making ---- */
+
+static bool put(void *function, void *symbol) {
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+/* Stops at the first that is missing, of which dlerror then tells; what came later may be. */
+static bool find_functions(struct z3d_cuda_nccl *nccl) {
+    bool whole = true;
+#define X(since, result, name, arguments)                                                          \
+    whole = whole && (put(&nccl->name, FIND(nccl->library, name)) || since > OLDEST);
+    NCCL_FUNCTIONS(X)
+#undef X
+    return whole;
+}
 
 static z3d_status load(void *device) {
     z3d_cuda *cuda = device;
@@ -144,15 +169,7 @@ static z3d_status load(void *device) {
     Z3D_TRY(z3d_new(1, sizeof *nccl, "NCCL", &nccl));
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* it reads that when it is loaded */
     nccl->library = OPEN_LIBRARY();
-    bool whole = nccl->library != NULL;
-#define X(name)                                                                                    \
-    if (whole) {                                                                                   \
-        void *symbol = FIND(nccl->library, name);                                                  \
-        memcpy(&nccl->name, &symbol, sizeof symbol);                                               \
-        whole = symbol != NULL;                                                                    \
-    }
-    NCCL_FUNCTIONS(X)
-#undef X
+    bool whole = nccl->library && find_functions(nccl);
     int version = 0;
     if (whole && nccl->ncclGetVersion(&version) == ncclSuccess && version >= OLDEST) {
         cuda->nccl = nccl;
@@ -170,22 +187,10 @@ static z3d_status load(void *device) {
 }
 
 static z3d_status make_id(void *device, void *id) {
-    const z3d_cuda *cuda = device;
-    ncclUniqueId made;
-    Z3D_TRY(check(cuda->nccl, cuda->nccl->ncclGetUniqueId(&made), NULL, "world",
-                  "NCCL: ncclGetUniqueId"));
-    memcpy(id, &made, sizeof made);
-    return Z3D_OK;
-}
-
-static z3d_status connect_ranks(void *device, const void *id, int size, int rank) {
-    const z3d_cuda *cuda = device;
-    ncclUniqueId made;
-    _Static_assert(sizeof made == Z3D_COLLECTIVES_ID_BYTES, "the id's size");
-    memcpy(&made, id, sizeof made);
-    cuda->nccl->rank = rank;
-    return check(cuda->nccl, cuda->nccl->ncclCommInitRank(&cuda->nccl->world, size, made, rank),
-                 NULL, "world", "NCCL: ncclCommInitRank");
+    z3d_cuda *cuda = device;
+    const communicator world = {.cuda = cuda, .name = "world"};
+    _Static_assert(sizeof(ncclUniqueId) == Z3D_COLLECTIVES_ID_BYTES, "the id's size");
+    return check(&world, cuda->nccl->ncclGetUniqueId(id), "ncclGetUniqueId");
 }
 
 static bool connected(const void *device) {
@@ -198,14 +203,13 @@ static void destroy(void *self) {
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     z3d_cuda_times_forget(c->cuda);
     if (--c->users > 0) return;
-    end_abortion(&c->abortion);
+    if (c->is_aborted) pthread_join(c->abortion, NULL);
     if (c->stream) cudaStreamSynchronize(c->stream);
     nccl->latest = NULL;
-    for (communicator **link = &nccl->communicators; *link; link = &(*link)->next) {
-        if (*link != c) continue;
-        *link = c->next;
-        break;
-    }
+    communicator **link = &nccl->communicators;
+    while (*link != c) link = &(*link)->next;
+    *link = c->next;
+    close_window(c);
     if (c->comm && !nccl->aborted) nccl->ncclCommDestroy(c->comm);
     for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
         if (c->ended[i]) cudaEventDestroy(c->ended[i]);
@@ -214,11 +218,25 @@ static void destroy(void *self) {
     free(c);
 }
 
+static z3d_status make(z3d_cuda *cuda, int index, int size, const char *name, communicator **out) {
+    communicator *c;
+    Z3D_TRY(z3d_new(1, sizeof *c, "a communicator", &c));
+    c->cuda = cuda;
+    c->index = index;
+    c->size = size;
+    c->users = 1;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    c->next = cuda->nccl->communicators;
+    cuda->nccl->communicators = c;
+    *out = c;
+    return Z3D_OK;
+}
+
 static z3d_status fill(communicator *c, int colour) {
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     int lowest = 0, highest = 0;
-    Z3D_TRY(check(nccl, nccl->ncclCommSplit(nccl->world, colour, c->index, &c->comm, NULL),
-                  nccl->world, c->name, "NCCL: ncclCommSplit"));
+    Z3D_TRY(check(c, nccl->ncclCommSplit(nccl->world->comm, colour, c->index, &c->comm, NULL),
+                  "ncclCommSplit"));
     /* What waits for other ranks goes before what only computes. */
     Z3D_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     Z3D_CUDA_TRY(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, highest));
@@ -234,21 +252,51 @@ static z3d_status split(void *device, int colour, int index, int size, const cha
     z3d_cuda *cuda = device;
     communicator *c;
     *out = NULL;
-    Z3D_TRY(z3d_new(1, sizeof *c, "a communicator", &c));
-    c->cuda = cuda;
-    c->index = index;
-    c->size = size;
-    c->users = 1;
-    snprintf(c->name, sizeof c->name, "%s", name);
+    Z3D_TRY(make(cuda, index, size, name, &c));
     z3d_status status = fill(c, colour);
-    if (status != Z3D_OK) {
+    if (status == Z3D_OK)
+        *out = c;
+    else
         destroy(c);
-        return status;
-    }
-    c->next = cuda->nccl->communicators;
-    cuda->nccl->communicators = c;
-    *out = c;
-    return Z3D_OK;
+    return status;
+}
+
+/* All communicators that are split from the world inherit it. */
+static ncclConfig_t configure(const z3d_nccl_options *options) {
+    enum { UNSAID = INT_MIN, MOST_CTAS = 64 };
+    int least = options->min_ctas > 0 ? options->min_ctas : UNSAID;
+    int most = options->max_ctas > 0   ? options->max_ctas
+               : options->min_ctas > 0 ? MOST_CTAS /* NCCL refuses a least number alone */
+                                       : UNSAID;
+    return (ncclConfig_t){.size = sizeof(ncclConfig_t),
+                          .magic = 0xcafebeef,
+                          .version = 22600,
+                          .blocking = UNSAID,
+                          .cgaClusterSize = UNSAID,
+                          .minCTAs = least,
+                          .maxCTAs = most,
+                          .splitShare = UNSAID,
+                          .trafficClass =
+                              options->has_traffic_class ? options->traffic_class : UNSAID};
+}
+
+static z3d_status connect_ranks(void *device, const void *id, int size, int rank) {
+    z3d_cuda *cuda = device;
+    struct z3d_cuda_nccl *nccl = cuda->nccl;
+    ncclConfig_t config = configure(&cuda->nccl_options);
+    communicator *world;
+    ncclUniqueId made;
+    memcpy(&made, id, sizeof made);
+    nccl->rank = rank;
+    Z3D_TRY(make(cuda, rank, size, "world", &world));
+    z3d_status status =
+        check(world, nccl->ncclCommInitRankConfig(&world->comm, size, made, rank, &config),
+              "ncclCommInitRankConfig");
+    if (status == Z3D_OK)
+        nccl->world = world;
+    else
+        destroy(world);
+    return status;
 }
 
 static void share(void *self) {
@@ -257,8 +305,7 @@ static void share(void *self) {
 
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
     if (!nccl) return;
-    end_abortion(&nccl->abortion);
-    if (nccl->world && !nccl->aborted) nccl->ncclCommDestroy(nccl->world);
+    if (nccl->world) destroy(nccl->world);
     free(nccl); /* the library stays: it does not like to be unloaded */
 }
 
@@ -333,7 +380,7 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     communicator *c = self;
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     static const char *const names[] = {
-#define X(NAME, name) "NCCL: " #name,
+#define X(NAME, name) #name,
         Z3D_COLLECTIVE_MAP(X)
 #undef X
     };
@@ -344,7 +391,7 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     if (c->cuda->capturing && nccl->latest) /* a graph's branches begin in any order */
         Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, nccl->latest, 0));
     Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->stream, seconds, &time));
-    z3d_status status = check(nccl, run(c, call), c->comm, c->name, names[call->kind]);
+    z3d_status status = check(c, run(c, call), names[call->kind]);
     if (status != Z3D_OK) {
         abort_all(nccl);
         return status;
@@ -372,39 +419,11 @@ const z3d_stream_collectives z3d_cuda_collectives = {
     .connect = connect_ranks,
     .connected = connected,
     .split = split,
+    .allocated = allocated,
+    .open_window = open_window,
+    .close_windows = close_windows,
     .share = share,
     .destroy = destroy,
     .start = start,
     .wait = wait,
 };
-
-#else /* a toolkit without NCCL: its first function says so, and no other is called */
-
-static z3d_status load(void *device) {
-    (void)device;
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                     "training.collectives nccl: the plugin was built without NCCL (no nccl.h); "
-                     "build it where there is one, or set training.collectives: host");
-}
-
-static bool connected(const void *device) {
-    (void)device;
-    return false;
-}
-
-z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
-    (void)nccl;
-    return Z3D_OK;
-}
-
-void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
-    (void)nccl;
-}
-
-void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl) {
-    (void)nccl;
-}
-
-const z3d_stream_collectives z3d_cuda_collectives = {.load = load, .connected = connected};
-
-#endif

@@ -35,6 +35,9 @@ static const char *const compared[] = {"parallel.tensor_model_parallel_size",
 
 /* On GPUs only. */
 static const char *const on_cuda[] = {"training.collectives",
+                                      "training.nccl.min_ctas",
+                                      "training.nccl.max_ctas",
+                                      "training.nccl.windows",
                                       "training.attention",
                                       "training.tf32",
                                       "zero_optimization.offload_optimizer.device",

@@ -1,8 +1,9 @@
 /* The stand-in's NCCL. Ranks are processes of this machine, which give each other their operands as
  * files; a collective happens when its stream comes to it, and then waits for its peers. It refuses
- * what NCCL's documentation forbids: operands that are not the GPU's memory, and overlaps that are
- * not the in-place form. As NCCL, it gives no communicator up that a graph has. What a collective
- * leaves undefined becomes 0xff, also where NCCL happens to leave it alone. */
+ * what NCCL's documentation forbids: operands that are not the GPU's memory, overlaps that are not
+ * the in-place form, windows that ranks use at different offsets. As NCCL, it gives no communicator
+ * up that a graph has. What a collective leaves undefined becomes 0xff, also where NCCL happens to
+ * leave it alone. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,80 +13,89 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "nccl.h"
 #include "shim.h"
+#include "src/device/cuda/nccl_api.h"
 
 enum { PATH = 256, MOST_RANKS = 16, PATIENCE = 20 /* seconds */ };
+
+struct ncclWindow {
+    const char *memory; /* NULL: closed */
+    size_t bytes;
+};
 
 /* Never freed: what is still enqueued may name it. */
 struct ncclComm {
     char path[PATH]; /* where every file's name begins */
     int size, rank, splits;
-    long exchanges, sent[MOST_RANKS], received[MOST_RANKS];
+    long sent[MOST_RANKS], received[MOST_RANKS];
     _Atomic ncclResult_t failure;
     atomic_int captured; /* its collectives in graphs */
+    struct ncclWindow window;
 };
 
-/* ---- files ---- */
+static const char *own; /* the block; it can have so many windows as there are communicators */
+static size_t own_bytes;
+static int windows;
 
-static ncclResult_t give(const char *path, const void *bytes, size_t count) {
-    char hidden[PATH + 96];
+/* ---- messages ---- */
+
+/* One rank's bytes for another, in their order; `place`: both must say the same. */
+static ncclResult_t give(ncclComm_t comm, int to, long place, const void *bytes, size_t count) {
+    char path[PATH + 64], hidden[PATH + 96];
+    snprintf(path, sizeof path, "%s-%d-%d-%ld", comm->path, comm->rank, to, comm->sent[to]++);
     snprintf(hidden, sizeof hidden, "%s.part", path);
     FILE *file = fopen(hidden, "wb");
-    bool written = file && fwrite(bytes, 1, count, file) == count;
+    bool written = file && fwrite(&place, sizeof place, 1, file) == 1 &&
+                   fwrite(bytes, 1, count, file) == count;
     if (file) written &= fclose(file) == 0;
     return written && rename(hidden, path) == 0 ? ncclSuccess : ncclSystemError;
 }
 
 /* Waits until it is there. */
-static ncclResult_t take(const char *path, void *bytes, size_t count) {
+static ncclResult_t take(ncclComm_t comm, int from, long place, void *bytes, size_t count) {
+    char path[PATH + 64];
     FILE *file = NULL;
+    long given;
     time_t begin = time(NULL);
+    snprintf(path, sizeof path, "%s-%d-%d-%ld", comm->path, from, comm->rank,
+             comm->received[from]++);
     while (!(file = fopen(path, "rb"))) {
         if (time(NULL) - begin > PATIENCE) return ncclRemoteError;
         nanosleep(&(struct timespec){0, 50000}, NULL);
     }
-    bool whole = fread(bytes, 1, count, file) == count && fgetc(file) == EOF;
+    bool whole = fread(&given, sizeof given, 1, file) == 1 && given == place &&
+                 fread(bytes, 1, count, file) == count && fgetc(file) == EOF;
     fclose(file);
-    return whole ? ncclSuccess : ncclInvalidArgument; /* ranks disagree about the size */
-}
-
-/* Every rank's `count` bytes in all[size][count]. Who has the others' knows that they have read
- * what it gave in the exchange before. */
-static ncclResult_t exchange(ncclComm_t comm, const void *mine, size_t count, char *all) {
-    char path[PATH + 64];
-    long number = comm->exchanges++;
-    snprintf(path, sizeof path, "%s-%ld-%d", comm->path, number, comm->rank);
-    ncclResult_t result = give(path, mine, count);
-    for (int rank = 0; rank < comm->size && result == ncclSuccess; rank++) {
-        snprintf(path, sizeof path, "%s-%ld-%d", comm->path, number, rank);
-        result = take(path, all + (size_t)rank * count, count);
-    }
-    snprintf(path, sizeof path, "%s-%ld-%d", comm->path, number - 1, comm->rank);
     unlink(path);
+    return whole ? ncclSuccess : ncclInvalidArgument; /* ranks disagree */
+}
+
+/* Every rank's `count` bytes in all[size][count]. */
+static ncclResult_t exchange(ncclComm_t comm, const void *mine, size_t count, void *all) {
+    ncclResult_t result = ncclSuccess;
+    for (int to = 0; to < comm->size && result == ncclSuccess; to++)
+        result = give(comm, to, 0, mine, count);
+    for (int from = 0; from < comm->size && result == ncclSuccess; from++)
+        result = take(comm, from, 0, (char *)all + (size_t)from * count, count);
     return result;
-}
-
-/* ---- order ---- */
-
-static bool keeps_order(void) {
-    const char *asked = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    return asked && strcmp(asked, "1") == 0;
-}
-
-ncclResult_t ncclGetVersion(int *version) {
-    const char *given = getenv("ZERO3D_SHIM_NCCL");
-    *version = given && strcmp(given, "old") == 0 ? 22005 : 22809;
-    return ncclSuccess;
 }
 
 /* ---- communicators ---- */
 
+/* What the environment wants of this library. */
+static bool is_asked(const char *what) {
+    const char *asked = getenv("ZERO3D_SHIM_NCCL");
+    return asked && strcmp(asked, what) == 0;
+}
+
+ncclResult_t ncclGetVersion(int *version) {
+    *version = is_asked("old") ? 22005 : 22809;
+    return ncclSuccess;
+}
+
 const char *ncclGetErrorString(ncclResult_t result) {
-    return result == ncclRemoteError       ? "remote process exited or there was a network error"
-           : result == ncclInvalidUsage    ? "invalid usage"
-           : result == ncclInvalidArgument ? "invalid argument"
-                                           : "unhandled system error";
+    return result == ncclRemoteError ? "remote process exited or there was a network error"
+                                     : "unhandled system error";
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {
@@ -111,10 +121,20 @@ static ncclResult_t make(ncclComm_t *out, const char *path, int size, int rank) 
     return snprintf((*out)->path, PATH, "%s", path) < PATH ? ncclSuccess : ncclInvalidArgument;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t *out, int size, ncclUniqueId id, int rank) {
+/* As NCCL: a least number needs a largest one. The order of two communicators' collectives must
+ * have been asked for. */
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
     int ranks[MOST_RANKS];
+    const char *ordered = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    if (!ordered || strcmp(ordered, "1") != 0 || config->size != sizeof *config ||
+        config->magic != 0xcafebeef || config->minCTAs > config->maxCTAs)
+        return ncclInvalidArgument;
+    if (getenv("ZERO3D_SHIM_TRACE"))
+        fprintf(stderr, "NCCL: CTAs %d to %d, traffic class %d\n", config->minCTAs, config->maxCTAs,
+                config->trafficClass);
     ncclResult_t result = make(out, id.internal, size, rank);
-    return result == ncclSuccess ? exchange(*out, &rank, sizeof rank, (char *)ranks) : result;
+    return result == ncclSuccess ? exchange(*out, &rank, sizeof rank, ranks) : result;
 }
 
 /* By key, and by rank where keys are equal. */
@@ -123,7 +143,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out
     int mine[2] = {colour, key}, all[MOST_RANKS][2], size = 0, rank = 0;
     char path[PATH + 64];
     if (config || colour < 0) return ncclInvalidArgument;
-    ncclResult_t result = exchange(comm, mine, sizeof mine, (char *)all);
+    ncclResult_t result = exchange(comm, mine, sizeof mine, all);
     for (int r = 0; r < comm->size && result == ncclSuccess; r++) {
         if (all[r][0] != colour) continue;
         size++;
@@ -143,9 +163,9 @@ static void wait_for_graphs(ncclComm_t comm) {
     }
 }
 
-/* The last exchange's files stay: peers may still want them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     if (!comm) return ncclInvalidArgument;
+    if (comm->window.memory) cuda_shim_stop("a communicator that has a window");
     wait_for_graphs(comm);
     return ncclSuccess;
 }
@@ -153,11 +173,54 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->failure = ncclRemoteError;
     wait_for_graphs(comm);
+    ncclCommWindowDeregister(comm, &comm->window);
+    own = NULL; /* it may stay */
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out) {
     *out = comm->failure;
+    return ncclSuccess;
+}
+
+/* ---- windows ---- */
+
+ncclResult_t ncclMemAlloc(void **out, size_t bytes) {
+    if (own) cuda_shim_stop("a block of NCCL's that NCCL has not freed");
+    if (cudaMalloc(out, bytes) != cudaSuccess) return ncclSystemError;
+    own = *out;
+    own_bytes = bytes;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *memory) {
+    if (memory != own || windows > 0) cuda_shim_stop("memory that is not NCCL's, or has windows");
+    own = NULL;
+    return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclSystemError;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out,
+                                    int flags) {
+    size_t all[MOST_RANKS];
+    *out = NULL;
+    if (!own || memory != own || bytes > own_bytes || comm->window.memory ||
+        flags != NCCL_WIN_COLL_SYMMETRIC)
+        return ncclInvalidArgument;
+    ncclResult_t result = exchange(comm, &bytes, sizeof bytes, all);
+    for (int rank = 0; rank < comm->size && result == ncclSuccess; rank++)
+        if (all[rank] != bytes) result = ncclInvalidArgument;
+    if (result == ncclSuccess && is_asked("window") && comm->rank > 0) result = ncclSystemError;
+    if (result != ncclSuccess) return result;
+    comm->window = (struct ncclWindow){memory, bytes};
+    windows++;
+    *out = &comm->window;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+    if (window != &comm->window || !window->memory) return ncclInvalidArgument;
+    window->memory = NULL;
+    windows--;
     return ncclSuccess;
 }
 
@@ -169,115 +232,80 @@ ncclResult_t ncclGroupEnd(void) {
     return ncclSuccess;
 }
 
-static z3d_dtype type_of(ncclDataType_t type) {
-    return type == ncclUint8     ? Z3D_U8
-           : type == ncclInt32   ? Z3D_I32
-           : type == ncclFloat16 ? Z3D_F16
-           : type == ncclFloat32 ? Z3D_F32
-           : type == ncclFloat64 ? Z3D_F64
-                                 : Z3D_BF16;
-}
-
-static size_t size_of(ncclDataType_t type) {
-    return (size_t)z3d_dtype_size(type_of(type));
-}
-
 /* ---- collectives ---- */
 
-typedef enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, SEND, RECV } kind;
+static z3d_dtype type_of(ncclDataType_t type) {
+    static const z3d_dtype types[] = {
+        [ncclUint8] = Z3D_U8,    [ncclInt32] = Z3D_I32,   [ncclFloat16] = Z3D_F16,
+        [ncclFloat32] = Z3D_F32, [ncclFloat64] = Z3D_F64, [ncclBfloat16] = Z3D_BF16};
+    return types[type];
+}
+
+/* The others are made of these. */
+typedef enum kind { REDUCE, BROADCAST, SEND, RECV } kind;
 
 typedef struct task {
     kind kind;
-    const char *from;
-    char *to;
-    size_t count; /* elements that one rank has in the end, or sends */
-    ncclDataType_t type;
+    const char *from; /* NULL: this rank gives nothing */
+    char *to;         /* NULL: it gets nothing */
+    size_t count;
+    z3d_dtype type;
     ncclRedOp_t op;
     int root; /* or the peer */
     ncclComm_t comm;
-    long number; /* of this process's, from 1 */
+    size_t bytes;
     bool captured;
 } task;
 
-static _Thread_local long enqueued, run;
-
-/* What this rank gives: reduce_scatter's operand is all ranks' rows. */
-static size_t bytes_given(const task *t) {
-    return t->count * size_of(t->type) * (t->kind == REDUCE_SCATTER ? (size_t)t->comm->size : 1);
+/* Where in the window the peers reach for it: they read operands of sums, and write what is
+ * gathered. -1: they do not reach for it there. */
+static long place_of(const task *t) {
+    const struct ncclWindow *window = &t->comm->window;
+    const char *at = t->kind == REDUCE ? t->from : t->to;
+    bool within = window->memory && at >= window->memory && at < window->memory + window->bytes;
+    return within && t->kind <= BROADCAST ? at - window->memory : -1;
 }
 
-static size_t bytes_got(const task *t) {
-    return t->count * size_of(t->type) * (t->kind == ALL_GATHER ? (size_t)t->comm->size : 1);
-}
-
-/* Element `first` + i of every rank, in the order of ranks. */
-static void reduce(const task *t, const char *all, size_t first) {
-    for (size_t i = 0; i < t->count; i++) {
-        double result = cuda_shim_get(all, type_of(t->type), (int64_t)(first + i));
-        for (int rank = 1; rank < t->comm->size; rank++) {
-            double other = cuda_shim_get(all + (size_t)rank * bytes_given(t), type_of(t->type),
-                                         (int64_t)(first + i));
-            result = t->op == ncclSum ? result + other : result > other ? result : other;
+/* In the order of ranks. */
+static ncclResult_t reduce(const task *t) {
+    ncclResult_t result = ncclSuccess;
+    double *sum = malloc((t->count + 1) * sizeof *sum);
+    char *given = malloc(t->bytes + 1);
+    if (!sum || !given) cuda_shim_stop("no memory for a sum");
+    for (int rank = 0; rank < t->comm->size && result == ncclSuccess; rank++) {
+        const char *from = rank == t->root ? t->from : given;
+        if (rank != t->root) result = take(t->comm, rank, place_of(t), given, t->bytes);
+        for (size_t i = 0; i < t->count && result == ncclSuccess; i++) {
+            double x = cuda_shim_get(from, t->type, (int64_t)i);
+            sum[i] = rank == 0 ? x : t->op == ncclSum ? sum[i] + x : x > sum[i] ? x : sum[i];
         }
-        cuda_shim_put(t->to, type_of(t->type), (int64_t)i, result);
     }
+    for (size_t i = 0; i < t->count && result == ncclSuccess; i++)
+        cuda_shim_put(t->to, t->type, (int64_t)i, sum[i]);
+    free(given);
+    free(sum);
+    return result;
 }
 
-/* What is left undefined: an operand in place but for the result. */
-static void spoil(const task *t) {
-    size_t bytes = t->count * size_of(t->type);
-    char *from = (char *)(uintptr_t)t->from;
-    if (t->kind == REDUCE && t->from == t->to && t->comm->rank != t->root)
-        memset(t->to, 0xff, bytes);
-    if (t->kind != REDUCE_SCATTER || t->to != from + (size_t)t->comm->rank * bytes) return;
-    for (int row = 0; row < t->comm->size; row++)
-        if (row != t->comm->rank) memset(from + (size_t)row * bytes, 0xff, bytes);
-}
-
-static void finish(const task *t, const char *all) {
-    size_t bytes = t->count * size_of(t->type);
-    switch (t->kind) {
-    case ALL_GATHER:
-        memcpy(t->to, all, bytes_got(t));
-        break;
-    case BROADCAST:
-        memcpy(t->to, all + (size_t)t->root * bytes, bytes);
-        break;
-    case REDUCE_SCATTER:
-        reduce(t, all, (size_t)t->comm->rank * t->count);
-        break;
-    default:
-        if (t->kind == ALL_REDUCE || t->comm->rank == t->root) reduce(t, all, 0);
-    }
-    spoil(t);
-}
-
-static ncclResult_t run_pair(const task *t) {
-    char path[PATH + 64];
-    bool sends = t->kind == SEND;
-    int from = sends ? t->comm->rank : t->root, to = sends ? t->root : t->comm->rank;
-    long number = sends ? t->comm->sent[to]++ : t->comm->received[from]++;
-    snprintf(path, sizeof path, "%s-from%d-to%d-%ld", t->comm->path, from, to, number);
-    if (sends) return give(path, t->from, bytes_given(t));
-    ncclResult_t result = take(path, t->to, bytes_got(t));
-    unlink(path);
+static ncclResult_t broadcast(const task *t) {
+    ncclResult_t result = ncclSuccess;
+    if (t->from != t->to) memcpy(t->to, t->from, t->bytes);
+    for (int to = 0; to < t->comm->size && result == ncclSuccess; to++)
+        if (to != t->root) result = give(t->comm, to, place_of(t), t->from, t->bytes);
     return result;
 }
 
 static void run_task(void *argument) {
     const task *t = argument;
-    if (t->number != ++run && !keeps_order())
-        cuda_shim_stop("a collective overtakes one of another communicator");
+    bool root = t->comm->rank == t->root;
     if (t->comm->failure != ncclSuccess) return;
-    if (t->kind == SEND || t->kind == RECV) {
-        t->comm->failure = run_pair(t);
-        return;
-    }
-    char *all = malloc(bytes_given(t) * (size_t)t->comm->size + 1);
-    if (!all) cuda_shim_stop("no memory for a collective");
-    t->comm->failure = exchange(t->comm, t->from, bytes_given(t), all);
-    if (t->comm->failure == ncclSuccess) finish(t, all);
-    free(all);
+    if (t->kind <= BROADCAST && root)
+        t->comm->failure = t->kind == REDUCE ? reduce(t) : broadcast(t);
+    else if (t->kind == RECV || t->kind == BROADCAST)
+        t->comm->failure = take(t->comm, t->root, place_of(t), t->to, t->bytes);
+    else
+        t->comm->failure = give(t->comm, t->root, place_of(t), t->from, t->bytes);
+    if (t->kind == REDUCE && !root && t->to == t->from) memset(t->to, 0xff, t->bytes);
 }
 
 static void drop_task(void *argument) {
@@ -286,65 +314,77 @@ static void drop_task(void *argument) {
     free(t);
 }
 
-/* Apart, or this rank's part of the larger operand. */
-static bool is_in_place_or_apart(const task *t) {
-    const char *from = t->from, *to = t->to;
-    size_t given = bytes_given(t), got = bytes_got(t), rank = (size_t)t->comm->rank;
-    if (t->kind == REDUCE_SCATTER && to == from + rank * got) return true;
-    if (t->kind == ALL_GATHER && from == to + rank * given) return true;
-    if (given == got && from == to) return true;
-    return from + given <= to || to + got <= from;
-}
-
-static ncclResult_t enqueue(task what, cudaStream_t stream) {
-    bool sends = what.kind != RECV, gets = what.kind != SEND;
-    if (!what.comm || what.root < 0 || what.root >= what.comm->size ||
-        (sends && !cuda_shim_is_device(what.from, bytes_given(&what))) ||
-        (gets && !cuda_shim_is_device(what.to, bytes_got(&what))))
-        return ncclInvalidArgument;
-    if (sends && gets && !is_in_place_or_apart(&what)) return ncclInvalidUsage;
+static ncclResult_t enqueue(kind kind, const void *from, void *to, size_t count,
+                            ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                            cudaStream_t stream) {
     task *t = malloc(sizeof *t);
     if (!t) return ncclSystemError;
-    *t = what;
-    t->number = ++enqueued;
+    *t = (task){kind, from, to, count, type_of(type), op, root, comm, 0, false};
+    t->bytes = count * (size_t)z3d_dtype_size(t->type);
+    if (root < 0 || root >= comm->size || (from && !cuda_shim_is_device(from, t->bytes)) ||
+        (to && !cuda_shim_is_device(to, t->bytes)) ||
+        (from && to && t->from != t->to && t->from + t->bytes > t->to &&
+         t->to + t->bytes > t->from)) {
+        free(t);
+        return ncclInvalidArgument;
+    }
     t->captured = cuda_shim_captures(stream);
-    if (t->captured) what.comm->captured++;
+    if (t->captured) comm->captured++;
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
                ? ncclSuccess
                : ncclInvalidArgument;
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_REDUCE, from, to, count, type, op, 0, comm, 0, false}, stream);
-}
-
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE_SCATTER, from, to, count, type, op, 0, comm, 0, false}, stream);
-}
-
-ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_GATHER, from, to, count, type, ncclSum, 0, comm, 0, false}, stream);
-}
-
 ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE, from, to, count, type, op, root, comm, 0, false}, stream);
+    return enqueue(REDUCE, from, to, count, type, op, root, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){BROADCAST, from, to, count, type, ncclSum, root, comm, 0, false}, stream);
+    return enqueue(BROADCAST, from, to, count, type, ncclSum, root, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = ncclReduce(from, to, count, type, op, 0, comm, stream);
+    return result == ncclSuccess ? ncclBroadcast(to, to, count, type, 0, comm, stream) : result;
+}
+
+/* In place all rows but this rank's are undefined afterwards. */
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = ncclSuccess;
+    size_t bytes = count * (size_t)z3d_dtype_size(type_of(type));
+    char *first = (char *)(uintptr_t)from;
+    bool in_place = to == first + (size_t)comm->rank * bytes;
+    for (int row = 0; row < comm->size && result == ncclSuccess; row++) {
+        char *at = first + (size_t)row * bytes;
+        result = ncclReduce(at,
+                            row == comm->rank ? to
+                            : in_place        ? at
+                                              : NULL,
+                            count, type, op, row, comm, stream);
+    }
+    return result;
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = ncclSuccess;
+    size_t bytes = count * (size_t)z3d_dtype_size(type_of(type));
+    for (int row = 0; row < comm->size && result == ncclSuccess; row++)
+        result = ncclBroadcast(row == comm->rank ? from : NULL, (char *)to + (size_t)row * bytes,
+                               count, type, row, comm, stream);
+    return result;
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){SEND, from, NULL, count, type, ncclSum, peer, comm, 0, false}, stream);
+    return enqueue(SEND, from, NULL, count, type, ncclSum, peer, comm, stream);
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return enqueue((task){RECV, NULL, to, count, type, ncclSum, peer, comm, 0, false}, stream);
+    return enqueue(RECV, NULL, to, count, type, ncclSum, peer, comm, stream);
 }
