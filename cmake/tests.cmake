@@ -135,9 +135,11 @@ if(TARGET zero3d_cuda_shim AND NOT ZERO3D_SANITIZE)
     ENVIRONMENT "ZERO3D=$<TARGET_FILE:gpu_check>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};ZERO3D_PLUGIN_PATH=${CMAKE_BINARY_DIR}/host_plugin;OMP_WAIT_POLICY=passive")
 endif()
 
-# Registers of the kernels as they were compiled; cuDNN's answer to attention's graphs, where the toolkit has cuDNN and its stub of the driver.
+# Registers of the kernels as CUDA 13 compiled them; cuDNN's answer to attention's graphs, where the toolkit has cuDNN and its stub of the driver.
 if(TARGET zero3d_cuda)
-  add_test(NAME cuda_resources COMMAND ${CMAKE_SOURCE_DIR}/scripts/cuda-resources ${CMAKE_BINARY_DIR})
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    add_test(NAME cuda_resources COMMAND ${CMAKE_SOURCE_DIR}/scripts/cuda-resources ${CMAKE_BINARY_DIR})
+  endif()
   find_path(ZERO3D_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(ZERO3D_STUB_DRIVER cuda HINTS ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib/stubs lib64/stubs stubs)
   if(ZERO3D_CUDNN_INCLUDE AND ZERO3D_STUB_DRIVER)
