@@ -19,7 +19,13 @@ mode=run
 check=$build/bin/gpu_check
 tiny=""
 continued=no
+usage="usage: scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [--continue] [PAGE]"
 case ${1:-} in
+-h | --help)
+    echo "$usage"
+    sed -n '2,/^set -u/{/^#/s/^# //p}' "$0"
+    exit 0
+    ;;
 --dry-run)
     mode=build
     shift
@@ -35,6 +41,12 @@ if [ "${1:-}" = --continue ]; then
     continued=yes
     shift
 fi
+case ${1:-}:$# in
+-*:* | *:[2-9]*)
+    echo "$usage" >&2
+    exit 2
+    ;;
+esac
 page=${1:-$build/gpu-check.md}
 log=${page%.md}.log
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)

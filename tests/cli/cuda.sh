@@ -40,7 +40,7 @@ ZERO3D_PLUGIN_PATH=$PWD/plain refuses 'libzero3d_cuda.so is not a zero3d plugin'
 launch=$two ZERO3D_PLUGIN_PATH=$PWD/other refuses 'libzero3d_cuda.so was built from another version: .*same source'
 
 # NCCL's keys where it does not run.
-for key in training.nccl.min_ctas=2 training.nccl.max_ctas=2 training.nccl.traffic_class=3 training.nccl.windows=false; do
+for key in training.nccl.min_ctas=2 training.nccl.max_ctas=2 training.nccl.traffic_class=3 training.nccl.windows=true; do
     expect fail "$ZERO3D" train cuda.yaml $key
     says "$key: has no effect on the cpu device"
     refuses "$key: has no effect with training.collectives host" training.collectives=host $key

@@ -347,7 +347,7 @@ static void check_nccl(config_checker *k) {
         {"training.nccl.min_ctas", c->training_nccl_min_ctas != Z3D_AUTO},
         {"training.nccl.max_ctas", c->training_nccl_max_ctas != Z3D_AUTO},
         {"training.nccl.traffic_class", c->training_nccl_traffic_class != Z3D_AUTO},
-        {"training.nccl.windows", !c->training_nccl_windows},
+        {"training.nccl.windows", c->training_nccl_windows},
     };
     const idle_reason cpu = {
         {"training.device"}, "on the cpu device", "set training.device to cuda", false};

@@ -100,7 +100,9 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                     program->stage, precision_name(config),
                     program->reduce_per_step ? "step" : "micro-batch",
                     whole ? ", kept whole until then" : "",
-                    program->recompute ? "activations recomputed" : "no recompute");
+                    program->recompute   ? "activations recomputed"
+                    : program->selective ? "layernorms and attention recomputed"
+                                         : "activations kept");
     if (facts->offload_why)
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
     if (facts->ratio_why)
