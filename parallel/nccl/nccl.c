@@ -99,20 +99,23 @@ static bool lies_alike(const z3d_group *group, const block *all) {
     return alike;
 }
 
-/* `names`: of those that have windows now. */
+/* `names`: of those that have windows now. One that fails does not end it: registering is
+ * collective, and the ranks that did not fail go on with the next. */
 static z3d_status open_windows(z3d_group *const group[Z3D_AXES_COUNT], void *memory,
                                const block *all, z3d_string *names) {
+    z3d_status status = Z3D_OK;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         const z3d_group *g = group[axes];
         bool open = false;
         if (!is_nccl(g) || !lies_alike(g, all)) continue;
-        Z3D_TRY(z3d_device_heard(
-            g->device, table_of(g)->open_window(g->state, memory, all[g->mesh.rank].bytes, &open)));
+        z3d_status opened = z3d_device_heard(
+            g->device, table_of(g)->open_window(g->state, memory, all[g->mesh.rank].bytes, &open));
+        if (opened != Z3D_OK) status = opened;
         if (open)
             z3d_string_append(names, "%s%s", names->text ? ", " : "",
                               z3d_axes_name((z3d_axes)axes).text);
     }
-    return Z3D_OK;
+    return status;
 }
 
 z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, int64_t bytes,

@@ -212,13 +212,13 @@ z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtyp
     return method_of(dtype, *gemm_key((z3d_config *)config, dtype));
 }
 
-/* A GPU may round what a product's epilogue gives otherwise than what is computed again. A run that
- * kept it keeps it if there is room, still. */
+/* A GPU may round what a product's epilogue gives otherwise than what is computed again: a resumed
+ * run goes on as it was. Runs that are older than the key computed it again. */
 static void keep_recomputing(z3d_config *config, const z3d_config *saved) {
     z3d_config_ENUM *key = &config->activation_checkpointing_recompute_activation;
-    if (config->training_device == Z3D_TRAINING_CUDA && *key == Z3D_RECOMPUTE_AUTO &&
-        saved->activation_checkpointing_recompute_activation == Z3D_RECOMPUTE_TRUE)
-        *key = Z3D_RECOMPUTE_TRUE;
+    const z3d_config_ENUM was = saved->activation_checkpointing_recompute_activation;
+    if (config->training_device == Z3D_TRAINING_CUDA && *key == Z3D_RECOMPUTE_AUTO)
+        *key = was == Z3D_RECOMPUTE_FALSE ? Z3D_RECOMPUTE_FALSE : Z3D_RECOMPUTE_TRUE;
 }
 
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {

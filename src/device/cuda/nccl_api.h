@@ -48,7 +48,8 @@ typedef struct ncclConfig_t {
 #define NCCL_WIN_COLL_SYMMETRIC 1
 
 /* X(the version that has it, result, name, arguments). ncclCommSplit: config NULL is that of
- * `comm`. ncclCommWindowRegister is collective; *out stays NULL where NCCL would not use a window.
+ * `comm`. ncclCommWindowRegister is collective; *out may stay NULL where NCCL would not use a
+ * window.
  */
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(22600, ncclResult_t, ncclGetVersion, (int *version))                                         \
