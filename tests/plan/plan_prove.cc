@@ -285,7 +285,7 @@ TEST(Prove, TrustsNcclWithEqualSizesOnly) {
     EXPECT_TRUE(prove(2, cuda, cuda).equal);
     EXPECT_FALSE(prove(2, cuda, cuda + pieces).equal);
     EXPECT_TRUE(prove(2, cuda, cuda + "training.nccl.traffic_class=3\n").equal);
-    for (const char *key : {"min_ctas=2", "max_ctas=2", "windows=false"}) {
+    for (const char *key : {"min_ctas=2", "max_ctas=2", "windows=true"}) {
         const std::string other = cuda + "training.nccl." + key + "\n";
         EXPECT_TRUE(prove(2, other, other).equal);
         EXPECT_TRUE(prove(2, cuda, other).open) << key;

@@ -34,6 +34,7 @@ typedef struct communicator {
     int size, index;
     int users;                          /* who are to destroy it */
     ncclWindow_t window;                /* of nccl->memory, or NULL */
+    bool window_asked;                  /* since the last close: groups share a communicator */
     cudaStream_t stream;                /* NULL, as all that follows: the world that is split */
     int *token;                         /* of a barrier */
     cudaEvent_t ended[Z3D_CUDA_EVENTS]; /* collective n's end, at n modulo their number */
@@ -113,6 +114,7 @@ static void close_window(communicator *c) {
     const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     if (c->window && !nccl->aborted) nccl->ncclCommWindowDeregister(c->comm, c->window);
     c->window = NULL;
+    c->window_asked = false;
 }
 
 static void close_windows(void *device) {
@@ -138,9 +140,10 @@ static z3d_status open_window(void *self, void *memory, int64_t bytes, bool *ope
     communicator *c = self;
     const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     ncclResult_t code = ncclSuccess;
-    if (!c->window)
+    if (!c->window_asked)
         code = nccl->ncclCommWindowRegister(c->comm, memory, (size_t)bytes, &c->window,
                                             NCCL_WIN_COLL_SYMMETRIC);
+    c->window_asked = true;
     *open = c->window != NULL;
     return check(c, code, "ncclCommWindowRegister");
 }
