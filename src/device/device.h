@@ -60,7 +60,7 @@ typedef struct z3d_nccl_options {
     int min_ctas, max_ctas; /* thread blocks of a collective; 0: NCCL decides */
     bool has_traffic_class;
     int traffic_class;
-    bool no_windows; /* memory of collectives is neither allocated by NCCL nor registered with it */
+    bool windows; /* memory of collectives is allocated by NCCL and registered with it */
 } z3d_nccl_options;
 
 typedef struct z3d_device_config {
@@ -217,6 +217,10 @@ int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads);
  * record and sim with 0 GFLOP/s. */
 z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                    int64_t k, z3d_gemm_method *best, double *gflops);
+
+/* Fills device memory with `count` numbers for measuring: zeros would flatter, since they cost less
+ * power. Waits until they are there. */
+z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t count, z3d_dtype dtype);
 
 /* cuda: a shape of product, and which of its library's algorithms it uses. Another one gives other
  * bits. */

@@ -106,30 +106,13 @@ static z3d_status visit(void *context, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
-/* Random numbers: zeros would flatter, since they cost less power. */
-static z3d_status fill(const timing *t, z3d_dtype dtype) {
-    const int64_t most = (int64_t)1 << 20, count = t->bytes / (int64_t)z3d_dtype_size(dtype);
-    const int64_t bytes = most * (int64_t)sizeof(float);
-    void *numbers;
-    Z3D_TRY(z3d_device_alloc(t->device, Z3D_SPACE_DEVICE, bytes, &numbers));
-    z3d_status status =
-        Z3D_LAUNCH(t->device, init_normal, .x = numbers, .count = most, .outer = 1, .local = most,
-                   .global = most, .inner = 1, .key = 1, .standard_deviation = 1);
-    for (int64_t at = 0; at < count && status == Z3D_OK; at += most)
-        status = Z3D_LAUNCH(t->device, cast,
-                            .destination = (char *)t->memory + at * (int64_t)z3d_dtype_size(dtype),
-                            .source = numbers, .count = count - at < most ? count - at : most,
-                            .destination_dtype = dtype, .source_dtype = Z3D_F32);
-    if (status == Z3D_OK) status = z3d_device_synchronize(t->device);
-    z3d_device_free(t->device, Z3D_SPACE_DEVICE, numbers, bytes);
-    return status;
-}
-
 /* Memory for the largest one's operands. */
 static z3d_status take_memory(const z3d_trainer *trainer, const z3d_simulation *step, timing *t) {
     Z3D_TRY(z3d_simulation_observe(step, visit, t));
     Z3D_TRY(z3d_device_alloc(t->device, Z3D_SPACE_DEVICE, t->bytes, &t->memory));
-    return fill(t, trainer->program.dtype);
+    const z3d_dtype dtype = trainer->program.dtype;
+    return z3d_device_fill_random(t->device, t->memory, t->bytes / (int64_t)z3d_dtype_size(dtype),
+                                  dtype);
 }
 
 static z3d_status time_products(const z3d_trainer *trainer, timing *t) {

@@ -160,7 +160,7 @@ static z3d_nccl_options nccl_options(const z3d_config *config) {
                               .max_ctas = most == Z3D_AUTO ? 0 : (int)most,
                               .has_traffic_class = traffic_class != Z3D_AUTO,
                               .traffic_class = traffic_class == Z3D_AUTO ? 0 : (int)traffic_class,
-                              .no_windows = !config->training_nccl_windows};
+                              .windows = config->training_nccl_windows};
 }
 
 static z3d_status make_device(z3d_trainer *trainer, int threads) {

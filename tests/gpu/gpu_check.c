@@ -66,7 +66,7 @@ static bool take_option(check_context *context, const char *word) {
 }
 
 int main(int argc, char **argv) {
-    check_context context = {.cuda = {.backend = "cuda"}, .tensor = 1};
+    check_context context = {.cuda = {.backend = "cuda", .nccl.windows = true}, .tensor = 1};
     int at = 1;
     while (at < argc && take_option(&context, argv[at])) at++;
     if (at == argc || argv[at][0] == '-' || context.steps < 0 || context.tensor < 1) {

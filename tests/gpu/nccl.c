@@ -197,7 +197,8 @@ z3d_status check_nccl(check_context *context) {
     z3d_region *region = NULL;
     z3d_device_config cuda = context->cuda;
     cuda.times = true;
-    cuda.nccl = (z3d_nccl_options){.min_ctas = 2, .has_traffic_class = true, .traffic_class = 3};
+    cuda.nccl = (z3d_nccl_options){
+        .min_ctas = 2, .has_traffic_class = true, .traffic_class = 3, .windows = true};
     set_environment(z3d_world_rank(context->world));
     Z3D_TRY(begin(context->world, &cuda, &sides[0]));
     Z3D_TRY(begin(context->world, &(z3d_device_config){.backend = "cpu", .threads = 1}, &sides[1]));

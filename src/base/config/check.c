@@ -341,6 +341,9 @@ static void check_graph(config_checker *k) {
                     looks, looks);
 }
 
+static const idle_reason on_cpu = {
+    {"training.device"}, "on the cpu device", "set training.device to cuda", false};
+
 static void check_nccl(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key nccl[] = {
@@ -349,14 +352,12 @@ static void check_nccl(config_checker *k) {
         {"training.nccl.traffic_class", c->training_nccl_traffic_class != Z3D_AUTO},
         {"training.nccl.windows", c->training_nccl_windows},
     };
-    const idle_reason cpu = {
-        {"training.device"}, "on the cpu device", "set training.device to cuda", false};
     const idle_reason host = {{"training.collectives"},
                               "with training.collectives host",
                               "set training.collectives to nccl",
                               false};
     if (c->training_device == Z3D_TRAINING_CPU)
-        config_refuse_idle(k, nccl, 4, &cpu);
+        config_refuse_idle(k, nccl, 4, &on_cpu);
     else if (c->training_collectives == Z3D_COLLECTIVES_HOST)
         config_refuse_idle(k, nccl, 4, &host);
     if (c->training_nccl_max_ctas != Z3D_AUTO &&
@@ -376,9 +377,7 @@ static void check_cpu_device(config_checker *k) {
         {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
         {"training.gemm.cuda", z3d_config_cuda_gemm(c) != Z3D_CUDA_GEMM_HEURISTIC},
     };
-    const idle_reason cpu = {
-        {"training.device"}, "on the cpu device", "set training.device to cuda", false};
-    config_refuse_idle(k, cuda, 6, &cpu);
+    config_refuse_idle(k, cuda, 6, &on_cpu);
 }
 
 static void check_cuda_device(config_checker *k) {

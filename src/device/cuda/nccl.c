@@ -100,7 +100,7 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
 
 bool z3d_cuda_nccl_alloc(const z3d_cuda *cuda, int64_t bytes, void **out) {
     struct z3d_cuda_nccl *nccl = cuda->nccl;
-    if (!nccl || nccl->memory || cuda->nccl_options.no_windows || !nccl->ncclCommWindowRegister)
+    if (!nccl || nccl->memory || !cuda->nccl_options.windows || !nccl->ncclCommWindowRegister)
         return false;
     bool made = nccl->ncclMemAlloc(out, (size_t)bytes) == ncclSuccess;
     if (made)

@@ -5,13 +5,22 @@
 
 enum { WARM = 3, TIMED = 10, ALIGNED = 256 };
 
-/* Random numbers: zeros would flatter, since they cost less power. */
-static z3d_status fill(z3d_device *device, void *matrix, float *wide, int64_t count,
-                       z3d_dtype dtype) {
-    Z3D_TRY(Z3D_LAUNCH(device, init_normal, .x = wide, .count = count, .outer = 1, .local = count,
-                       .global = count, .inner = 1, .key = 1, .standard_deviation = 1));
-    return Z3D_LAUNCH(device, cast, .destination = matrix, .source = wide, .count = count,
-                      .destination_dtype = dtype, .source_dtype = Z3D_F32);
+z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t count,
+                                  z3d_dtype dtype) {
+    const int64_t most = (int64_t)1 << 20, bytes = most * (int64_t)sizeof(float);
+    const int64_t size = (int64_t)z3d_dtype_size(dtype);
+    void *numbers;
+    Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, bytes, &numbers));
+    z3d_status status =
+        Z3D_LAUNCH(device, init_normal, .x = numbers, .count = most, .outer = 1, .local = most,
+                   .global = most, .inner = 1, .key = 1, .standard_deviation = 1);
+    for (int64_t at = 0; at < count && status == Z3D_OK; at += most)
+        status = Z3D_LAUNCH(device, cast, .destination = (char *)memory + at * size,
+                            .source = numbers, .count = count - at < most ? count - at : most,
+                            .destination_dtype = dtype, .source_dtype = Z3D_F32);
+    if (status == Z3D_OK) status = z3d_device_synchronize(device);
+    z3d_device_free(device, Z3D_SPACE_DEVICE, numbers, bytes);
+    return status;
 }
 
 static z3d_status time_products(z3d_device *device, const z3d_gemm *gemm, double *seconds) {
@@ -35,10 +44,9 @@ z3d_status z3d_measure_products(z3d_device *device, z3d_dtype dtype, int64_t m, 
     const int64_t size = (int64_t)z3d_dtype_size(dtype);
     const int64_t a = z3d_round_up(m * k * size, ALIGNED), b = z3d_round_up(n * k * size, ALIGNED);
     const int64_t c = z3d_round_up(m * n * size, ALIGNED);
-    const int64_t wide = (m > n ? m : n) * k * (int64_t)sizeof(float);
     double seconds = 0;
     void *block;
-    Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, a + b + c + wide, &block));
+    Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, a + b + c, &block));
     char *at = block;
     const z3d_gemm gemm = {.m = m,
                            .n = n,
@@ -52,11 +60,10 @@ z3d_status z3d_measure_products(z3d_device *device, z3d_dtype dtype, int64_t m, 
                            .transpose_b = true,
                            .dtype = dtype,
                            .c_dtype = dtype};
-    float *numbers = (float *)(at + a + b + c);
-    z3d_status status = fill(device, at, numbers, m * k, dtype);
-    if (status == Z3D_OK) status = fill(device, at + a, numbers, n * k, dtype);
+    z3d_status status = z3d_device_fill_random(device, at, m * k, dtype);
+    if (status == Z3D_OK) status = z3d_device_fill_random(device, at + a, n * k, dtype);
     if (status == Z3D_OK) status = time_products(device, &gemm, &seconds);
-    z3d_device_free(device, Z3D_SPACE_DEVICE, block, a + b + c + wide);
+    z3d_device_free(device, Z3D_SPACE_DEVICE, block, a + b + c);
     *gflops = seconds > 0 ? 2e-9 * (double)m * (double)n * (double)k / seconds : 0;
     return status;
 }
