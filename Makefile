@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 
 help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
-	@echo "make build           build everything: $(BUILD)/bin/zero3d, the example, the tests"
+	@echo "make build           build $(BUILD)/bin/zero3d and the examples (CUDA=1: the CUDA device too, where there is no GPU)"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
 	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (ten minutes)"
 	@echo "make fuzz            fuzz the parsers, each for SECONDS=$(SECONDS)"
@@ -28,13 +28,13 @@ build:
 	@scripts/stage "build" scripts/build $(BUILD)
 
 test:
-	@scripts/stage "packages" scripts/setup
-	@scripts/stage "build" scripts/build $(BUILD)
+	@scripts/stage "packages" scripts/setup --test
+	@scripts/stage "build" scripts/build $(BUILD) all tests
 	@scripts/test $(BUILD) -R "$(TESTS)"
 
 test-long:
 	@scripts/stage "packages" scripts/setup --long
-	@scripts/stage "build" scripts/build $(BUILD)
+	@scripts/stage "build" scripts/build $(BUILD) all tests
 	@ZERO3D_LONG=1 scripts/test $(BUILD) -C long -L long
 
 fuzz:

@@ -1,13 +1,17 @@
 # The parts of src/base that the plugin has its own copy of.
 set(ZERO3D_PLUGIN_BASE src/base/status.c src/base/dtype.c src/base/numbers.c src/base/format.c)
 
-# CUDA, if the toolkit is installed: ZERO3D_CUDA=AUTO (if found) | ON (or fail) | OFF. Kernels
-# (src/device/cuda/kernels/*.cu) become the object library zero3d_cuda_kernels. Nothing here needs a
-# GPU.
-set(ZERO3D_CUDA AUTO CACHE STRING "CUDA device: AUTO (where a toolkit is found), ON, OFF")
+# CUDA: ZERO3D_CUDA=AUTO (where a GPU and the toolkit are) | ON (or fail) | OFF. Kernels
+# (src/device/cuda/kernels/*.cu) become the object library zero3d_cuda_kernels. They take minutes to
+# compile, so a machine without a GPU builds them only if it is asked to, as for other machines.
+set(ZERO3D_CUDA AUTO CACHE STRING "CUDA device: AUTO (where a GPU and the toolkit are), ON, OFF")
 set_property(CACHE ZERO3D_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(ZERO3D_HAS_CUDA OFF)
 if(ZERO3D_CUDA STREQUAL "OFF")
+  return()
+endif()
+if(ZERO3D_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl)
+  message(STATUS "CUDA device: off (this machine has no GPU; `make build CUDA=1` or ZERO3D_CUDA=ON asks for it)")
   return()
 endif()
 

@@ -1,5 +1,5 @@
 # The library, the program, the examples.
-if(NOT ZERO3D_HAS_train)
+if(ZERO3D_BARE)
   return()
 endif()
 

@@ -1,9 +1,15 @@
 // Matrix products: every method, type and layout against sums in double; cuts, threads, scratch.
 #include "tests/device/kernels_harness.h"
+#include "tests/expect.h"
 
 namespace {
 
 const z3d_gemm_method METHODS[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL, Z3D_GEMM_PORTABLE};
+
+// oneDNN's matmul takes bf16 only where the CPU has AVX-512.
+bool matmul_has_bf16() {
+    return isas().back() == "avx512";
+}
 
 // A device that multiplies by one method; self is null where this machine cannot.
 struct Multiplier {
@@ -15,6 +21,8 @@ struct Multiplier {
         config.threads = threads;
         config.isa = isa;
         config.gemm[Z3D_F32] = config.gemm[Z3D_BF16] = method;
+        if (method == Z3D_GEMM_MATMUL && !matmul_has_bf16())
+            config.gemm[Z3D_BF16] = Z3D_GEMM_SGEMM;
         config.gemm[Z3D_F16] = method == Z3D_GEMM_MATMUL ? Z3D_GEMM_SGEMM : method;
         EXPECT_EQ(z3d_device_create(&config, &self), Z3D_OK) << z3d_error_message();
     }
@@ -288,6 +296,23 @@ TEST(Gemm, OverflowIsVisible) {
         ASSERT_EQ(q.run(device.self), Z3D_OK) << z3d_error_message();
         EXPECT_TRUE(std::isinf(q.c[2]));
     }
+}
+
+TEST(Gemm, MatmulOfBf16IsRefusedWhereTheCpuHasNone) {
+    z3d_device_config config = {};
+    z3d_device *device;
+    config.backend = "cpu";
+    config.gemm[Z3D_BF16] = Z3D_GEMM_MATMUL;
+    ASSERT_Z3D(z3d_device_create(&config, &device));
+    Product p({20, 30, 40}, Z3D_BF16, Z3D_F32, false, false, false, false, 0);
+    if (matmul_has_bf16()) {
+        EXPECT_Z3D(p.run(device));
+        p.check_all();
+    } else {
+        EXPECT_EQ(p.run(device), Z3D_ERR_UNSUPPORTED);
+        EXPECT_NE(std::string(z3d_error_message()).find("training.gemm"), std::string::npos);
+    }
+    z3d_device_destroy(device);
 }
 
 TEST(Gemm, ScratchThatIsTooSmallIsAnError) {

@@ -6,5 +6,5 @@ zero3d_test(model_units ROOM model RANKS 1 2 4)
 if(TARGET two_spirals)
   add_test(NAME two_spirals COMMAND ${CMAKE_SOURCE_DIR}/tests/model/two_spirals.sh
     ${CMAKE_SOURCE_DIR}/scripts/launch $<TARGET_FILE:two_spirals> ${CMAKE_SOURCE_DIR}/examples/two_spirals.c)
-  set_tests_properties(two_spirals PROPERTIES TIMEOUT 300)
+  set_tests_properties(two_spirals PROPERTIES TIMEOUT 300 PROCESSORS 4)
 endif()

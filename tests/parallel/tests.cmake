@@ -12,12 +12,13 @@ set(objects $<TARGET_OBJECTS:parallel_collectives> $<TARGET_OBJECTS:zero3d_paral
   ${ZERO3D_ISA_OBJECTS} ${ZERO3D_PROGRAM_OBJECTS})
 set(libraries ${ZERO3D_EXTERNAL})
 list(REMOVE_ITEM libraries MPI::MPI_C)
-add_executable(parallel_without_mpi ${CMAKE_SOURCE_DIR}/parallel/mpi/none.c)
+add_executable(parallel_without_mpi EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/parallel/mpi/none.c)
 target_link_libraries(parallel_without_mpi PRIVATE zero3d_flags "$<FILTER:${objects},EXCLUDE,/parallel/mpi/>" ${libraries} GTest::gtest)
 set_target_properties(parallel_without_mpi PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(parallel_without_mpi parallel_collectives)
+add_dependencies(tests parallel_without_mpi)
 add_test(NAME parallel_collectives.tcp3
   COMMAND ${CMAKE_SOURCE_DIR}/scripts/launch -n 3 $<TARGET_FILE:parallel_without_mpi> --gtest_filter=World.*:*/messages)
-set_tests_properties(parallel_collectives.tcp3 PROPERTIES TIMEOUT 300 PROCESSORS 3 ENVIRONMENT "OMP_WAIT_POLICY=passive;ZERO3D_LAUNCH=tcp")
+set_tests_properties(parallel_collectives.tcp3 PROPERTIES TIMEOUT 300 PROCESSORS 6 ENVIRONMENT "OMP_WAIT_POLICY=passive;ZERO3D_LAUNCH=tcp")
 # It starts mpirun itself and mostly waits, for ranks to die and to be given up.
-zero3d_test(parallel_failures ROOM parallel SHARDS 4)
+zero3d_test(parallel_failures ROOM parallel SHARDS 4 WAITS)

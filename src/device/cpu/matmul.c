@@ -28,10 +28,12 @@ struct z3d_gemm_state {
 };
 
 static z3d_status library_error(dnnl_status_t status, const char *what) {
-    z3d_status code = status == dnnl_out_of_memory   ? Z3D_ERR_MEMORY
-                      : status == dnnl_unimplemented ? Z3D_ERR_UNSUPPORTED
-                                                     : Z3D_ERR_DEVICE;
-    return Z3D_ERROR(code, "oneDNN: %s failed with status %d", what, (int)status);
+    if (status == dnnl_unimplemented)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "oneDNN's matmul does not have this type on this CPU; write sgemm or auto "
+                         "in training.gemm");
+    return Z3D_ERROR(status == dnnl_out_of_memory ? Z3D_ERR_MEMORY : Z3D_ERR_DEVICE,
+                     "oneDNN: %s failed with status %d", what, (int)status);
 }
 
 #define DNNL_TRY(call, what)                                                                       \
