@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 
 help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
-	@echo "make build           build everything: $(BUILD)/bin/zero3d, the example, the tests"
+	@echo "make build           build everything: $(BUILD)/bin/zero3d, the examples, the tests"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
 	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (ten minutes)"
 	@echo "make fuzz            fuzz the parsers, each for SECONDS=$(SECONDS)"
