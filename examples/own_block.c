@@ -257,8 +257,11 @@ int main(int argc, char **argv) {
     int stage = argc > 1 ? atoi(argv[1]) : 3, tensor = argc > 2 ? atoi(argv[2]) : ranks > 1 ? 2 : 1;
     if (stage < 0 || stage > 3 || tensor < 1 || HEADS % tensor || ranks % tensor ||
         SAMPLES % (ranks / tensor))
-        check(c.world, Z3D_ERROR(Z3D_ERR_USAGE, "no ZeRO stage %d with tensor size %d on %d ranks",
-                                 stage, tensor, ranks));
+        check(c.world,
+              Z3D_ERROR(Z3D_ERR_USAGE,
+                        "stage %d, tensor size %d, ranks %d: stages are 0 to 3; the tensor "
+                        "size divides %d heads and the ranks; data ranks divide %d samples",
+                        stage, tensor, ranks, HEADS, SAMPLES));
     int data = ranks / tensor, batch = SAMPLES / data;
     check(c.world, z3d_mesh_make(tensor, data, 1, rank, &c.mesh)); /* 1: pipeline stages */
     check(c.world, z3d_device_create(&cpu, &c.device));
