@@ -53,7 +53,7 @@ ln -s "$SOURCE/examples" .
 mkdir -p build mine
 ln -s "$build/bin" build/bin
 readme sh 'Run the two examples' $page | grep -v '^make build$' >commands
-expect 0 env PATH="$prefix/bin:$PATH" timeout 100 sh -e commands
+expect 0 env PATH="$prefix/bin:$PATH" timeout 150 sh -e commands
 [ "$(grep -c 'of 256 unseen points right' out)" -eq 1 ] || fail "$page does not run two_spirals"
 [ "$(grep -c '^step 60 ' out)" -eq 3 ] || fail "$page does not run own_block three times"
 
