@@ -146,33 +146,33 @@ class Page:
                 elif None not in open_maps:
                     last = found.group(1)
                     self.key(place + found.start(), ".".join([*open_maps, last]))
-        under = []  # (indent, name)
-        for found in re.finditer(r"^( *)(\w+):( *$| )?", code, re.M):
-            indent, name = len(found.group(1)), found.group(2)
+        under = []  # the sections that a line is in, as (indent, name)
+        for found in re.finditer(r"^( *)(\w+):(.*)", code, re.M):
+            indent, name, value = len(found.group(1)), found.group(2), found.group(3).split("#")[0].strip()
             while under and under[-1][0] >= indent:
                 under.pop()
             if under:
                 self.key(place + found.start(), ".".join([n for _, n in under] + [name]))
-            if (under or name in self.tree.sections) and found.group(3) is not None and not found.group(3).strip(" "):
-                rest = code[found.end() : code.find("\n", found.end()) if "\n" in code[found.end() :] else len(code)]
-                if not rest.strip() or rest.lstrip().startswith("#"):
-                    under.append((indent, name))
+            if not value and (under or name in self.tree.sections):
+                under.append((indent, name))
 
     def names(self, place, code):
         for found in re.finditer(r"build/bin/zero3d\b(?!-)|(?:scripts/launch|build/bin/zero3d-launch) -n", code):
             self.say(place + found.start(), f"{found.group()}: pages write zero3d and zero3d-launch -n")
 
     def commands(self, place, code, language):
-        if language == "span":
-            code = re.sub(r"\s", " ", code)
-        blank = lambda m: re.sub(r"[^\n]", " ", m.group())  # noqa: E731
+        def blank(found):
+            return re.sub(r"[^\n]", " ", found.group())
+
         code = re.sub(r"\\\n", "  ", code)
+        if language == "span":
+            code = code.replace("\n", " ")
         code = re.sub(r"(?m)(?<!\S)#.*$", blank, re.sub(r"\"[^\"\n]*\"|'[^'\n]*'", blank, code))
         for found in re.finditer(r"(?<![\w-])make +(?:[A-Z0-9_]+=\S* +)*([a-z][a-z-]*)", code):
             if found.group(1) not in self.tree.targets:
                 self.say(place + found.start(), f"there is no make {found.group(1)}")
         start = r"(?:^ *|[ (|;&]|/)zero3d +"
-        if language == "span":
+        if language == "span":  # `plan --fit 16GiB` too
             start = rf"(?:{start}|^(?=(?:{'|'.join(self.tree.commands)}) [^=]*--))"
         for found in re.finditer(start + r"([a-z]+)(?![\w:])([^|;&>\n]*)", code, re.M):
             command, words = found.group(1), found.group(2).split()
@@ -180,15 +180,14 @@ class Page:
                 self.say(place + found.start(), f"there is no zero3d {command}")
                 continue
             text = self.tree.help(command)
-            second = {word for m in re.finditer(rf"zero3d {command} ([a-z]+(?:\|[a-z]+)*)(?![\w.])", text.split("\n\n")[0]) for word in m.group(1).split("|")}
+            usage = re.findall(rf"zero3d {command} ([a-z]+(?:\|[a-z]+)*)(?![\w.])", text.split("\n\n")[0])
+            second = "|".join(usage).split("|") if usage else []
             if second and words and re.fullmatch(r"[a-z]+", words[0]) and words[0] not in second:
                 self.say(place + found.start(), f"there is no zero3d {command} {words[0]}")
-            before = ""
-            for word in words:
+            for before, word in zip([""] + words, words):
                 option = re.match(r"--[a-z][\w-]*", word)
-                if option and before != "--sbatch" and option.group() not in ("--help",) and not re.search(rf"(?<![\w-]){option.group()}(?![\w-])", text):
+                if option and before != "--sbatch" and not re.search(rf"(?<![\w-])({option.group()})(?![\w-])", text + " --help"):
                     self.say(place + found.start(), f"zero3d {command} has no {option.group()}")
-                before = word
 
 
 def pages(source):
