@@ -8,17 +8,16 @@ install(TARGETS zero3d EXPORT zero3d_targets ARCHIVE DESTINATION ${CMAKE_INSTALL
 if(TARGET zero3d_cuda)
   install(TARGETS zero3d_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/zero3d)
 endif()
-# A build without MPI cannot use the machine's mpirun.
-set(launcher scripts/launch)
+# The launcher stands next to the program, as zero3d-launch. A build without MPI cannot use the machine's mpirun.
+file(READ scripts/launch text)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/launch)
 if(NOT ZERO3D_HAS_MPI)
-  file(READ scripts/launch text)
   string(REPLACE [[${ZERO3D_LAUNCH:-}]] [[${ZERO3D_LAUNCH:-tcp}]] text "${text}")
-  set(launcher ${CMAKE_BINARY_DIR}/package/zero3d-launch)
-  file(WRITE ${launcher} "${text}")
-  file(CHMOD ${launcher} FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/launch)
 endif()
-install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-launch)
+set(launcher ${CMAKE_BINARY_DIR}/bin/zero3d-launch)
+file(CONFIGURE OUTPUT ${launcher} CONTENT "${text}" @ONLY) # leaves a file with equal contents alone: it may be running
+file(CHMOD ${launcher} FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
 # Completion and the man page, by the program that is installed.
 foreach(form bash zsh fish man)
   install(CODE "execute_process(COMMAND \"$<TARGET_FILE:zero3d_program>\" completion ${form}

@@ -76,5 +76,5 @@ expect 0 cmake -S "$SOURCE" -B without -DZERO3D_MPI=OFF -DZERO3D_CUDA=OFF -DZERO
 expect 1 grep -riE 'libmpi|openmpi|MPI::' without/package --include=zero3d.pc
 expect 0 grep -x 'if(OFF)' without/package/zero3dConfig.cmake
 # shellcheck disable=SC2016 # the ranks' own
-expect 0 without/package/zero3d-launch -n 2 sh -c 'echo $RANK of $WORLD_SIZE'
+expect 0 without/bin/zero3d-launch -n 2 sh -c 'echo $RANK of $WORLD_SIZE'
 [ "$(sort out | paste -sd,)" = "0 of 2,1 of 2" ] || fail "the launcher of a build without MPI starts no ranks over TCP"
