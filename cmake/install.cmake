@@ -31,6 +31,9 @@ install(FILES ${CMAKE_BINARY_DIR}/package/completion.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zero3d.fish)
 install(FILES ${CMAKE_BINARY_DIR}/package/completion.man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zero3d.1)
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
+configure_file(packaging/modulefile.in ${CMAKE_BINARY_DIR}/package/modulefile @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/package/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/zero3d
+  RENAME ${PROJECT_VERSION})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Headers keep the tree's layout, so their includes of each other work under include/zero3d.
