@@ -20,7 +20,7 @@ zero3d_test(train_stop ROOM train RANKS 1 4)
 zero3d_test(train_stop_validation ROOM train RANKS 1 4)
 zero3d_test(train_stop_generation ROOM train RANKS 1 4)
 zero3d_test(train_resume ROOM train RANKS 1 2 LONG)
-zero3d_test(train_memory ROOM train RANKS 1 2 STATIC)
+zero3d_test(train_memory ROOM train RANKS 1 2 LONG STATIC)
 zero3d_count_allocations(train_memory)
 # Each world leaves what it trained; the largest compares.
 zero3d_test(train_prove ROOM train RANKS 1 2 4 LONG)

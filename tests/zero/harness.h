@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ class Trainer {
     z3d_group *group[Z3D_AXES_COUNT] = {};
     z3d_engine *engine = nullptr;
     z3d_engine_config config{};
+    std::string nvme_path;
     int64_t next_step = 1;
     AccessObserver access_observer; // of the first step, unless the test looks on itself
 
@@ -93,7 +95,8 @@ class Trainer {
         config.seed = 42;
         config.verify = o.verify;
         config.digest_path = o.digest;
-        config.nvme_path = ".";
+        nvme_path = o.build_folder ? "." : std::filesystem::temp_directory_path().string();
+        config.nvme_path = nvme_path.c_str();
         if (!config.enter) access_observer.watch(device, &config);
         return z3d_engine_create(&config, &engine);
     }

@@ -54,6 +54,7 @@ struct Options {
     bool host_device = false; // what is offloaded is stepped by a device of its own
     bool inference = false;
     const char *digest = nullptr;
+    bool build_folder = false; // its disk is used; otherwise the temporary files', maybe in memory
 
     int ranks() const {
         return tensor * data * pipeline;

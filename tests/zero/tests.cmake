@@ -11,7 +11,7 @@ zero3d_test(zero_activation_checkpointing ROOM zero RANKS 1 2 4 LONG LONG_RANKS 
 zero3d_test(zero_verifier ROOM zero)
 zero3d_test(zero_large ROOM zero)
 # Together the three worlds run all configurations.
-zero3d_test(zero_mutation ROOM zero RANKS 1 2 4 TIMEOUT 600)
+zero3d_test(zero_mutation ROOM zero RANKS 1 2 4 LONG)
 # The builder with its decisions numbered, in place of the builder: the archive's is not linked.
 file(GLOB builder_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/zero/build/*.c ${CMAKE_SOURCE_DIR}/zero/activation_checkpointing/*.c)
 set(decisions ${CMAKE_BINARY_DIR}/generated/decisions)

@@ -2,8 +2,11 @@
 // bent, one change at a time. The verifier refuses the changed program, or the change is shown to
 // be none by running it: two training steps from the same start, with every byte that the step must
 // not depend on poisoned, give the same bits. A mutant is tried on rank 0 alone and on all ranks.
+// ZERO3D_LONG: all of them; otherwise each mutation of each kind of entry in each configuration at
+// least once.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "tests/zero/programs.h"
@@ -20,6 +23,7 @@ struct Mutation {
     std::string name;
     bool settle; // lifetimes and plan are made anew, so that only the list is judged
     std::function<void(Copy &)> apply;
+    bool draws = false; // another entry or buffer
 };
 
 const char *text(const z3d_program &p, int index, char *buf) {
@@ -49,7 +53,7 @@ void swaps(const z3d_program &p, int i, std::mt19937 &random, std::vector<Mutati
         out.push_back({"swapped with the next", true, swap(i + 1)});
     }
     if (other != i)
-        out.push_back({"swapped with entry " + std::to_string(other), true, swap(other)});
+        out.push_back({"swapped with entry " + std::to_string(other), true, swap(other), true});
 }
 
 void deletions(const z3d_program &p, int i, std::vector<Mutation> &out) {
@@ -122,7 +126,7 @@ void shorter_buffers(const z3d_program &p, int i, std::mt19937 &random,
         }
         int other = (int)(random() % (unsigned)p.num_buffers);
         out.push_back({"slot " + std::to_string(slot) + " in buffer " + std::to_string(other), true,
-                       [i, slot, other](Copy &c) { at(c, i).buffer[slot] = other; }});
+                       [i, slot, other](Copy &c) { at(c, i).buffer[slot] = other; }, true});
         out.push_back({"slot " + std::to_string(slot) + " empty", true,
                        [i, slot](Copy &c) { at(c, i).buffer[slot] = -1; }});
     }
@@ -173,11 +177,28 @@ std::vector<Mutation> mutations_of(const z3d_program &p, int i, std::mt19937 &ra
 }
 
 // The changed copy of p, or false when it cannot even be planned (which refuses it, too).
-bool mutate(const Mutation &m, Copy &c) {
+// rough: its buffers lie apart from each other, which is planned in no time.
+bool mutate(const Mutation &m, Copy &c, bool rough) {
     m.apply(c);
     c.sync();
+    c.program.config.rough_memory = rough;
     return !m.settle || c.settle() == Z3D_OK;
 }
+
+// Which mutants are tried: the first of those that do the same to entries of the same kind, some of
+// the others, and all that draw what they take.
+class Sample {
+  public:
+    bool has(const z3d_instruction &in, const Mutation &m) {
+        if (is_long() || m.draws) return true;
+        std::string kind = std::to_string(in.opcode) + " " + std::to_string(in.phase) + " ";
+        for (char c : m.name) kind += isdigit((unsigned char)c) ? '#' : c;
+        return seen_[kind]++ % 16 == 0;
+    }
+
+  private:
+    std::map<std::string, int> seen_;
+};
 
 // ---- the test ----
 
@@ -189,6 +210,9 @@ struct Counts {
 
 enum Verdict : char { REFUSED, SAME_ON_ALL, SAME_ALONE };
 
+// What one rank says of a mutant: of its own program, and where it is its turn, of the play.
+enum Judgement : char { GOOD = 1, PLAYED = 2, ON_ALL = 4, ON_ONE = 8 };
+
 // The rank of `stage` that has the same place in it as `rank` has in its own.
 int counterpart(const z3d_mesh &mesh, int rank, int stage) {
     return z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, rank, stage);
@@ -198,11 +222,10 @@ int stage_of(const z3d_mesh &mesh, int rank) {
     return z3d_mesh_index(&mesh, Z3D_AXES_PIPELINE, rank);
 }
 
-// Judges one mutant of the programs of a stage's ranks, which are equal but for the rank.
-Verdict judge(programs::World &world, int stage, Copy &own, const Mutation &m, Counts &counts) {
+// Plays one mutant of the programs of a stage's ranks, which are equal but for the rank: on all of
+// them, and on the first alone. Played even where the mutant is refused already: it must end.
+int play(programs::World &world, const z3d_mesh &mesh, int stage, const Mutation &m) {
     int size = world.size();
-    const z3d_mesh &mesh = own.program.mesh;
-    bool good = z3d_program_verify(&own.program) == Z3D_OK;
     std::vector<std::unique_ptr<Copy>> copies;
     std::vector<z3d_program *> all, one = world.programs;
     for (z3d_program *p : world.programs) {
@@ -214,58 +237,61 @@ Verdict judge(programs::World &world, int stage, Copy &own, const Mutation &m, C
     }
     size_t first = (size_t)counterpart(mesh, 0, stage);
     one[first] = all[first];
-    // Played even where the mutant is refused already: it must end.
     bool on_all = z3d_program_verify_world(all.data(), size) == Z3D_OK;
     bool on_one = z3d_program_verify_world(one.data(), size) == Z3D_OK;
-    if (!good || !on_all) {
+    return PLAYED | (on_all ? ON_ALL : 0) | (on_one ? ON_ONE : 0);
+}
+
+// All ranks judged their own program; each mutant was played by one.
+Verdict verdict_of(const std::vector<char> &judgements, Counts &counts) {
+    int played = 0;
+    for (char j : judgements) {
+        EXPECT_EQ(j & GOOD, judgements[0] & GOOD) << "a rank judges otherwise";
+        if (j & PLAYED) played = j;
+    }
+    counts.mutants++;
+    if (!(played & GOOD) || !(played & ON_ALL)) {
         counts.refused++;
         return REFUSED;
     }
-    (on_one ? counts.same : counts.on_one)++;
-    return on_one ? SAME_ALONE : SAME_ON_ALL;
-}
-
-// What a stage's ranks judged alike, of all stages: each judged every so manieth mutant.
-void gather_verdicts(const z3d_mesh &mesh, std::vector<char> &verdicts) {
-    int size = z3d_world_size(world), stages = z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE);
-    size_t count = verdicts.size();
-    std::vector<char> all(count * (size_t)size);
-    ASSERT_Z3D(z3d_world_gather_all(world, verdicts.data(), all.data(), (int64_t)count));
-    for (size_t n = 0; n < count; n++) {
-        int judge = counterpart(mesh, 0, (int)(n % (size_t)stages));
-        verdicts[n] = all[(size_t)judge * count + n];
-        for (int rank = 0; rank < size; rank++) {
-            if (stage_of(mesh, rank) != stage_of(mesh, judge)) continue;
-            ASSERT_EQ(all[(size_t)rank * count + n], verdicts[n])
-                << "rank " << rank << " judges otherwise";
-        }
-    }
+    (played & ON_ONE ? counts.same : counts.on_one)++;
+    return played & ON_ONE ? SAME_ALONE : SAME_ON_ALL;
 }
 
 // Sanitizers look for what the first ones show already, and make every one slow.
 const size_t judge_every = SANITIZED ? 8 : 1, run_every = SANITIZED ? 10 : 1;
 
-// The mutants of the programs of `stage`. The ranks of each stage judge their part of them.
+// The mutants of the programs of `stage`. Each rank judges what became of the program of its place
+// there.
 void judge_all(programs::World &world, int stage, std::vector<char> &verdicts, Counts &counts) {
-    int rank = z3d_world_rank(::world);
+    const size_t rank = (size_t)z3d_world_rank(::world), size = (size_t)z3d_world_size(::world);
     const z3d_mesh &mesh = world.programs[0]->mesh;
-    const z3d_program &base = *world.programs[(size_t)counterpart(mesh, rank, stage)];
-    size_t stages = (size_t)z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE);
+    const z3d_program &base = *world.programs[(size_t)counterpart(mesh, (int)rank, stage)];
+    std::vector<char> mine;
+    std::vector<size_t> tried; // by judgement: the mutant
     std::mt19937 random(1);
+    Sample sample;
     for (int i = 0; i < base.num_instructions; i++) {
         for (const Mutation &m : mutations_of(base, i, random)) {
             size_t next = verdicts.size();
             verdicts.push_back(REFUSED); // not looked at, and not run
-            if (next / stages % judge_every != 0 || next % stages != (size_t)stage_of(mesh, rank))
-                continue;
+            if (!sample.has(base.instruction[i], m) || next % judge_every != 0) continue;
+            int judgement = 0;
             Copy copy(base);
-            counts.mutants++;
-            bool planned = mutate(m, copy);
-            if (planned) verdicts.back() = judge(world, stage, copy, m, counts);
-            if (!planned) counts.refused++;
+            if (mutate(m, copy, true)) {
+                if (z3d_program_verify(&copy.program) == Z3D_OK) judgement = GOOD;
+                if (tried.size() % size == rank) judgement |= play(world, mesh, stage, m);
+            }
+            tried.push_back(next);
+            mine.push_back((char)judgement);
         }
     }
-    gather_verdicts(mesh, verdicts);
+    std::vector<char> all(mine.size() * size), one(size);
+    ASSERT_Z3D(z3d_world_gather_all(::world, mine.data(), all.data(), (int64_t)mine.size()));
+    for (size_t n = 0; n < mine.size(); n++) {
+        for (size_t r = 0; r < size; r++) one[r] = all[r * mine.size() + n];
+        verdicts[tried[n]] = verdict_of(one, counts);
+    }
 }
 
 // Runs what was not refused: on the stage's first rank alone, or on all its ranks where they must
@@ -292,7 +318,7 @@ void run_accepted(Runner &runner, const z3d_program &base, int stage,
             Copy copy(own);
             bool mine = verdict == SAME_ON_ALL ? stage_of(mesh, mesh.rank) == stage
                                                : mesh.rank == counterpart(mesh, 0, stage);
-            if (mine) mutate(m, copy);
+            if (mine) mutate(m, copy, false);
             ASSERT_Z3D(runner.run(copy.sync(), bits)) << text(base, i, entry) << ": " << m.name;
             EXPECT_TRUE(bits == expected)
                 << text(base, i, entry) << ": " << m.name << ": accepted, but another result";

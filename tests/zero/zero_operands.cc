@@ -166,128 +166,136 @@ TEST(Opcodes, EveryRowAgreesWithItsClass) {
     }
 }
 
-TEST(Opcodes, EntriesAgreeWithTheirRow) {
-    std::set<int> seen;
-    for_each_program([&](const z3d_program &p) {
-        for (int i = 0; i < p.num_instructions; i++) {
-            const z3d_instruction &in = p.instruction[i];
-            SCOPED_TRACE(describe(p, i));
-            ASSERT_GE((int)in.opcode, 0);
-            ASSERT_LT((int)in.opcode, Z3D_OPCODE_COUNT);
-            seen.insert(in.opcode);
-            const z3d_opcode_info *info = z3d_opcode_info_of(in.opcode);
-            ASSERT_TRUE(info->modes >> p.mode & 1);
-            if (info->subject == Z3D_SUBJECT_UNIT) {
-                ASSERT_TRUE(in.unit >= 0 && in.unit < p.model->num_units);
-                ASSERT_TRUE(in.micro >= 0 && in.micro < p.config.accumulation);
-            } else {
-                ASSERT_EQ(in.unit, -1);
-            }
-            if (info->subject == Z3D_SUBJECT_GROUP) {
-                ASSERT_TRUE(in.group >= 0 && in.group < p.layout->num_groups);
-            } else {
-                ASSERT_EQ(in.group, -1);
-            }
-            ASSERT_EQ((int)in.axes, (int)z3d_opcode_axes(p.layout, in.opcode, in.group));
-            ASSERT_EQ(z3d_is_collective(&in), collective(info->rules));
-            ASSERT_EQ(z3d_communicates(&in), collective(info->rules) ||
-                                                 info->rules == Z3D_CLASS_EXCHANGE ||
-                                                 info->rules == Z3D_CLASS_RESULT);
-            ASSERT_EQ(in.peer >= 0, z3d_is_point_to_point(&in));
-            ASSERT_TRUE(in.peer < p.layout->stages && in.peer != p.layout->stage);
-            if (collective(info->rules)) {
-                ASSERT_NE(in.phase, Z3D_PHASE_WHOLE);
-            }
-            if (in.phase != Z3D_PHASE_WHOLE) {
-                ASSERT_TRUE(collective(info->rules) || info->rules == Z3D_CLASS_COPY);
-            }
-        }
-    });
-    EXPECT_EQ(seen.size(), (size_t)Z3D_OPCODE_COUNT) << "some instruction is in no program";
-}
-
-TEST(Tickets, EveryStartHasOneWait) {
-    for_each_program([](const z3d_program &p) {
-        std::map<int, int> open; // ticket: its start
-        std::set<int> used;
-        for (int i = 0; i < p.num_instructions; i++) {
-            const z3d_instruction &in = p.instruction[i];
-            SCOPED_TRACE(describe(p, i));
-            if (in.phase == Z3D_PHASE_WHOLE) {
-                ASSERT_EQ(in.ticket, -1);
-            } else if (in.phase == Z3D_PHASE_START) {
-                ASSERT_TRUE(in.ticket >= 0 && in.ticket < p.num_tickets);
-                ASSERT_TRUE(used.insert(in.ticket).second);
-                open[in.ticket] = i;
-            } else {
-                ASSERT_EQ(open.count(in.ticket), 1u);
-                const z3d_instruction &start = p.instruction[open[in.ticket]];
-                ASSERT_EQ(start.opcode, in.opcode);
-                ASSERT_EQ(start.unit, in.unit);
-                ASSERT_EQ(start.micro, in.micro);
-                ASSERT_EQ(start.group, in.group);
-                ASSERT_EQ(start.peer, in.peer);
-                ASSERT_EQ((int)start.axes, (int)in.axes);
-                ASSERT_EQ(start.rows, in.rows);
-                ASSERT_EQ(start.first, in.first);
-                ASSERT_EQ(start.count, in.count);
-                for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
-                    ASSERT_EQ(start.buffer[s], in.buffer[s]);
-                    z3d_buffer_operand a = z3d_instruction_operand(&p, &start, s),
-                                       b = z3d_instruction_operand(&p, &in, s);
-                    ASSERT_EQ(a.access, b.access);
-                    ASSERT_EQ(a.rows, b.rows);
-                    ASSERT_EQ(a.first, b.first);
-                    ASSERT_EQ(a.count, b.count);
-                }
-                open.erase(in.ticket);
-            }
-        }
-        ASSERT_TRUE(open.empty()) << "nobody waits for " << describe(p, open.begin()->second);
-        ASSERT_EQ((int)used.size(), p.num_tickets);
-    });
-}
-
-TEST(Operands, LieInTheirBuffers) {
-    for_each_program([](const z3d_program &p) {
-        for (int i = 0; i < p.num_instructions; i++) {
-            const z3d_instruction &in = p.instruction[i];
-            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
-                z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
-                if (o.slot == s && o.buffer < 0 && in.buffer[s] < 0) continue; // most slots
-                SCOPED_TRACE(describe(p, i) + " slot " + std::to_string(s));
-                ASSERT_EQ(o.slot, s);
-                ASSERT_EQ(o.buffer, in.buffer[s]);
-                ASSERT_LT(o.buffer, p.num_buffers);
-                const z3d_buffer &b = p.buffer[o.buffer];
-                EXPECT_NE(o.access, 0u) << "it names a buffer that it does not use";
-                EXPECT_LE(b.first, i);
-                EXPECT_GE(b.last, i);
-                ASSERT_NE(o.rows, 0);
-                EXPECT_EQ(o.rows & ~Z3D_ROWS_ALL, 0);
-                EXPECT_GE(o.first, 0);
-                EXPECT_GT(o.count, 0);
-                if (o.group < 0) {
-                    EXPECT_EQ(o.first, 0);
-                    EXPECT_EQ(o.count, INT64_MAX) << "all columns that there are";
-                    continue;
-                }
-                ASSERT_LT(o.group, p.layout->num_groups);
-                const z3d_group_layout &g = p.layout->group[o.group];
-                if (b.group >= 0) {
-                    EXPECT_EQ(b.group, o.group);
-                }
-                EXPECT_LE(o.first + o.count, g.shard);
-                EXPECT_EQ(o.rows & ~b.rows, 0) << "rows that do not lie in it";
-                int64_t elements = b.rows == Z3D_ROWS_ALL ? g.padded : g.shard;
-                EXPECT_GE(b.bytes, elements * (int64_t)z3d_dtype_size(type_of(p, s)));
-            }
-            if (testing::Test::HasFailure()) return;
-        }
-    });
-}
-
 namespace {
+
+// The entry that is looked at, said if something fails: to say it of each takes longer than to
+// look.
+class Entry {
+  public:
+    Entry(const z3d_program &p, int i) : program_(p), index_(i) {}
+    ~Entry() {
+        if (testing::Test::HasFailure()) ADD_FAILURE() << "of " << describe(program_, index_);
+    }
+
+  private:
+    const z3d_program &program_;
+    int index_;
+};
+
+std::set<int> seen; // opcodes
+
+void expect_entries_agree_with_their_row(const z3d_program &p) {
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        const Entry entry(p, i);
+        ASSERT_GE((int)in.opcode, 0);
+        ASSERT_LT((int)in.opcode, Z3D_OPCODE_COUNT);
+        seen.insert(in.opcode);
+        const z3d_opcode_info *info = z3d_opcode_info_of(in.opcode);
+        ASSERT_TRUE(info->modes >> p.mode & 1);
+        if (info->subject == Z3D_SUBJECT_UNIT) {
+            ASSERT_TRUE(in.unit >= 0 && in.unit < p.model->num_units);
+            ASSERT_TRUE(in.micro >= 0 && in.micro < p.config.accumulation);
+        } else {
+            ASSERT_EQ(in.unit, -1);
+        }
+        if (info->subject == Z3D_SUBJECT_GROUP) {
+            ASSERT_TRUE(in.group >= 0 && in.group < p.layout->num_groups);
+        } else {
+            ASSERT_EQ(in.group, -1);
+        }
+        ASSERT_EQ((int)in.axes, (int)z3d_opcode_axes(p.layout, in.opcode, in.group));
+        ASSERT_EQ(z3d_is_collective(&in), collective(info->rules));
+        ASSERT_EQ(z3d_communicates(&in), collective(info->rules) ||
+                                             info->rules == Z3D_CLASS_EXCHANGE ||
+                                             info->rules == Z3D_CLASS_RESULT);
+        ASSERT_EQ(in.peer >= 0, z3d_is_point_to_point(&in));
+        ASSERT_TRUE(in.peer < p.layout->stages && in.peer != p.layout->stage);
+        if (collective(info->rules)) {
+            ASSERT_NE(in.phase, Z3D_PHASE_WHOLE);
+        }
+        if (in.phase != Z3D_PHASE_WHOLE) {
+            ASSERT_TRUE(collective(info->rules) || info->rules == Z3D_CLASS_COPY);
+        }
+    }
+}
+
+void expect_every_start_has_one_wait(const z3d_program &p) {
+    std::map<int, int> open; // ticket: its start
+    std::set<int> used;
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        const Entry entry(p, i);
+        if (in.phase == Z3D_PHASE_WHOLE) {
+            ASSERT_EQ(in.ticket, -1);
+        } else if (in.phase == Z3D_PHASE_START) {
+            ASSERT_TRUE(in.ticket >= 0 && in.ticket < p.num_tickets);
+            ASSERT_TRUE(used.insert(in.ticket).second);
+            open[in.ticket] = i;
+        } else {
+            ASSERT_EQ(open.count(in.ticket), 1u);
+            const z3d_instruction &start = p.instruction[open[in.ticket]];
+            ASSERT_EQ(start.opcode, in.opcode);
+            ASSERT_EQ(start.unit, in.unit);
+            ASSERT_EQ(start.micro, in.micro);
+            ASSERT_EQ(start.group, in.group);
+            ASSERT_EQ(start.peer, in.peer);
+            ASSERT_EQ((int)start.axes, (int)in.axes);
+            ASSERT_EQ(start.rows, in.rows);
+            ASSERT_EQ(start.first, in.first);
+            ASSERT_EQ(start.count, in.count);
+            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                ASSERT_EQ(start.buffer[s], in.buffer[s]);
+                z3d_buffer_operand a = z3d_instruction_operand(&p, &start, s),
+                                   b = z3d_instruction_operand(&p, &in, s);
+                ASSERT_EQ(a.access, b.access);
+                ASSERT_EQ(a.rows, b.rows);
+                ASSERT_EQ(a.first, b.first);
+                ASSERT_EQ(a.count, b.count);
+            }
+            open.erase(in.ticket);
+        }
+    }
+    ASSERT_TRUE(open.empty()) << "nobody waits for " << describe(p, open.begin()->second);
+    ASSERT_EQ((int)used.size(), p.num_tickets);
+}
+
+void expect_operands_lie_in_their_buffers(const z3d_program &p) {
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+            z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
+            if (o.slot == s && o.buffer < 0 && in.buffer[s] < 0) continue; // most slots
+            const Entry entry(p, i);
+            ASSERT_EQ(o.slot, s);
+            ASSERT_EQ(o.buffer, in.buffer[s]);
+            ASSERT_LT(o.buffer, p.num_buffers);
+            const z3d_buffer &b = p.buffer[o.buffer];
+            EXPECT_NE(o.access, 0u) << "it names a buffer that it does not use";
+            EXPECT_LE(b.first, i);
+            EXPECT_GE(b.last, i);
+            ASSERT_NE(o.rows, 0);
+            EXPECT_EQ(o.rows & ~Z3D_ROWS_ALL, 0);
+            EXPECT_GE(o.first, 0);
+            EXPECT_GT(o.count, 0);
+            if (o.group < 0) {
+                EXPECT_EQ(o.first, 0);
+                EXPECT_EQ(o.count, INT64_MAX) << "all columns that there are";
+                continue;
+            }
+            ASSERT_LT(o.group, p.layout->num_groups);
+            const z3d_group_layout &g = p.layout->group[o.group];
+            if (b.group >= 0) {
+                EXPECT_EQ(b.group, o.group);
+            }
+            EXPECT_LE(o.first + o.count, g.shard);
+            EXPECT_EQ(o.rows & ~b.rows, 0) << "rows that do not lie in it";
+            int64_t elements = b.rows == Z3D_ROWS_ALL ? g.padded : g.shard;
+            EXPECT_GE(b.bytes, elements * (int64_t)z3d_dtype_size(type_of(p, s)));
+        }
+        if (testing::Test::HasFailure()) return;
+    }
+}
 
 // Which cells of each buffer hold something: [own, others][column].
 class Written {
@@ -318,13 +326,14 @@ class Written {
     }
     void set(int buffer, int rows, int64_t first, int64_t count, bool value) {
         for (int r = 0; r < 2; r++)
-            for (int64_t c = first; rows >> r & 1 && c < first + count; c++)
-                at(buffer, r, c) = value;
+            if (rows >> r & 1 && count > 0)
+                memset(at(buffer, r, first, count), value, (size_t)count);
     }
     bool all(const z3d_buffer_operand &o, int rows) {
         for (int r = 0; r < 2; r++)
-            for (int64_t c = o.first; rows >> r & 1 && c < o.first + o.count; c++)
-                if (!at(o.buffer, r, c)) return false;
+            if (rows >> r & 1 && o.count > 0 &&
+                memchr(at(o.buffer, r, o.first, o.count), 0, (size_t)o.count))
+                return false;
         return true;
     }
 
@@ -335,9 +344,11 @@ class Written {
         if (b.empty()) b.assign((size_t)(2 * columns), 0);
         EXPECT_EQ((int64_t)b.size(), 2 * columns) << "one buffer, two matrices";
     }
-    char &at(int buffer, int row, int64_t column) {
+    // The first of `count` columns.
+    char *at(int buffer, int row, int64_t first, int64_t count) {
         std::vector<char> &b = cell_[(size_t)buffer];
-        return b.at((size_t)row * b.size() / 2 + (size_t)column);
+        if (first < 0 || first + count > (int64_t)b.size() / 2) throw std::out_of_range("columns");
+        return &b[(size_t)row * b.size() / 2 + (size_t)first];
     }
 };
 
@@ -348,78 +359,84 @@ z3d_buffer_operand operand_of(const z3d_program &p, const z3d_instruction &in, i
     return o;
 }
 
-} // namespace
-
 // Operand by operand in list order; what runs beside compute has read at its start and has written
 // at its wait.
-TEST(Operands, NothingIsReadThatWasNotWritten) {
-    for_each_program([](const z3d_program &p) {
-        Written written(p);
-        for (int i = 0; i < p.num_instructions; i++) {
-            const z3d_instruction &in = p.instruction[i];
-            for (int pass = 0; pass < 2; pass++)
-                for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
-                    z3d_buffer_operand o = operand_of(p, in, s);
-                    if (o.buffer < 0) continue;
-                    // One data rank has no other rows.
-                    int rows = o.rows;
-                    if (o.group >= 0 && p.layout->group[o.group].rows == 1) rows &= Z3D_ROWS_OWN;
-                    // An all-gather in place updates all rows from everybody's own one.
-                    z3d_opcode_class rules = z3d_opcode_info_of(in.opcode)->rules;
-                    if (rules == Z3D_CLASS_ALL_GATHER && pass == 0) rows &= Z3D_ROWS_OWN;
-                    // A cache has what earlier runs left in it.
-                    bool defined = s == Z3D_SLOT_CACHE;
-                    if (pass == 0 && in.phase != Z3D_PHASE_WAIT && !defined &&
-                        o.access & Z3D_ACCESS_READ) {
-                        ASSERT_TRUE(written.all(o, rows))
-                            << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot "
-                            << s << ", rows " << rows << ", columns " << o.first << "+" << o.count;
-                    }
-                    if (pass == 1 && in.phase != Z3D_PHASE_START &&
-                        o.access & (Z3D_ACCESS_WRITE | Z3D_ACCESS_CLOBBER))
-                        written.set(o.buffer, rows, o.first, o.count,
-                                    (o.access & Z3D_ACCESS_WRITE) != 0);
+void expect_nothing_is_read_that_was_not_written(const z3d_program &p) {
+    Written written(p);
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        for (int pass = 0; pass < 2; pass++)
+            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                z3d_buffer_operand o = operand_of(p, in, s);
+                if (o.buffer < 0) continue;
+                // One data rank has no other rows.
+                int rows = o.rows;
+                if (o.group >= 0 && p.layout->group[o.group].rows == 1) rows &= Z3D_ROWS_OWN;
+                // An all-gather in place updates all rows from everybody's own one.
+                z3d_opcode_class rules = z3d_opcode_info_of(in.opcode)->rules;
+                if (rules == Z3D_CLASS_ALL_GATHER && pass == 0) rows &= Z3D_ROWS_OWN;
+                // A cache has what earlier runs left in it.
+                bool defined = s == Z3D_SLOT_CACHE;
+                if (pass == 0 && in.phase != Z3D_PHASE_WAIT && !defined &&
+                    o.access & Z3D_ACCESS_READ) {
+                    ASSERT_TRUE(written.all(o, rows))
+                        << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot " << s
+                        << ", rows " << rows << ", columns " << o.first << "+" << o.count;
                 }
-        }
-    });
+                if (pass == 1 && in.phase != Z3D_PHASE_START &&
+                    o.access & (Z3D_ACCESS_WRITE | Z3D_ACCESS_CLOBBER))
+                    written.set(o.buffer, rows, o.first, o.count,
+                                (o.access & Z3D_ACCESS_WRITE) != 0);
+            }
+    }
 }
 
 // Between a start and its wait nobody else touches what it writes, or writes what it reads.
-TEST(Operands, TheSideLaneOwnsItsBuffers) {
-    for_each_program([](const z3d_program &p) {
-        struct Held {
-            int entry;
-            z3d_buffer_operand operand;
-        };
-        std::vector<Held> held;
-        for (int i = 0; i < p.num_instructions; i++) {
-            const z3d_instruction &in = p.instruction[i];
-            if (in.phase == Z3D_PHASE_WAIT) {
-                std::vector<Held> rest;
-                for (const Held &h : held)
-                    if (p.instruction[h.entry].ticket != in.ticket) rest.push_back(h);
-                held = rest;
-                continue;
-            }
-            std::vector<Held> own;
-            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
-                z3d_buffer_operand o = operand_of(p, in, s);
-                if (o.buffer < 0 || o.access == 0) continue;
-                own.push_back({i, o});
-                for (const Held &h : held) {
-                    const z3d_buffer_operand &other = h.operand;
-                    bool same = other.buffer == o.buffer && (other.rows & o.rows) &&
-                                other.first < o.first + o.count &&
-                                o.first < other.first + other.count;
-                    bool reads = o.access == Z3D_ACCESS_READ && other.access == Z3D_ACCESS_READ;
-                    ASSERT_TRUE(!same || reads)
-                        << describe(p, i) << " uses " << p.buffer[o.buffer].name
-                        << " that belongs to " << describe(p, h.entry);
-                }
-            }
-            if (in.phase == Z3D_PHASE_START) held.insert(held.end(), own.begin(), own.end());
+void expect_the_side_lane_owns_its_buffers(const z3d_program &p) {
+    struct Held {
+        int entry;
+        z3d_buffer_operand operand;
+    };
+    std::vector<Held> held;
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        if (in.phase == Z3D_PHASE_WAIT) {
+            std::vector<Held> rest;
+            for (const Held &h : held)
+                if (p.instruction[h.entry].ticket != in.ticket) rest.push_back(h);
+            held = rest;
+            continue;
         }
+        std::vector<Held> own;
+        for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+            z3d_buffer_operand o = operand_of(p, in, s);
+            if (o.buffer < 0 || o.access == 0) continue;
+            own.push_back({i, o});
+            for (const Held &h : held) {
+                const z3d_buffer_operand &other = h.operand;
+                bool same = other.buffer == o.buffer && (other.rows & o.rows) &&
+                            other.first < o.first + o.count && o.first < other.first + other.count;
+                bool reads = o.access == Z3D_ACCESS_READ && other.access == Z3D_ACCESS_READ;
+                ASSERT_TRUE(!same || reads) << describe(p, i) << " uses " << p.buffer[o.buffer].name
+                                            << " that belongs to " << describe(p, h.entry);
+            }
+        }
+        if (in.phase == Z3D_PHASE_START) held.insert(held.end(), own.begin(), own.end());
+    }
+}
+
+} // namespace
+
+// All rules on each program: to build them takes longer than to look.
+TEST(Programs, KeepTheRulesOfTheTable) {
+    for_each_program([](const z3d_program &p) {
+        expect_entries_agree_with_their_row(p);
+        expect_every_start_has_one_wait(p);
+        expect_operands_lie_in_their_buffers(p);
+        expect_nothing_is_read_that_was_not_written(p);
+        expect_the_side_lane_owns_its_buffers(p);
     });
+    EXPECT_EQ(seen.size(), (size_t)Z3D_OPCODE_COUNT) << "some instruction is in no program";
 }
 
 // The paper's table, with accumulation and grad_reduce as docs/configuration.md has them: reducing

@@ -90,10 +90,15 @@ TEST(Pipeline, TrainsLikeOneRank) {
     for (const Sizes &s : sizes_of_world()) {
         Options o = with_sizes(s);
         Result first;
-        for (const Schedule &schedule : schedules_of(s.pipeline)) {
+        const std::vector<Schedule> schedules = schedules_of(s.pipeline);
+        for (size_t k = 0; k < schedules.size(); k++) {
+            const Schedule &schedule = schedules[k];
             o.schedule = schedule.kind, o.chunks = schedule.chunks;
             for (o.stage = 0; o.stage < 4; o.stage++) {
                 if (SANITIZED && o.stage != 0 && o.stage != 3) continue;
+                // One data rank shards nothing: a stage for each schedule.
+                bool own = s.pipeline == 1 || o.stage == (int)k % 4;
+                if (s.data == 1 && !own) continue;
                 o.gather_per_step = o.stage == 3 && s.tensor == 1;
                 SCOPED_TRACE(name_of(o));
                 Result r = train(o);

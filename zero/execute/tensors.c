@@ -89,8 +89,9 @@ static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int
 
 /* Through memory of the host, in parts. */
 static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
+    const int64_t most = piece->count < AT_ONCE ? piece->count : AT_ONCE;
     float *values = NULL;
-    z3d_status status = z3d_new(AT_ONCE, sizeof *values, "first values", &values);
+    z3d_status status = z3d_new((size_t)most, sizeof *values, "first values", &values);
     for (int64_t done = 0; done < piece->count && status == Z3D_OK; done += AT_ONCE) {
         int64_t part = piece->count - done < AT_ONCE ? piece->count - done : AT_ONCE;
         status =
