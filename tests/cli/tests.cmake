@@ -9,5 +9,6 @@ if(TARGET zero3d_program)
   # bad_runs, launch, stuck and signals mostly wait.
   set_tests_properties(cli_cuda cli_memory_limit PROPERTIES PROCESSORS 2)
   set_tests_properties(cli_memory_limit PROPERTIES TIMEOUT 3600 LABELS long)
+  set_tests_properties(cli_disk_faults cli_evaluate cli_offload cli_pipeline cli_replay cli_tiling cli_tcp PROPERTIES LABELS long)
   set_tests_properties(cli_install cli_readme cli_models PROPERTIES PROCESSORS 4)
 endif()
