@@ -4,7 +4,8 @@
 tiny
 export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
 
-run() { expect fail timeout 60 "$LAUNCH" -n "$1" "$ZERO3D" train tiny.yaml "$2"; }
+# Ranks over TCP: over MPI every failure costs seconds; config.sh, launch.sh and offload.sh have some, and so has this test below.
+run() { expect fail env ZERO3D_LAUNCH=tcp timeout 60 "$LAUNCH" -n "$1" "$ZERO3D" train tiny.yaml "$2"; }
 
 expect 1 "$ZERO3D" train nowhere.yaml
 says 'nowhere.yaml'

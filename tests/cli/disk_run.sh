@@ -6,7 +6,7 @@ tiny
 mkdir tier
 OFFLOAD=zero_optimization.offload_optimizer
 PARAM=zero_optimization.offload_param
-stage="zero_optimization.stage=3 training.peak_tflops=0.1"
+stage="zero_optimization.stage=3"
 disk="$OFFLOAD.device=nvme $OFFLOAD.nvme_path=$work/tier $PARAM.device=nvme $PARAM.nvme_path=$work/tier"
 long="training.steps=100000000 training.log_interval=100000000 checkpoint.interval=10 checkpoint.keep=2"
 
@@ -16,7 +16,7 @@ losses() {
 
 until_more_than() { # until_more_than STEPS
     tries=0
-    until [ "$(cat run/metrics.jsonl 2>/dev/null | wc -l)" -gt "$1" ]; do
+    until [ -e run/metrics.jsonl ] && [ "$(wc -l <run/metrics.jsonl)" -gt "$1" ]; do
         tries=$((tries + 1))
         [ $tries -lt 600 ] || fail "the run does not get on"
         kill -0 "$pid" 2>/dev/null || fail "the run ended before its time"
@@ -26,10 +26,7 @@ until_more_than() { # until_more_than STEPS
 
 # The run's processes.
 rank_processes() {
-    for process in /proc/[0-9]*; do
-        [ "$(readlink "$process/exe")" = "$(readlink -f "$ZERO3D")" ] && grep -qF "run.dir=$work/run" "$process/cmdline" &&
-            echo "${process#/proc/}"
-    done 2>/dev/null
+    ps -ww -e -o pid=,comm=,args= | awk -v name="$(basename "$ZERO3D")" -v run=" run.dir=$work/run " '$2 == name && index($0 " ", run) { print $1 }'
 }
 
 # begin: the run, in the background, until it has checkpoints; `victim` is its last rank.
@@ -67,9 +64,7 @@ resume() {
 
 # The file of the victim, as another program can get at it.
 unnamed_file() {
-    for file in /proc/"$victim"/fd/*; do
-        case $(readlink "$file") in "$work/tier/"*) echo "$file" ;; esac
-    done
+    find /proc/"$victim"/fd -lname "$work/tier/*" 2>/dev/null
 }
 
 # check_broken WHAT PATTERN: the run ended with this line, on all ranks; its last checkpoint is whole.

@@ -13,9 +13,9 @@ run() { # run RANKS ARGUMENT...: written for four ranks
 }
 losses() { sed -n 's/^{"step":\([0-9]*\),"loss":\([0-9.]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
 
-run 4 run.dir=alone training.steps=16 || fail "the undisturbed run"
+run 4 run.dir=alone training.steps=12 || fail "the undisturbed run"
 steps=0
-for ranks in 4 2 4 1; do
+for ranks in 2 4 1; do
     steps=$((steps + 4))
     run $ranks training.steps=$steps parallel.elastic=true || fail "on $ranks ranks"
     grep -q "^batch  *8 samples per step = 2 per rank x $((4 / ranks)) micro-batch" out || fail "another batch on $ranks ranks"
@@ -23,7 +23,7 @@ for ranks in 4 2 4 1; do
 done
 losses alone >wanted
 losses run >got
-[ "$(wc -l <got)" -eq 16 ] || fail "steps are missing"
+[ "$(wc -l <got)" -eq 12 ] || fail "steps are missing"
 paste wanted got | awk '{ d = $2 / $4 - 1 } $1 != $3 || d > 1e-5 || d < -1e-5 { bad = 1; print } END { exit bad }' >out || fail "other losses"
 
 # What it saved needs no batch.
@@ -39,6 +39,7 @@ run 2 run.dir=three training.steps=1 parallel.elastic=true train_micro_batch_siz
 grep -q '= 2 per rank x 2 micro-batches' out || fail "not the largest micro-batch that divides"
 expect 0 "$ZERO3D" train three/config.yaml run.dir=four
 
+export ZERO3D_LAUNCH=tcp # a failure over MPI takes seconds
 run 3 run.dir=bad parallel.elastic=true
 says 'train_batch_size: .*8 is not a multiple of 3 samples \(3 data ranks\), and parallel.elastic=true keeps it; start 2 ranks$'
 run 2 run.dir=bad

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 tiny
 export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
-expect 0 "$ZERO3D" train tiny.yaml training.peak_tflops=0.1 training.steps=30 optimizer.params.lr=1e-2 checkpoint.interval=30
+expect 0 "$ZERO3D" train tiny.yaml training.steps=30 optimizer.params.lr=1e-2 checkpoint.interval=30
 generate() { # generate CODE ARGUMENT...
     code=$1
     shift

@@ -50,7 +50,8 @@ readme() {
         '/^## / { here = $0 == section } /^```/ { on = here && $0 == begin; next } on' "$SOURCE/${3:-README.md}"
 }
 
-# A model that trains in a moment, on text made here.
+# A model that trains in a moment, on text made here. Its peak is given: to measure one takes longer than all its steps (models.sh and
+# readme.sh do).
 tiny() {
     [ -f train.bin ] || {
         i=0
@@ -66,7 +67,7 @@ train_batch_size: 8
 gradient_accumulation_steps: 1
 optimizer: { params: { lr: 1e-3 } }
 data: { train: train.bin }
-training: { steps: 5, threads: 1, log_interval: 1, gemm: { fp32: sgemm } }
+training: { steps: 5, threads: 1, log_interval: 1, peak_tflops: 0.1, gemm: { fp32: sgemm } }
 run: { dir: run, tensorboard: false }
 END
 }

@@ -66,7 +66,7 @@ expect 1 "$ZERO3D" plan "$demo" --memory nowhere/arena.svg
 says 'nowhere/arena.svg'
 # Where their search would take minutes, other allocators are left out, and it is said.
 expect 0 "$ZERO3D" plan "$demo" --ranks 1 --memory parallel.tensor_model_parallel_size=1 parallel.world_size=1 train_micro_batch_size_per_gpu=1 \
-    train_batch_size=1 gradient_accumulation_steps=auto model.num_layers=4000
+    train_batch_size=32 gradient_accumulation_steps=auto model.num_layers=250
 grep -q 'other allocators are not compared: more than 30000 buffers' out || fail "a large program is compared with other allocators"
 
 # The copy of an asynchronous save is host memory too: of this machine's rank, and against a described one's.
@@ -105,7 +105,7 @@ says 'need --hardware'
 alone=$SOURCE/configs/gpt2-124m.yaml
 expect 0 "$ZERO3D" plan "$alone" --ranks 1
 grep -Eq '^this machine: it fits: the rank needs [0-9.]+ [KMG]iB of [0-9.]+ [MGT]iB that are free' out || fail "nothing says that it fits this machine"
-expect 0 "$ZERO3D" plan "$alone" --ranks 1 model.num_layers=400 model.hidden_size=32768 model.num_attention_heads=256
+expect 0 "$ZERO3D" plan "$alone" --ranks 1 model.hidden_size=131072 model.num_attention_heads=1024
 grep -Eq '^this machine: does not fit: rank 0 needs [0-9.]+ [TP]iB, but has ' out || fail "nothing says that it does not fit this machine"
 plan
 ! grep -q '^this machine' out || fail "a word about this machine for eight ranks"

@@ -19,7 +19,7 @@ run() {
     export ZERO3D_SHIM_GEMM="$2"
     shift 3
     # shellcheck disable=SC2086 # a list of words
-    expect "$ends" ${launch:-} "$ZERO3D" train cuda.yaml training.device=cuda training.peak_tflops=1 training.steps=2 model.seq_length=4 \
+    expect "$ends" ${launch:-} "$ZERO3D" train cuda.yaml training.device=cuda training.steps=2 model.seq_length=4 \
         model.num_layers=1 checkpoint.interval=2 run.dir="$name" "$@"
     unset ZERO3D_SHIM_GEMM
     [ "$ends" = fail ] || sed 's/,"seconds".*//' "$name/metrics.jsonl" >"$name.steps"

@@ -8,7 +8,7 @@ export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
 stuck_disk() {
     ranks=$1 pattern=$2
     shift 2
-    set -- "$ZERO3D" train tiny.yaml training.peak_tflops=1 "$@"
+    set -- "$ZERO3D" train tiny.yaml "$@"
     [ "$ranks" = 1 ] || set -- "$LAUNCH" -n "$ranks" "$@"
     expect 1 timeout -k 1 30 "$@" # a run that stands still hears no SIGTERM
     grep -Eq "^zero3d: watchdog: rank 0's disk has not answered for [0-9]+ s: $pattern" err || fail "the report does not say: $pattern"
@@ -98,7 +98,7 @@ last=$(tail -n 1 saving/metrics.jsonl | sed 's/{"step":\([0-9]*\).*/\1/')
 
 # A save that is slow, but gets further, takes longer than the watchdog's time, and is none. What it saved cannot be read.
 rm -rf saving
-SLOW=1 expect 0 timeout 60 "$ZERO3D" train tiny.yaml training.peak_tflops=1 run.dir=saving checkpoint.interval=5 training.watchdog_timeout=0.5
+SLOW=1 expect 0 timeout 60 "$ZERO3D" train tiny.yaml run.dir=saving checkpoint.interval=5 training.watchdog_timeout=0.5
 seconds=$(sed -n 's/.*checkpoint of step 5 saved in \([0-9.]*\) s.*/\1/p' out err)
 [ "${seconds%.*}" -ge 1 ] || fail "the slow save took ${seconds:-?} s, too little to show anything"
 STUCK=pread:/shard-00000.h5 stuck_disk 1 "checkpoint: reading shard-00000.h5 at byte [0-9]+ \(in checkpoint: reading\)" \

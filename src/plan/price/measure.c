@@ -14,6 +14,20 @@
 
 enum { REPEATS = 12 };
 
+/* How often everything is measured. ZERO3D_MEASURE_TURNS: at most so often, for who needs a
+ * description soon rather than exact. */
+static z3d_status read_turns(int64_t *out) {
+    const char *text = getenv("ZERO3D_MEASURE_TURNS");
+    *out = REPEATS;
+    if (!text || !*text) return Z3D_OK;
+    if (z3d_parse_int(text, out) != Z3D_OK || *out < 1)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "ZERO3D_MEASURE_TURNS='%.40s': expected a whole number of at least 1",
+                         text);
+    if (*out > REPEATS) *out = REPEATS;
+    return Z3D_OK;
+}
+
 /* ---- kernels ---- */
 
 /* What trains: shapes that lie around those of small runs, each with all of a step's kernels. */
@@ -130,10 +144,10 @@ static z3d_status run_turn(bench *b, const shape *shape, z3d_measured *out, doub
     return Z3D_OK;
 }
 
-static z3d_status run_shape(const shape *shape, int threads, z3d_hardware *out) {
+static z3d_status run_shape(const shape *shape, int threads, int64_t turns, z3d_hardware *out) {
     bench b = {0};
     z3d_status status = open_bench(&b, shape, threads);
-    for (int turn = 0; turn < shape->turns && status == Z3D_OK; turn++) {
+    for (int turn = 0; turn < shape->turns && turn < turns && status == Z3D_OK; turn++) {
         double between = INFINITY;
         status = run_turn(&b, shape, &out->measured, &between);
         out->launch_us = fmin(out->launch_us, between * 1e6);
@@ -165,12 +179,12 @@ static void find_peaks(z3d_hardware *out) {
 }
 
 /* At most as many ranks of a node at once as its cores can serve; the others look on. */
-static z3d_status measure_kernels(z3d_world *world, int threads, z3d_hardware *out) {
+static z3d_status measure_kernels(z3d_world *world, int threads, int64_t turns, z3d_hardware *out) {
     enum { SHAPES = sizeof shapes / sizeof *shapes };
     bool look_on = z3d_world_local_rank(world) * threads >= out->cores;
     out->launch_us = INFINITY;
     for (int i = 0; i < SHAPES; i++) {
-        z3d_status status = look_on ? Z3D_OK : run_shape(&shapes[i], threads, out);
+        z3d_status status = look_on ? Z3D_OK : run_shape(&shapes[i], threads, turns, out);
         Z3D_TRY(z3d_world_agree(world, status)); /* and together into the next */
     }
     find_peaks(out);
@@ -179,7 +193,7 @@ static z3d_status measure_kernels(z3d_world *world, int threads, z3d_hardware *o
 
 /* ---- copies and links ---- */
 
-static z3d_status measure_copies(int threads, z3d_hardware *out) {
+static z3d_status measure_copies(int threads, int64_t turns, z3d_hardware *out) {
     enum { BYTES = 16 << 20 };
     z3d_device *device;
     void *here = NULL, *there = NULL;
@@ -187,7 +201,7 @@ static z3d_status measure_copies(int threads, z3d_hardware *out) {
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = threads}, &device));
     z3d_status status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, BYTES, &here);
     if (status == Z3D_OK) status = z3d_device_alloc(device, Z3D_SPACE_HOST, BYTES, &there);
-    for (int i = 0; i < REPEATS && status == Z3D_OK; i++) {
+    for (int i = 0; i < turns && status == Z3D_OK; i++) {
         z3d_copy copy;
         double begin = z3d_now();
         status = z3d_copy_start(device, there, here, BYTES, &copy);
@@ -203,7 +217,8 @@ static z3d_status measure_copies(int threads, z3d_hardware *out) {
 
 /* AdamW on host memory, as a rank steps what is offloaded, in bf16: GB/s of the node. All ranks
  * together step more than caches hold. */
-static z3d_status measure_host_step(z3d_world *world, int threads, z3d_hardware *out) {
+static z3d_status measure_host_step(z3d_world *world, int threads, int64_t turns,
+                                    z3d_hardware *out) {
     enum { BYTES = 3 * 4 + 2 * 2 };
     const int ranks = z3d_world_local_size(world);
     const int64_t count = (32 << 20) / ranks;
@@ -231,7 +246,7 @@ static z3d_status measure_host_step(z3d_world *world, int threads, z3d_hardware 
         kernel.as.update.parameter = (uint16_t *)(floats + 3 * count) + count;
         z3d_kernel_cost(&kernel, &cost);
     }
-    for (int i = 0; i < REPEATS && status == Z3D_OK; i++) {
+    for (int i = 0; i < turns && status == Z3D_OK; i++) {
         double begin = z3d_now();
         status = z3d_launch(device, &kernel);
         best = fmin(best, z3d_now() - begin);
@@ -258,7 +273,7 @@ static int by_value(const void *a, const void *b) {
 /* A collective over `bytes` in all, on one group, as a sample: of its turns the lower quartile,
  * since where ranks share cores the best one is luck. */
 static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int64_t bytes,
-                                  arena *arena, z3d_sample *out) {
+                                  int64_t turns, arena *arena, z3d_sample *out) {
     static const z3d_collective_kind kinds[] = {
         Z3D_COLLECTIVE_ALL_REDUCE, Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER};
     int size = z3d_group_size(group);
@@ -272,7 +287,7 @@ static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int
     double moved = (double)(count * (size - 1)) * (double)z3d_dtype_size(dtype);
     *out = (z3d_sample){.of = of, .dtype = dtype, .size = {whole ? 2 * moved : moved, 1, 1}};
     double seconds[REPEATS];
-    for (int i = 0; i < REPEATS; i++) {
+    for (int i = 0; i < turns; i++) {
         if (arena->at + bytes > arena->size) arena->at = 0;
         call.buffer = arena->bytes + arena->at;
         arena->at += z3d_round_up(bytes, 64);
@@ -280,12 +295,12 @@ static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int
         Z3D_TRY(z3d_collective_run(group, &call));
         seconds[i] = z3d_now() - begin;
     }
-    qsort(seconds, REPEATS, sizeof *seconds, by_value);
-    out->seconds = seconds[REPEATS / 4];
+    qsort(seconds, (size_t)turns, sizeof *seconds, by_value);
+    out->seconds = seconds[turns / 4];
     return Z3D_OK;
 }
 
-static z3d_status measure_group(z3d_group *group, arena *arena, z3d_hardware *out) {
+static z3d_status measure_group(z3d_group *group, int64_t turns, arena *arena, z3d_hardware *out) {
     static const int64_t sizes[] = {256,     4096,    32768,   131072,  524288,
                                     1048576, 1572864, 4194304, 16777216};
     for (int of = Z3D_MEASURED_all_reduce; of < Z3D_MEASURED_COUNT; of++)
@@ -293,7 +308,7 @@ static z3d_status measure_group(z3d_group *group, arena *arena, z3d_hardware *ou
             if (of == Z3D_MEASURED_all_gather && dtype != Z3D_F32) continue; /* only copies */
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 z3d_sample sample;
-                Z3D_TRY(time_collective(group, of, dtype, sizes[i], arena, &sample));
+                Z3D_TRY(time_collective(group, of, dtype, sizes[i], turns, arena, &sample));
                 sample.seconds /= z3d_hardware_crowding(out, z3d_group_size(group));
                 Z3D_TRY(z3d_measured_add(&out->measured, &sample));
             }
@@ -302,7 +317,7 @@ static z3d_status measure_group(z3d_group *group, arena *arena, z3d_hardware *ou
 }
 
 /* Between all ranks; links as a ring would see them, for what was not measured. */
-static z3d_status measure_links(z3d_world *world, z3d_hardware *out) {
+static z3d_status measure_links(z3d_world *world, int64_t turns, z3d_hardware *out) {
     arena arena = {.size = 32 << 20};
     z3d_mesh mesh;
     z3d_group *group;
@@ -312,7 +327,7 @@ static z3d_status measure_links(z3d_world *world, z3d_hardware *out) {
     memset(arena.bytes, 0, (size_t)arena.size); /* first touch */
     z3d_status status = z3d_group_create(world, &mesh, Z3D_AXES_DATA, NULL, &group);
     if (status == Z3D_OK) {
-        status = measure_group(group, &arena, out);
+        status = measure_group(group, turns, &arena, out);
         z3d_group_destroy(group);
     }
     free(arena.bytes);
@@ -349,15 +364,18 @@ z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_byte
         "attention_efficiency: 1 }\nnode: { devices: 1, link_gb_per_s: 1, "
         "network_gb_per_s: 1, host_gb_per_s: 1, host_memory_gib: 1 }\n";
     int ranks = z3d_world_local_size(world);
+    int64_t turns;
+    Z3D_TRY(z3d_world_agree(world, read_turns(&turns)));
+    Z3D_TRY(z3d_world_broadcast(world, &turns, sizeof turns, 0));
     Z3D_TRY(z3d_hardware_read_text(empty, sizeof empty - 1, "this machine", out));
     snprintf(out->device, sizeof out->device, "a rank of %d threads", threads);
     out->devices = ranks;
     out->cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
     out->threads = threads;
-    Z3D_TRY(measure_kernels(world, threads, out));
-    Z3D_TRY(z3d_world_agree(world, measure_copies(threads, out)));
-    Z3D_TRY(z3d_world_agree(world, measure_host_step(world, threads, out)));
-    if (z3d_world_size(world) > 1) Z3D_TRY(measure_links(world, out));
+    Z3D_TRY(measure_kernels(world, threads, turns, out));
+    Z3D_TRY(z3d_world_agree(world, measure_copies(threads, turns, out)));
+    Z3D_TRY(z3d_world_agree(world, measure_host_step(world, threads, turns, out)));
+    if (z3d_world_size(world) > 1) Z3D_TRY(measure_links(world, turns, out));
     out->memory_gib = out->host_memory_gib = memory_bytes / 1073741824.0;
     out->memory_gib /= ranks;
     out->network_bandwidth = out->link_bandwidth; /* of one node nothing leaves */

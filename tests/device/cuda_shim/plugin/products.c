@@ -264,14 +264,15 @@ typedef struct task {
     double alpha, beta;
     int64_t m, n, k;
     bool slow, backwards; /* of other bits: the third, or where over 256 bytes were promised */
+    double number[];      /* room for a's rows and for one column of b */
 } task;
 
 static double sum_of(const task *t, int64_t row, int64_t col) {
+    const double *a = t->number + row * t->k, *b = t->number + t->m * t->k;
     double sum = 0;
     for (int64_t n = 0; n < t->k; n++) {
         int64_t i = t->backwards ? t->k - 1 - n : n;
-        sum += element(t->a, &t->a_layout, t->product.transpose_a, row, i) *
-               element(t->b, &t->b_layout, t->product.transpose_b, i, col);
+        sum += a[i] * b[i];
         if (t->backwards) sum = (double)(float)sum;
     }
     sum *= t->alpha;
@@ -280,12 +281,18 @@ static double sum_of(const task *t, int64_t row, int64_t col) {
 }
 
 static void run_task(void *argument) {
-    const task *t = argument;
+    task *t = argument;
+    double *column = t->number + t->m * t->k;
     if (t->slow) cuda_shim_now += 1e-3;
+    for (int64_t row = 0; row < t->m; row++)
+        for (int64_t i = 0; i < t->k; i++)
+            t->number[row * t->k + i] = element(t->a, &t->a_layout, t->product.transpose_a, row, i);
     for (int64_t col = 0; col < t->n; col++) {
         double total = 0;
-        for (int64_t i = 0; i < t->k; i++)
-            total += element(t->b, &t->b_layout, t->product.transpose_b, i, col);
+        for (int64_t i = 0; i < t->k; i++) {
+            column[i] = element(t->b, &t->b_layout, t->product.transpose_b, i, col);
+            total += column[i];
+        }
         if (t->product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
             put(t->product.bias, (cudaDataType_t)t->product.bias_type, col, total);
         for (int64_t row = 0; row < t->m; row++)
@@ -312,9 +319,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (number == 1 || (number == ALGORITHMS && !fused) || is_told("refuse", number) ||
         (product->epilogue == CUBLASLT_EPILOGUE_DGELU && d_layout->rows <= 64))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    task *t = malloc(sizeof *t);
+    int64_t m, n, k, unused;
+    inner_sizes(product, a_layout, b_layout, &m, &n, &k, &unused);
+    task *t = malloc(sizeof *t + (size_t)(m * k + k) * sizeof *t->number);
     if (!t) return CUBLAS_STATUS_ALLOC_FAILED;
-    int64_t unused;
     *t = (task){.product = *product,
                 .a_layout = *a_layout,
                 .b_layout = *b_layout,
@@ -326,10 +334,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                 .d = d,
                 .alpha = (double)*(const float *)alpha,
                 .beta = (double)*(const float *)beta,
+                .m = m,
+                .n = n,
+                .k = k,
                 .backwards = number == 3,
                 .slow = is_told("slow", number) || (is_told("slow", 0) && fused)};
     for (int i = 0; i < 4; i++) t->backwards |= algorithm->data[i] > 256;
-    inner_sizes(product, a_layout, b_layout, &t->m, &t->n, &t->k, &unused);
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, free, t}) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_INVALID_VALUE;
