@@ -1,7 +1,7 @@
 zero3d_test(model_config ROOM model)
 zero3d_test(model_gpt ROOM model)
 zero3d_test(model_llama ROOM model)
-zero3d_test(model_units ROOM model RANKS 1 2 4)
+zero3d_test(model_units ROOM model RANKS 1 2 4 LONG)
 
 if(TARGET two_spirals)
   add_test(NAME two_spirals COMMAND ${CMAKE_SOURCE_DIR}/tests/model/two_spirals.sh
