@@ -1,5 +1,6 @@
-/* The fuzzer's corpus without the fuzzer: every file as it is, cut at every length, and with bytes
- * changed. The fuzzer's own demands (tests/fuzz/config.c) end the process when they are not met. */
+/* The fuzzer's corpus without the fuzzer: every file as it is, cut at some lengths, and with bytes
+ * changed; long tests do more of this. The fuzzer's own demands (tests/fuzz/config.c) end the
+ * process when they are not met. */
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "tests/expect.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -42,7 +45,7 @@ TEST(Corpus, AsItIs) {
 
 TEST(Corpus, CutOff) {
     for (const std::string &bytes : corpus()) {
-        size_t step = 1 + bytes.size() / 50;
+        size_t step = 1 + bytes.size() / (is_long() ? 50 : 20);
         for (size_t length = 0; length < bytes.size(); length += step) run(bytes.substr(0, length));
     }
 }
@@ -51,7 +54,7 @@ TEST(Corpus, WithBytesChanged) {
     static const char signs[] = "\t\n :-?{}[],&*!|>'\"%@#\\\0\xff\xc3~0";
     std::mt19937 random(1);
     for (const std::string &bytes : corpus()) {
-        for (int i = 0; i < 60 && !bytes.empty(); i++) {
+        for (int i = 0; i < (is_long() ? 60 : 20) && !bytes.empty(); i++) {
             std::string changed = bytes;
             changed[random() % changed.size()] = signs[random() % (sizeof signs - 1)];
             run(changed);

@@ -85,9 +85,10 @@ TEST_P(Dtype, RoundsToNearestEvenAroundEveryMidpoint) {
     }
 }
 
+// Between the midpoints, where the rounding does not change.
 TEST_P(Dtype, RoundsToNearestEvenOverTheWholeRangeOfFloats) {
     const Format &f = GetParam();
-    for (uint64_t bits = 0; bits < 0x7F800000; bits += 1201) {
+    for (uint64_t bits = 0; bits < 0x7F800000; bits += 12007) {
         float number = with_bits(static_cast<uint32_t>(bits));
         ASSERT_EQ(f.from_float(number), f.nearest(number)) << number;
     }

@@ -20,6 +20,6 @@ zero3d_test(base_config_write ROOM base)
 zero3d_test(base_config_paste ROOM base)
 zero3d_test(base_config_peers ROOM base)
 # The fuzzer's corpus, replayed by any compiler.
-zero3d_test(base_config_corpus ROOM base)
+zero3d_test(base_config_corpus ROOM base LONG)
 target_sources(base_config_corpus PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/config.c)
 set_target_properties(base_config_corpus PROPERTIES DISABLE_PRECOMPILE_HEADERS ON) # it has a C file

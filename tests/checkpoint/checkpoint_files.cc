@@ -36,9 +36,7 @@ static void expect_whole(z3d_checkpoint *c) {
             std::vector<float> values((size_t)elements, -1);
             ASSERT_Z3D(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &whole, 0, elements,
                                            values.data()));
-            for (int64_t i = 0; i < elements; i++)
-                ASSERT_EQ(values[(size_t)i], value_of(t, kind, i))
-                    << group << "/" << name << " " << i;
+            ASSERT_EQ(wrong_values(t, kind, 0, elements, values.data()), 0) << group << "/" << name;
         }
         free(tensors);
         z3d_model_destroy(model);
@@ -70,11 +68,13 @@ static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows,
                 std::vector<float> values((size_t)part.count + 1, -1);
                 ASSERT_Z3D(z3d_checkpoint_read(c, Z3D_TENSOR_MOMENTUM, t, &part, part.first,
                                                part.count, values.data()));
-                for (int64_t k = 0; k < part.count; k++) {
-                    int64_t e = part.first + k, plane = part.valid * part.inner;
+                const int64_t plane = part.valid * part.inner;
+                for (int64_t k = 0, run; k < part.count; k += run) { // to the end of a plane
+                    int64_t e = part.first + k;
+                    run = std::min(part.count - k, plane - e % plane);
                     int64_t logical =
                         (e / plane * part.global + part.offset) * part.inner + e % plane;
-                    ASSERT_EQ(values[(size_t)k], value_of(t, 1, logical));
+                    ASSERT_EQ(wrong_values(t, 1, logical, run, &values[(size_t)k]), 0);
                 }
                 covered[(size_t)t] += part.count;
             }
@@ -117,28 +117,6 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
     z3d_model_destroy(model);
 }
 
-TEST(Files, EveryTopologyReadsEveryOther) {
-    const int sizes[] = {1, 2, 4};
-    Folder folder;
-    for (int tensor : sizes)
-        for (int data : sizes) {
-            std::string path = folder / std::to_string(tensor * 10 + data);
-            write_checkpoint(path, Gpt(), tensor, data);
-            z3d_checkpoint *c;
-            ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
-            for (int part = 0; part < 3; part++)
-                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
-                    << z3d_error_message();
-            expect_whole(c);
-            expect_sizes(path, tensor, data);
-            for (int t : sizes)
-                for (int d : sizes) expect_parts(c, t, d, (t + d) % 2);
-            EXPECT_EQ(z3d_checkpoint_get_info(c)->engine.step, 7);
-            EXPECT_STREQ(z3d_checkpoint_get_info(c)->config, "# a \"text\"\n");
-            z3d_checkpoint_close(c);
-        }
-}
-
 // What h5py and others see: checkpoint.h5 read through HDF5, every tensor whole, wherever the
 // folder lies.
 static void expect_virtual(const std::string &file) {
@@ -164,8 +142,7 @@ static void expect_virtual(const std::string &file) {
             ASSERT_GE(
                 H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
                 0);
-            for (size_t i = 0; i < values.size(); i++)
-                ASSERT_EQ(values[i], value_of(t, kind, (int64_t)i)) << path << " " << i;
+            ASSERT_EQ(wrong_values(t, kind, 0, (int64_t)values.size(), values.data()), 0) << path;
             H5Sclose(space);
             H5Dclose(dataset);
         }
@@ -174,13 +151,27 @@ static void expect_virtual(const std::string &file) {
     z3d_model_destroy(model);
 }
 
-TEST(Files, OneFileShowsTheModel) {
-    for (int tensor : {1, 2, 4})
-        for (int data : {1, 2, 4}) {
-            Folder folder;
-            write_checkpoint(folder / "c", Gpt(), tensor, data);
-            std::filesystem::rename(folder / "c", folder / "moved");
-            expect_virtual(folder / "moved/checkpoint.h5");
+TEST(Files, EveryTopologyReadsEveryOther) {
+    const int sizes[] = {1, 2, 4};
+    Folder folder;
+    for (int tensor : sizes)
+        for (int data : sizes) {
+            std::string path = folder / std::to_string(tensor * 10 + data);
+            write_checkpoint(path, Gpt(), tensor, data);
+            z3d_checkpoint *c;
+            ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
+            for (int part = 0; part < 3; part++)
+                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
+                    << z3d_error_message();
+            expect_whole(c);
+            expect_sizes(path, tensor, data);
+            for (int t : sizes)
+                for (int d : sizes) expect_parts(c, t, d, (t + d) % 2);
+            EXPECT_EQ(z3d_checkpoint_get_info(c)->engine.step, 7);
+            EXPECT_STREQ(z3d_checkpoint_get_info(c)->config, "# a \"text\"\n");
+            z3d_checkpoint_close(c);
+            std::filesystem::rename(path, path + ".moved");
+            expect_virtual(path + ".moved/checkpoint.h5");
         }
 }
 
@@ -287,8 +278,7 @@ struct Taken {
         if (range != t->range) t->range = range, t->next = 0;
         t->wrong += first != t->next;
         const z3d_wanted &r = t->ranges[(size_t)range];
-        for (int64_t i = 0; i < count; i++)
-            t->wrong += values[i] != value_of(r.tensor, r.kind, first + i);
+        t->wrong += wrong_values(r.tensor, r.kind, first, count, values);
         t->next = first + count;
         t->elements += count;
         return Z3D_OK;
@@ -614,15 +604,19 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         {"shard-00000.json", "\"datasets\":[", "\"datasets\":[],\"others\":[",
          "its shards hold 864 elements of /parameter/wte/weight, expected 2144"},
     };
+    Folder parts;
+    write_checkpoint(parts / "c", Gpt(), 2, 1);
+    const std::string manifest = read_file(parts / "c/manifest.json");
     for (const auto &k : cases) {
         SCOPED_TRACE(k.to);
-        Folder folder;
         z3d_checkpoint *c;
-        write_checkpoint(folder / "c", Gpt(), 2, 1);
-        rewrite(folder / "c", k.name, k.from, k.to);
-        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((folder / "c").c_str(), &c));
+        const std::string file = parts / "c/" + k.name, before = read_file(file);
+        rewrite(parts / "c", k.name, k.from, k.to);
+        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((parts / "c").c_str(), &c));
         EXPECT_NE(strstr(z3d_error_message(), k.wanted), nullptr) << z3d_error_message();
         EXPECT_NE(strstr(z3d_error_message(), ".json: "), nullptr) << z3d_error_message();
+        write_file(file, before);
+        write_file(parts / "c/manifest.json", manifest);
     }
     // A shard that is listed twice.
     Folder folder;
@@ -718,7 +712,7 @@ TEST(Files, DamageNamesRankAndDatasets) {
 // Every single-bit flip and every truncation of every file is found and the file named, of a shard
 // the rank too; nothing crashes. A sample, evenly spread; ZERO3D_LONG: 10000 flips and 1000 cuts.
 TEST(Files, DamageIsFoundAndNamed) {
-    size_t flips = is_long() ? 10000 : 600, cuts = flips / 10;
+    size_t flips = is_long() ? 10000 : 240, cuts = flips / 10;
     Folder folder;
     Gpt gpt;
     gpt.layers = 1, gpt.hidden = 8, gpt.heads = 2, gpt.sequence = 4, gpt.vocabulary = 11;

@@ -86,7 +86,7 @@ void check_attention_slack(const z3d_attention_forward *forward,
 /* ops.c: where the kernels run that are compared with the cpu device's. */
 typedef struct check_target {
     z3d_device *device; /* NULL: our kernels alone, compiled for the host */
-    int ways;           /* each case runs so often, which must give the same bits */
+    int ways;           /* each case runs in so many, which must give the same bits */
     /* The operands are in host memory, before and after. */
     z3d_status (*launch)(const struct check_target *target, const z3d_kernel *kernel, int way);
 } check_target;

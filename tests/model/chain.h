@@ -14,9 +14,12 @@ extern "C" {
 }
 
 // Deterministic values in [-1, 1), by name and global element.
-inline double chain_value(const std::string &name, int64_t i) {
-    return 2.0 * z3d_philox_uniform(z3d_philox(z3d_key(7, name.c_str()), (uint64_t)i, 0).word[0]) -
-           1.0;
+inline uint64_t chain_key(const std::string &name) {
+    return z3d_key(7, name.c_str());
+}
+
+inline double chain_value(uint64_t key, int64_t i) {
+    return 2.0 * z3d_philox_uniform(z3d_philox(key, (uint64_t)i, 0).word[0]) - 1.0;
 }
 
 inline void put(z3d_dtype dtype, void *to, int64_t i, double v) {
@@ -116,8 +119,9 @@ struct Chain {
                 std::vector<double> v((size_t)elements);
                 std::string name =
                     std::string(z3d_parameter_home(&model->group[g], i)) + "/" + p.name;
+                const uint64_t key = chain_key(name);
                 for (int64_t e = 0; e < elements; e++)
-                    v[(size_t)e] = 0.5 * chain_value(name, e) + (p.init == Z3D_INIT_ONES ? 1 : 0);
+                    v[(size_t)e] = 0.5 * chain_value(key, e) + (p.init == Z3D_INIT_ONES ? 1 : 0);
                 whole[g].push_back(tile_of(p, v));
             }
             parameters.emplace_back((size_t)next * z3d_dtype_size(dtype));

@@ -99,24 +99,25 @@ double moved_loss(Chain &chain, size_t g, size_t i, const std::vector<double> &d
     return loss;
 }
 
-// Directional derivatives, along the gradient and along random directions: an error in any element
-// of any gradient shows in the latter.
+// Directional derivatives, along the gradient and along a random direction (more of them in long
+// tests): an error in any element of any gradient shows in the latter.
 void check_gradients(Kind kind, double dropout) {
     Model model(kind, 1, dropout);
     Chain chain(model.model, device, alone, BATCH);
     fill(chain);
     ASSERT_Z3D(chain.train());
     std::vector<std::vector<char>> gradients = chain.gradients;
+    const uint64_t key = chain_key("direction");
     for (size_t g = 0; g < chain.whole.size(); g++)
         for (size_t i = 0; i < chain.whole[g].size(); i++) {
             chain.gradients = gradients;
             std::vector<double> gradient = chain.gradient(g, i);
             gradient.resize(chain.whole[g][i].size()); // without the vocabulary's padding
             double size = norm(gradient);
-            for (int trial = 0; trial < 4; trial++) {
+            for (int trial = 0; trial < (is_long() ? 4 : 2); trial++) {
                 std::vector<double> u = gradient;
                 for (size_t e = 0; trial && e < u.size(); e++)
-                    u[e] = chain_value("direction", (int64_t)(1000 * g + 100 * i + e * 7) + trial);
+                    u[e] = chain_value(key, (int64_t)(1000 * g + 100 * i + e * 7) + trial);
                 double length = norm(u), expected = 0;
                 for (size_t e = 0; e < u.size(); e++)
                     u[e] /= length, expected += u[e] * gradient[e];
@@ -132,10 +133,12 @@ void check_gradients(Kind kind, double dropout) {
 }
 
 TEST(Gradients, FiniteDifferences) {
+    if (ranks > 1) GTEST_SKIP() << "nothing that one rank does not show";
     for (Kind kind : KINDS) check_gradients(kind, 0);
 }
 
 TEST(Gradients, FiniteDifferencesWithDropout) {
+    if (ranks > 1) GTEST_SKIP() << "nothing that one rank does not show";
     for (Kind kind : KINDS) check_gradients(kind, 0.3);
 }
 
@@ -348,6 +351,7 @@ void compare_tiles(Kind whole_kind, Kind tiled_kind, double dropout) {
 }
 
 TEST(Tiling, LikeWholeBlocks) {
+    if (ranks > 1) GTEST_SKIP() << "nothing that one rank does not show";
     for (double dropout : {0.0, 0.3}) {
         compare_tiles(GPT, TILED_GPT, dropout);
         compare_tiles(LLAMA, TILED_LLAMA, dropout);
@@ -359,41 +363,50 @@ struct Types {
     z3d_dtype dtype, gradient;
 };
 
+// What changes the calls of a backward.
+struct Way {
+    bool sequence_parallel, lean, again;
+};
+
 // Each of the halves leaves its part of backward to the other: what one forgets is missing, since
 // all memory begins as NaN, and other units run between the two.
-void compare_halves(Kind kind, double dropout, bool sequence_parallel, bool lean, Types types) {
-    Model model(kind, ranks, dropout, sequence_parallel);
-    for (bool again : {false, true}) {
-        Chain whole(model.model, device, tensor, BATCH, types.dtype, types.gradient);
-        Chain cut(model.model, device, tensor, BATCH, types.dtype, types.gradient);
-        for (Chain *chain : {&whole, &cut}) {
-            fill(*chain);
-            chain->lean = lean;
-            chain->accumulate_again = again;
-            chain->halves = chain == &cut;
-            chain->keep_activation = again && chain == &cut;
-            ASSERT_Z3D(chain->train());
-        }
-        for (size_t u = 0; u + 1 < whole.output_gradient.size(); u++)
-            EXPECT_EQ(whole.output_gradient[u], cut.output_gradient[u]) << "of unit " << u;
-        for (size_t g = 0; g < whole.gradients.size(); g++)
-            EXPECT_EQ(whole.gradients[g], cut.gradients[g]) << model.model->group[g].name;
+void compare_halves(Kind kind, double dropout, Way way, Types types) {
+    SCOPED_TRACE(testing::Message()
+                 << "kind " << kind << " of " << z3d_dtype_name(types.dtype) << ", gradients "
+                 << z3d_dtype_name(types.gradient) << ", dropout " << dropout
+                 << ", sequence parallel " << way.sequence_parallel << ", lean " << way.lean
+                 << ", again " << way.again);
+    Model model(kind, ranks, dropout, way.sequence_parallel);
+    Chain whole(model.model, device, tensor, BATCH, types.dtype, types.gradient);
+    Chain cut(model.model, device, tensor, BATCH, types.dtype, types.gradient);
+    for (Chain *chain : {&whole, &cut}) {
+        fill(*chain);
+        chain->lean = way.lean;
+        chain->accumulate_again = way.again;
+        chain->halves = chain == &cut;
+        chain->keep_activation = way.again && chain == &cut;
+        ASSERT_Z3D(chain->train());
     }
+    for (size_t u = 0; u + 1 < whole.output_gradient.size(); u++)
+        EXPECT_EQ(whole.output_gradient[u], cut.output_gradient[u]) << "of unit " << u;
+    for (size_t g = 0; g < whole.gradients.size(); g++)
+        EXPECT_EQ(whole.gradients[g], cut.gradients[g]) << model.model->group[g].name;
 }
 
+// Every kind in every way; of types and dropout two of eight pairs, others for the next kind and
+// way. Long tests: all.
 TEST(Halves, AreTheWholeToTheBit) {
-    for (Types types : {Types{Z3D_F32, Z3D_F32}, Types{Z3D_BF16, Z3D_F32},
-                        Types{Z3D_BF16, Z3D_BF16}, Types{Z3D_F16, Z3D_F16}})
-        for (double dropout : {0.0, 0.3})
-            for (bool sequence_parallel : {false, true})
-                for (bool lean : {false, true}) {
-                    if (sequence_parallel && ranks == 1) continue; // nothing to split
-                    SCOPED_TRACE(testing::Message()
-                                 << z3d_dtype_name(types.dtype) << " gradients "
-                                 << z3d_dtype_name(types.gradient) << " dropout " << dropout
-                                 << " sequence parallel " << sequence_parallel << " lean " << lean);
-                    for (Kind kind : KINDS)
-                        compare_halves(kind, dropout, sequence_parallel, lean, types);
+    const Types all[] = {
+        {Z3D_F32, Z3D_F32}, {Z3D_BF16, Z3D_F32}, {Z3D_BF16, Z3D_BF16}, {Z3D_F16, Z3D_F16}};
+    for (int way = 0; way < 8; way++)
+        for (Kind kind : KINDS)
+            for (int types = 0; types < 4; types++)
+                for (bool dropout : {false, true}) {
+                    if (way & 1 && ranks == 1) continue; // nothing to split
+                    const bool its_turn = types == (way + kind + 2 * dropout) % 4;
+                    if (!its_turn && !is_long()) continue;
+                    compare_halves(kind, dropout ? 0.3 : 0,
+                                   {(way & 1) != 0, (way & 2) != 0, (way & 4) != 0}, all[types]);
                 }
 }
 

@@ -1,7 +1,7 @@
 zero3d_test(model_config ROOM model)
 zero3d_test(model_gpt ROOM model)
 zero3d_test(model_llama ROOM model)
-zero3d_test(model_units ROOM model RANKS 1 2 4)
+zero3d_test(model_units ROOM model RANKS 1 2 4 LONG)
 
 foreach(example two_spirals own_block)
   if(TARGET ${example})

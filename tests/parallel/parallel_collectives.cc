@@ -60,10 +60,11 @@ static z3d_collective call_of(z3d_collective_kind kind, z3d_dtype dtype, void *b
     return call;
 }
 
-static std::vector<Bytes> inputs_of_all(z3d_dtype dtype, int64_t count, uint64_t seed) {
+static std::vector<Bytes> inputs_of_all(z3d_dtype dtype, int64_t count, uint64_t seed,
+                                        int64_t first = 0) {
     std::vector<Bytes> inputs;
     for (int member = 0; member < z3d_group_size(group); member++)
-        inputs.push_back(make_input(dtype, count, seed, member));
+        inputs.push_back(make_input(dtype, count, seed, member, first));
     return inputs;
 }
 
@@ -97,15 +98,13 @@ TEST_P(Collectives, ReduceScatterOfColumns) {
             if (too_much(dtype, bytes)) continue;
             int64_t element = int64_t(z3d_dtype_size(dtype)), count = bytes / element;
             int64_t stride = count + 5;
-            auto inputs = inputs_of_all(dtype, stride * size, seed++);
-            Bytes mine = inputs[size_t(index)], before = mine;
+            auto inputs = inputs_of_all(dtype, count, seed, index * stride);
+            Bytes mine = make_input(dtype, stride * size, seed++, index), before = mine;
             z3d_collective call = call_of(Z3D_COLLECTIVE_REDUCE_SCATTER, dtype, mine.data(), count);
             call.stride = stride;
             run(call);
             Bytes want(static_cast<size_t>(count * element));
-            for (int64_t k = 0; k < count; k++)
-                reduce_element(dtype, Z3D_SUM, inputs, index * stride + k, index + 1,
-                               &want[size_t(k * element)]);
+            reduce_elements(dtype, Z3D_SUM, inputs, 0, count, index + 1, want.data());
             ASSERT_TRUE(
                 std::equal(want.begin(), want.end(), mine.begin() + index * stride * element))
                 << z3d_dtype_name(dtype) << " " << bytes << " bytes";
@@ -125,11 +124,12 @@ TEST_P(Collectives, AllGatherOfColumns) {
             if (too_much(dtype, bytes)) continue;
             int64_t element = int64_t(z3d_dtype_size(dtype)), count = bytes / element;
             int64_t stride = count + 3;
-            auto inputs = inputs_of_all(dtype, stride * size, seed++);
-            Bytes mine = inputs[size_t(index)], want = mine;
-            for (int row = 0; row < size; row++)
-                std::copy_n(inputs[size_t(row)].begin() + row * stride * element, count * element,
-                            want.begin() + row * stride * element);
+            Bytes mine = make_input(dtype, stride * size, seed, index), want = mine;
+            for (int row = 0; row < size; row++) {
+                Bytes theirs = make_input(dtype, count, seed, row, row * stride);
+                std::copy(theirs.begin(), theirs.end(), want.begin() + row * stride * element);
+            }
+            seed++;
             z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_GATHER, dtype, mine.data(), count);
             call.stride = stride;
             run(call);
@@ -141,12 +141,11 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
     uint64_t seed = 3000;
     for (int root = 0; root < z3d_group_size(group); root++)
         for (int64_t bytes : kBytes) {
-            auto inputs = inputs_of_all(Z3D_U8, bytes, seed++);
-            Bytes mine = inputs[size_t(z3d_group_index(group))];
+            Bytes mine = make_input(Z3D_U8, bytes, ++seed, z3d_group_index(group));
             z3d_collective call = call_of(Z3D_COLLECTIVE_BROADCAST, Z3D_U8, mine.data(), bytes);
             call.peer = root;
             run(call);
-            ASSERT_TRUE(mine == inputs[size_t(root)])
+            ASSERT_TRUE(mine == make_input(Z3D_U8, bytes, seed, root))
                 << "root " << root << ", " << bytes << " bytes";
         }
 }
@@ -227,17 +226,13 @@ TEST_P(Collectives, ManyInFlightWaitedInAnyOrder) {
         if (shared() % 4 == 0) count %= 600;
         z3d_dtype dtype = shared() % 2 ? Z3D_F32 : Z3D_BF16;
         bool gather = shared() % 3 == 0;
-        auto inputs = inputs_of_all(dtype, gather ? count * size : count, 5000 + i);
-        buffers[i] = inputs[size_t(index)];
-        if (gather) {
-            wants[i] = buffers[i];
-            int64_t row_bytes = count * int64_t(z3d_dtype_size(dtype));
-            for (int row = 0; row < size; row++)
-                std::copy_n(inputs[size_t(row)].begin() + row * row_bytes, row_bytes,
-                            wants[i].begin() + row * row_bytes);
-        } else {
-            wants[i] = reference_all_reduce(dtype, Z3D_SUM, inputs);
+        buffers[i] = make_input(dtype, gather ? count * size : count, 5000 + i, index);
+        for (int row = 0; row < size && gather; row++) {
+            Bytes theirs = make_input(dtype, count, 5000 + i, row, row * count);
+            wants[i].insert(wants[i].end(), theirs.begin(), theirs.end());
         }
+        if (!gather)
+            wants[i] = reference_all_reduce(dtype, Z3D_SUM, inputs_of_all(dtype, count, 5000 + i));
         z3d_collective call =
             call_of(gather ? Z3D_COLLECTIVE_ALL_GATHER : Z3D_COLLECTIVE_ALL_REDUCE, dtype,
                     buffers[i].data(), count);

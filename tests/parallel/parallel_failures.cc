@@ -288,7 +288,7 @@ void expect_death(const Outcome &o, const std::string &start, const std::string 
 } // namespace
 
 TEST(Failures, NormalEndIsSilent) {
-    for (int ranks : {1, 2, 4}) {
+    for (int ranks : {1, 4}) {
         Outcome o = run_command(launch_line(ranks, "none", 0));
         EXPECT_EQ(o.code, 0);
         EXPECT_EQ(o.text, "finished\n");
@@ -296,7 +296,7 @@ TEST(Failures, NormalEndIsSilent) {
 }
 
 TEST(Failures, KilledRankIsNamedWithItsPlace) {
-    for (int who : {2, 0, 3}) {
+    for (int who : {3, 0}) {
         Outcome o = run_command(launch_line(4, "kill", who));
         expect_death(o, "rank " + std::to_string(who) + " (host ",
                      "died in step 20: backward block.3");
@@ -309,10 +309,8 @@ TEST(Failures, KilledRankIsNamedWithoutSignalHandlersToo) {
 }
 
 TEST(Failures, RanksOnOtherNodesAreNamedToo) {
-    for (int who : {2, 0})
-        expect_death(run_command(launch_line(3, "far-kill", who)),
-                     "rank " + std::to_string(who) + " (host ",
-                     "died in step 20: backward block.3");
+    expect_death(run_command(launch_line(3, "far-kill", 0)), "rank 0 (host ",
+                 "died in step 20: backward block.3");
     Outcome o = run_command(launch_line(3, "far-hang", 2));
     EXPECT_NE(o.code, 0);
     EXPECT_LT(o.seconds, 30);
@@ -330,9 +328,7 @@ TEST(Failures, CrashAndQuietExitAreDeaths) {
 }
 
 TEST(Failures, OneRanksErrorEndsAllWithItsMessageOnTop) {
-    for (int who : {0, 2})
-        expect_death(run_command(launch_line(4, "fail", who)), "rank " + std::to_string(who) + ": ",
-                     "token 70000 in file x.bin");
+    expect_death(run_command(launch_line(3, "fail", 0)), "rank 0: ", "token 70000 in file x.bin");
 }
 
 TEST(Failures, AgreedErrorIsPrintedOnce) {
@@ -340,16 +336,14 @@ TEST(Failures, AgreedErrorIsPrintedOnce) {
 }
 
 TEST(Failures, HangIsReportedWithWhoWaitsForWhom) {
-    for (int who : {1, 0}) {
-        Outcome o = run_command(launch_line(3, "hang", who));
-        EXPECT_NE(o.code, 0);
-        EXPECT_LT(o.seconds, 30);
-        EXPECT_EQ(o.text.find("zero3d: watchdog: rank "), 0u) << o.text;
-        EXPECT_NE(o.text.find("in step 20: wait reduce_grads block.7 (data group); rank " +
-                              std::to_string(who) + " is still in step 20: backward block.3\n"),
-                  std::string::npos)
-            << o.text;
-    }
+    Outcome o = run_command(launch_line(3, "hang", 0)); // another rank: LongPlaces, below
+    EXPECT_NE(o.code, 0);
+    EXPECT_LT(o.seconds, 30);
+    EXPECT_EQ(o.text.find("zero3d: watchdog: rank "), 0u) << o.text;
+    EXPECT_NE(o.text.find("in step 20: wait reduce_grads block.7 (data group); rank 0 is still in "
+                          "step 20: backward block.3\n"),
+              std::string::npos)
+        << o.text;
 }
 
 TEST(Failures, ADeadDiskIsNamedAndNotWhoWaitsForIt) {
@@ -481,7 +475,7 @@ TEST(Failures, SignalsHaveAStackOfTheirOwn) {
     EXPECT_EQ(status, 0);
 }
 
-// Over TCP, with no mpirun that would end the others.
+// Over TCP, with no mpirun that would end the others; also other ranks than those above.
 TEST(Failures, RanksWithoutMpiAreNamedToo) {
     setenv("ZERO3D_LAUNCH", "tcp", 1);
     for (int who : {2, 0})

@@ -1,7 +1,9 @@
 // What a collective must give, computed alone: scalar arithmetic on the conversions of src/base, in
 // the order that parallel.h promises. Inputs are a function of (seed, member, element), so that
-// every rank knows what the others put in.
+// every rank knows what the others put in. They begin again after PERIOD elements, and so do sums
+// of them: no part of a message begins so far behind another one, so what is misplaced differs.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -49,12 +51,23 @@ inline void put_value(z3d_dtype dtype, void *to, uint64_t random) {
     }
 }
 
-inline Bytes make_input(z3d_dtype dtype, int64_t count, uint64_t seed, int member) {
+constexpr int64_t PERIOD = 16411; // a prime
+
+// Bytes of `count` elements at `to`, of which the first PERIOD are there.
+inline void repeat(unsigned char *to, int64_t count, size_t size) {
+    for (int64_t i = PERIOD; i < count; i += PERIOD)
+        std::memcpy(to + size_t(i) * size, to, size_t(std::min(PERIOD, count - i)) * size);
+}
+
+// So many elements from `first` on.
+inline Bytes make_input(z3d_dtype dtype, int64_t count, uint64_t seed, int member,
+                        int64_t first = 0) {
     size_t size = z3d_dtype_size(dtype);
     Bytes bytes(size_t(count) * size);
     uint64_t start = mix(seed * 1000003 + uint64_t(member));
-    for (int64_t i = 0; i < count; i++)
-        put_value(dtype, &bytes[size_t(i) * size], mix(start + uint64_t(i)));
+    for (int64_t i = 0; i < std::min(count, PERIOD); i++)
+        put_value(dtype, &bytes[size_t(i) * size], mix(start + uint64_t((first + i) % PERIOD)));
+    repeat(bytes.data(), count, size);
     return bytes;
 }
 
@@ -107,6 +120,15 @@ inline void reduce_element(z3d_dtype dtype, z3d_reduce_op op, const std::vector<
         combine(dtype, op, to, to, &inputs[size_t((first + k) % members)][at]);
 }
 
+// So many elements from `element` on.
+inline void reduce_elements(z3d_dtype dtype, z3d_reduce_op op, const std::vector<Bytes> &inputs,
+                            int64_t element, int64_t count, int first, unsigned char *to) {
+    size_t size = z3d_dtype_size(dtype);
+    for (int64_t k = 0; k < std::min(count, PERIOD); k++)
+        reduce_element(dtype, op, inputs, element + k, first, to + size_t(k) * size);
+    repeat(to, count, size);
+}
+
 inline Bytes reference_all_reduce(z3d_dtype dtype, z3d_reduce_op op,
                                   const std::vector<Bytes> &inputs) {
     size_t size = z3d_dtype_size(dtype);
@@ -115,10 +137,10 @@ inline Bytes reference_all_reduce(z3d_dtype dtype, z3d_reduce_op op,
     int64_t element = 0;
     for (int64_t row = 0; row < members; row++) {
         int64_t in_row = count / members + (row < count % members);
-        for (int64_t k = 0; k < in_row; k++, element++) {
-            int first = count * int64_t(size) <= 4096 ? 0 : int(row + 1);
-            reduce_element(dtype, op, inputs, element, first, &out[size_t(element) * size]);
-        }
+        int first = count * int64_t(size) <= 4096 ? 0 : int(row + 1);
+        reduce_elements(dtype, op, inputs, element, in_row, first,
+                        out.data() + size_t(element) * size);
+        element += in_row;
     }
     return out;
 }

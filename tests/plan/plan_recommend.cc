@@ -41,38 +41,49 @@ std::string text_of(const Way &w) {
            "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(w.micro) + "\n";
 }
 
-/* Seconds of a step; infinite: it is refused, or does not fit. bytes: it takes. */
-double seconds_of(const Way &w, int ranks, const z3d_hardware &hardware, double *bytes) {
+/* Seconds of a step on each machine; infinite: it is refused, or does not fit. bytes: it takes. */
+std::vector<double> seconds_of(const Way &w, int ranks, const std::vector<z3d_hardware> &machines,
+                               double *bytes) {
+    std::vector<double> seconds(machines.size(), INFINITY);
     Config c(text_of(w));
     z3d_case *of = nullptr;
-    z3d_estimate e{};
-    if (z3d_case_create(c.it, ranks, 0, {}, &of) != Z3D_OK) return INFINITY;
-    EXPECT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &e), Z3D_OK) << z3d_error_message();
+    if (z3d_case_create(c.it, ranks, 0, {}, &of) != Z3D_OK) return seconds;
+    for (size_t m = 0; m < machines.size(); m++) {
+        z3d_estimate e{};
+        EXPECT_EQ(z3d_estimate_make(of, &machines[m], 0, nullptr, &e), Z3D_OK)
+            << z3d_error_message();
+        *bytes = double(e.fullest.arena);
+        if (e.fullest.fits) seconds[m] = e.time.seconds;
+    }
     z3d_case_destroy(of);
-    *bytes = double(e.fullest.arena);
-    return e.fullest.fits ? e.time.seconds : INFINITY;
+    return seconds;
 }
 
+/* Of one machine. */
 struct Grid {
-    double seconds = INFINITY, bytes = INFINITY; /* the fastest; the smallest */
+    double seconds = INFINITY; /* of the fastest */
     int fitting = 0, possible = 0;
 };
 
-void look_at(const Way &w, int ranks, const z3d_hardware &hardware, Grid *grid) {
-    double bytes = INFINITY, seconds = seconds_of(w, ranks, hardware, &bytes);
-    grid->seconds = std::fmin(grid->seconds, seconds);
-    grid->bytes = std::fmin(grid->bytes, bytes);
-    grid->possible += bytes < INFINITY;
-    grid->fitting += seconds < INFINITY;
+void look_at(const Way &w, int ranks, const std::vector<z3d_hardware> &machines,
+             std::vector<Grid> *grids) {
+    double bytes = INFINITY;
+    const std::vector<double> seconds = seconds_of(w, ranks, machines, &bytes);
+    for (size_t m = 0; m < machines.size(); m++) {
+        Grid &grid = (*grids)[m];
+        grid.seconds = std::fmin(grid.seconds, seconds[m]);
+        grid.possible += bytes < INFINITY;
+        grid.fitting += seconds[m] < INFINITY;
+    }
 }
 
-Grid look_at_all(int ranks, const z3d_hardware &hardware) {
+std::vector<Grid> look_at_all(int ranks, const std::vector<z3d_hardware> &machines) {
     struct {
         const char *schedule;
         int chunks;
     } const order[] = {
         {"1f1b", 1}, {"interleaved", 2}, {"interleaved", 4}, {"zb-h1", 1}, {"zb-v", 2}};
-    Grid grid;
+    std::vector<Grid> grids(machines.size());
     for (int tensor = 1; tensor <= ranks; tensor *= 2)
         for (int pipeline = 1; pipeline <= ranks / tensor; pipeline *= 2)
             for (const auto &o : order)
@@ -83,18 +94,17 @@ Grid look_at_all(int ranks, const z3d_hardware &hardware) {
                             const char *schedule = pipeline > 1 ? o.schedule : "auto";
                             Way way = {tensor, pipeline, o.chunks,   schedule,
                                        stage,  micro,    granularity};
-                            look_at(way, ranks, hardware, &grid);
+                            look_at(way, ranks, machines, &grids);
                             way.gather = "per_step";
-                            if (stage == 3 && pipeline > 1) look_at(way, ranks, hardware, &grid);
+                            if (stage == 3 && pipeline > 1) look_at(way, ranks, machines, &grids);
                             way.gather = "auto";
                             way.offload = "true";
-                            if (granularity[0] == 'f') look_at(way, ranks, hardware, &grid);
+                            if (granularity[0] == 'f') look_at(way, ranks, machines, &grids);
                         }
-    return grid;
+    return grids;
 }
 
-void expect_best(int ranks, const z3d_hardware &hardware) {
-    Grid grid = look_at_all(ranks, hardware);
+void expect_best(const Grid &grid, int ranks, const z3d_hardware &hardware) {
     EXPECT_GT(grid.fitting, 10);
     Config c(MODEL + ON_DEVICE);
     z3d_recommendation found;
@@ -104,6 +114,17 @@ void expect_best(int ranks, const z3d_hardware &hardware) {
     EXPECT_LT(found.priced, grid.possible / 2);
     EXPECT_EQ(found.count, found.priced < Z3D_RECOMMENDED ? found.priced : Z3D_RECOMMENDED);
     for (int i = 1; i < found.count; i++) EXPECT_LE(found.row[i - 1].seconds, found.row[i].seconds);
+}
+
+void expect_refused(const Grid &grid, int ranks, const z3d_hardware &hardware) {
+    ASSERT_EQ(grid.fitting, 0);
+    Config c(MODEL + ON_DEVICE);
+    z3d_recommendation found;
+    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, &found), Z3D_ERR_MEMORY);
+    std::string said = z3d_error_message();
+    EXPECT_NE(said.find("no way fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
+    EXPECT_NE(said.find(" too much (its largest part is "), std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
 }
 
 // Each way's bounds are below what it takes, so none is left out wrongly; and the first row is the
@@ -193,7 +214,11 @@ TEST(Recommend, BoundsOfDeepPipelinesAreBelow) {
 }
 
 TEST(Recommend, FindsWhatLookingAtEveryWayFinds) {
-    for (double mib : {24.0, 2000.0}) expect_best(4, machine(mib));
+    const std::vector<z3d_hardware> machines = {machine(24), machine(2000), machine(3)};
+    const std::vector<Grid> grids = look_at_all(4, machines);
+    expect_best(grids[0], 4, machines[0]);
+    expect_best(grids[1], 4, machines[1]);
+    expect_refused(grids[2], 4, machines[2]); // one line, with by how much
 }
 
 // The pipeline is the axis that sends least: where the network is slow, it goes over the nodes, and
@@ -231,7 +256,7 @@ TEST(Recommend, RowsAreTrue) {
                                      schedules[r.layout.schedule], r.stage, int(r.micro_batch),
                                      granularities[r.granularity], gathers[r.gather],
                                      r.offload ? "true" : "false"},
-                                    4, hardware, &bytes);
+                                    4, {hardware}, &bytes)[0];
         EXPECT_NEAR(r.seconds, seconds, 2e-3 * seconds) << i;
         EXPECT_NEAR(double(r.memory.arena), bytes, 0.01 * bytes) << i;
         EXPECT_EQ(r.micro_batch * r.accumulation * r.layout.data, 16);
@@ -247,19 +272,6 @@ TEST(Recommend, RowsAreTrue) {
     EXPECT_EQ(again.it->train_batch_size, 16);
     EXPECT_EQ(again.it->parallel_pipeline_model_parallel_size, found.row[0].layout.pipeline);
     EXPECT_EQ(again.it->train_micro_batch_size_per_gpu, found.row[0].micro_batch);
-}
-
-TEST(Recommend, NothingFitsIsOneLineWithByHowMuch) {
-    z3d_hardware hardware = machine(3);
-    Grid grid = look_at_all(4, hardware);
-    ASSERT_EQ(grid.fitting, 0);
-    Config c(MODEL + ON_DEVICE);
-    z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, &found), Z3D_ERR_MEMORY);
-    std::string said = z3d_error_message();
-    EXPECT_NE(said.find("no way fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
-    EXPECT_NE(said.find(" too much (its largest part is "), std::string::npos) << said;
-    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
 }
 
 TEST(Recommend, ImpossibleSizesAreOneLine) {

@@ -1,6 +1,6 @@
 zero3d_test(plan_hardware ROOM plan)
 zero3d_test(plan_links ROOM plan)
-zero3d_test(plan_simulate ROOM plan)
+zero3d_test(plan_simulate ROOM plan LONG)
 zero3d_test(plan_bubble ROOM plan)
 zero3d_test(plan_paper ROOM plan)
 zero3d_test(plan_published ROOM plan)

@@ -54,7 +54,8 @@ static void complain(void *checker, const char *key, const char *message) {
 
 static void idle(void *checker, const char *key, const char *cause, const char *because) {
     config_checker *k = checker;
-    config_refuse_idle(k, &(idle_key){key, !config_is_standard(k->c, key)}, 1,
+    const bool differs = z3d_config_is_set(k->c, key) && !config_is_standard(k->c, key);
+    config_refuse_idle(k, &(idle_key){key, differs}, 1,
                        &(idle_reason){{cause}, because, NULL, false});
 }
 

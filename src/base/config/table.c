@@ -175,13 +175,15 @@ fail:
     return status;
 }
 
+void config_release_value(z3d_config *config, const config_key *key) {
+    void *field = config_field(config, key);
+    if (key->type == CONFIG_STRING) free((void *)*(uintptr_t *)field);
+    if (key->type == CONFIG_LIST) config_list_free(field);
+}
+
 void z3d_config_destroy(z3d_config *config) {
     if (!config) return;
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-        void *field = config_field(config, &config_table[i]);
-        if (config_table[i].type == CONFIG_STRING) free((void *)*(uintptr_t *)field);
-        if (config_table[i].type == CONFIG_LIST) config_list_free(field);
-    }
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) config_release_value(config, &config_table[i]);
     if (config->origin) {
         for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
         free(config->origin->name);

@@ -192,6 +192,8 @@ bool config_is_section(const char *path);
 const char *config_nearest(const char *path, char *buf, size_t size);
 /* Sets a key from its text in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
+/* Frees what a key's value has on the heap. */
+void config_release_value(z3d_config *config, const config_key *key);
 /* Edit distance with swaps of neighbours (optimal string alignment), case and -/_ aside; of words
  * of CONFIG_WORD bytes and more CONFIG_FAR_AWAY. */
 enum { CONFIG_WORD = 64, CONFIG_FAR_AWAY = 1000 };

@@ -30,20 +30,28 @@ static z3d_status parse_bound(const config_key *key, const char *text, double *o
     return z3d_parse_float(text, out);
 }
 
+enum { BOUND_BYTES = 32 };
+
+/* Copies a bound that ends with one of `stops`, which is returned; NULL: there is none. */
+static const char *cut_bound(const char *from, const char *stops, char *to) {
+    size_t length = strcspn(from, stops);
+    if (length == 0 || length >= BOUND_BYTES || !from[length]) return NULL;
+    memcpy(to, from, length);
+    to[length] = '\0';
+    return from + length;
+}
+
 z3d_status config_parse_range(const config_key *key, config_range *out) {
-    char low[32], high[32], close;
-    int used = 0;
-    const char *rule = key->rule;
+    char low[BOUND_BYTES], high[BOUND_BYTES];
+    const char *rule = key->rule, *at = NULL;
     *out = (config_range){0};
-    if ((rule[0] != '[' && rule[0] != '(') ||
-        sscanf(rule + 1, "%31[^,],%31[^])]%c%n", low, high, &close, &used) != 3) {
-        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
-    }
-    const char *rest = rule + 1 + used;
+    if (rule[0] == '[' || rule[0] == '(') at = cut_bound(rule + 1, ",", low);
+    if (at) at = cut_bound(at + 1, "])", high);
+    if (!at) return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
     out->low_open = rule[0] == '(';
-    out->high_open = close == ')';
-    out->allow_auto = strcmp(rest, " auto") == 0;
-    if (*rest && !out->allow_auto) {
+    out->high_open = *at++ == ')';
+    out->allow_auto = strcmp(at, " auto") == 0;
+    if (*at && !out->allow_auto) {
         return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
     }
     Z3D_TRY(parse_bound(key, low, &out->low, &out->low_int));

@@ -118,15 +118,15 @@ void z3d_config_value(const z3d_config *config, const char *path, z3d_string *ou
 
 bool config_is_standard(const z3d_config *config, const char *path) {
     const config_key *key = &config_table[config_find(path)];
-    z3d_config *standard = NULL;
+    z3d_config standard = {0}; /* has this key only */
     z3d_string here = {0}, there = {0};
     bool equal = false;
-    if (z3d_config_create(&standard) == Z3D_OK) {
+    if (config_set_text(&standard, key, key->standard) == Z3D_OK) {
         config_append_value(&here, config, key, 0);
-        config_append_value(&there, standard, key, 0);
+        config_append_value(&there, &standard, key, 0);
         equal = !here.failed && !there.failed && strcmp(here.text, there.text) == 0;
     }
-    z3d_config_destroy(standard);
+    config_release_value(&standard, key);
     z3d_string_free(&here);
     z3d_string_free(&there);
     return equal;

@@ -104,15 +104,25 @@ void cuda_shim_multiply_matrices(float (&c)[4], const uint32_t (&a)[4], const ui
     std::memcpy(mine.b, b, sizeof b);
     const auto lanes = cuda_shim_gather(mine);
     const int g = cuda_shim_lane() / 4, t = cuda_shim_lane() % 4;
-    for (int k = 0; k < 16; k++) {
-        const int owner = k % 8 / 2, shift = 16 * (k % 2);
-        const registers row = lanes[4 * g + owner];
-        for (int e = 0; e < 2; e++) {
-            const float y = widen(lanes[4 * (2 * t + e) + owner].b[k / 8] >> shift);
-            c[e] += widen(row.a[k / 8 * 2] >> shift) * y;
-            c[2 + e] += widen(row.a[k / 8 * 2 + 1] >> shift) * y;
+    const auto word = [&](int lane, size_t at) {
+        uint32_t value;
+        std::memcpy(&value, lanes.slots + (size_t)lane * CUDA_SHIM_SLOT + at * sizeof value,
+                    sizeof value);
+        return value;
+    };
+    for (int half = 0; half < 2; half++)
+        for (int owner = 0; owner < 4; owner++) { // k = 8 half + 2 owner, and the next
+            const uint32_t row[2] = {word(4 * g + owner, (size_t)(2 * half)),
+                                     word(4 * g + owner, (size_t)(2 * half + 1))};
+            for (int e = 0; e < 2; e++) {
+                const uint32_t column = word(4 * (2 * t + e) + owner, (size_t)(4 + half));
+                for (int shift = 0; shift < 32; shift += 16) {
+                    const float y = widen(column >> shift);
+                    c[e] += widen(row[0] >> shift) * y;
+                    c[2 + e] += widen(row[1] >> shift) * y;
+                }
+            }
         }
-    }
 }
 
 inline uint32_t __float_as_uint(float value) {
