@@ -1,0 +1,19 @@
+// What most tests include, compiled once for all of them.
+#ifndef ZERO3D_TESTS_PRECOMPILED_H
+#define ZERO3D_TESTS_PRECOMPILED_H
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#endif
