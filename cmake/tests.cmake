@@ -26,6 +26,24 @@ set_target_properties(zero3d_shared PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_
 target_link_libraries(zero3d_shared PRIVATE zero3d_flags ${ZERO3D_EXTERNAL})
 target_link_options(zero3d_shared PRIVATE -Wl,-Bsymbolic-functions)
 
+# What tests share: headers declare it, and it is compiled once, here. A test links the objects that it calls.
+file(GLOB harness_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*.cc)
+foreach(name base/config_harness device/kernels_harness parallel/reference model/chain zero/access_observer zero/harness zero/options
+    zero/programs zero/random_schedule zero/runner checkpoint/engine checkpoint/folder checkpoint/huggingface train/run train/stop train/text)
+  list(APPEND harness_sources ${CMAKE_SOURCE_DIR}/tests/${name}.cc)
+endforeach()
+add_library(zero3d_harness STATIC EXCLUDE_FROM_ALL ${harness_sources})
+target_link_libraries(zero3d_harness PRIVATE zero3d_flags GTest::gtest)
+target_include_directories(zero3d_harness SYSTEM PRIVATE ${HDF5_INCLUDE_DIRS})
+target_compile_definitions(zero3d_harness PRIVATE ZERO3D_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+set(computing ${CMAKE_SOURCE_DIR}/tests/device/kernels_harness.cc ${CMAKE_SOURCE_DIR}/tests/parallel/reference.cc)
+set_source_files_properties(${computing} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1> SKIP_PRECOMPILE_HEADERS ON)
+# GoogleTest's header is most of a test's compile time: it is compiled once, with the options of programs, because tests use it too.
+set_target_properties(zero3d_harness PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+target_compile_options(zero3d_harness PRIVATE -fPIE)
+target_precompile_headers(zero3d_harness PRIVATE ${CMAKE_SOURCE_DIR}/tests/precompiled.h)
+set_property(GLOBAL PROPERTY ZERO3D_FIRST_TEST zero3d_harness)
+
 # zero3d_processors(TESTS... COUNT n): tests that keep n processors busy. ctest counts halves of them (scripts/test), so that a test that
 # waits takes half a processor from the others.
 function(zero3d_processors)
@@ -45,8 +63,7 @@ function(zero3d_test name)
   if(ARG_STATIC)
     set(library zero3d)
   endif()
-  target_link_libraries(${name} PRIVATE zero3d_flags ${library} ${ZERO3D_EXTERNAL} GTest::gtest)
-  # GoogleTest's header is most of a test's compile time: the first test compiles it for all with its options.
+  target_link_libraries(${name} PRIVATE zero3d_flags zero3d_harness ${library} ${ZERO3D_EXTERNAL} GTest::gtest)
   set(optimise "")
   if(ARG_ROOM IN_LIST ZERO3D_COMPUTING_TESTS)
     set(optimise $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
@@ -56,7 +73,7 @@ function(zero3d_test name)
   if(first)
     target_precompile_headers(${name} REUSE_FROM ${first})
   else()
-    target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
+    target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/precompiled.h)
     set_property(GLOBAL PROPERTY "ZERO3D_FIRST_TEST${optimise}" ${name})
   endif()
   target_compile_definitions(${name} PRIVATE ZERO3D_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"

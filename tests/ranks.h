@@ -11,7 +11,6 @@
 #include "tests/files.h"
 
 extern "C" {
-#include "parallel/interface/internal.h"
 #include "parallel/parallel.h"
 }
 
@@ -20,24 +19,10 @@ inline z3d_world *world = nullptr;
 // Made and removed by rank 0. One node: tests do not span several.
 class SharedFolder {
   public:
-    SharedFolder() {
-        char name[256] = {};
-        if (z3d_world_rank(world) == 0) {
-            own = std::make_unique<Folder>();
-            strncpy(name, own->path.c_str(), sizeof name - 1);
-        }
-        EXPECT_Z3D(z3d_world_broadcast(world, name, sizeof name, 0));
-        path = name;
-    }
-    ~SharedFolder() {
-        barrier(); // nobody reads any more
-    }
-    static void barrier() {
-        EXPECT_Z3D(z3d_world_agree(world, Z3D_OK));
-    }
-    std::string operator/(const std::string &name) const {
-        return path + "/" + name;
-    }
+    SharedFolder();
+    ~SharedFolder();
+    static void barrier();
+    std::string operator/(const std::string &name) const;
     std::string path;
 
   private:
@@ -46,36 +31,10 @@ class SharedFolder {
 
 // One report is enough: rank 0's. Failures of the others are shown.
 class FailuresOnly : public ::testing::EmptyTestEventListener {
-    void OnTestPartResult(const ::testing::TestPartResult &result) override {
-        if (result.failed())
-            fprintf(stderr, "rank %d: %s:%d: %s\n", z3d_world_rank(world),
-                    result.file_name() ? result.file_name() : "?", result.line_number(),
-                    result.message());
-    }
+    void OnTestPartResult(const ::testing::TestPartResult &result) override;
 };
 
 // `start` and `end`: what all tests of a program share besides the world.
-inline int main_on_ranks(int argc, char **argv, z3d_status (*start)() = nullptr,
-                         void (*end)() = nullptr) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (z3d_world_create(&argc, &argv, &world) != Z3D_OK || (start && start() != Z3D_OK)) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    world->cores = 1; // ranks that wait sleep: other tests run beside them
-    z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(world));
-    if (z3d_world_rank(world) != 0) {
-        ::testing::TestEventListeners &listeners = ::testing::UnitTest::GetInstance()->listeners();
-        delete listeners.Release(listeners.default_result_printer());
-        listeners.Append(new FailuresOnly);
-    }
-    int failed = RUN_ALL_TESTS();
-    if (end) end();
-    // One rank's failed expectation is everybody's.
-    z3d_status agreed =
-        z3d_world_agree(world, failed ? Z3D_ERROR(Z3D_ERR_INTERNAL, "a test failed") : Z3D_OK);
-    z3d_world_destroy(world);
-    return agreed == Z3D_OK ? 0 : 1;
-}
+int main_on_ranks(int argc, char **argv, z3d_status (*start)() = nullptr, void (*end)() = nullptr);
 
 #endif

@@ -13,7 +13,7 @@ set(objects $<TARGET_OBJECTS:parallel_collectives> $<TARGET_OBJECTS:zero3d_paral
 set(libraries ${ZERO3D_EXTERNAL})
 list(REMOVE_ITEM libraries MPI::MPI_C)
 add_executable(parallel_without_mpi EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/parallel/mpi/none.c)
-target_link_libraries(parallel_without_mpi PRIVATE zero3d_flags "$<FILTER:${objects},EXCLUDE,/parallel/mpi/>" ${libraries} GTest::gtest)
+target_link_libraries(parallel_without_mpi PRIVATE zero3d_flags "$<FILTER:${objects},EXCLUDE,/parallel/mpi/>" zero3d_harness ${libraries} GTest::gtest)
 set_target_properties(parallel_without_mpi PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(parallel_without_mpi parallel_collectives)
 add_dependencies(tests parallel_without_mpi)

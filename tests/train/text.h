@@ -11,47 +11,17 @@ extern "C" {
 }
 
 struct Tokenizer {
-    Tokenizer(z3d_tokenizer_kind kind, const std::string &vocab, const char *merges = nullptr) {
-        status = z3d_tokenizer_create(kind, vocab.c_str(), merges, &tokenizer);
-        if (status != Z3D_OK) message = z3d_error_message();
-    }
-    ~Tokenizer() {
-        z3d_tokenizer_destroy(tokenizer);
-    }
-    std::vector<int32_t> encode(const std::string &text) {
-        z3d_token_list list = {};
-        EXPECT_EQ(tokenizer->ops->encode(tokenizer, text.data(), text.size(), &list), Z3D_OK)
-            << z3d_error_message();
-        std::vector<int32_t> ids(list.id, list.id + list.count);
-        z3d_token_list_free(&list);
-        return ids;
-    }
-    std::string decode(const std::vector<int32_t> &ids, bool begins = true) {
-        z3d_string out = {};
-        EXPECT_EQ(tokenizer->ops->decode(tokenizer, ids.data(), ids.size(), begins, &out), Z3D_OK);
-        std::string text(out.text ? out.text : "", out.length);
-        z3d_string_free(&out);
-        return text;
-    }
+    Tokenizer(z3d_tokenizer_kind kind, const std::string &vocab, const char *merges = nullptr);
+    ~Tokenizer();
+    std::vector<int32_t> encode(const std::string &text);
+    std::string decode(const std::vector<int32_t> &ids, bool begins = true);
     z3d_tokenizer *tokenizer = nullptr;
     z3d_status status;
     std::string message;
 };
 
 // "-": nothing.
-inline std::string from_hex(const std::string &hex) {
-    std::string out;
-    for (size_t i = 0; hex != "-" && i < hex.size(); i += 2)
-        out.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-    return out;
-}
+std::string from_hex(const std::string &hex);
 
 // Any bytes, the same ones for the same number.
-inline std::string random_bytes(size_t count, uint32_t state = 1) {
-    std::string text;
-    for (size_t i = 0; i < count; i++) {
-        state = state * 1664525u + 1013904223u;
-        text.push_back(static_cast<char>(state >> 24));
-    }
-    return text;
-}
+std::string random_bytes(size_t count, uint32_t state = 1);
