@@ -11,7 +11,7 @@ zero3d_test(checkpoint_elastic ROOM checkpoint SCRIPT elastic.sh LONG)
 if(TARGET zero3d_program)
   foreach(name resume tools folders kill gpt2 llama tokenizer pipeline)
     add_test(NAME checkpoint_cli_${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/checkpoint/cli_${name}.sh ${CMAKE_BINARY_DIR})
-    set_tests_properties(checkpoint_cli_${name} PROPERTIES TIMEOUT 3600 PROCESSORS 4 LABELS long
+    set_tests_properties(checkpoint_cli_${name} PROPERTIES TIMEOUT 3600 PROCESSORS ${ZERO3D_PROCESSORS} LABELS long
       ENVIRONMENT "ZERO3D=$<TARGET_FILE:zero3d_program>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR}")
   endforeach()
 endif()

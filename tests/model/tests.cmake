@@ -7,6 +7,6 @@ foreach(example two_spirals own_block)
   if(TARGET ${example})
     add_test(NAME ${example} COMMAND ${CMAKE_SOURCE_DIR}/tests/model/${example}.sh
       ${CMAKE_SOURCE_DIR}/scripts/launch $<TARGET_FILE:${example}>)
-    set_tests_properties(${example} PROPERTIES TIMEOUT 300 PROCESSORS 4)
+    set_tests_properties(${example} PROPERTIES TIMEOUT 300 PROCESSORS ${ZERO3D_PROCESSORS})
   endif()
 endforeach()

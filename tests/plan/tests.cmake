@@ -25,5 +25,5 @@ zero3d_test(plan_sim_against_cpu ROOM plan RANKS 1 4)
 zero3d_test(plan_measure_disk ROOM plan RANKS 2)
 add_test(NAME reproduce COMMAND ${CMAKE_SOURCE_DIR}/tests/plan/reproduce.sh)
 add_test(NAME plan_fit COMMAND ${CMAKE_SOURCE_DIR}/tests/plan/fit.sh)
-set_tests_properties(reproduce plan_fit PROPERTIES TIMEOUT 300 PROCESSORS 2
+set_tests_properties(reproduce plan_fit PROPERTIES TIMEOUT 300 PROCESSORS ${ZERO3D_PROCESSORS}
   ENVIRONMENT "ZERO3D=${CMAKE_BINARY_DIR}/bin/zero3d;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};SANITIZE=${ZERO3D_SANITIZE}")
