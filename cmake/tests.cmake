@@ -20,11 +20,17 @@ endif()
 string(APPEND CMAKE_CXX_FLAGS_RELEASE " -O0")
 set(ZERO3D_COMPUTING_TESTS device parallel)
 
+# gold, where it is, links in half the time (but warns of what clang's sanitizers export).
+include(CheckLinkerFlag)
+if(NOT ZERO3D_SANITIZE)
+  check_linker_flag(CXX -fuse-ld=gold ZERO3D_GOLD)
+endif()
+
 # The library once for all tests. Calls within it stay within it, as in the archive.
 add_library(zero3d_shared SHARED EXCLUDE_FROM_ALL ${ZERO3D_OBJECTS})
 set_target_properties(zero3d_shared PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(zero3d_shared PRIVATE zero3d_flags ${ZERO3D_EXTERNAL})
-target_link_options(zero3d_shared PRIVATE -Wl,-Bsymbolic-functions)
+target_link_options(zero3d_shared PRIVATE -Wl,-Bsymbolic-functions $<$<BOOL:${ZERO3D_GOLD}>:-fuse-ld=gold>)
 
 # What tests share: headers declare it, and it is compiled once, here. A test links the objects that it calls.
 file(GLOB harness_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*.cc)
@@ -58,6 +64,7 @@ function(zero3d_test name)
     set(library zero3d)
   endif()
   target_link_libraries(${name} PRIVATE zero3d_flags zero3d_harness ${library} ${ZERO3D_EXTERNAL} GTest::gtest)
+  target_link_options(${name} PRIVATE $<$<BOOL:${ZERO3D_GOLD}>:-fuse-ld=gold>)
   set(optimise "")
   if(ARG_ROOM IN_LIST ZERO3D_COMPUTING_TESTS)
     set(optimise $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)

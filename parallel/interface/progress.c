@@ -29,7 +29,7 @@ void z3d_world_poll(void *world) {
 }
 
 void z3d_world_idle(const z3d_world *world, int64_t idle) {
-    enum { SPINS = 64, SPINS_ALONE = 20000, YIELDS = 2000, SLEEP_NS = 50000 };
+    enum { SPINS = 64, SPINS_ALONE = 20000, YIELDS = 100, SLEEP_NS = 50000 };
     /* Where ranks exceed cores, a rank that spins takes the core of one that computes. */
     bool crowded = world->local_size > world->cores;
     if (idle < (crowded ? SPINS : SPINS_ALONE)) {
