@@ -50,9 +50,10 @@ target_compile_options(zero3d_harness PRIVATE -fPIE)
 target_precompile_headers(zero3d_harness PRIVATE ${CMAKE_SOURCE_DIR}/tests/precompiled.h)
 set_property(GLOBAL PROPERTY ZERO3D_FIRST_TEST zero3d_harness)
 
-# ctest counts halves of processors (scripts/test). A test takes a whole one, however many ranks it has: ranks sleep while they wait, so
-# two tests side by side keep two processors busy. A test that mostly waits takes a half.
+# ctest counts halves of processors (scripts/test). A test takes a whole one, also on two ranks, which sleep while they wait; with more
+# ranks it takes three halves, and a half if it mostly waits.
 set(ZERO3D_PROCESSORS 2)
+set(ZERO3D_PROCESSORS_RANKS 3)
 set(ZERO3D_PROCESSORS_WAITS 1)
 
 function(zero3d_test name)
@@ -113,6 +114,9 @@ function(zero3d_test name)
     endif()
     add_test(NAME ${name}.${ranks} ${only_long} COMMAND ${CMAKE_SOURCE_DIR}/scripts/launch -n ${ranks} $<TARGET_FILE:${name}>)
     set_tests_properties(${name}.${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${properties})
+    if(ranks GREATER 2)
+      set_tests_properties(${name}.${ranks} PROPERTIES PROCESSORS ${ZERO3D_PROCESSORS_RANKS})
+    endif()
   endforeach()
 endfunction()
 

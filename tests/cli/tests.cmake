@@ -10,5 +10,6 @@ if(TARGET zero3d_program)
   # What waits for processes that end badly, or for Slurm's daemons.
   set_tests_properties(cli_bad_runs cli_launch cli_stuck cli_signals cli_slurm cli_disk_breaks cli_tcp PROPERTIES PROCESSORS ${ZERO3D_PROCESSORS_WAITS})
   set_tests_properties(cli_memory_limit PROPERTIES TIMEOUT 3600 LABELS long)
+  set_tests_properties(cli_install cli_module PROPERTIES RESOURCE_LOCK install) # both install this build folder
   set_tests_properties(cli_disk_faults cli_evaluate cli_offload cli_pipeline cli_replay cli_tiling cli_tcp PROPERTIES LABELS long)
 endif()

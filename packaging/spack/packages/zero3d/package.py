@@ -38,5 +38,6 @@ class Zero3d(CMakePackage, CudaPackage):
             self.define_from_variant("ZERO3D_TESTS", "tests"),
         ]
         if self.spec.satisfies("+cuda") and not self.spec.satisfies("cuda_arch=none"):
-            arguments.append(self.builder.define_cuda_architectures(self))
+            architectures = [a + "-real" for a in self.spec.variants["cuda_arch"].value]
+            arguments.append(self.define("CMAKE_CUDA_ARCHITECTURES", architectures))
         return arguments
