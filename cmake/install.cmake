@@ -8,17 +8,16 @@ install(TARGETS zero3d EXPORT zero3d_targets ARCHIVE DESTINATION ${CMAKE_INSTALL
 if(TARGET zero3d_cuda)
   install(TARGETS zero3d_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/zero3d)
 endif()
-# A build without MPI cannot use the machine's mpirun.
-set(launcher scripts/launch)
+# The launcher stands next to the program, as zero3d-launch. A build without MPI cannot use the machine's mpirun.
+file(READ scripts/launch text)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/launch)
 if(NOT ZERO3D_HAS_MPI)
-  file(READ scripts/launch text)
   string(REPLACE [[${ZERO3D_LAUNCH:-}]] [[${ZERO3D_LAUNCH:-tcp}]] text "${text}")
-  set(launcher ${CMAKE_BINARY_DIR}/package/zero3d-launch)
-  file(WRITE ${launcher} "${text}")
-  file(CHMOD ${launcher} FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/launch)
 endif()
-install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-launch)
+set(launcher ${CMAKE_BINARY_DIR}/bin/zero3d-launch)
+file(CONFIGURE OUTPUT ${launcher} CONTENT "${text}" @ONLY) # leaves a file with equal contents alone: it may be running
+file(CHMOD ${launcher} FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
 # Completion and the man page, by the program that is installed.
 foreach(form bash zsh fish man)
   install(CODE "execute_process(COMMAND \"$<TARGET_FILE:zero3d_program>\" completion ${form}
@@ -32,6 +31,9 @@ install(FILES ${CMAKE_BINARY_DIR}/package/completion.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zero3d.fish)
 install(FILES ${CMAKE_BINARY_DIR}/package/completion.man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zero3d.1)
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
+configure_file(packaging/modulefile.in ${CMAKE_BINARY_DIR}/package/modulefile @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/package/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/zero3d
+  RENAME ${PROJECT_VERSION})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Headers keep the tree's layout, so their includes of each other work under include/zero3d.
@@ -39,7 +41,7 @@ set(ZERO3D_FACES
   src/base/base.h src/base/config.h src/device/device.h parallel/parallel.h tensor_parallel/tensor_parallel.h src/model/model.h
   src/model/gpt/gpt.h src/model/llama/llama.h zero/zero.h checkpoint/checkpoint.h src/plan/plan.h src/train/train.h src/train/data.h)
 file(GLOB base_headers RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src/base/*.h)
-foreach(header ${ZERO3D_FACES} ${base_headers} src/base/config/keys.h src/device/kernels.h src/device/collectives.h src/model/unit.h src/model/layers.h parallel/schedule/schedule.h zero/program.h zero/program/opcodes.h src/train/tokenizer.h)
+foreach(header ${ZERO3D_FACES} ${base_headers} src/base/config/keys.h src/device/kernels.h src/device/collectives.h src/model/unit.h src/model/layers.h src/model/transformer.h parallel/schedule/schedule.h zero/program.h zero/program/opcodes.h src/train/tokenizer.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zero3d/${folder})
 endforeach()

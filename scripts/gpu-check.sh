@@ -268,7 +268,7 @@ END
 
 others() {
     if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-        part 300 "PyTorch, compiled, SDPA" within python3 tests/gpu/pytorch.py
+        part 300 "PyTorch, compiled, SDPA" within python3 bench/pytorch.py gpu
     else
         say "" && say "## PyTorch: not run, python3 has no torch with CUDA here"
     fi

@@ -197,7 +197,7 @@ z3d_status z3d_launcher_detect(z3d_launcher *out) {
         return Z3D_ERROR(
             Z3D_ERR_COMM,
             "an MPI launcher started this process (%s is set), but zero3d was built "
-            "without MPI; start with srun, with ZERO3D_LAUNCH=tcp and scripts/launch, or with "
+            "without MPI; start with srun, with ZERO3D_LAUNCH=tcp and zero3d-launch, or with "
             "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set for every rank",
             mark);
     return Z3D_OK;

@@ -25,7 +25,7 @@ void z3d_side_exit(void) {
     _exit(EXIT_FAILURE);
 }
 
-/* scripts/launch gives a way to its standard error that does not pass through mpirun, which hands
+/* zero3d-launch gives a way to its standard error that does not pass through mpirun, which hands
  * on nothing while it ends a run; on other nodes there is none. */
 void z3d_side_print(const char *text) {
     const char *path = getenv("ZERO3D_STDERR");

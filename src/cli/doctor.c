@@ -24,7 +24,7 @@ static const char help[] =
     "                   FILE; writes the machine's description to FILE, for\n"
     "                   `zero3d plan --hardware`\n"
     "\n"
-    "example: scripts/launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
+    "example: zero3d-launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
 
 static void check_cores(z3d_string *out) {
     hwloc_topology_t topology;

@@ -10,7 +10,7 @@
 
 static const char help[] =
     "usage: zero3d evaluate CHECKPOINT DATA [--json] [--json-key KEY] [key=value ...]\n"
-    "       scripts/launch -n RANKS zero3d evaluate CHECKPOINT DATA ...\n"
+    "       zero3d-launch -n RANKS zero3d evaluate CHECKPOINT DATA ...\n"
     "\n"
     "Prints how well a checkpoint's model predicts DATA, on any number of ranks: loss, "
     "perplexity,\n"

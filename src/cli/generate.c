@@ -13,7 +13,7 @@
 
 static const char help[] =
     "usage: zero3d generate CHECKPOINT [--prompt TEXT | --prompts FILE] [options] [key=value ...]\n"
-    "       scripts/launch -n RANKS zero3d generate CHECKPOINT ...\n"
+    "       zero3d-launch -n RANKS zero3d generate CHECKPOINT ...\n"
     "\n"
     "Continues a text with the weights of a checkpoint, on any number of ranks. CHECKPOINT is a\n"
     "checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"

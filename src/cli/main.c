@@ -31,7 +31,7 @@ static void append_help(z3d_string *text) {
               "  --version   version of this program and its libraries, and this machine's CPU\n"
               "  --help      this text; `zero3d COMMAND --help` explains one command\n"
               "\n"
-              "Several ranks:  scripts/launch -n 4 zero3d train configs/demo.yaml\n"
+              "Several ranks:  zero3d-launch -n 4 zero3d train configs/demo.yaml\n"
               "All keys of a configuration:  zero3d config\n");
 }
 
@@ -104,7 +104,7 @@ static void limit_spinning(char **argv) {
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(program, argv);
 }
 
-/* After any exit code but 0 mpirun sleeps twice its grace time. scripts/launch ends that when all
+/* After any exit code but 0 mpirun sleeps twice its grace time. zero3d-launch ends that when all
  * ranks have ended. It sees only ranks that mpirun has not collected before it sleeps, so rank 0,
  * whose code is the run's, ends a moment after the others. */
 static int end_apart(int code) {

@@ -24,7 +24,7 @@ static const char help[] =
     "\n"
     "If the ranks ran on several nodes, copy all trace-rank*.json into one folder.\n"
     "\n"
-    "example: scripts/launch -n 8 zero3d train configs/demo-3d.yaml --trace run.dir=runs/traced\n"
+    "example: zero3d-launch -n 8 zero3d train configs/demo-3d.yaml --trace run.dir=runs/traced\n"
     "         zero3d trace runs/traced --schedule step.svg --merge all.json\n";
 
 typedef struct asked {

@@ -11,10 +11,10 @@
 
 static const char help[] =
     "usage: zero3d train CONFIG [key=value ...] [options]\n"
-    "       scripts/launch -n RANKS zero3d train CONFIG ...\n"
+    "       zero3d-launch -n RANKS zero3d train CONFIG ...\n"
     "\n"
     "Trains the model that CONFIG (a YAML file) describes. Without a launcher it trains on one\n"
-    "rank. scripts/launch, mpirun --bind-to none and srun start several ranks; so does any\n"
+    "rank. zero3d-launch, mpirun --bind-to none and srun start several ranks; so does any\n"
     "launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process\n"
     "(docs/launching.md).\n"
     "\n"
@@ -49,9 +49,9 @@ static const char help[] =
     "Exit code: 0: the run is complete, or it was stopped and saves no checkpoints; 1: it failed;\n"
     "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. (After SIGTERM "
     "and\n"
-    "Ctrl-C, mpirun without scripts/launch has its own code, 1.)\n"
+    "Ctrl-C, mpirun without zero3d-launch has its own code, 1.)\n"
     "\n"
-    "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
+    "example: zero3d-launch -n 4 zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
 
 static bool read_whole(const char *text, size_t length, int64_t *out) {
@@ -111,11 +111,24 @@ static bool by_srun(int ranks) {
     return tasks && z3d_parse_int(tasks, &count) == Z3D_OK && count == ranks;
 }
 
-/* The command as it was typed, but for --extend; of several ranks, as srun or scripts/launch starts
- * them. */
+/* srun, or the launcher in the program's folder. */
+static void write_launcher(int ranks, z3d_string *out) {
+    const char *slash = strrchr(program_invocation_name, '/');
+    z3d_string path = {0};
+    z3d_string_append(&path, "%.*szero3d-launch",
+                      slash ? (int)(slash + 1 - program_invocation_name) : 0,
+                      program_invocation_name);
+    if (by_srun(ranks))
+        z3d_string_append(out, "srun");
+    else if (!path.failed)
+        z3d_string_append_shell(out, path.text);
+    z3d_string_free(&path);
+    z3d_string_append(out, " -n %d ", ranks);
+}
+
+/* The command as it was typed, but for --extend. */
 static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
-    if (ranks > 1)
-        z3d_string_append(out, "%s -n %d ", by_srun(ranks) ? "srun" : "scripts/launch", ranks);
+    if (ranks > 1) write_launcher(ranks, out);
     z3d_string_append_shell(out, program_invocation_name);
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--extend") == 0) continue;

@@ -137,7 +137,7 @@ TEST(Messages, BothWaysOutOfABatchThatDoesNotDivide) {
               "1 x 4 data ranks); write 4");
     EXPECT_EQ(all_errors("parallel: {tensor_model_parallel_size: 2}\n", {}, 1),
               "run.yaml:1:12: parallel.tensor_model_parallel_size: 2 needs a multiple of 2 ranks, "
-              "but the run has 1; start 2 ranks (scripts/launch -n 2 ...)");
+              "but the run has 1; start 2 ranks (zero3d-launch -n 2 ...)");
 }
 
 struct conversion {

@@ -186,11 +186,11 @@ TEST(Pipeline, TheWorldIsTensorTimesPipelineTimesData) {
     EXPECT_EQ(resolve(four, 6),
               "run.yaml:1:12: parallel.pipeline_model_parallel_size: 2 x "
               "parallel.tensor_model_parallel_size 2 needs a multiple of 4 ranks, but the run has "
-              "6; start 4 or 8 ranks (scripts/launch -n 4 ...)");
+              "6; start 4 or 8 ranks (zero3d-launch -n 4 ...)");
     EXPECT_EQ(
         resolve("parallel: {pipeline_model_parallel_size: 4}\n", 2),
         "run.yaml:1:12: parallel.pipeline_model_parallel_size: 4 needs a multiple of 4 ranks, "
-        "but the run has 2; start 4 ranks (scripts/launch -n 4 ...)");
+        "but the run has 2; start 4 ranks (zero3d-launch -n 4 ...)");
 }
 
 TEST(Pipeline, ASpeedForEachRank) {

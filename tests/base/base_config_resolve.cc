@@ -67,7 +67,7 @@ TEST(Resolve, TheWorldIsTensorTimesData) {
     EXPECT_EQ(resolve(tensor, 8), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve(tensor, 3),
               "run.yaml:1:12: parallel.tensor_model_parallel_size: 2 needs a multiple of 2 "
-              "ranks, but the run has 3; start 2 or 4 ranks (scripts/launch -n 2 ...)");
+              "ranks, but the run has 3; start 2 or 4 ranks (zero3d-launch -n 2 ...)");
     EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 4), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 2),
               "run.yaml:1:12: parallel.world_size: asks for 4 ranks, but the run was started with "

@@ -148,7 +148,7 @@ expect 1 "$ZERO3D" train tiny.yaml $decay run.dir=fewer training.steps=6
 says 'total_num_steps.*: 6 here, 20 in the checkpoint: .*; scheduler.params.total_num_steps=20 keeps it$'
 # shellcheck disable=SC2086
 expect 1 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $decay run.dir=fewer training.steps=22
-says 'run the same command with --extend: scripts/launch -n 2 [^ ]*zero3d train tiny.yaml .* --extend$'
+says 'run the same command with --extend: [^ ]*zero3d-launch -n 2 [^ ]*zero3d train tiny.yaml .* --extend$'
 
 # A save in flight belongs to a run that fails: the message counts it.
 expect 1 "$ZERO3D" train tiny.yaml run.dir=diverged checkpoint.async=true checkpoint.interval=1 checkpoint.keep=2 training.steps=14 \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# install.sh BUILD: installs to a folder, moves it, and builds programs of a user's own: one of the faces, and the README's, with the
-# README's commands.
+# install.sh BUILD: installs to a folder, moves it, and builds programs of a user's own: one of the faces, and an example, with the commands
+# of docs/your-own-model.md.
 . "$(dirname "$0")/lib.sh"
 # Users' programs do not have our list of what libraries keep to the end.
 [ -z "${SANITIZE:-}" ] || export ASAN_OPTIONS=detect_leaks=0
@@ -46,17 +46,25 @@ expect 0 ${CC:-cc} -std=c11 ${SANITIZE:+-fsanitize=$SANITIZE} faces.c -o faces $
 expect 0 ./faces
 grep -qx 124439808 out || fail "GPT-2 124M has 124439808 parameters"
 
-# The README's own program: everything after `make install`, as it stands there, but for this test's compiler and -Werror.
-mkdir examples spirals
-ln -s "$SOURCE/examples/two_spirals.c" examples
-readme cmake 'Your own model' >spirals/CMakeLists.txt
-readme sh 'Your own model' | sed -n '/^make install PREFIX=$HOME\/zero3d /,$p' | sed 1d >commands
-[ "$(grep -c '^gcc \|^cmake \|/zero3d-launch ' commands)" -eq 5 ] || fail "the README's commands for a program of one's own have changed"
+# The commands of docs/your-own-model.md as they stand there, but for `make`, this test's compiler and -Werror. The examples run from the
+# build, with the launcher that was installed; the program outside of the repository is built with gcc and with CMake.
+page=docs/your-own-model.md
+ln -s "$SOURCE/examples" .
+mkdir -p build mine
+ln -s "$build/bin" build/bin
+readme sh 'Run the two examples' $page | grep -v '^make build$' >commands
+expect 0 env PATH="$prefix/bin:$PATH" timeout 150 sh -e commands
+[ "$(grep -c 'of 256 unseen points right' out)" -eq 1 ] || fail "$page does not run two_spirals"
+[ "$(grep -c '^step 60 ' out)" -eq 3 ] || fail "$page does not run own_block three times"
+
+readme cmake 'Build outside this repository' $page >mine/CMakeLists.txt
+readme sh 'Build outside this repository' $page | grep -v '^make install PREFIX=$HOME/zero3d ' >commands
+[ "$(grep -c '^gcc \|^cmake \|/zero3d-launch ' commands)" -eq 5 ] || fail "the commands of $page for a program of one's own have changed"
 sed -i "s|^gcc -std=c11 -Wall -Wextra |${CC:-cc} -std=c11 -Wall -Wextra -Werror ${SANITIZE:+-fsanitize=$SANITIZE }|
     s|^cmake -S .*|& ${SANITIZE:+-DCMAKE_C_FLAGS=-fsanitize=$SANITIZE}|" commands
-grep -q -- '-std=c11 -Wall -Wextra -Werror' commands || fail "the README's compile line has changed"
+grep -q -- '-std=c11 -Wall -Wextra -Werror' commands || fail "the compile line of $page has changed"
 expect 0 env HOME="$work" timeout 250 sh -e commands
-[ "$(grep -c 'of 256 unseen points right' out)" -eq 2 ] || fail "the README's two programs have not run"
+[ "$(grep -c '^step 60 ' out)" -eq 2 ] || fail "the two programs of $page have not run"
 
 # The same header is good for C++.
 echo '#include <zero3d.h>' >faces.cc
@@ -68,5 +76,5 @@ expect 0 cmake -S "$SOURCE" -B without -DZERO3D_MPI=OFF -DZERO3D_CUDA=OFF -DZERO
 expect 1 grep -riE 'libmpi|openmpi|MPI::' without/package --include=zero3d.pc
 expect 0 grep -x 'if(OFF)' without/package/zero3dConfig.cmake
 # shellcheck disable=SC2016 # the ranks' own
-expect 0 without/package/zero3d-launch -n 2 sh -c 'echo $RANK of $WORLD_SIZE'
+expect 0 without/bin/zero3d-launch -n 2 sh -c 'echo $RANK of $WORLD_SIZE'
 [ "$(sort out | paste -sd,)" = "0 of 2,1 of 2" ] || fail "the launcher of a build without MPI starts no ranks over TCP"

@@ -80,7 +80,7 @@ for over in tcp mpi; do
     export ZERO3D_LAUNCH=$over
     for ranks in 0 00 -1 x 1x 2.5 "" "1 2"; do
         expect 2 "$LAUNCH" -n "$ranks" sh -c 'touch started'
-        head -n 1 err | grep -q "^scripts/launch: -n '$ranks': expected the number of ranks, 1 or more$" || fail "-n '$ranks' over $over is not refused in words"
+        head -n 1 err | grep -q "^launch: -n '$ranks': expected the number of ranks, 1 or more$" || fail "-n '$ranks' over $over is not refused in words"
     done
     expect 2 "$LAUNCH" sh
     expect 2 "$LAUNCH" -n 2
@@ -91,7 +91,7 @@ grep -q "'--hostfile' is an mpirun option" err || fail "mpirun's option is not n
 
 for seconds in 0.5 05 x -1; do
     expect 2 env ZERO3D_GRACE_SECONDS=$seconds "$LAUNCH" -n 2 sh -c 'touch started'
-    grep -q "^scripts/launch: ZERO3D_GRACE_SECONDS='$seconds': expected a whole number of seconds$" err || fail "$seconds seconds are not refused in words"
+    grep -q "^launch: ZERO3D_GRACE_SECONDS='$seconds': expected a whole number of seconds$" err || fail "$seconds seconds are not refused in words"
     [ ! -e started ] && [ "$(wc -l <err)" -eq 1 ] || fail "ZERO3D_GRACE_SECONDS=$seconds: something was started, or more than a line"
 done
 
@@ -168,7 +168,7 @@ says 'configuration|CONFIG'
 [ $(($(date +%s) - begun)) -lt 12 ] || fail "a failure of one rank took the grace time"
 # Nobody but mpirun knows why a rank of another program ended: one line says it.
 expect 139 env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || kill -SEGV $$; sleep 0.5'
-[ "$(wc -l <err)" -eq 1 ] && grep -q -E '^scripts/launch: (a rank|rank 1 on .*) ended by signal 11' err || fail "mpirun's lines about a signal"
+[ "$(wc -l <err)" -eq 1 ] && grep -q -E '^launch: (a rank|rank 1 on .*) ended by signal 11' err || fail "mpirun's lines about a signal"
 expect fail env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 ./nowhere
 grep -q '^Executable: *./nowhere' err || fail "what mpirun has to say is lost"
 expect 75 env ZERO3D_GRACE_SECONDS=2 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5; exit 75'

@@ -44,10 +44,10 @@ says() {
     grep '^zero3d: ' err | grep -Eq -- "$1" || fail "our line does not match: $1"
 }
 
-# readme LANGUAGE SECTION: the blocks of that language in a section of the README.
+# readme LANGUAGE SECTION [FILE]: the blocks of that language in a section of the README, or of another page.
 readme() {
     awk -v begin="\`\`\`$1" -v section="## $2" \
-        '/^## / { here = $0 == section } /^```/ { on = here && $0 == begin; next } on' "$SOURCE/README.md"
+        '/^## / { here = $0 == section } /^```/ { on = here && $0 == begin; next } on' "$SOURCE/${3:-README.md}"
 }
 
 # A model that trains in a moment, on text made here.

@@ -4,9 +4,9 @@
 
 HOME=$work
 export HOME
-mkdir -p build docs
-ln -s "$(dirname "$ZERO3D")" build/bin
-ln -s "$SOURCE/scripts" .
+mkdir docs
+PATH=$(dirname "$ZERO3D"):$PATH # with zero3d-launch
+export PATH
 cp "$SOURCE/docs/models.md" docs/
 tiny
 

@@ -178,7 +178,7 @@ paste wanted got | awk '{ d = $2 - $4; n++ } $1 != $3 || d > 1e-5 || d < -1e-5 {
 
 # ---- the commands of docs/slurm.md, from the data on ----
 
-line_with() { sed -n '/^```sh$/,/^```$/p' "$SOURCE/docs/slurm.md" | sed -n "/$1/p" | sed 's/  *#.*//; s/\$ZERO3D/"$ZERO3D"/' | head -n 1; }
+line_with() { sed -n '/^```sh$/,/^```$/p' "$SOURCE/docs/slurm.md" | sed -n "/$1/p" | sed 's/  *#.*//; s/^zero3d /"$ZERO3D" /' | head -n 1; }
 mkdir clone && cd clone || fail "no folder"
 ln -s "$SOURCE/docs" "$SOURCE/README.md" "$SOURCE/configs" "$SOURCE/examples" .
 for words in 'data tokenize' ' plan ' 'submit configs.*--dry-run'; do

@@ -58,7 +58,7 @@ static z3d_status train(check_context *context, const z3d_device_config *device,
 
 enum { WARM = 2 }; /* steps that do not count */
 
-/* Of a step, as pytorch.py has it. */
+/* Of a step, as bench/pytorch.py has it. */
 static double mean_seconds(const check_run *run, int steps) {
     double sum = 0;
     for (int i = WARM; i < steps; i++) sum += run->step[i].seconds;

@@ -3,8 +3,10 @@ zero3d_test(model_gpt ROOM model)
 zero3d_test(model_llama ROOM model)
 zero3d_test(model_units ROOM model RANKS 1 2 4)
 
-if(TARGET two_spirals)
-  add_test(NAME two_spirals COMMAND ${CMAKE_SOURCE_DIR}/tests/model/two_spirals.sh
-    ${CMAKE_SOURCE_DIR}/scripts/launch $<TARGET_FILE:two_spirals> ${CMAKE_SOURCE_DIR}/examples/two_spirals.c)
-  set_tests_properties(two_spirals PROPERTIES TIMEOUT 300 PROCESSORS 4)
-endif()
+foreach(example two_spirals own_block)
+  if(TARGET ${example})
+    add_test(NAME ${example} COMMAND ${CMAKE_SOURCE_DIR}/tests/model/${example}.sh
+      ${CMAKE_SOURCE_DIR}/scripts/launch $<TARGET_FILE:${example}>)
+    set_tests_properties(${example} PROPERTIES TIMEOUT 300 PROCESSORS 4)
+  endif()
+endforeach()

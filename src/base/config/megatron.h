@@ -202,11 +202,11 @@ typedef enum megatron_kind {
   X("test-data-path", LATER, "there is no test at the end; leave it out") \
   X("mock-data", LATER, "write --data-path") \
   X("tokenizer-model", OWN, "") \
-  X("nproc-per-node", NONE, "an argument of torchrun; use scripts/launch -n") \
-  X("nnodes", NONE, "an argument of torchrun; use scripts/launch") \
-  X("node-rank", NONE, "an argument of torchrun; use scripts/launch") \
-  X("master-addr", NONE, "an argument of torchrun; use scripts/launch") \
-  X("master-port", NONE, "an argument of torchrun; use scripts/launch")
+  X("nproc-per-node", NONE, "an argument of torchrun; use zero3d-launch -n") \
+  X("nnodes", NONE, "an argument of torchrun; use zero3d-launch") \
+  X("node-rank", NONE, "an argument of torchrun; use zero3d-launch") \
+  X("master-addr", NONE, "an argument of torchrun; use zero3d-launch") \
+  X("master-port", NONE, "an argument of torchrun; use zero3d-launch")
 /* clang-format on */
 
 typedef struct megatron_argument {

@@ -38,7 +38,7 @@ static void refuse_world(config_checker *k, int world_size, int64_t model) {
     bool failed = right.failed || times.failed;
     config_complain(k, piped ? pipeline : tensor,
                     "%lld%s needs a multiple of %lld ranks, but the run has %d; start %s ranks "
-                    "(scripts/launch -n %lld ...)",
+                    "(zero3d-launch -n %lld ...)",
                     (long long)(piped ? c->parallel_pipeline_model_parallel_size
                                       : c->parallel_tensor_model_parallel_size),
                     both && !failed ? times.text : "", (long long)model, world_size,
