@@ -17,7 +17,10 @@
 
 /* ---- making token files: `zero3d data tokenize` ---- */
 
-/* Which documents are held out for validation. Never the same document (by content) in both. */
+/* Which documents are held out for validation. A document is a text file or a JSON line. Never the
+ * same document (by content) in both. Where whole documents would be less than a quarter or more
+ * than four times the share that is asked for, the last tokens of all text are held out instead,
+ * cut at a line's end of a text file. */
 typedef enum z3d_tokenize_split {
     Z3D_SPLIT_HASH, /* by the hash of the document's bytes: the same choice for every order of files
                      */
@@ -36,7 +39,7 @@ typedef struct z3d_tokenize_options {
     int count;
     const char *output_train;      /* .bin to write */
     const char *output_validation; /* .bin of the held-out documents; NULL: nothing is held out */
-    double validation_fraction;    /* in (0,1) with output_validation; a share of documents */
+    double validation_fraction;    /* in (0,1) with output_validation */
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
     z3d_tokenizer *tokenizer; /* NULL: bytes */
@@ -57,16 +60,16 @@ typedef struct z3d_tokenize_result {
     int64_t empty_documents;     /* JSON lines whose text is empty */
     z3d_json_repairs repairs;    /* in JSON lines */
     bool limited;                /* limit_bytes was reached */
+    char cut_file[256];          /* the text file whose end is held out; "": none */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;
 
-/* Reads files and folders; leaves out files that are not text, empty files and duplicates. Cuts
- * each file into documents of at most 64 KiB (at blank lines if there are any; in JSON lines each
- * line is one document). Ends every document with the tokenizer's end-of-text and writes token
- * files in llm.c's format, each through a temporary file that is renamed when complete. Not
- * collective. Errors: ERR_USAGE (no input, bad fraction, equal outputs, JSON lines without a key or
- * a key without JSON lines), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text
- * found, a bad line of JSON, or nothing left for one of the outputs). */
+/* Reads files and folders; leaves out files that are not text, empty files and duplicates. Ends
+ * every document (a text file, a JSON line) with the tokenizer's end-of-text and writes token files
+ * in llm.c's format, each through a temporary file that is renamed when complete. Not collective.
+ * Errors: ERR_USAGE (no input, bad fraction, equal outputs, JSON lines without a key or a key
+ * without JSON lines), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text found,
+ * a bad line of JSON, or nothing left for one of the outputs). */
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result);
 
 /* One line: "1.20 GB of 4.00 GB (30 %), 25.1 MB/s, 300 M tokens". */

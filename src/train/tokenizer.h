@@ -24,10 +24,11 @@ void z3d_token_list_free(z3d_token_list *list);
 
 struct z3d_tokenizer_ops {
     const char *name;
-    /* Appends the ids of `length` bytes of any text, valid UTF-8 or not, to out. It may remember
+    /* Appends the ids of `length` bytes of any text, valid UTF-8 or not, to out. begins: they begin
+     * a text, so the space comes first that some tokenizers put before every text. It may remember
      * words: one thread at a time. ERR_MEMORY, ERR_USAGE (1 GiB of text at once is too much),
      * ERR_DATA (a pattern of the tokenizer's file fails on this text). */
-    z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length,
+    z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
                          z3d_token_list *out);
     /* Appends the text of `count` ids to out. Ids that are no text (end_of_text and other special
      * tokens) append nothing. begins: they begin a text, so a space that encode puts before every
@@ -71,5 +72,9 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size
  * one before it is that, too; the text's ids; end_of_text. Errors: encode's. */
 z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                   z3d_token_list *out);
+/* The same for a document that comes in parts: one call for each part, the first with `begins`, the
+ * last with `ends`. */
+z3d_status z3d_tokenizer_part(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                              bool begins, bool ends, z3d_token_list *out);
 
 #endif

@@ -19,7 +19,7 @@ static int file_of(const uint8_t *data, size_t size, char *path, size_t path_siz
 static void try_text(z3d_tokenizer *t, const char *text, size_t length) {
     z3d_token_list ids = {0};
     z3d_string back = {0};
-    if (t->ops->encode(t, text, length, &ids) != Z3D_OK || ids.count > length) abort();
+    if (t->ops->encode(t, text, length, true, &ids) != Z3D_OK || ids.count > length) abort();
     for (size_t i = 0; i < ids.count; i++)
         if (ids.id[i] < 0 || ids.id[i] >= t->vocab_size) abort();
     if (t->ops->decode(t, ids.id, ids.count, true, &back) != Z3D_OK) abort();

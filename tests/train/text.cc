@@ -11,7 +11,7 @@ Tokenizer::~Tokenizer() {
 
 std::vector<int32_t> Tokenizer::encode(const std::string &text) {
     z3d_token_list list = {};
-    EXPECT_EQ(tokenizer->ops->encode(tokenizer, text.data(), text.size(), &list), Z3D_OK)
+    EXPECT_EQ(tokenizer->ops->encode(tokenizer, text.data(), text.size(), true, &list), Z3D_OK)
         << z3d_error_message();
     std::vector<int32_t> ids(list.id, list.id + list.count);
     z3d_token_list_free(&list);

@@ -9,13 +9,14 @@ extern "C" {
 #include "src/train/text/text_files.h"
 }
 #include "files.h"
+#include "text.h"
 
 namespace {
 
 struct Tokenized {
     z3d_status status;
     z3d_tokenize_result result;
-    std::string message;
+    std::string message, summary;
 };
 
 class Tokenize : public ::testing::Test {
@@ -34,6 +35,7 @@ class Tokenize : public ::testing::Test {
         options.limit_bytes = limit;
         options.split = split;
         options.json_key = json_key;
+        options.tokenizer = tokenizer;
         options.progress = [](void *self, const z3d_tokenize_progress *p) {
             static_cast<Tokenize *>(self)->progress.push_back(*p);
         };
@@ -45,21 +47,26 @@ class Tokenize : public ::testing::Test {
         if (t.status == Z3D_OK) {
             z3d_string summary = {};
             z3d_tokenize_summary(&options, &t.result, &summary);
-            EXPECT_NE(std::string(summary.text).find(train), std::string::npos);
+            t.summary = summary.text;
+            EXPECT_NE(t.summary.find(train), std::string::npos);
             z3d_string_free(&summary);
         }
         return t;
     }
-    // Documents of a token file: its stretches between end-of-text tokens.
-    std::vector<std::string> documents(const std::string &path) {
+    std::vector<int32_t> ids(const std::string &path) {
         z3d_token_file *file = nullptr;
         EXPECT_EQ(z3d_token_file_open(path.c_str(), &file), Z3D_OK) << z3d_error_message();
-        std::vector<int32_t> ids(static_cast<size_t>(z3d_token_file_tokens(file)));
-        EXPECT_EQ(z3d_token_file_read(file, 0, static_cast<int64_t>(ids.size()), 257, ids.data()),
-                  Z3D_OK);
+        std::vector<int32_t> all(static_cast<size_t>(z3d_token_file_tokens(file)));
+        EXPECT_EQ(
+            z3d_token_file_read(file, 0, static_cast<int64_t>(all.size()), 1 << 20, all.data()),
+            Z3D_OK);
         z3d_token_file_close(file);
+        return all;
+    }
+    // Documents of a token file: its stretches between end-of-text tokens.
+    std::vector<std::string> documents(const std::string &path) {
         std::vector<std::string> found(1);
-        for (int32_t id : ids)
+        for (int32_t id : ids(path))
             if (id == 256)
                 found.emplace_back();
             else
@@ -79,6 +86,7 @@ class Tokenize : public ::testing::Test {
     Folder in, out;
     std::string train, validation;
     const char *json_key = nullptr;
+    z3d_tokenizer *tokenizer = nullptr;
     std::vector<z3d_tokenize_progress> progress;
 };
 
@@ -117,39 +125,63 @@ std::string paragraphs(int count) {
     return text;
 }
 
-TEST_F(Tokenize, CutsOneBigFileAtBlankLinesAndLosesNothing) {
-    std::string text = paragraphs(5000);
-    write_file(in / "big", text);
-    Tokenized t = run({in / "big"});
-    ASSERT_EQ(t.status, Z3D_OK);
-    std::string joined;
-    auto found = documents(train);
-    EXPECT_GT(found.size(), 100u);
-    for (size_t i = 0; i < found.size(); i++) {
-        EXPECT_LE(found[i].size(), 65536u);
-        if (i + 1 < found.size()) {
-            EXPECT_EQ(found[i].substr(found[i].size() - 2), "\n\n") << i;
-        }
-        joined += found[i];
-    }
-    EXPECT_TRUE(joined == text);
+// However long its text, its lines and its repetitions.
+TEST_F(Tokenize, ATextFileIsOneDocumentWithEveryByteOnce) {
+    std::string euros, poem;
+    for (int i = 0; i < 400000; i++) // no line at all, more than is read at once
+        euros += i % 7 ? "\xe2\x82\xac" : std::to_string(i);
+    for (int i = 0; i < 40; i++) poem += std::string(1000, 'o') + "\n";
+    const std::vector<std::string> texts = {
+        paragraphs(20000), euros, poem, std::string(25890, 'x') + "\n", std::string(3000000, '\n')};
+    for (size_t i = 0; i < texts.size(); i++) write_file(in / std::to_string(i), texts[i]);
+    Tokenized t = run({in.path});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_TRUE(documents(train) == texts);
+    EXPECT_EQ(t.result.documents, static_cast<int64_t>(texts.size()));
+    EXPECT_EQ(t.result.duplicate_documents, 0);
 }
 
-TEST_F(Tokenize, NeverCutsACharacter) {
+// Of each tokenizer: the tokens of a text that is read in parts are those of the whole text.
+TEST_F(Tokenize, PartsOfATextHaveTheTokensOfTheWhole) {
+    const std::string lines[] = {"The quick brown fox.",
+                                 "jumps over the lazy dog",
+                                 "  indented, with 12345 numbers",
+                                 "",
+                                 "\tif (x == 3) return y;",
+                                 "\xe3\x80\x80\xe6\xbc\xa2\xe5\xad\x97\xe3\x80\x82",
+                                 "trailing space ",
+                                 "I'm sure they'll say so.",
+                                 "\xc2\xa0no-break",
+                                 "caf\xc3\xa9 na\xc3\xafve"};
     std::string text;
-    for (int i = 0; i < 60000; i++) // no line at all, and no piece twice
-        text += i % 7 ? "\xe2\x82\xac" : std::to_string(i);
-    write_file(in / "big", text);
-    ASSERT_EQ(run({in / "big"}).status, Z3D_OK);
-    std::string joined;
-    for (const std::string &d : documents(train)) {
-        size_t rest;
-        EXPECT_EQ(
-            z3d_utf8_faults(reinterpret_cast<const unsigned char *>(d.data()), d.size(), &rest), 0);
-        EXPECT_EQ(rest, 0u);
-        joined += d;
+    uint32_t state = 1;
+    for (int i = 0; i < 4000; i++) {
+        state = state * 1664525u + 1013904223u;
+        text += lines[(state >> 16) % 10] + (state >> 30 ? "\n" : "\r\n");
     }
-    EXPECT_TRUE(joined == text);
+    write_file(in / "text", text);
+    for (const char *family :
+         {"deepseek", "gemma", "gpt2", "llama2", "llama3", "mistral", "qwen", "smollm"}) {
+        SCOPED_TRACE(family);
+        Tokenizer own(Z3D_TOKENIZER_HUGGINGFACE,
+                      std::string(ZERO3D_TEST_DATA "/tokenizers/") + family);
+        ASSERT_EQ(own.status, Z3D_OK) << own.message;
+        tokenizer = own.tokenizer;
+        Tokenized t = run({in / "text"}, 0.3);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_GT(t.result.validation_tokens, 100);
+        std::vector<int32_t> both = ids(train), tail = ids(validation);
+        const bool begins = own.tokenizer->begin_of_text >= 0 &&
+                            own.tokenizer->begin_of_text != own.tokenizer->end_of_text;
+        EXPECT_EQ(both.back(), own.tokenizer->end_of_text);
+        EXPECT_EQ(begins, both.front() == own.tokenizer->begin_of_text);
+        both.pop_back(); // the cut ends a document there, and begins one here
+        both.insert(both.end(), tail.begin() + begins, tail.end());
+        z3d_token_list whole = {};
+        ASSERT_EQ(z3d_tokenizer_document(own.tokenizer, text.data(), text.size(), &whole), Z3D_OK);
+        EXPECT_TRUE(both == std::vector<int32_t>(whole.id, whole.id + whole.count));
+        z3d_token_list_free(&whole);
+    }
 }
 
 TEST_F(Tokenize, HoldsOutDocumentsThatAreInNoOther) {
@@ -184,20 +216,45 @@ TEST_F(Tokenize, HashSplitDoesNotDependOnOrder) {
               std::set<std::string>(second.begin(), second.end()));
 }
 
-TEST_F(Tokenize, RepeatedTextWithinAFileIsHeldOutOnce) {
-    // Pieces of equal length repeat: were a piece in both files, the held-out loss would lie.
-    std::string piece;
-    for (int i = 0; i < 20; i++) piece += std::string(62, 'a' + i) + "\n";
-    std::string text;
-    for (int i = 0; i < 200; i++) text += piece;
-    text += paragraphs(2000);
-    write_file(in / "repeats", text);
-    Tokenized t = run({in / "repeats"}, 0.3);
+// One file, or files too unequal to give the share: the end of one, from a line on.
+TEST_F(Tokenize, TheEndOfAFileIsHeldOutWhereWholeDocumentsCannotBe) {
+    const std::string big = paragraphs(3000), small = "a short one\n";
+    write_file(in / "a", big);
+    for (bool two : {false, true})
+        for (auto split : {Z3D_SPLIT_HASH, Z3D_SPLIT_TAIL}) {
+            if (two) write_file(in / "b", small);
+            Tokenized t = run({in.path}, 0.1, split);
+            ASSERT_EQ(t.status, Z3D_OK) << t.message;
+            auto a = documents(train), b = documents(validation);
+            ASSERT_EQ(a.size(), 1u);
+            ASSERT_EQ(b.size(), two ? 2u : 1u);
+            EXPECT_TRUE(a[0] + b[0] == big);
+            EXPECT_EQ(a[0].back(), '\n');
+            EXPECT_NEAR(static_cast<double>(b[0].size()), 0.1 * big.size(), 0.01 * big.size());
+            EXPECT_EQ(t.result.documents, two ? 2 : 1);
+            EXPECT_EQ(t.result.train_documents, 1);
+            EXPECT_EQ(t.result.validation_documents, two ? 2 : 1);
+            EXPECT_EQ(std::string(t.result.cut_file), in / "a");
+            EXPECT_NE(t.summary.find("the end of " + (in / "a")), std::string::npos) << t.summary;
+        }
+    // Documents of about the share stay whole.
+    for (int i = 0; i < 9; i++) write_file(in / ("c" + std::to_string(i)), big + std::to_string(i));
+    Tokenized t = run({in.path}, 0.1, Z3D_SPLIT_TAIL);
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
-    auto a = documents(train), b = documents(validation);
-    std::set<std::string> all(a.begin(), a.end());
-    for (const std::string &d : b) EXPECT_TRUE(all.insert(d).second);
-    EXPECT_GT(t.result.duplicate_documents, 0);
+    EXPECT_EQ(documents(validation), (std::vector<std::string>{big + "8"}));
+    EXPECT_EQ(t.result.cut_file[0], 0);
+}
+
+// JSON lines are never cut: each is a sample.
+TEST_F(Tokenize, JsonLinesStayWhole) {
+    json_key = "text";
+    std::string text;
+    for (int i = 0; i < 2000; i++) text += "line " + std::to_string(i) + "\\n";
+    write_file(in / "a.jsonl", "{\"text\": \"" + text + "\"}\n{\"text\": \"short\"}\n");
+    Tokenized t = run({in / "a.jsonl"}, 0.1);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train).size() + documents(validation).size(), 2u);
+    EXPECT_EQ(t.result.cut_file[0], 0);
 }
 
 TEST_F(Tokenize, TwoDocumentsGiveOneToEachSide) {
@@ -478,7 +535,7 @@ TEST(Bytes, RoundTrip) {
     std::string text;
     for (int i = 0; i < 256; i++) text.push_back(static_cast<char>(i));
     z3d_token_list ids = {};
-    ASSERT_EQ(ops->encode(tokenizer, text.data(), text.size(), &ids), Z3D_OK);
+    ASSERT_EQ(ops->encode(tokenizer, text.data(), text.size(), true, &ids), Z3D_OK);
     ASSERT_EQ(ids.count, 256u);
     z3d_string out = {};
     ASSERT_EQ(ops->decode(tokenizer, ids.id, ids.count, true, &out), Z3D_OK);

@@ -9,7 +9,7 @@ static z3d_status special_token(z3d_tokenizer *tokenizer, const char *text, int3
     z3d_token_list ids = {0};
     z3d_string back = {0};
     *out = -1;
-    z3d_status status = tokenizer->ops->encode(tokenizer, text, strlen(text), &ids);
+    z3d_status status = tokenizer->ops->encode(tokenizer, text, strlen(text), true, &ids);
     bool one = status == Z3D_OK && ids.count == 1;
     if (one) status = tokenizer->ops->decode(tokenizer, ids.id, 1, false, &back);
     if (one && status == Z3D_OK && back.length == 0) *out = ids.id[0];

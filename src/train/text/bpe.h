@@ -137,9 +137,9 @@ typedef struct z3d_rewrites {
 /* Copies `from` and `into`. r->count < Z3D_MAX_STAGES. */
 z3d_status z3d_rewrites_add(z3d_rewrites *r, const z3d_rewrite *step);
 void z3d_rewrites_free(z3d_rewrites *r);
-/* *text and *length become what the first `count` steps make of them, valid until the next call. An
- * empty text stays empty. */
-z3d_status z3d_rewrites_apply(z3d_rewrites *r, int count, const char **text, size_t *length);
+/* *text and *length become what the steps make of them, valid until the next call. Without `prepend`
+ * steps that put text in front are left out. An empty text stays empty. */
+z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, size_t *length);
 
 /* ---- words ---- */
 
@@ -182,7 +182,7 @@ typedef struct z3d_bpe_tokenizer {
     unsigned char *added;         /* [vocabulary.size]: Z3D_ADDED_* */
     z3d_rewrites normalizer;      /* of what lies between tokens found in the text as it is */
     z3d_rewrites spaces;          /* of what lies between all added tokens */
-    bool first_only;              /* the last step of `spaces` is for a text's beginning only */
+    bool first_only;              /* `spaces` prepends at a text's beginning only */
     z3d_splitters *splitters;
     bool byte_tokens; /* "<0x0A>" is a byte of text */
     bool unmark;      /* in tokens' text U+2581 stands for a space */

@@ -24,31 +24,32 @@ static z3d_status add_id(z3d_token_list *out, int32_t id) {
     return Z3D_OK;
 }
 
-/* No added token is in it. first: it begins the text. */
-static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool first,
+/* No added token is in it. prepend: a space comes first, if the tokenizer puts one there. */
+static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool prepend,
                                z3d_token_list *out) {
     job j = {t, out};
-    int steps = t->spaces.count - (t->first_only && !first);
     if (length == 0) return Z3D_OK;
-    Z3D_TRY(z3d_rewrites_apply(&t->spaces, steps, &text, &length));
+    Z3D_TRY(z3d_rewrites_apply(&t->spaces, prepend, &text, &length));
     return z3d_splitters_run(t->splitters, text, length, take_word, &j);
 }
 
-/* No token of `raw` is in it. */
+/* No token of `raw` is in it. first, begins: it is the first stretch of what is encoded, and that
+ * begins a text. */
 static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t length, bool first,
-                                 z3d_token_list *out) {
+                                 bool begins, z3d_token_list *out) {
     if (length == 0) return Z3D_OK;
-    Z3D_TRY(z3d_rewrites_apply(&t->normalizer, t->normalizer.count, &text, &length));
+    Z3D_TRY(z3d_rewrites_apply(&t->normalizer, begins || !first, &text, &length));
     for (size_t at = 0; at < length;) {
         z3d_found found = z3d_added_set_find(&t->rewritten, t->added, text, length, at);
-        Z3D_TRY(encode_words(t, text + at, found.begin - at, first && at == 0, out));
+        bool prepend = first && at == 0 ? begins : !t->first_only;
+        Z3D_TRY(encode_words(t, text + at, found.begin - at, prepend, out));
         if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
         at = found.end;
     }
     return Z3D_OK;
 }
 
-static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
                              z3d_token_list *out) {
     z3d_bpe_tokenizer *t = (z3d_bpe_tokenizer *)tokenizer;
     if (length > LONGEST_TEXT)
@@ -56,7 +57,7 @@ static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t 
                          length, LONGEST_TEXT);
     for (size_t at = 0; at < length;) {
         z3d_found found = z3d_added_set_find(&t->raw, t->added, text, length, at);
-        Z3D_TRY(encode_between(t, text + at, found.begin - at, at == 0, out));
+        Z3D_TRY(encode_between(t, text + at, found.begin - at, at == 0, begins, out));
         if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
         at = found.end;
     }
@@ -150,8 +151,7 @@ z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *
     size_t length = strlen(text);
     if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
     t->added[id] = (unsigned char)flags;
-    if (normalized)
-        Z3D_TRY(z3d_rewrites_apply(&t->normalizer, t->normalizer.count, &text, &length));
+    if (normalized) Z3D_TRY(z3d_rewrites_apply(&t->normalizer, true, &text, &length));
     if (length == 0) return Z3D_OK;
     return z3d_added_set_add(normalized ? &t->rewritten : &t->raw, text, length, id);
 }

@@ -105,9 +105,10 @@ void z3d_rewrites_free(z3d_rewrites *r) {
     *r = (z3d_rewrites){0};
 }
 
-z3d_status z3d_rewrites_apply(z3d_rewrites *r, int count, const char **text, size_t *length) {
-    for (int i = 0; i<count && * length> 0; i++) {
+z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, size_t *length) {
+    for (int i = 0; i<r->count && * length> 0; i++) {
         const z3d_rewrite *step = &r->step[i];
+        if (step->kind == Z3D_REWRITE_PREPEND && !prepend) continue;
         z3d_string *out = &r->scratch[i % 2];
         z3d_string_clear(out);
         if (step->kind == Z3D_REWRITE_UNICODE)

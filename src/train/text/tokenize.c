@@ -1,6 +1,6 @@
-/* `zero3d data tokenize`: text -> token files. Two passes: the first tokenizes every document into
- * a temporary stream and keeps its hash and length; the second copies each one to the training or
- * the validation file. */
+/* `zero3d data tokenize`: text -> token files. A text file or a JSON line is a document. Two
+ * passes: the first tokenizes every document, a large one in parts, into a temporary stream and
+ * keeps its hash and length; the second copies each one to the training or the validation file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#include <utf8proc.h>
 
 #include "src/train/data.h"
 #include "src/train/data/token_file.h"
@@ -15,26 +16,37 @@
 #include "src/train/text/json_lines.h"
 #include "src/train/text/text_files.h"
 
-/* A document is at most LARGEST_DOCUMENT bytes; less where there is little text, so that some can
- * be held out. */
-enum { LARGEST_DOCUMENT = 65536, SMALLEST_CUT = 1024, WANTED_DOCUMENTS = 200 };
+/* A part is at most LARGEST_PART bytes, and half of that where lines let it. Where the end of one
+ * file may have to be held out, it is about a WANTED_PARTS-th of all text. */
+enum { LARGEST_PART = 1 << 20, SMALLEST_PART = 1024, WANTED_PARTS = 200 };
 
 typedef struct document {
     uint64_t hash;
     int64_t tokens;
+    int64_t first_part; /* of a text file; -1: a JSON line, which has no parts */
+    const char *path;   /* of a text file */
     bool held_out;
 } document;
+
+typedef struct part {
+    int64_t tokens;
+    bool ends_line;
+} part;
 
 typedef struct work {
     const z3d_tokenize_options *options;
     z3d_tokenize_result *result;
     z3d_tokenizer *tokenizer;
     z3d_text_list list;
-    z3d_hash_set files_seen, documents_seen;
+    z3d_hash_set seen;
     z3d_token_writer stream, train, validation;
     document *document;
-    int64_t capacity;
-    size_t cut; /* bytes of a document at most */
+    int64_t document_capacity;
+    part *part;
+    int64_t parts, part_capacity;
+    int64_t cut;        /* the document whose end is held out; -1: none */
+    int64_t cut_tokens; /* of its tokens, those before the cut */
+    size_t part_bytes;  /* that a part has at least */
     unsigned char *text;
     z3d_token_list ids;
     int64_t raw_json; /* files of JSON lines that were read as plain text */
@@ -73,71 +85,117 @@ static void advance(work *w, int64_t more, bool tell) {
     w->options->progress(w->options->context, &progress);
 }
 
-static z3d_status add_document(work *w, const unsigned char *text, size_t bytes) {
-    z3d_content_hash hash = {{0, 0}};
-    bool added;
-    z3d_content_hash_add(&hash, text, bytes);
-    Z3D_TRY(z3d_hash_set_add(&w->documents_seen, hash, &added));
-    if (!added) {
-        w->result->duplicate_documents++;
-        return Z3D_OK;
-    }
-    if (w->result->documents == w->capacity) {
-        int64_t capacity = w->capacity ? 2 * w->capacity : 256;
-        document *grown = realloc(w->document, (size_t)capacity * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of documents");
-        w->document = grown;
-        w->capacity = capacity;
-    }
-    w->ids.count = 0;
-    Z3D_TRY(z3d_tokenizer_document(w->tokenizer, (const char *)text, bytes, &w->ids));
-    Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
-    w->document[w->result->documents++] =
-        (document){.hash = hash.word[0], .tokens = (int64_t)w->ids.count};
-    w->result->bytes += (int64_t)bytes;
+static z3d_status grow(int64_t *capacity, size_t size, const char *what, void *out_array) {
+    int64_t more = *capacity ? 2 * *capacity : 256;
+    void *old, *grown;
+    memcpy(&old, out_array, sizeof old);
+    grown = realloc(old, (size_t)more * size);
+    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %s", what);
+    memcpy(out_array, &grown, sizeof grown);
+    *capacity = more;
     return Z3D_OK;
 }
 
-/* Where to end a document of at most `count` bytes when more text follows: behind the last blank
- * line of its second half, else behind the last line, else before a character that is cut. */
-static size_t find_cut(const unsigned char *text, size_t count) {
-    size_t line = 0;
-    for (size_t i = count - 1; i > count / 2; i--) {
-        if (text[i] != '\n') continue;
-        if (text[i - 1] == '\n') return i + 1;
-        if (!line) line = i + 1;
-    }
-    if (line) return line;
+static z3d_status begin_document(work *w, uint64_t hash, const char *path) {
+    if (w->result->documents == w->document_capacity)
+        Z3D_TRY(grow(&w->document_capacity, sizeof *w->document, "documents", &w->document));
+    w->document[w->result->documents++] =
+        (document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
+    return Z3D_OK;
+}
+
+/* `bytes` of text of the last document, which it begins and ends, or is in the midst of. */
+static z3d_status add_text(work *w, const unsigned char *text, size_t bytes, bool begins,
+                           bool ends) {
+    document *last = &w->document[w->result->documents - 1];
+    w->ids.count = 0;
+    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, (const char *)text, bytes, begins, ends, &w->ids));
+    Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
+    last->tokens += (int64_t)w->ids.count;
+    w->result->bytes += (int64_t)bytes;
+    if (last->first_part < 0) return Z3D_OK;
+    if (w->parts == w->part_capacity)
+        Z3D_TRY(grow(&w->part_capacity, sizeof *w->part, "parts of texts", &w->part));
+    w->part[w->parts++] = (part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
+    return Z3D_OK;
+}
+
+/* ---- parts of a text ---- */
+
+/* Whether a character of white space begins at, or (before) ends at `at`. */
+static bool is_space(const unsigned char *text, size_t count, size_t at, bool before) {
+    if (before)
+        for (at--; at > 0 && (text[at] & 0xc0) == 0x80;) at--;
+    utf8proc_int32_t c;
+    if (utf8proc_iterate(text + at, (utf8proc_ssize_t)(count - at), &c) < 1) return false;
+    utf8proc_category_t kind = utf8proc_category(c);
+    return kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL ||
+           kind == UTF8PROC_CATEGORY_ZP || (c >= '\t' && c <= '\r') || c == 0x85;
+}
+
+/* Where a part of at least `smallest` bytes ends: after a line that no white space precedes or
+ * follows, since every tokenizer has a border of words there, so that the tokens are those of the
+ * whole text. 0: nowhere. */
+static size_t find_cut(const unsigned char *text, size_t count, size_t smallest) {
+    for (size_t at = smallest; at < count; at++)
+        if (text[at - 1] == '\n' && !is_space(text, count, at - 1, true) &&
+            !is_space(text, count, at, false))
+            return at;
+    return 0;
+}
+
+/* The end of a part that has no such line, and more text follows: after the last line, else before
+ * the character that is not complete. */
+static size_t force_cut(const unsigned char *text, size_t count) {
+    const unsigned char *line = memrchr(text, '\n', count);
     size_t rest;
+    if (line) return (size_t)(line - text) + 1;
     z3d_utf8_faults(text, count, &rest);
     return rest < count ? count - rest : count;
 }
 
-static z3d_status add_documents(work *w, int fd, const char *path, int64_t bytes) {
-    int64_t limit = w->options->limit_bytes;
-    for (int64_t at = 0; at < bytes;) {
-        if (limit && w->result->bytes >= limit) {
-            w->result->limited = true;
-            return Z3D_OK;
-        }
-        size_t wanted = bytes - at < (int64_t)w->cut ? (size_t)(bytes - at) : w->cut;
-        bool more = at + (int64_t)wanted < bytes;
-        if (limit && limit - w->result->bytes < (int64_t)wanted) {
-            wanted = (size_t)(limit - w->result->bytes);
-            more = false; /* the last document ends where the limit does */
-        }
-        ssize_t count = pread(fd, w->text, wanted, at);
+static z3d_status read_part(int fd, const char *path, unsigned char *text, size_t wanted,
+                            int64_t at) {
+    for (;;) {
+        ssize_t count = pread(fd, text, wanted, at);
+        if (count == (ssize_t)wanted) return Z3D_OK;
         if (count < 0 && errno == EINTR) continue;
-        if (count != (ssize_t)wanted)
-            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read %zu bytes at %lld: %s", path, wanted,
-                             (long long)at,
-                             count < 0 ? strerror(errno) : "the file became shorter");
-        size_t cut = more ? find_cut(w->text, wanted) : wanted;
-        Z3D_TRY(add_document(w, w->text, cut));
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read %zu bytes at %lld: %s", path, wanted,
+                         (long long)at, count < 0 ? strerror(errno) : "the file became shorter");
+    }
+}
+
+/* A text file, part by part. */
+static z3d_status add_file_text(work *w, int fd, const char *path, int64_t bytes, uint64_t hash) {
+    int64_t limit = w->options->limit_bytes, room = limit ? limit - w->result->bytes : bytes;
+    if (room < bytes) w->result->limited = true, bytes = room;
+    if (bytes <= 0) return Z3D_OK;
+    Z3D_TRY(begin_document(w, hash, path));
+    for (int64_t at = 0; at < bytes;) {
+        size_t wanted = bytes - at < LARGEST_PART ? (size_t)(bytes - at) : LARGEST_PART;
+        Z3D_TRY(read_part(fd, path, w->text, wanted, at));
+        size_t cut = find_cut(w->text, wanted, w->part_bytes);
+        if (!cut) cut = at + (int64_t)wanted < bytes ? force_cut(w->text, wanted) : wanted;
+        Z3D_TRY(add_text(w, w->text, cut, at == 0, at + (int64_t)cut == bytes));
         at += (int64_t)cut;
         advance(w, (int64_t)cut, false);
     }
     return Z3D_OK;
+}
+
+/* ---- JSON lines ---- */
+
+static z3d_status add_line(work *w, const unsigned char *text, size_t bytes) {
+    z3d_content_hash hash = {{0, 0}};
+    bool added;
+    z3d_content_hash_add(&hash, text, bytes);
+    Z3D_TRY(z3d_hash_set_add(&w->seen, hash, &added));
+    if (!added) {
+        w->result->duplicate_documents++;
+        return Z3D_OK;
+    }
+    Z3D_TRY(begin_document(w, hash.word[0], NULL));
+    return add_text(w, text, bytes, true, true);
 }
 
 /* One document a line, of any length. */
@@ -156,7 +214,7 @@ static z3d_status add_lines(work *w, z3d_json_lines *lines) {
         if (length == 0)
             w->result->empty_documents++;
         else
-            Z3D_TRY(add_document(w, (const unsigned char *)text, length));
+            Z3D_TRY(add_line(w, (const unsigned char *)text, length));
         advance(w, lines->offset - before, false);
     }
 }
@@ -172,18 +230,18 @@ static z3d_status add_json_lines(work *w, int fd, const char *path) {
 }
 
 /* Whether the file is text that was not there before; what is left out is counted. */
-static z3d_status examine(work *w, int fd, const z3d_text_file *file, int64_t *bytes, bool *used) {
+static z3d_status examine(work *w, int fd, const z3d_text_file *file, z3d_content_hash *hash,
+                          int64_t *bytes, bool *used) {
     z3d_tokenize_result *result = w->result;
-    z3d_content_hash hash;
     bool text, added = true;
     *used = false;
-    z3d_status status = z3d_text_survey(fd, file->path, &hash, bytes, &text);
+    z3d_status status = z3d_text_survey(fd, file->path, hash, bytes, &text);
     if (status == Z3D_ERR_IO && !file->named) {
         result->skipped_unreadable++;
         return Z3D_OK;
     }
     Z3D_TRY(status);
-    if (text && *bytes > 0) Z3D_TRY(z3d_hash_set_add(&w->files_seen, hash, &added));
+    if (text && *bytes > 0) Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, &added));
     result->skipped_binary += !text;
     result->skipped_empty += text && *bytes == 0;
     result->skipped_duplicate += !added;
@@ -238,16 +296,18 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
         return Z3D_OK;
     }
     int64_t bytes = file->bytes, before = w->read_bytes;
+    z3d_content_hash hash;
     bool used = bytes > 0, json = is_json(w, file);
     z3d_status status = Z3D_OK;
     if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
-        status = examine(w, fd, file, &bytes, &used);
+        status = examine(w, fd, file, &hash, &bytes, &used);
     if (status == Z3D_OK && used && !json) status = notice_raw_json(w, fd, file);
     if (status == Z3D_OK && used) {
         w->result->files++;
-        status = json ? add_json_lines(w, fd, file->path) : add_documents(w, fd, file->path, bytes);
+        status = json ? add_json_lines(w, fd, file->path)
+                      : add_file_text(w, fd, file->path, bytes, hash.word[0]);
     }
     close(fd);
     w->read_bytes = before;
@@ -305,11 +365,10 @@ static z3d_status read_all(work *w) {
     w->total_bytes = total;
     Z3D_TRY(check_json(w));
     if (w->options->limit_bytes && total > w->options->limit_bytes) total = w->options->limit_bytes;
-    int64_t cut = total / WANTED_DOCUMENTS;
-    w->cut = (size_t)(cut < SMALLEST_CUT       ? SMALLEST_CUT
-                      : cut > LARGEST_DOCUMENT ? LARGEST_DOCUMENT
-                                               : cut);
-    Z3D_TRY(z3d_new(w->cut, 1, "a document's text", &w->text));
+    int64_t part = w->options->output_validation ? total / WANTED_PARTS : LARGEST_PART;
+    if (part < SMALLEST_PART) part = SMALLEST_PART;
+    w->part_bytes = (size_t)(part > LARGEST_PART / 2 ? LARGEST_PART / 2 : part);
+    Z3D_TRY(z3d_new(LARGEST_PART, 1, "a part of a text", &w->text));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
     warn_raw_json(w);
@@ -318,49 +377,117 @@ static z3d_status read_all(work *w) {
 
 /* ---- second pass ---- */
 
-static z3d_status hold_out(work *w) {
+static void hold_out_last(work *w) {
+    int64_t count = w->result->documents;
+    int64_t held = llround(w->options->validation_fraction * (double)count);
+    held = held < 1 ? 1 : held > count - 1 ? count - 1 : held;
+    for (int64_t i = count - held; i < count; i++) w->document[i].held_out = true;
+}
+
+static void hold_out_by_hash(work *w) {
+    int64_t count = w->result->documents, held = 0, smallest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double uniform = (double)(w->document[i].hash >> 11) * 0x1p-53;
+        w->document[i].held_out = uniform < w->options->validation_fraction;
+        held += w->document[i].held_out;
+        if (w->document[i].hash < w->document[smallest].hash) smallest = i;
+    }
+    /* Few documents: chance may leave a side empty. */
+    if (held == 0) w->document[smallest].held_out = true;
+    if (held == count) w->document[smallest].held_out = false;
+}
+
+/* Holds out the last `wanted` tokens of all, cut at the line's end that is nearest. Leaves things
+ * as they are if the tail would begin in a document without such a line. */
+static void hold_out_tail(work *w, double wanted) {
     z3d_tokenize_result *result = w->result;
-    int64_t count = result->documents, held = 0, smallest = 0;
-    double fraction = w->options->validation_fraction;
+    int64_t at = result->documents - 1, best = 0, tokens = 0;
+    double behind = 0;
+    while (at > 0 && behind + (double)w->document[at].tokens < wanted)
+        behind += (double)w->document[at--].tokens;
+    const document *d = &w->document[at];
+    if (d->first_part < 0) return;
+    int64_t end = w->parts;
+    for (int64_t i = at + 1; i < result->documents; i++)
+        if (w->document[i].first_part >= 0) {
+            end = w->document[i].first_part;
+            break;
+        }
+    const double target = (double)d->tokens - (wanted - behind);
+    for (int64_t i = d->first_part; i < end - 1; i++) {
+        tokens += w->part[i].tokens;
+        bool nearer = fabs((double)tokens - target) < fabs((double)best - target);
+        if (w->part[i].ends_line && (best == 0 || nearer)) best = tokens;
+    }
+    if (best == 0) return;
+    for (int64_t i = 0; i < result->documents; i++) w->document[i].held_out = i > at;
+    w->cut = at;
+    w->cut_tokens = best;
+    snprintf(result->cut_file, sizeof result->cut_file, "%s", d->path);
+}
+
+/* Whole documents, unless they are too few or too unequal: if they make less than a quarter of what
+ * was asked for, or more than four times that, the tail of all text is held out instead. */
+static z3d_status hold_out(work *w) {
+    enum { FAR = 4 };
+    z3d_tokenize_result *result = w->result;
+    double all = 0, held = 0;
     if (!w->options->output_validation) return Z3D_OK;
-    if (count < 2)
+    if (result->documents > 1) {
+        if (w->options->split == Z3D_SPLIT_TAIL)
+            hold_out_last(w);
+        else
+            hold_out_by_hash(w);
+    }
+    for (int64_t i = 0; i < result->documents; i++) {
+        all += (double)w->document[i].tokens;
+        held += w->document[i].held_out ? (double)w->document[i].tokens : 0;
+    }
+    const double wanted = w->options->validation_fraction * all;
+    if (held < wanted / FAR || held > wanted * FAR) hold_out_tail(w, wanted);
+    if (result->documents == 1 && w->cut < 0)
         return Z3D_ERROR(
             Z3D_ERR_DATA,
-            "the input is one document (%lld bytes), so none can be held out; give more "
-            "text, or leave out the validation file",
+            "the input is one document (%lld bytes) without a line's end to cut it at, so nothing "
+            "can be held out; give more text, or leave out the validation file",
             (long long)result->bytes);
-    if (w->options->split == Z3D_SPLIT_TAIL) {
-        held = llround(fraction * (double)count);
-        held = held < 1 ? 1 : held > count - 1 ? count - 1 : held;
-        for (int64_t i = count - held; i < count; i++) w->document[i].held_out = true;
-    } else {
-        for (int64_t i = 0; i < count; i++) {
-            double uniform = (double)(w->document[i].hash >> 11) * 0x1p-53;
-            w->document[i].held_out = uniform < fraction;
-            held += w->document[i].held_out;
-            if (w->document[i].hash < w->document[smallest].hash) smallest = i;
-        }
-        /* Few documents: chance may leave a side empty. */
-        if (held == 0) w->document[smallest].held_out = true, held = 1;
-        if (held == count) w->document[smallest].held_out = false, held--;
-    }
-    result->validation_documents = held;
+    for (int64_t i = 0; i < result->documents; i++)
+        result->validation_documents += w->document[i].held_out;
     return Z3D_OK;
 }
 
-static z3d_status copy_document(work *w, FILE *stream, const document *document) {
-    z3d_token_writer *writer = document->held_out ? &w->validation : &w->train;
-    size_t size = (size_t)writer->bytes_per_token, count = (size_t)document->tokens;
-    int32_t *ids = w->ids.id; /* has room for the longest document */
-    if (fread(ids, size, count, stream) != count)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
-                         ferror(stream) ? strerror(errno) : "the file became shorter");
-    for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
-        int32_t id = 0;
-        memcpy(&id, (const char *)ids + i * size, size);
-        ids[i] = id;
+static z3d_status copy_tokens(work *w, FILE *stream, int64_t tokens, z3d_token_writer *writer) {
+    enum { BLOCK = 1 << 18 };
+    const size_t size = (size_t)writer->bytes_per_token;
+    w->ids.count = 0;
+    Z3D_TRY(z3d_token_list_reserve(&w->ids, BLOCK));
+    int32_t *ids = w->ids.id;
+    while (tokens > 0) {
+        size_t count = tokens < BLOCK ? (size_t)tokens : BLOCK;
+        if (fread(ids, size, count, stream) != count)
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
+                             ferror(stream) ? strerror(errno) : "the file became shorter");
+        for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
+            int32_t id = 0;
+            memcpy(&id, (const char *)ids + i * size, size);
+            ids[i] = id;
+        }
+        Z3D_TRY(z3d_token_writer_append(writer, ids, count));
+        tokens -= (int64_t)count;
     }
-    return z3d_token_writer_append(writer, ids, (size_t)document->tokens);
+    return Z3D_OK;
+}
+
+/* The document that is cut becomes two: one ends, one begins. */
+static z3d_status copy_both_ends(work *w, FILE *stream, int64_t tokens) {
+    Z3D_TRY(copy_tokens(w, stream, w->cut_tokens, &w->train));
+    w->ids.count = 0;
+    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, false, true, &w->ids));
+    Z3D_TRY(z3d_token_writer_append(&w->train, w->ids.id, w->ids.count));
+    w->ids.count = 0;
+    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, true, false, &w->ids));
+    Z3D_TRY(z3d_token_writer_append(&w->validation, w->ids.id, w->ids.count));
+    return copy_tokens(w, stream, tokens - w->cut_tokens, &w->validation);
 }
 
 static z3d_status deal_out(work *w) {
@@ -370,8 +497,12 @@ static z3d_status deal_out(work *w) {
     if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                            strerror(errno));
-    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
-        status = copy_document(w, stream, &w->document[i]);
+    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++) {
+        const document *d = &w->document[i];
+        status = i == w->cut
+                     ? copy_both_ends(w, stream, d->tokens)
+                     : copy_tokens(w, stream, d->tokens, d->held_out ? &w->validation : &w->train);
+    }
     if (stream) fclose(stream);
     if (status != Z3D_OK) return status;
     Z3D_TRY(z3d_token_writer_finish(&w->train));
@@ -404,14 +535,18 @@ static z3d_status run(work *w) {
     Z3D_TRY(deal_out(w));
     result->vocab_size = vocab_size;
     result->train_documents = result->documents - result->validation_documents;
+    result->validation_documents += w->cut >= 0;
     result->train_tokens = w->train.tokens;
     result->validation_tokens = w->validation.tokens;
     return Z3D_OK;
 }
 
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result) {
-    work w = {
-        .options = options, .result = result, .tokenizer = options->tokenizer, .begun = z3d_now()};
+    work w = {.options = options,
+              .result = result,
+              .tokenizer = options->tokenizer,
+              .begun = z3d_now(),
+              .cut = -1};
     z3d_tokenizer *own = NULL;
     z3d_status status;
     *result = (z3d_tokenize_result){0};
@@ -425,11 +560,11 @@ end:
     z3d_token_writer_discard(&w.stream);
     z3d_token_writer_discard(&w.validation);
     z3d_token_writer_discard(&w.train);
-    z3d_hash_set_free(&w.files_seen);
-    z3d_hash_set_free(&w.documents_seen);
+    z3d_hash_set_free(&w.seen);
     z3d_text_list_free(&w.list);
     z3d_tokenizer_destroy(own);
     free(w.document);
+    free(w.part);
     free(w.text);
     z3d_token_list_free(&w.ids);
     return status;

@@ -34,6 +34,11 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
         z3d_string_append(out, "held out   %s: %lld tokens, %lld documents\n",
                           options->output_validation, (long long)result->validation_tokens,
                           (long long)result->validation_documents);
+    if (result->cut_file[0])
+        z3d_string_append(out,
+                          "           the end of %s: whole documents are too few or too unequal to "
+                          "hold out the share that was asked for\n",
+                          result->cut_file);
     z3d_string_append(out, "vocabulary %d (set model.vocab_size to at least this)\n",
                       result->vocab_size);
 }

@@ -39,8 +39,9 @@ bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id) {
 enum { BYTES_END_OF_TEXT = 256, BYTES_VOCABULARY = 257 };
 
 static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                               z3d_token_list *out) {
+                               bool begins, z3d_token_list *out) {
     (void)tokenizer;
+    (void)begins;
     Z3D_TRY(z3d_token_list_reserve(out, length));
     for (size_t i = 0; i < length; i++) out->id[out->count + i] = (unsigned char)text[i];
     out->count += length;
@@ -207,8 +208,21 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size
     size_t before = out->count;
     Z3D_TRY(z3d_token_list_reserve(out, 1));
     if (tokenizer->begin_of_text >= 0) out->id[out->count++] = tokenizer->begin_of_text;
-    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, out));
+    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, true, out));
     if (out->count > before) return Z3D_OK; /* a text may have no ids, too: text that is left out */
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    out->id[out->count++] = tokenizer->end_of_text;
+    return Z3D_OK;
+}
+
+z3d_status z3d_tokenizer_part(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                              bool begins, bool ends, z3d_token_list *out) {
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    if (begins && tokenizer->begin_of_text >= 0 &&
+        tokenizer->begin_of_text != tokenizer->end_of_text)
+        out->id[out->count++] = tokenizer->begin_of_text;
+    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, begins, out));
+    if (!ends) return Z3D_OK;
     Z3D_TRY(z3d_token_list_reserve(out, 1));
     out->id[out->count++] = tokenizer->end_of_text;
     return Z3D_OK;
@@ -216,13 +230,7 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size
 
 z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                   z3d_token_list *out) {
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    if (tokenizer->begin_of_text >= 0 && tokenizer->begin_of_text != tokenizer->end_of_text)
-        out->id[out->count++] = tokenizer->begin_of_text;
-    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, out));
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    out->id[out->count++] = tokenizer->end_of_text;
-    return Z3D_OK;
+    return z3d_tokenizer_part(tokenizer, text, length, true, true, out);
 }
 
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size) {
