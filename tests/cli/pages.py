@@ -15,6 +15,7 @@ FILES = set("bin c cc h h5 json jsonl lock md safetensors sh yaml".split())
 EXCEPTIONS = {
     "scheduler.params.warmup_max_lr": "DeepSpeed's key; in a pasted file it is compared with optimizer.params.lr",
     "model.generate": "a method of transformers",
+    "flops_profiler.enabled": "a key of DeepSpeed's files that a conversion names",
     "configs/hardware/this-machine.yaml": "doctor --measure writes it",
 }
 # The program writes this page (cli_config compares them), with the keys of DeepSpeed that it accepts or refuses.
@@ -45,6 +46,7 @@ class Tree:
         self.sections = {name for p in parts for name in p[:-1]}
         self.commands = re.findall(r"^  ([a-z]+)  ", self.run("--help"), re.M)
         self.targets = re.findall(r"^([a-z-]+):", open(f"{source}/Makefile").read(), re.M)
+        self.pages = {os.path.basename(page) for page in pages(source)}
         self.variables = set()
         files = [f"{source}/CMakeLists.txt", f"{source}/Makefile"]
         for folder in FOLDERS:
@@ -123,6 +125,9 @@ class Page:
             path = found.group().rstrip(".,")
             if path not in EXCEPTIONS and not self.tree.has_path(path):
                 self.say(place + found.start(), f"there is no {path}")
+        page = re.fullmatch(r"[\w-]+\.md", code)
+        if page and page.group() not in self.tree.pages:
+            self.say(place, f"there is no page {page.group()}")
 
     def key(self, place, key):
         if key.rsplit(".", 1)[-1] not in FILES and key not in EXCEPTIONS and not self.tree.has_key(key):
@@ -155,6 +160,14 @@ class Page:
                 self.key(place + found.start(), ".".join([n for _, n in under] + [name]))
             if not value and (under or name in self.tree.sections):
                 under.append((indent, name))
+
+        # An override of any name, and top-level keys of YAML that has a section.
+        for found in re.finditer(r"(?<![\w./$~<-])[a-z_]+(?:\.[a-z0-9_]+)+(?==)", code):
+            self.key(place + found.start(), found.group())
+        top = re.findall(r"^([a-z_]+):(?: |$)", code, re.M)
+        if "\n" in code and any(name in self.tree.sections for name in top):
+            for found in re.finditer(r"^([a-z_]+):(?: |$)", code, re.M):
+                self.key(place + found.start(), found.group(1))
 
     def names(self, place, code):
         for found in re.finditer(r"build/bin/zero3d\b(?!-)|(?:scripts/launch|build/bin/zero3d-launch) -n", code):

@@ -11,7 +11,7 @@ cat >wrong.md <<'END'
 `zero_optimization.stage: 3`, `training.gemm.*`, `model.safetensors`, `checkpoint: { interval: 100 }` and `zero_optimization.stages`,
 `checkpoint: { every: 100 }`, `offload_optimizer.where`
 `zero3d plan --fit 16GiB`, `plan --hardware` and `zero3d plans`, `zero3d plan --fits 16GiB`, `train --nothing`, `zero3d checkpoint lists`
-`make test` and `make tests`; ZERO3D_LAUNCH and ZERO3D_NOTHING
+`make test` and `make tests`; ZERO3D_LAUNCH and ZERO3D_NOTHING; `offload.md` and `nothing.md`; `trainings.steps=3`
 
 ```sh
 zero3d submit run.yaml --nodes 2 --time 30 \
@@ -27,6 +27,7 @@ make nothing
 parallel:
   pipeline_schedule: 1f1b
   nothing: 1
+train_batch_sizes: 8
 ```
 END
 expect 1 pages wrong.md
@@ -44,13 +45,16 @@ wrong.md:6: there is no zero3d plans
 wrong.md:6: zero3d plan has no --fits
 wrong.md:6: zero3d train has no --nothing
 wrong.md:7: no source reads ZERO3D_NOTHING
+wrong.md:7: the configuration has no key trainings.steps
 wrong.md:7: there is no make tests
+wrong.md:7: there is no page nothing.md
 wrong.md:12: the configuration has no key zero_optimization.stages
 wrong.md:12: zero3d train has no --nothing
 wrong.md:14: build/bin/zero3d: pages write zero3d and zero3d-launch -n
 wrong.md:15: scripts/launch -n: pages write zero3d and zero3d-launch -n
 wrong.md:16: there is no make nothing
 wrong.md:22: the configuration has no key parallel.nothing
+wrong.md:23: the configuration has no key train_batch_sizes
 END
 cmp -s out wanted || fail "the check finds other things than there are"
 
