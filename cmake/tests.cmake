@@ -100,7 +100,7 @@ function(zero3d_test name)
     math(EXPR last "${ARG_SHARDS} - 1")
     foreach(shard RANGE ${last})
       add_test(NAME ${name}.part${shard} COMMAND ${name})
-      set_tests_properties(${name}.part${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${processors}
+      set_tests_properties(${name}.part${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${properties}
         ENVIRONMENT "OMP_WAIT_POLICY=passive;GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
     endforeach()
   elseif(NOT ARG_RANKS)

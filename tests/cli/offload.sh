@@ -38,7 +38,7 @@ same() { # same FOLDER: the losses of the run without
     losses without >without.losses
     tail -n 2 without.losses >last.losses
     [ "$(wc -l <without.losses)" -eq 5 ] || fail "no five losses: $(cat without/metrics.jsonl)"
-    train 0 host $stage $host
+    train 0 host $stage $host checkpoint.interval=3
     same host
     grep -q '^offload     optimizer states in host memory, parameters on the device$' out || fail "the start does not say where"
     grep -q 'offload_optimizer.device cpu frees no memory on the cpu device' err || fail "what it is good for"
@@ -76,7 +76,7 @@ same() { # same FOLDER: the losses of the run without
 
     # A run goes on with other tiers.
     set -- "without $host" "without $disk $parameters" "disk "
-    [ -z "${ZERO3D_LONG:-}" ] || set -- "$@" "without " "disk $host" "disk $disk $parameters"
+    [ -z "${ZERO3D_LONG:-}" ] || set -- "$@" "without " "disk $host" "disk $disk $parameters" "host " "host $host" "host $disk $parameters"
     for way; do
         rm -rf other
         train 0 other $stage ${way#* } checkpoint.resume=${way%% *}/checkpoints/step-00000003

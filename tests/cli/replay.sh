@@ -31,6 +31,8 @@ done
 replayed first 2 0 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2 zero_optimization.stage=2
 # Step 3 is skipped: the loss scale is state, too.
 replayed fp16 2 1 zero_optimization.stage=1 fp16.enabled=true fp16.initial_scale_power=20 fp16.hysteresis=1 training.gemm.fp16=sgemm training.gemm.fp32=auto
+[ -z "${ZERO3D_LONG:-}" ] ||
+    replayed fp16-sharded 2 1 zero_optimization.stage=3 fp16.enabled=true fp16.initial_scale_power=20 fp16.hysteresis=1 training.gemm.fp16=sgemm training.gemm.fp32=auto
 expect 1 "$ZERO3D" train tiny.yaml run.dir=skipped fp16.enabled=true fp16.initial_scale_power=40 training.gemm.fp16=sgemm \
     --record-rank 0 --steps 1:2
 grep -q 'steps 1 to 2 of rank 0 will be recorded' err || fail "what will be recorded"
@@ -88,7 +90,9 @@ expect 1 "$ZERO3D" replay pipe
 says 'pipe is a device or pipe, no recording'
 expect 1 "$ZERO3D" replay .
 says 'is a folder, no recording'
-for at in 20 40 $((size / 2)) $((size - 5)); do
+bytes="20 40 $((size / 2)) $((size - 5))"
+[ -z "${ZERO3D_LONG:-}" ] || bytes="$bytes 2000"
+for at in $bytes; do
     cp $file changed
     byte=$(od -An -tu1 -j $at -N 1 changed | tr -d ' ')
     printf '%b' "\\0$(printf %o $(((byte + 1) % 256)))" | dd of=changed bs=1 seek=$at conv=notrunc 2>/dev/null

@@ -3,7 +3,7 @@ zero3d_test(zero_planner ROOM zero)
 # The one-rank run leaves the losses that the others are compared with.
 zero3d_test(zero_offload ROOM zero RANKS 1 2 4)
 zero3d_test(zero_delayed ROOM zero RANKS 1 2 4)
-zero3d_test(zero_equivalence ROOM zero RANKS 1 2 4 8)
+zero3d_test(zero_equivalence ROOM zero RANKS 1 2 4 8 LONG)
 set_tests_properties(zero_equivalence.1 PROPERTIES FIXTURES_SETUP one_rank)
 set_tests_properties(zero_equivalence.2 zero_equivalence.4 zero_equivalence.8 PROPERTIES FIXTURES_REQUIRED one_rank)
 zero3d_test(zero_reference ROOM zero RANKS 1 2 4)

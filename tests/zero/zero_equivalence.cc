@@ -1,5 +1,5 @@
 // Stages 0-3 train bitwise equally at equal parallel sizes, in every precision; every topology
-// trains like one rank.
+// trains like one rank. ZERO3D_LONG: 20 steps each, and against one rank in all stages.
 #include "tests/zero/harness.h"
 
 #include <algorithm>
@@ -33,6 +33,11 @@ std::vector<int> tensor_sizes() {
     return sizes;
 }
 
+// Each step runs the same program, so fewer than the options' show mistakes, too.
+int steps_of(const Options &o, int fewer) {
+    return is_long() ? o.steps : std::min(fewer, o.steps);
+}
+
 void expect_same(const Result &a, const Result &b, const std::string &what) {
     EXPECT_TRUE(same_bits(a.loss, b.loss)) << what << ": losses differ";
     EXPECT_TRUE(same_bits(a.norm, b.norm)) << what << ": gradient norms differ";
@@ -49,7 +54,7 @@ TEST(Equivalence, StagesAreBitwiseEqual) {
             o.tensor = tensor;
             o.dtype = precision.dtype;
             o.scaler = precision.scaler;
-            o.steps = std::min(8, o.steps);
+            o.steps = steps_of(o, 8);
             Result zero = train(o);
             ASSERT_EQ(zero.loss.size(), (size_t)o.steps);
             EXPECT_LT(zero.loss.back(), zero.loss.front()) << "it must learn";
@@ -78,7 +83,7 @@ TEST(Equivalence, StagesAreBitwiseEqualUnderSequenceParallelism) {
             o.dtype = precision.dtype;
             o.sequence_parallel = true;
             o.dropout = 0.1;
-            o.steps = 4;
+            o.steps = steps_of(o, 4);
             Result zero = train(o);
             for (o.stage = 1; o.stage <= 3; o.stage++)
                 expect_same(zero, train(o),
@@ -110,13 +115,15 @@ TEST(Equivalence, Accumulation) {
                 o.scaler = precision.scaler;
                 o.grad_fp32 = wide == 1;
                 o.accumulation = 2;
-                o.steps = 4;
-                Result per_step[4], per_micro[4];
+                o.steps = steps_of(o, 4);
+                Result by_stage[4], per_step[4], per_micro[4];
                 for (o.stage = 0; o.stage < 4; o.stage++) {
                     o.reduce_per_step = 1;
                     per_step[o.stage] = train(o);
                     o.reduce_per_step = 0;
                     per_micro[o.stage] = train(o);
+                    o.reduce_per_step = -1; // one of the two, so a program that has just run
+                    if (is_long()) by_stage[o.stage] = train(o);
                 }
                 if (precision.dtype == Z3D_F16 && !wide) {
                     EXPECT_TRUE(per_step[0].skipped.front()) << "it wants an overflow";
@@ -130,6 +137,10 @@ TEST(Equivalence, Accumulation) {
                     expect_same(per_micro[0], per_micro[stage],
                                 "per_microbatch, stage " + std::to_string(stage));
                 }
+                if (!is_long()) continue;
+                for (int stage = 0; stage < 4; stage++)
+                    expect_same(by_stage[stage], stage < 2 ? per_step[stage] : per_micro[stage],
+                                "by default, stage " + std::to_string(stage));
             }
         }
     }
@@ -145,7 +156,7 @@ TEST(Equivalence, ScheduleAndRecomputeChangeNoBit) {
             o.tensor = tensor;
             o.stage = 3;
             o.dtype = precision.dtype;
-            o.steps = 4;
+            o.steps = steps_of(o, 4);
             o.dropout = 0.1;
             Result reference = train(o);
             Options other = o;
@@ -198,7 +209,7 @@ TEST(Equivalence, LikeOneRank) {
                 o.tensor = tensor;
                 if (o.global_batch % (z3d_world_size(world) / tensor * accumulation)) continue;
                 Result r;
-                for (o.stage = 0; o.stage < 4; o.stage += 3) { // they are equal
+                for (o.stage = 0; o.stage < 4; o.stage += is_long() ? 1 : 3) { // they are equal
                     r = train(o);
                     ASSERT_EQ(r.loss.size(), one.size());
                     for (size_t k = 0; k < one.size(); k++)

@@ -1,10 +1,11 @@
 // Programs of very many layers and buckets: made and verified in time linear in their length, and
 // refused where they would be too long. A search through all layers or buckets for every entry
 // takes many times as long: then a timer of CPU time ends the test. An eighth of the length, which
-// comes first, says how long a linear program takes on this machine.
+// comes first, twice, says how long a linear program takes on this machine.
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -34,9 +35,13 @@ enum { SHORTER = 8, PATIENCE = 40 };
 
 // Length n takes at most four times as long as n / 8 makes one expect.
 void expect_linear(int n, const std::function<void(int)> &look) {
-    const double begin = cpu_seconds();
-    ASSERT_NO_FATAL_FAILURE(look(n / SHORTER));
-    ASSERT_NO_FATAL_FAILURE(allow(0.5 + 4 * SHORTER * (cpu_seconds() - begin)));
+    double best = INFINITY; // the first one may wait for memory or for caches
+    for (int k = 0; k < 2; k++) {
+        const double begin = cpu_seconds();
+        ASSERT_NO_FATAL_FAILURE(look(n / SHORTER));
+        best = std::min(best, cpu_seconds() - begin);
+    }
+    ASSERT_NO_FATAL_FAILURE(allow(0.5 + 4 * SHORTER * best));
     ASSERT_NO_FATAL_FAILURE(look(n));
     ASSERT_NO_FATAL_FAILURE(allow(0));
 }
