@@ -21,8 +21,7 @@ struct Multiplier {
         config.threads = threads;
         config.isa = isa;
         config.gemm[Z3D_F32] = config.gemm[Z3D_BF16] = method;
-        if (method == Z3D_GEMM_MATMUL && !matmul_has_bf16())
-            config.gemm[Z3D_BF16] = Z3D_GEMM_SGEMM;
+        if (method == Z3D_GEMM_MATMUL && !matmul_has_bf16()) config.gemm[Z3D_BF16] = Z3D_GEMM_SGEMM;
         config.gemm[Z3D_F16] = method == Z3D_GEMM_MATMUL ? Z3D_GEMM_SGEMM : method;
         EXPECT_EQ(z3d_device_create(&config, &self), Z3D_OK) << z3d_error_message();
     }

@@ -137,8 +137,8 @@ typedef struct z3d_rewrites {
 /* Copies `from` and `into`. r->count < Z3D_MAX_STAGES. */
 z3d_status z3d_rewrites_add(z3d_rewrites *r, const z3d_rewrite *step);
 void z3d_rewrites_free(z3d_rewrites *r);
-/* *text and *length become what the steps make of them, valid until the next call. Without `prepend`
- * steps that put text in front are left out. An empty text stays empty. */
+/* *text and *length become what the steps make of them, valid until the next call. Without
+ * `prepend` steps that put text in front are left out. An empty text stays empty. */
 z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, size_t *length);
 
 /* ---- words ---- */
