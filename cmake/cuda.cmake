@@ -1,4 +1,4 @@
-# The parts of src/base that the plugin has its own copy of; scripts/cuda-build names them too.
+# The parts of src/base that the plugin has its own copy of; scripts/cuda-build reads this line.
 set(ZERO3D_PLUGIN_BASE src/base/status.c src/base/dtype.c src/base/numbers.c src/base/format.c)
 
 # CUDA: ZERO3D_CUDA=AUTO (where a GPU and the toolkit are) | ON (or fail) | OFF. Kernels

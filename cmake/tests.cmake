@@ -32,11 +32,13 @@ set_target_properties(zero3d_shared PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_
 target_link_libraries(zero3d_shared PRIVATE zero3d_flags ${ZERO3D_EXTERNAL})
 target_link_options(zero3d_shared PRIVATE -Wl,-Bsymbolic-functions $<$<BOOL:${ZERO3D_GOLD}>:-fuse-ld=gold>)
 
-# What tests share: headers declare it, and it is compiled once, here. A test links the objects that it calls.
-file(GLOB harness_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*.cc)
-foreach(name base/config_harness device/kernels_harness parallel/reference model/chain zero/access_observer zero/harness zero/options
-    zero/programs zero/random_schedule zero/runner checkpoint/engine checkpoint/folder checkpoint/huggingface train/run train/stop train/text)
-  list(APPEND harness_sources ${CMAKE_SOURCE_DIR}/tests/${name}.cc)
+# What tests share: headers declare it, and the .cc files next to them are compiled once, here. A test links the objects that it calls.
+file(GLOB harness_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*.h ${CMAKE_SOURCE_DIR}/tests/*/*.h)
+list(TRANSFORM harness_sources REPLACE "h$" "cc")
+foreach(source ${harness_sources})
+  if(NOT EXISTS ${source})
+    list(REMOVE_ITEM harness_sources ${source})
+  endif()
 endforeach()
 add_library(zero3d_harness STATIC EXCLUDE_FROM_ALL ${harness_sources})
 target_link_libraries(zero3d_harness PRIVATE zero3d_flags GTest::gtest)
