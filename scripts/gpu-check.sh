@@ -1,5 +1,5 @@
 #!/bin/sh
-# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [--continue] [PAGE]: checks and measures what
+# scripts/gpu-check.sh [--dry-run | --built | --no-gpu PROGRAM] [--continue] [PAGE]: checks and measures what
 # only a machine with a GPU can show; the first 10 minutes give correctness and tokens/s. Needs a C
 # and a C++ compiler, CMake, the CUDA toolkit and compute-sanitizer; cuBLAS, cuDNN and NCCL are also
 # found in Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
@@ -10,7 +10,9 @@
 # --continue: keeps the parts of PAGE that held, and runs the others.
 # GPU_CHECK_SECONDS (3300): parts for which no time is left are left out.
 # GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
-# --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check
+# --dry-run: builds, and runs nothing. --built: builds nothing, and runs what --dry-run built (on a
+# machine without a GPU, with CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real for an H100).
+# --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check
 # at tiny sizes over the plugin that ZERO3D_PLUGIN_PATH names; this tests the script.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -19,7 +21,8 @@ mode=run
 check=$build/bin/gpu_check
 tiny=""
 continued=no
-usage="usage: scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [--continue] [PAGE]"
+built=no
+usage="usage: scripts/gpu-check.sh [--dry-run | --built | --no-gpu PROGRAM] [--continue] [PAGE]"
 case ${1:-} in
 -h | --help)
     echo "$usage"
@@ -28,6 +31,10 @@ case ${1:-} in
     ;;
 --dry-run)
     mode=build
+    shift
+    ;;
+--built)
+    built=yes
     shift
     ;;
 --no-gpu)
@@ -317,7 +324,11 @@ run_parts() {
 
 if [ $mode != check ]; then
     look_around
-    build_bare
+    if [ $built = no ]; then
+        build_bare
+    elif [ ! -x "$check" ]; then
+        stop "--built: there is no $check: build it with --dry-run"
+    fi
 fi
 if [ $mode = build ]; then
     say "gpu-check: a dry run, nothing was run"

@@ -3,6 +3,7 @@
 #include "src/base/rng.h"
 
 #include <math.h>
+#include <string.h>
 
 z3d_philox_block z3d_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
     uint32_t key0 = (uint32_t)key, key1 = (uint32_t)(key >> 32);
@@ -54,14 +55,19 @@ void z3d_philox_normal_fill(uint64_t key, uint64_t first, int64_t count, float *
     }
 }
 
-/* FNV-1a over the text, started from the seed, then the finishing mix of splitmix64: every bit of
- * seed and text reaches every bit of the key. */
-uint64_t z3d_key(uint64_t seed, const char *text) {
+/* FNV-1a over the bytes, started from the seed, then the finishing mix of splitmix64: every bit of
+ * the seed and the bytes reaches every bit of the result. */
+uint64_t z3d_hash(uint64_t seed, const void *bytes, size_t count) {
+    const unsigned char *byte = bytes;
     uint64_t hash = 0xCBF29CE484222325u ^ (seed * 0x9E3779B97F4A7C15u);
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001B3u;
+    for (size_t i = 0; i < count; i++) hash = (hash ^ byte[i]) * 0x100000001B3u;
     hash ^= hash >> 30;
     hash *= 0xBF58476D1CE4E5B9u;
     hash ^= hash >> 27;
     hash *= 0x94D049BB133111EBu;
     return hash ^ (hash >> 31);
+}
+
+uint64_t z3d_key(uint64_t seed, const char *text) {
+    return z3d_hash(seed, text, strlen(text));
 }

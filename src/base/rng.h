@@ -4,6 +4,7 @@
 #ifndef ZERO3D_BASE_RNG_H
 #define ZERO3D_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct z3d_philox_block {
@@ -21,7 +22,9 @@ float z3d_philox_normal(uint64_t key, uint64_t index);
 /* Elements first .. first + count - 1 of that sequence: the same values, faster. */
 void z3d_philox_normal_fill(uint64_t key, uint64_t first, int64_t count, float *out);
 
-/* A 64-bit mix of a seed and a text: the key of a parameter or of a dropout site. */
+/* A 64-bit mix of a seed and bytes. */
+uint64_t z3d_hash(uint64_t seed, const void *bytes, size_t count);
+/* The same of a seed and a text: the key of a parameter or of a dropout site. */
 uint64_t z3d_key(uint64_t seed, const char *text);
 
 #endif

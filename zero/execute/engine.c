@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/xxh3.h"
+#include "src/base/rng.h"
 
 /* ---- creation ---- */
 
@@ -61,14 +61,14 @@ static z3d_status allocate(z3d_engine *engine) {
 /* Collectives' buffers lie at equal offsets on ranks whose buffers all do. Collective. */
 static z3d_status share_arena(const z3d_engine *engine) {
     const z3d_program_set *set = &engine->set;
-    XXH64_hash_t layout = 0;
+    uint64_t layout = 0;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         for (int again = 0; again < 2; again++) {
             const z3d_program *program = (again ? set->again : set->program)[mode];
             for (int i = 0; program && i < program->num_buffers; i++) {
                 const z3d_buffer *b = &program->buffer[i];
                 const int64_t place[] = {mode, again, i, b->space, b->offset, b->bytes};
-                layout = XXH3_64bits_withSeed(place, sizeof place, layout);
+                layout = z3d_hash(layout, place, sizeof place);
             }
         }
     return z3d_groups_use(engine->config.group, engine->arena[Z3D_SPACE_DEVICE],
