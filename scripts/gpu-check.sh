@@ -310,6 +310,7 @@ run_parts() {
     part 90 "two ranks on the GPU, data parallel" two_ranks train
     part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 train
     part 90 "each kernel of a step" gpu kernels
+    part 60 "products and epilogues" gpu epilogues
     part 60 "attention, cuDNN" gpu attention
     part 60 "attention, own" gpu --own-attention attention
     part 300 "GPT-2, more sizes" gpu models

@@ -3,25 +3,32 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 extern "C" {
 #include "src/device/cuda/attention_plan.h"
 }
 
-// An H200 in cuDNN's own words.
-static const char h200[] =
-    R"({"deviceName": "NVIDIA H200", "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000,
-    "multiProcessorCount": 132, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
+// A GPU in cuDNN's own words.
+static std::string described(const char *name, int version, int processors, int shared) {
+    return R"({"deviceName": ")" + std::string(name) + R"(", "cudaDeviceId": 0, "deviceVer": )" +
+           std::to_string(version) + R"(, "driverVer": 13000, "multiProcessorCount": )" +
+           std::to_string(processors) +
+           R"(, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
     "maxBlockSize": [1024, 1024, 64], "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048,
     "maxCtasPerSM": 32, "regsPerBlock": 65536, "maxRegistersPerSM": 65536,
-    "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-    "reservedSharedMemoryPerBlock": 1024, "totalGlobalMem": 150754820096, "l2CacheSize": 62914560,
+    "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": )" +
+           std::to_string(shared) + R"(,
+    "reservedSharedMemoryPerBlock": 1024, "totalGlobalMem": 85899345920, "l2CacheSize": 41943040,
     "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "pciDeviceId": 0, "isTccDriver": 0,
     "supportCoopLaunch": 1})";
+}
 
 static z3d_attention_shape shape_of(int64_t batch, int64_t seq, int64_t heads, int64_t head_dim) {
     z3d_attention_shape shape = {};
     shape.batch = batch, shape.seq = seq, shape.heads = shape.row_heads = heads;
-    shape.head_dim = head_dim, shape.dtype = Z3D_BF16;
+    shape.kv_heads = heads, shape.head_dim = head_dim, shape.dtype = Z3D_BF16;
+    shape.q_stride = shape.kv_stride = 3 * heads * head_dim;
     shape.backward = shape.deterministic = true;
     return shape;
 }
@@ -31,7 +38,12 @@ class Cudnn : public ::testing::Test {
     void SetUp() override {
         if (!dlopen(CUDA_STUB_DRIVER, RTLD_NOW | RTLD_GLOBAL)) GTEST_SKIP() << dlerror();
         if (z3d_cudnn_load(&library) != Z3D_OK) GTEST_SKIP() << z3d_error_message();
-        ASSERT_EQ(Z3D_OK, z3d_cudnn_describe_device(&library, h200)) << z3d_error_message();
+        describe("NVIDIA H200", 900, 132, 232448);
+    }
+    void describe(const char *name, int version, int processors, int shared) {
+        const std::string words = described(name, version, processors, shared);
+        ASSERT_EQ(Z3D_OK, z3d_cudnn_describe_device(&library, words.c_str()))
+            << z3d_error_message();
     }
     // OK, or why not; the graph's operations.
     z3d_status plan(const z3d_attention_shape &shape) {
@@ -58,6 +70,34 @@ TEST_F(Cudnn, EnginesTakeTheGraphs) {
                 }
 }
 
+// Llama-70B's, Llama-8B's and Qwen3's heads, one head for each query; with a window as Mistral has
+// it.
+TEST_F(Cudnn, GroupedHeadsAndWindows) {
+    const struct {
+        const char *name;
+        int version, processors, shared;
+    } gpus[] = {{"NVIDIA A100-SXM4-80GB", 800, 108, 166912},
+                {"NVIDIA H100 80GB HBM3", 900, 132, 232448},
+                {"NVIDIA B200", 1000, 148, 232448}};
+    const int64_t heads[][2] = {{64, 8}, {32, 8}, {12, 4}, {16, 16}, {32, 1}};
+    for (const auto &gpu : gpus) {
+        describe(gpu.name, gpu.version, gpu.processors, gpu.shared);
+        for (const auto &h : heads)
+            for (int64_t window : {0, 512})
+                for (bool backward : {false, true})
+                    for (bool deterministic : {false, true}) {
+                        z3d_attention_shape shape = shape_of(2, 2048, h[0], 128);
+                        shape.kv_heads = h[1], shape.window = window;
+                        shape.q_stride = shape.kv_stride = (h[0] + 2 * h[1]) * 128;
+                        shape.backward = backward, shape.deterministic = deterministic;
+                        EXPECT_EQ(Z3D_OK, plan(shape))
+                            << gpu.name << " " << h[0] << "/" << h[1] << " window " << window
+                            << (backward ? " backward" : "") << (deterministic ? " det " : " ")
+                            << z3d_error_message();
+                    }
+    }
+}
+
 TEST_F(Cudnn, AHeadThatNoEngineTakesIsUnsupported) {
     EXPECT_EQ(Z3D_ERR_UNSUPPORTED, plan(shape_of(16, 1024, 12, 72 + 3)));
 }
@@ -79,6 +119,14 @@ TEST_F(Cudnn, LargeScoresAreCut) {
         EXPECT_EQ(piece.row_heads, c.heads);
         EXPECT_EQ(Z3D_OK, plan(piece)) << z3d_error_message();
     }
+    // Grouped heads stay together.
+    z3d_attention_shape grouped = shape_of(4, 8192, 32, 128);
+    grouped.kv_heads = 8;
+    EXPECT_EQ(z3d_attention_piece(&grouped).heads, 8);
+    EXPECT_EQ(z3d_attention_piece(&grouped).kv_heads, 2);
+    grouped.seq = 16384; // a group alone has more
+    EXPECT_EQ(z3d_attention_piece(&grouped).heads, 4);
+    EXPECT_EQ(z3d_attention_piece(&grouped).kv_heads, 1);
     z3d_attention_shape any = shape_of(16, 8192, 25, 64);
     any.deterministic = false; // keeps none
     EXPECT_EQ(z3d_attention_piece(&any).batch, 16);

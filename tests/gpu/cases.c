@@ -250,9 +250,9 @@ KERNEL(gemm, products, m->gpu ? PRODUCTS : 0, .m = s[ROWS], .n = s[COLS], .k = s
     if (form == GELUS_GRADIENT) AROUND(before_gelu, m->type, 0, 3);
     CHANGED(c, k->c_dtype, 1, form == GELUS_GRADIENT ? find_gelu_slack : NULL);
     /* C may not be rounded before the residual, about as large, is added, nor before it meets
-     * gelu's gradient. */
-    allow(m, k->c, form == GELUS_GRADIENT ? u + 0x1p-22 : 0x1p-22,
-          form == RESIDUAL ? near + 2 * u : near);
+     * gelu's gradient. A 16-bit C that is added to in place may: cuBLASLt does so on an H100. */
+    const bool rounded = form == RESIDUAL || (added[form] && k->c_dtype == m->type);
+    allow(m, k->c, form == GELUS_GRADIENT ? u + 0x1p-22 : 0x1p-22, rounded ? near + 2 * u : near);
     /* Nor before gelu, which makes u |C| times gelu's slope. Where C is positive that is at most
      * 1.13 u (gelu(C) + 0.17), else at most 0.2 u. */
     if (form == GELU) CHANGED(gelu, m->type, 1, find_gelu_slack);

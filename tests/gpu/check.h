@@ -43,6 +43,8 @@ z3d_status check_captures(check_context *context);
 z3d_status check_speed(check_context *context);
 /* Bandwidth of the device's memory and of copies to the host's, and the rate of a large product. */
 z3d_status check_memory(check_context *context);
+/* epilogues.c: products with what follows them, fused and apart. */
+z3d_status check_epilogues(check_context *context);
 /* nccl.c: every collective between two ranks, which may share a GPU, against the cpu device's. */
 z3d_status check_nccl(check_context *context);
 

@@ -6,7 +6,8 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|capture|memory|speed|models|kernels|attention|nccl...\n"
+    "usage: gpu_check [options] ops|train|capture|memory|speed|models|kernels|attention|epilogues|"
+    "nccl...\n"
     "  --steps=N           steps of training (20) or of a timing (10)\n"
     "  --tensor=N          tensor size for train (1)\n"
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
@@ -19,7 +20,8 @@ static const struct part {
     z3d_status (*run)(check_context *context);
 } parts[] = {{"ops", check_ops},       {"train", check_training},  {"capture", check_captures},
              {"memory", check_memory}, {"speed", check_speed},     {"models", check_speed},
-             {"kernels", check_speed}, {"attention", check_speed}, {"nccl", check_nccl}};
+             {"kernels", check_speed}, {"attention", check_speed}, {"epilogues", check_epilogues},
+             {"nccl", check_nccl}};
 
 void check_say(check_context *context, check_kind kind, const char *name, const char *format, ...) {
     static const char *const words[] = {"ok", "FAILED", "info"};

@@ -56,14 +56,24 @@ static z3d_status get_plans(struct z3d_cuda_attention *a, z3d_attention_shape sh
     return Z3D_OK;
 }
 
+/* Rows begin at 16 bytes, as the graphs say. */
+static bool rows_are_aligned(const z3d_attention_forward *k) {
+    const int64_t numbers = 16 / (int64_t)z3d_dtype_size(k->dtype);
+    return k->q_stride % numbers == 0 && k->kv_stride % numbers == 0 && k->head_dim % numbers == 0;
+}
+
+/* What a deterministic backward keeps of one group of heads is not more than 4 GiB. */
+static bool scores_fit(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
+    const double group = (double)k->heads / (double)k->kv_heads;
+    return !a->deterministic || 2 * group * (double)k->seq * (double)k->seq <= 0x1p32;
+}
+
 /* Before 9.16 lengths are multiples of 128; the backward of 9.10.0 and 9.10.1 is wrong (so says
- * cuDNN's own front end). */
+ * cuDNN's own front end). One token is a product of vectors. */
 static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
-    const int64_t stride = 3 * k->heads * k->head_dim; /* the graphs know qkv in one matrix only */
-    return k->log_sum_exp && !(k->window > 0) && k->kv_heads == k->heads && k->q_stride == stride &&
-           k->kv_stride == stride && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
-           k->batch * k->seq * k->heads > 0 && (k->seq % 128 == 0 || a->version >= 91600) &&
-           a->version != 91000 && a->version != 91001;
+    return k->log_sum_exp && rows_are_aligned(k) && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
+           k->batch > 0 && k->seq > 1 && k->heads > 0 && scores_fit(a, k) &&
+           (k->seq % 128 == 0 || a->version >= 91600) && a->version != 91000 && a->version != 91001;
 }
 
 /* *out: NULL where own kernels do it, as all of generation, whatever training.attention says. The
@@ -86,9 +96,13 @@ static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_f
                       (z3d_attention_shape){.batch = k->batch,
                                             .seq = k->seq,
                                             .heads = k->heads,
+                                            .kv_heads = k->kv_heads,
                                             .head_dim = k->head_dim,
                                             .dtype = k->dtype,
                                             .row_heads = k->heads,
+                                            .q_stride = k->q_stride,
+                                            .kv_stride = k->kv_stride,
+                                            .window = k->window < k->seq ? k->window : 0,
                                             .deterministic = a->deterministic},
                       out));
     if (!(*out)->plan[1].plan) *out = NULL;
@@ -106,19 +120,21 @@ static z3d_attention_operands piece_of(const z3d_attention_forward *f,
                                        const z3d_attention_backward *b, int64_t sample,
                                        int64_t head) {
     const int64_t size = (int64_t)z3d_dtype_size(f->dtype), row = sample * f->seq;
-    const int64_t packed = (row * f->q_stride + head * f->head_dim) * size;
+    const int64_t of_keys = head / (f->heads / f->kv_heads);
+    const int64_t q = (row * f->q_stride + head * f->head_dim) * size;
+    const int64_t kv = (row * f->kv_stride + of_keys * f->head_dim) * size;
     const int64_t plain = (row * f->heads + head) * f->head_dim * size;
     const int64_t rows = (sample * f->heads + head) * f->seq * (int64_t)sizeof(float);
-    z3d_attention_operands o = {.q = behind(f->q, packed),
-                                .k = behind(f->k, packed),
-                                .v = behind(f->v, packed),
+    z3d_attention_operands o = {.q = behind(f->q, q),
+                                .k = behind(f->k, kv),
+                                .v = behind(f->v, kv),
                                 .out = behind(f->out, plain),
                                 .log_sum_exp = behind(f->log_sum_exp, rows)};
     if (!b) return o;
     o.dout = behind(b->dout, plain);
-    o.dq = behind(b->dq, packed);
-    o.dk = behind(b->dk, packed);
-    o.dv = behind(b->dv, packed);
+    o.dq = behind(b->dq, q);
+    o.dk = behind(b->dk, kv);
+    o.dv = behind(b->dv, kv);
     return o;
 }
 

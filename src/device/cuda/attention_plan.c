@@ -4,6 +4,9 @@
  *
  *   dV = P^T dO,  dS = scale x P (dO V^T - rowsum(dO O)),  dK = dS^T Q,  dQ = dS K
  *
+ * With grouped heads K and V have fewer; dK and dV are those of all heads, added up. A window is a
+ * second mask: minus infinity where the key is `window` or more before the query.
+ *
  * cuDNN sums dQ in fp32 with atomics, or (deterministic) keeps 16-bit dS of all scores in its
  * workspace: 2 x batch x heads x seq^2 bytes, which is why it gets the work in pieces. */
 #if __has_include(<cudnn.h>) && !defined(Z3D_CUDA_SHIM)
@@ -104,14 +107,15 @@ z3d_status z3d_cudnn_describe_device(z3d_cudnn *cudnn, const char *json) {
 /* ---- graphs ---- */
 
 /* Tensors: what is given to both directions, to backward only, what is inside. */
-enum { Q = 1, K_T, V, O, STATISTICS, SCALE, MINUS_INFINITY };
-enum { V_T = MINUS_INFINITY + 1, D_O, D_Q, D_K, D_V, ONE, ROW_SUMS, D_Q_SUM };
+enum { Q = 1, K_T, V, O, STATISTICS, SCALE, MINUS_INFINITY, WINDOW };
+enum { V_T = WINDOW + 1, D_O, D_Q, D_K, D_V, ONE, ROW_SUMS, D_Q_SUM };
 enum { Q_K = D_Q_SUM + 1, SCALED, SHIFTED, ROW, COLUMN, SEEN, MASKED, EXP, MOST, SUM, LOG_SUM, P };
-enum { K = P + 1, P_T, O_D_O, O_D_O_SUM, D_P, D_P_SHIFTED, D_SCALED, D_S, D_S_T, TENSORS };
+enum { K = P + 1, P_T, O_D_O, O_D_O_SUM, D_P, D_P_SHIFTED, D_SCALED, D_S, D_S_T };
+enum { CAUSAL = D_S_T + 1, ROW_AGAIN, COLUMN_AGAIN, LAST_ROW, NEAR, D_K_ALL, D_V_ALL, TENSORS };
 _Static_assert((int)TENSORS <= (int)Z3D_CUDNN_TENSORS, "more tensors than a plan has");
 
-/* Their shapes: of scores; of Q within qkv; of O; of dQ alone; a number per row; one number. */
-enum { SQUARE, SQUARE_T, PACKED, PACKED_T, PLAIN, DENSE, ROWS, NUMBER };
+/* Their shapes: of scores; of Q; of K and V; of O; of dQ alone; a number per row; one number. */
+enum { SQUARE, SQUARE_T, QUERIES, KEYS, KEYS_T, PLAIN, DENSE, ROWS, NUMBER };
 
 typedef enum place { INSIDE, GIVEN, ON_HOST } place;
 #define FP32 CUDNN_DATA_FLOAT
@@ -123,22 +127,23 @@ static const struct description {
     cudnnDataType_t type;
     place place;
 } descriptions[TENSORS] = {
-    [Q] = {PACKED, OWN, GIVEN},
-    [K] = {PACKED, OWN, INSIDE},
-    [K_T] = {PACKED_T, OWN, GIVEN},
-    [V] = {PACKED, OWN, GIVEN},
-    [V_T] = {PACKED_T, OWN, GIVEN},
+    [Q] = {QUERIES, OWN, GIVEN},
+    [K] = {KEYS, OWN, INSIDE},
+    [K_T] = {KEYS_T, OWN, GIVEN},
+    [V] = {KEYS, OWN, GIVEN},
+    [V_T] = {KEYS_T, OWN, GIVEN},
     [O] = {PLAIN, OWN, GIVEN},
     [D_O] = {PLAIN, OWN, GIVEN},
-    [D_Q] = {PACKED, OWN, GIVEN},
-    [D_K] = {PACKED, OWN, GIVEN},
-    [D_V] = {PACKED, OWN, GIVEN},
+    [D_Q] = {QUERIES, OWN, GIVEN},
+    [D_K] = {KEYS, OWN, GIVEN},
+    [D_V] = {KEYS, OWN, GIVEN},
     [D_Q_SUM] = {DENSE, FP32, GIVEN},
     [STATISTICS] = {ROWS, FP32, GIVEN},
     [ROW_SUMS] = {ROWS, FP32, GIVEN},
     [SCALE] = {NUMBER, FP32, ON_HOST},
     [MINUS_INFINITY] = {NUMBER, FP32, ON_HOST},
     [ONE] = {NUMBER, FP32, ON_HOST},
+    [WINDOW] = {NUMBER, FP32, ON_HOST},
     [ROW] = {SQUARE, CUDNN_DATA_INT32, INSIDE},
     [COLUMN] = {SQUARE, CUDNN_DATA_INT32, INSIDE},
     [SEEN] = {SQUARE, CUDNN_DATA_BOOLEAN, INSIDE},
@@ -150,20 +155,27 @@ static const struct description {
     [P] = {SQUARE, OWN, INSIDE},
     [P_T] = {SQUARE_T, OWN, INSIDE},
     [D_S_T] = {SQUARE_T, OWN, INSIDE},
+    [ROW_AGAIN] = {SQUARE, CUDNN_DATA_INT32, INSIDE},
+    [COLUMN_AGAIN] = {SQUARE, CUDNN_DATA_INT32, INSIDE},
+    [NEAR] = {SQUARE, CUDNN_DATA_BOOLEAN, INSIDE},
+    [D_K_ALL] = {DENSE, OWN, INSIDE},
+    [D_V_ALL] = {DENSE, OWN, INSIDE},
 };
 
 static cudnnBackendDescriptor_t make_tensor(z3d_attention_plan *p, int64_t id) {
     const z3d_attention_shape *s = &p->shape;
     const struct description *from = &descriptions[id];
-    const int64_t b = s->batch, h = s->heads, t = s->seq, d = s->head_dim;
+    const int64_t b = s->batch, h = s->heads, g = s->kv_heads, t = s->seq, d = s->head_dim;
     const int64_t row = s->row_heads * d, numbers = s->row_heads * t, alignment = 16;
+    const int64_t q = s->q_stride, kv = s->kv_stride;
     const struct {
         int64_t size[4], stride[4];
     } shapes[] = {
         [SQUARE] = {{b, h, t, t}, {h * t * t, t * t, t, 1}},
         [SQUARE_T] = {{b, h, t, t}, {h * t * t, t * t, 1, t}},
-        [PACKED] = {{b, h, t, d}, {t * 3 * row, d, 3 * row, 1}},
-        [PACKED_T] = {{b, h, d, t}, {t * 3 * row, d, 1, 3 * row}},
+        [QUERIES] = {{b, h, t, d}, {t * q, d, q, 1}},
+        [KEYS] = {{b, g, t, d}, {t * kv, d, kv, 1}},
+        [KEYS_T] = {{b, g, d, t}, {t * kv, d, 1, kv}},
         [PLAIN] = {{b, h, t, d}, {t * row, d, row, 1}},
         [DENSE] = {{b, h, t, d}, {h * t * d, t * d, d, 1}},
         [ROWS] = {{b, h, t, 1}, {numbers, t, 1, 1}},
@@ -276,6 +288,14 @@ static const operation backward[] = {
     MATMUL(D_S_T, Q, D_K),
     RESHAPE(K_T, K),
 };
+/* What a window does to the scores that are left. */
+static const operation window[] = {
+    INDEX(2, CAUSAL, ROW_AGAIN),
+    INDEX(3, CAUSAL, COLUMN_AGAIN),
+    POINTWISE(ADD, COLUMN_AGAIN, WINDOW, LAST_ROW),
+    POINTWISE(CMP_GT, LAST_ROW, ROW_AGAIN, NEAR),
+    SELECT(NEAR, CAUSAL, MINUS_INFINITY, MASKED),
+};
 static const operation deterministic_end[] = {MATMUL(D_S, K, D_Q)};
 static const operation atomic_end[] = {MATMUL(D_S, K, D_Q_SUM),
                                        POINTWISE(IDENTITY, D_Q_SUM, 0, D_Q)};
@@ -300,17 +320,37 @@ static void set_tensor(z3d_attention_plan *p, cudnnBackendDescriptor_t of,
     if (id) set_descriptor(p, of, name, p->tensor[id]);
 }
 
+static void add_one(z3d_attention_plan *p, const operation *o) {
+    const struct naming *n = &names[o->kind];
+    cudnnBackendDescriptor_t settings = make_settings(p, o), made = make(p, n->operation);
+    set_descriptor(p, made, n->has_settings, settings);
+    set_tensor(p, made, n->x, o->x);
+    set_tensor(p, made, n->b, o->b);
+    set_tensor(p, made, n->mask, o->mask);
+    set_tensor(p, made, n->y, o->y);
+    finalize(p, made, "an operation");
+    if (p->status == Z3D_OK) p->operation[p->operations++] = made;
+}
+
+/* Where there is more to do until the result is what it should be: what it is first. */
+static int result_of(const z3d_attention_shape *s, int y) {
+    const bool grouped = s->kv_heads < s->heads;
+    return y == MASKED && s->window > 0 ? CAUSAL
+           : y == D_K && grouped        ? D_K_ALL
+           : y == D_V && grouped        ? D_V_ALL
+                                        : y;
+}
+
 static void add(z3d_attention_plan *p, const operation *operations, size_t count) {
     for (const operation *o = operations; o < operations + count; o++) {
-        const struct naming *n = &names[o->kind];
-        cudnnBackendDescriptor_t settings = make_settings(p, o), made = make(p, n->operation);
-        set_descriptor(p, made, n->has_settings, settings);
-        set_tensor(p, made, n->x, o->x);
-        set_tensor(p, made, n->b, o->b);
-        set_tensor(p, made, n->mask, o->mask);
-        set_tensor(p, made, n->y, o->y);
-        finalize(p, made, "an operation");
-        if (p->status == Z3D_OK) p->operation[p->operations++] = made;
+        operation first = *o;
+        first.y = result_of(&p->shape, o->y);
+        add_one(p, &first);
+        const operation sum = REDUCE(ADD, first.y, o->y);
+        if (first.y == CAUSAL)
+            for (size_t i = 0; i < sizeof window / sizeof *window; i++) add_one(p, &window[i]);
+        else if (first.y != o->y)
+            add_one(p, &sum);
     }
 }
 #define ADD(plan, operations) add(plan, operations, sizeof(operations) / sizeof *(operations))
@@ -410,10 +450,12 @@ z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_s
     if (p->status == Z3D_OK) return Z3D_OK;
     z3d_attention_drop_plan(p);
     return z3d_error_context(
-        p->status, "attention %s of %s, batch %lld, %lld tokens, %lld heads of %lld",
+        p->status,
+        "attention %s of %s, batch %lld, %lld tokens, %lld heads of %lld, %lld of keys, window "
+        "%lld",
         shape->backward ? "backward" : "forward", z3d_dtype_name((z3d_dtype)shape->dtype),
         (long long)shape->batch, (long long)shape->seq, (long long)shape->heads,
-        (long long)shape->head_dim);
+        (long long)shape->head_dim, (long long)shape->kv_heads, (long long)shape->window);
 }
 
 /* The largest divisor of n that is at most `most`, or 1. */
@@ -425,11 +467,13 @@ static int64_t divisor(int64_t n, int64_t most) {
 
 z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
     const int64_t heads = ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* that fit */
+    const int64_t group = shape->heads / shape->kv_heads;
     z3d_attention_shape piece = *shape;
     if (!shape->backward || !shape->deterministic || shape->seq % 4 != 0)
         return piece; /* rows of fp32 are aligned */
     piece.batch = divisor(shape->batch, heads / shape->heads);
-    piece.heads = divisor(shape->heads, heads);
+    piece.kv_heads = divisor(shape->kv_heads, heads / group);
+    piece.heads = piece.kv_heads * group;
     return piece;
 }
 
@@ -440,6 +484,7 @@ z3d_status z3d_attention_run(z3d_attention_plan *p, const z3d_attention_operands
     /* What lies above the diagonal; older engines want a number. */
     const float masked = p->cudnn->cudnnGetVersion() < 91000 ? -FLT_MAX : -INFINITY;
     const float scale = 1 / sqrtf((float)p->shape.head_dim), one = 1;
+    const float window_size = (float)p->shape.window;
     const void *const at[TENSORS] = {[Q] = o->q,
                                      [K_T] = o->k,
                                      [V] = o->v,
@@ -454,7 +499,8 @@ z3d_status z3d_attention_run(z3d_attention_plan *p, const z3d_attention_operands
                                      [D_Q_SUM] = o->dq_sum,
                                      [SCALE] = &scale,
                                      [MINUS_INFINITY] = &masked,
-                                     [ONE] = &one};
+                                     [ONE] = &one,
+                                     [WINDOW] = &window_size};
     int64_t ids[TENSORS], given = 0;
     const void *pointers[TENSORS];
     for (int id = 1; id < TENSORS; id++) {

@@ -39,13 +39,15 @@ z3d_status z3d_cudnn_describe_device(z3d_cudnn *cudnn, const char *json);
 
 /* What decides about a plan; compared as bytes. It is about all heads of a sample, or some. */
 typedef struct z3d_attention_shape {
-    int64_t batch, seq, heads, head_dim, dtype;
-    int64_t row_heads;               /* that lie beside each other in a row */
+    int64_t batch, seq, heads, kv_heads, head_dim, dtype;
+    int64_t row_heads;               /* that lie beside each other in a row of out */
+    int64_t q_stride, kv_stride;     /* elements from row to row of q, of k and v */
+    int64_t window;                  /* 0: all keys up to the query's own */
     int64_t backward, deterministic; /* booleans */
 } z3d_attention_shape;
 
 /* The part of it that is done at a time, so that a deterministic backward keeps the scores of no
- * more than 1 GiB (or of one head). */
+ * more than 1 GiB (or of one group of heads: those with the same keys). */
 z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape);
 
 enum { Z3D_CUDNN_TENSORS = 48, Z3D_CUDNN_DESCRIPTORS = 160 };
