@@ -174,7 +174,7 @@ TEST(Fit, FillsAPipeline) {
         "seq_length: 1024, vocab_size: 512}\ntrain_batch_size: 16\n"
         "parallel: {pipeline_model_parallel_size: 4, pipeline_schedule: 1f1b, "
         "world_size: 4}\n"
-        "bf16: {enabled: true}\n"
+        "bf16: {enabled: true}\nzero_optimization: {stage: 0}\n"
         "activation_checkpointing: {granularity: ";
     z3d_hardware hardware = machine(64 * 1024);
     double best = INFINITY;

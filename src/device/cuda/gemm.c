@@ -7,9 +7,9 @@
  * of a buffer must not decide. So we state an alignment of at most 16 bytes; it follows from
  * offsets within a parameter group, which are equal for every ZeRO stage.
  *
- * What follows a product (a residual, gelu, its gradient, a bias gradient) is part of the same
- * launch if the library has one for the shape; otherwise separate kernels follow
- * (interface/epilogue.h).
+ * What follows a product (a residual, gelu, its gradient) is part of the same launch if the library
+ * has one for the shape; otherwise separate kernels follow (interface/epilogue.h). A bias gradient
+ * always is one: with the library's epilogue a product took longer (docs/results/gpu-h100.md).
  *
  * Of the heuristic's answers the first one that runs is taken, unless the run chooses another
  * (z3d_device_choose_gemm). */
@@ -30,8 +30,7 @@ typedef struct shape {
 } shape;
 _Static_assert(sizeof(shape) == Z3D_GEMM_NUMBERS * sizeof(int64_t), "a choice has its numbers");
 
-/* What the library calls D (the result), bias (or its gradient), auxiliary matrix (gelu's input).
- */
+/* What the library calls D (the result), bias, auxiliary matrix (gelu's input). */
 typedef struct results {
     void *d;
     const void *bias, *aux;
@@ -97,9 +96,7 @@ static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) 
     const int32_t transpose_first = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t transpose_second = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t epilogue = (int32_t)s->epilogue;
-    /* A gradient has the result's type. */
-    const int32_t bias =
-        (int32_t)type_of(epilogue == CUBLASLT_EPILOGUE_BGRADB ? s->c_dtype : s->dtype);
+    const int32_t bias = (int32_t)type_of(s->dtype);
     SET(p->operation, MatmulDesc, DESC_TRANSA, transpose_first);
     SET(p->operation, MatmulDesc, DESC_TRANSB, transpose_second);
     SET(p->operation, MatmulDesc, DESC_EPILOGUE, epilogue);
@@ -215,28 +212,25 @@ static int64_t alignment_if_any(const void *pointer) {
 static int64_t epilogue_of(const z3d_gemm *g) {
     if (g->gelu) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     if (g->before_gelu) return CUBLASLT_EPILOGUE_DGELU;
-    if (g->bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
     return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 /* With gelu, C is what the library leaves beside its result. */
 static results results_of(const z3d_gemm *g) {
-    return (results){.d = g->gelu ? g->gelu : g->c,
-                     .bias = g->bias_gradient ? g->bias_gradient : g->bias,
-                     .aux = g->gelu ? g->c : g->before_gelu};
+    return (results){
+        .d = g->gelu ? g->gelu : g->c, .bias = g->bias, .aux = g->gelu ? g->c : g->before_gelu};
 }
 
-/* An epilogue does one thing, from sums alone: what was there before is not added to a bias
- * gradient or in front of a gelu. The auxiliary matrix is read and written 16 bytes at a time. The
+/* An epilogue does one thing, from sums alone: what was there before is not added in front of a
+ * gelu. The auxiliary matrix is read and written 16 bytes at a time. The
  * library does not say how exact its gelu is; tensor cores' companions take tanh to 2^-11, which is
  * enough for 16-bit results and would spoil fp32, the reference. */
 static bool can_fuse(const z3d_gemm *g) {
-    int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->bias_gradient != NULL) +
-                 (g->residual != NULL);
+    int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->residual != NULL);
     const void *aux = results_of(g).aux;
     bool exact = g->dtype == Z3D_F32 && (g->gelu || g->before_gelu);
-    return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->accumulate && !exact &&
-           (g->gelu || g->residual || !g->bias) &&
+    return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->bias_gradient && !g->accumulate &&
+           !exact && (g->gelu || g->residual || !g->bias) &&
            (!aux || (g->ldc % 8 == 0 && alignment(aux) == MOST_ALIGNED));
 }
 

@@ -17,7 +17,7 @@
   X(peak_fp32, "device.peak_tflops.fp32", 0, 1e5, 0, "dense products in fp32; 0: not known") \
   X(gemm_efficiency, "device.gemm_efficiency", 0.01, 1, NAN, "share of the peak that a large product reaches") \
   X(gemm_half, "device.gemm_half", 0, 1e5, 0, "a dimension m, n or k of a product this small halves its speed") \
-  X(gemm_epilogues, "device.gemm_epilogues", 0, 1, 0, "1: products do GELU, its gradient and bias gradients in the same launch; 0: kernels of their own do") \
+  X(gemm_epilogues, "device.gemm_epilogues", 0, 1, 0, "1: products do GELU and its gradient in the same launch; 0: kernels of their own do") \
   X(memory_bandwidth, "device.memory_gb_per_s", 0.1, 1e6, NAN, "device memory's peak") \
   X(memory_efficiency, "device.memory_efficiency", 0.01, 1, NAN, "share of it that kernels reach") \
   X(threads, "device.threads", 1, 65536, 1, "threads of a rank of a cpu machine") \

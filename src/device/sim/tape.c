@@ -148,15 +148,13 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
     }
 }
 
-/* What a kernel moves that the product before it takes in: C comes to it in registers, op(A) too. A
- * library's product does not add to a bias gradient. */
+/* What a kernel moves that the product before it takes in: C comes to it in registers. 0: it is a
+ * kernel of its own. */
 static int64_t fused_bytes(const z3d_kernel *part) {
     z3d_cost cost;
     z3d_kernel_cost(part, &cost);
-    if (part->kind == Z3D_KERNEL_dropout_forward) return 0; /* priced as a kernel of its own */
     if (part->kind == Z3D_KERNEL_gelu_backward) return cost.bytes_read / 2; /* of x, without dy */
-    if (part->kind == Z3D_KERNEL_bias_backward && part->as.bias_backward.accumulate) return 0;
-    return cost.bytes_written;
+    return part->kind == Z3D_KERNEL_gelu_forward ? cost.bytes_written : 0;
 }
 
 static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,

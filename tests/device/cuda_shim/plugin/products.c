@@ -146,18 +146,12 @@ static bool has_aux(const struct cuda_shim_product *p) {
 }
 
 static bool has_bias(const struct cuda_shim_product *p) {
-    return p->epilogue == CUBLASLT_EPILOGUE_BIAS ||
-           p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
-           p->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    return p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
-/* Bias gradients for 16-bit operands only, and in the result's type; auxiliary matrices in blocks
- * of 16 bytes. */
-static bool is_there(const struct cuda_shim_product *p, const struct cuda_shim_matrix *a,
-                     const struct cuda_shim_matrix *d) {
-    if (has_aux(p) && (uintptr_t)p->aux % 16 != 0) return false;
-    return p->epilogue != CUBLASLT_EPILOGUE_BGRADB ||
-           (a->type != CUDA_R_32F && p->bias_type == (int32_t)d->type);
+/* Auxiliary matrices are in blocks of 16 bytes. */
+static bool is_there(const struct cuda_shim_product *p) {
+    return !has_aux(p) || (uintptr_t)p->aux % 16 == 0;
 }
 
 /* ZERO3D_SHIM_TRACE in the environment: which epilogues it was asked for. */
@@ -191,8 +185,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *count = wanted < ALGORITHMS ? wanted : ALGORITHMS;
     for (int at = 0; at < *count; at++) {
         uint64_t *data = answers[at].algo.data;
-        answers[at].state =
-            is_there(product, a, d) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+        answers[at].state = is_there(product) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
         data[NUMBER] = answers[at].state == CUBLAS_STATUS_SUCCESS ? at + 1 : 0;
         for (int i = 0; i < 4; i++) data[i] = preference->alignment[i];
         data[4] = (uintptr_t)product->bias & -(uintptr_t)product->bias;
@@ -247,8 +240,7 @@ static double gelu_slope(double x) {
 static double finish(const struct cuda_shim_product *p, cudaDataType_t type, int64_t row,
                      int64_t col, double sum) {
     int64_t at = col * p->aux_ld + row;
-    if (has_bias(p) && p->epilogue != CUBLASLT_EPILOGUE_BGRADB)
-        sum += get(p->bias, (cudaDataType_t)p->bias_type, row);
+    if (has_bias(p)) sum += get(p->bias, (cudaDataType_t)p->bias_type, row);
     if (!has_aux(p)) return sum;
     if (p->epilogue == CUBLASLT_EPILOGUE_DGELU) return sum * gelu_slope(get(p->aux, type, at));
     put(p->aux, type, at, sum);
@@ -288,13 +280,8 @@ static void run_task(void *argument) {
         for (int64_t i = 0; i < t->k; i++)
             t->number[row * t->k + i] = element(t->a, &t->a_layout, t->product.transpose_a, row, i);
     for (int64_t col = 0; col < t->n; col++) {
-        double total = 0;
-        for (int64_t i = 0; i < t->k; i++) {
+        for (int64_t i = 0; i < t->k; i++)
             column[i] = element(t->b, &t->b_layout, t->product.transpose_b, i, col);
-            total += column[i];
-        }
-        if (t->product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-            put(t->product.bias, (cudaDataType_t)t->product.bias_type, col, total);
         for (int64_t row = 0; row < t->m; row++)
             put(t->d, t->d_layout.type, col * t->d_layout.ld + row,
                 finish(&t->product, t->d_layout.type, row, col, sum_of(t, row, col)));
@@ -310,7 +297,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               size_t workspace_bytes, cudaStream_t stream) {
     const void *pointers[] = {a, b, c, d, product->bias, product->aux};
     const uint64_t number = algorithm->data[NUMBER];
-    const bool fused = has_aux(product) || product->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const bool fused = has_aux(product);
     if (!handle || !stream || !workspace || workspace_bytes == 0 || !aligned(algorithm, pointers))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (cuda_shim_has_failed())
