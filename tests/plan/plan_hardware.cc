@@ -222,7 +222,7 @@ TEST(Hardware, EpiloguesThatProductsTakeIn) {
     EXPECT_EQ(price(0), product);
     EXPECT_NEAR(price(1), matrix, 0.01); // gelu's input
     EXPECT_NEAR(price(2), matrix, 0.01); // its result
-    EXPECT_NEAR(price(3), 2 + 5, 0.01); // a bias gradient is a launch of its own
+    EXPECT_NEAR(price(3), 2 + 5, 0.01);  // a bias gradient is a launch of its own
     z3d_device_destroy(device);
     z3d_tape_destroy(tape);
 }
