@@ -241,7 +241,7 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     *key = (z3d_config_ENUM)kept.gemm;
     config->scheduler_params_total_num_steps = kept.schedule_end;
     config->activation_checkpointing_recompute_activation = (z3d_config_ENUM)kept.recompute;
-    return Z3D_OK;
+    return z3d_trainer_make_program(trainer); /* the one before had the key at auto */
 }
 
 typedef struct choice {
