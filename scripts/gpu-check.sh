@@ -1,19 +1,20 @@
 #!/bin/sh
-# scripts/gpu-check.sh [--dry-run | --built | --no-gpu PROGRAM] [--continue] [PAGE]: checks and measures what
-# only a machine with a GPU can show; the first 10 minutes give correctness and tokens/s. Needs a C
-# and a C++ compiler, CMake, the CUDA toolkit and compute-sanitizer; cuBLAS, cuDNN and NCCL are also
-# found in Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
+# scripts/gpu-check.sh [--dry-run | --built | --no-gpu PROGRAM] [--continue] [PAGE]: checks and
+# measures what only a machine with a GPU can show, in at most half an hour; the first 5 minutes give
+# correctness and tokens/s. Needs a C and a C++ compiler, CMake, the CUDA toolkit and
+# compute-sanitizer; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds
+# bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
 # Compares with PyTorch where python3 has it with CUDA, and with llm.c where LLMC names a folder with
 # train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and a
 # .log beside it all output. The exit code is 0 if every check passed; only then the last line of PAGE
 # says so.
 # --continue: keeps the parts of PAGE that held, and runs the others.
-# GPU_CHECK_SECONDS (3300): parts for which no time is left are left out.
+# GPU_CHECK_SECONDS (1800): parts for which no time is left are left out.
 # GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
-# --dry-run: builds, and runs nothing. --built: builds nothing, and runs what --dry-run built (on a
-# machine without a GPU, with CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real for an H100).
-# --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check
-# at tiny sizes over the plugin that ZERO3D_PLUGIN_PATH names; this tests the script.
+# --dry-run: builds, and runs nothing. --built: builds nothing, and runs what --dry-run built, also on
+# another machine (with CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real for an H100).
+# --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check at tiny sizes over the plugin that
+# ZERO3D_PLUGIN_PATH names; this tests the script.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build-gpu}
@@ -58,7 +59,7 @@ page=${1:-$build/gpu-check.md}
 log=${page%.md}.log
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 begin=$(date +%s)
-budget=${GPU_CHECK_SECONDS:-3300}
+budget=${GPU_CHECK_SECONDS:-1800}
 only=${GPU_CHECK_ONLY:-.}
 
 seconds_left() { echo $((budget - ($(date +%s) - begin))); }
@@ -275,13 +276,13 @@ END
 
 others() {
     if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-        part 300 "PyTorch, compiled, SDPA" within python3 bench/pytorch.py gpu
+        part 240 "PyTorch, compiled, SDPA" within python3 bench/pytorch.py gpu
     else
         say "" && say "## PyTorch: not run, python3 has no torch with CUDA here"
     fi
     if [ -x "${LLMC:-}/train_gpt2cu" ]; then
-        part 120 "llm.c, 124M" llm_c 12 32
-        part 180 "llm.c, 1.5B" llm_c 48 16
+        part 60 "llm.c, 124M" llm_c 12 32
+        part 90 "llm.c, 1.5B" llm_c 48 16
     else
         say "" && say "## llm.c: not run, LLMC names no folder with train_gpt2cu"
     fi
@@ -294,42 +295,39 @@ sanitize() {
             missing "compute-sanitizer $tool" "there is no compute-sanitizer in PATH, in $toolkit/bin or in Python's packages"
             continue
         fi
-        part 200 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
-        part 200 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps=1 train
+        part 60 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
+        part 45 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps=1 train
     done
 }
 
 # What needs more of a machine than the host plugin has is left out without a GPU.
 run_parts() {
-    part 90 "kernels against the cpu device" gpu ops
-    part 120 "training: cpu device, ZeRO stages, graphs" gpu train
-    part 180 "GPT-2, tokens/s" gpu speed
-    part 60 "memory, copies, a product" gpu memory
-    part 30 "captured copies and scratch, what a capture refuses" gpu capture
-    part 60 "NCCL, two processes on the GPU" within scripts/launch -n 2 "$check" nccl
-    part 90 "two ranks on the GPU, data parallel" two_ranks train
-    part 90 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 train
-    part 90 "each kernel of a step" gpu kernels
-    part 60 "products and epilogues" gpu epilogues
-    part 60 "attention, cuDNN" gpu attention
-    part 60 "attention, own" gpu --own-attention attention
-    part 300 "GPT-2, more sizes" gpu models
+    part 45 "kernels against the cpu device" gpu ops
+    part 45 "training: cpu device, ZeRO stages, graphs" gpu train
+    part 45 "GPT-2, tokens/s" gpu speed
+    part 20 "memory, copies, a product" gpu memory
+    part 20 "captured copies and scratch, what a capture refuses" gpu capture
+    part 30 "NCCL, two processes on the GPU" within scripts/launch -n 2 "$check" nccl
+    part 60 "two ranks on the GPU, data parallel" two_ranks --steps=5 train
+    part 60 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 --steps=5 train
+    part 40 "each kernel of a step" gpu kernels
+    part 20 "products and epilogues" gpu epilogues
+    part 40 "attention, cuDNN" gpu attention
+    part 40 "attention, own" gpu --own-attention attention
+    part 100 "GPT-2, more sizes" gpu models
     [ $mode != check ] || return 0
-    part 90 "kernels, own attention" gpu --own-attention ops
-    part 90 "training, own attention" gpu --own-attention train
-    part 180 "GPT-2, attention in any order" gpu --fast-attention speed
-    part 180 "products: algorithms and epilogues" algorithms
+    part 30 "kernels, own attention" gpu --own-attention ops
+    part 45 "training, own attention" gpu --own-attention train
+    part 45 "GPT-2, attention in any order" gpu --fast-attention speed
+    part 30 "products: algorithms and epilogues" algorithms
     others
     sanitize
 }
 
 if [ $mode != check ]; then
+    [ $built = no ] || [ -x "$check" ] || stop "--built: there is no $check; --dry-run builds it"
     look_around
-    if [ $built = no ]; then
-        build_bare
-    elif [ ! -x "$check" ]; then
-        stop "--built: there is no $check: build it with --dry-run"
-    fi
+    [ $built = yes ] || build_bare
 fi
 if [ $mode = build ]; then
     say "gpu-check: a dry run, nothing was run"

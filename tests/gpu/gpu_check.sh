@@ -50,6 +50,10 @@ expect 0 env ZERO3D_SHIM_NCCL=window ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" 
 grep -q "NCCL's windows: data" err && fail "windows that not all ranks have"
 grep -q "NCCL's windows: none: rank 1: NCCL: ncclCommWindowRegister of the data group on rank 1: " err || fail "no word of it"
 
+# What --dry-run would have built is not there.
+expect 1 "$script" --built "$work/result"
+ends '^gpu-check: FAILED: --built: there is no .*/bin/gpu_check; --dry-run builds it'
+
 # Nothing to build with, or no GPU: one line, before anything is done, and nothing of an earlier run is left.
 mkdir tools
 for tool in sh cat date dirname env grep head mkdir python3 sed tail tee; do
