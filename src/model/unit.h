@@ -1,9 +1,10 @@
 /* The unit type: what runs, is checkpointed and is recomputed together. To train a model of your
  * own, write its units. A unit is two functions over device kernels, forward and backward; it may
  * also have backward in two halves. It knows nothing of ZeRO or
- * pipelines and never reads device memory on the host. It makes the same launches and collectives
- * on every call in the same mode: it is recorded once, and every run is compared with the
- * recording. */
+ * pipelines and never reads device memory on the host. It must make the same launches and
+ * collectives on every call in the same mode, because it is recorded once. Each call's collectives
+ * are compared with the recording, and more memory than recorded is refused; launches are not
+ * compared. */
 #ifndef ZERO3D_MODEL_UNIT_H
 #define ZERO3D_MODEL_UNIT_H
 
