@@ -269,7 +269,9 @@ void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text);
  * z3d_world_catch_signals installs the handlers. A second signal, half a second or more after the
  * first (one Ctrl-C can arrive as several), ends the process immediately with code 128 + its
  * number. */
-void z3d_world_catch_signals(z3d_world *world);
+void z3d_world_catch_signals(void);
+/* Keeps these signals until z3d_world_catch_signals, also if the program restarts itself (exec). */
+void z3d_world_hold_signals(void);
 bool z3d_world_stop_requested(const z3d_world *world);
 /* Whether any rank was asked to stop. Collective; the same answer everywhere. */
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop);

@@ -45,12 +45,24 @@ static void catch_announcement(void) {
     sigaction(SIGCONT, &action, NULL);
 }
 
+static void set_mask(int how) {
+    sigset_t requests;
+    sigemptyset(&requests);
+    sigaddset(&requests, SIGUSR1);
+    sigaddset(&requests, SIGTERM);
+    sigaddset(&requests, SIGINT);
+    sigprocmask(how, &requests, NULL);
+}
+
+void z3d_world_hold_signals(void) {
+    set_mask(SIG_BLOCK);
+}
+
 /* oneDNN's compiled matrix products use the stack pointer as one more register: a handler that ran
  * on "the stack" then would write into the heap. The kernel hands a process's signals to its main
  * thread, which calls this. */
-void z3d_world_catch_signals(z3d_world *world) {
+void z3d_world_catch_signals(void) {
     static char stack[65536];
-    (void)world;
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
     struct sigaction action = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
@@ -58,6 +70,7 @@ void z3d_world_catch_signals(z3d_world *world) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     catch_announcement();
+    set_mask(SIG_UNBLOCK);
 }
 
 bool z3d_world_stop_requested(const z3d_world *world) {

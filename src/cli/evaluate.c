@@ -99,7 +99,6 @@ static int run(int argc, char **argv) {
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
     z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(world));
-    z3d_world_catch_signals(world);
     status = read_arguments(argc, argv, &request, &json);
     if (status == Z3D_OK) status = z3d_evaluate(world, &request, &result);
     int code = cli_finish_rank(world, status, "evaluate");

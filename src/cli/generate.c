@@ -258,7 +258,6 @@ static z3d_status generate(z3d_world *world, const arguments *a, screen *screen,
                                           .output = a->output,
                                           .show = show,
                                           .context = screen};
-    z3d_world_catch_signals(world);
     z3d_status status = z3d_generate_from(world, &request, result);
     if (status != Z3D_OK || z3d_world_rank(world) != 0) return status;
     if (!a->prompts) status = show(screen, "\n", 1);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/cli/version.h"
 
@@ -114,6 +115,11 @@ static int end_apart(int code) {
     return code;
 }
 
+/* Which end in order when a signal asks them to. */
+static bool stops_when_asked(const cli_command *command) {
+    return command == &cli_train || command == &cli_generate || command == &cli_evaluate;
+}
+
 int main(int argc, char **argv) {
     prepare_process();
     if (argc < 2) {
@@ -131,6 +137,9 @@ int main(int argc, char **argv) {
             Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; `zero3d --help` lists the commands", name),
             NULL);
     if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
+    const bool stops = stops_when_asked(command);
+    if (stops) z3d_world_hold_signals();
     if (command->computes) limit_spinning(argv);
+    if (stops) z3d_world_catch_signals();
     return end_apart(command->run(argc - 1, argv + 1));
 }

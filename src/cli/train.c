@@ -169,10 +169,7 @@ static int run(int argc, char **argv) {
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
     status = agree(world, read_arguments(argc, argv, z3d_world_size(world), &config, &options));
     if (status == Z3D_OK && config->parallel_world_size != 1) status = z3d_world_check_alone(world);
-    if (status == Z3D_OK) {
-        z3d_world_catch_signals(world);
-        status = z3d_train_part(world, config, &options, &unfinished);
-    }
+    if (status == Z3D_OK) status = z3d_train_part(world, config, &options, &unfinished);
     end_if_alone_in_failure(world, status);
     int code = cli_finish_rank(world, status, "train");
     if (code == CLI_OK && unfinished) code = CLI_UNFINISHED;

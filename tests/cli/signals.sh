@@ -76,6 +76,23 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=saved training.steps=$
 grep -q "resuming after step $last" err || fail "the third run does not resume after step $last"
 [ "$(wc -l <saved/metrics.jsonl)" -eq $((last + 1)) ] || fail "a step is missing or made twice"
 
+# A request in the first moments is kept until the ranks hear it, to the launcher and to a rank, and one Ctrl-C that comes as two signals
+# is one request.
+for way in mpi,0.05 mpi,0.2 mpi,0.4 tcp,0.05 tcp,0.1 tcp,0.3; do
+    rm -rf early
+    ZERO3D_LAUNCH=${way%,*} "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=early training.steps=100000000 checkpoint.interval=100000000 \
+        >out 2>err </dev/null &
+    pid=$!
+    background=$pid
+    sleep "${way#*,}"
+    kill -TERM $pid
+    sleep 0.02
+    kill -TERM $pid
+    ended_within 30
+    [ $code -eq 75 ] || fail "a request at the start ($way): exit code $code"
+    grep -q -e 'before the first step' -e 'checkpoint of step [0-9]* saved' out || fail "a request at the start ($way): no word of it"
+done
+
 start "$work/killed" zero_optimization.stage=2
 kill -KILL "$(a_rank)"
 ended_within 30

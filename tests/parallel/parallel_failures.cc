@@ -165,7 +165,7 @@ int victim(int argc, char **argv) {
                                   : how.find("hang") == 0 || how == "freeze" ? 2.0
                                                                              : 600.0};
     check(v, z3d_watchdog_start(v.world, &config));
-    if (how != "kill-bare") z3d_world_catch_signals(v.world);
+    if (how != "kill-bare") z3d_world_catch_signals();
     bool me = v.rank == who;
     if (how == "flood") flood(v);
     if (how == "deaf") printf("running\n"), fflush(stdout), sleep_for_ever();
@@ -439,7 +439,7 @@ TEST(Failures, TheLaunchersAnnouncementIsARequest) {
         if (pid == 0) {
             under_mpirun ? setenv("OMPI_COMM_WORLD_RANK", "0", 1)
                          : unsetenv("OMPI_COMM_WORLD_RANK");
-            z3d_world_catch_signals(nullptr);
+            z3d_world_catch_signals();
             raise(SIGCONT);
             bool by_itself = z3d_world_stop_requested(nullptr);
             raise(SIGSTOP); // until the parent goes on
@@ -463,7 +463,7 @@ TEST(Failures, SignalsHaveAStackOfTheirOwn) {
     if (pid == 0) {
         struct sigaction action;
         stack_t stack;
-        z3d_world_catch_signals(nullptr);
+        z3d_world_catch_signals();
         bool own = sigaltstack(nullptr, &stack) == 0 && !(stack.ss_flags & SS_DISABLE) &&
                    stack.ss_size >= 32768;
         for (int number : {SIGUSR1, SIGTERM, SIGINT})

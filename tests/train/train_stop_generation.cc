@@ -9,7 +9,7 @@ TEST(Stop, OneRanksSignalEndsAGeneration) {
     if (z3d_world_rank(world) == 0)
         write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
     SharedFolder::barrier();
-    z3d_world_catch_signals(world);
+    z3d_world_catch_signals();
     Outcome o;
     {
         // The last file before the generation, which would take minutes.
