@@ -109,7 +109,7 @@ function(zero3d_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${properties})
   endif()
-  # What runs on 2 ranks and on 4 has 4 here, and 2 in the sanitized build: .ci/run has both, and make test-long.
+  # What runs on 2 ranks and on 4 has 4 in make test, and 2 in the sanitized build: .ci/run has both. make test-long has the other one.
   set(other_build "")
   if(2 IN_LIST ARG_RANKS AND 4 IN_LIST ARG_RANKS)
     if(ZERO3D_SANITIZE)

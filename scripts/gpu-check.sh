@@ -1,6 +1,6 @@
 #!/bin/sh
 # scripts/gpu-check.sh [--dry-run | --built | --no-gpu PROGRAM] [--continue] [PAGE]: checks and
-# measures what only a machine with a GPU can show, in at most half an hour; the first 5 minutes give
+# measures what only a machine with a GPU can show, in at most half an hour; the first 6 minutes give
 # correctness and tokens/s. Needs a C and a C++ compiler, CMake, the CUDA toolkit and
 # compute-sanitizer; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds
 # bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
@@ -11,8 +11,8 @@
 # --continue: keeps the parts of PAGE that held, and runs the others.
 # GPU_CHECK_SECONDS (1800): parts for which no time is left are left out.
 # GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
-# --dry-run: builds, and runs nothing. --built: builds nothing, and runs what --dry-run built, also on
-# another machine (with CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real for an H100).
+# --dry-run: builds, and runs nothing (CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real: for an H100).
+# --built: builds nothing, and runs what --dry-run built, also on another machine.
 # --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check at tiny sizes over the plugin that
 # ZERO3D_PLUGIN_PATH names; this tests the script.
 set -u
@@ -49,6 +49,7 @@ if [ "${1:-}" = --continue ]; then
     continued=yes
     shift
 fi
+[ $built = no ] || commit=$(cat "$build/commit" 2>/dev/null || echo unknown)
 case ${1:-}:$# in
 -*:* | *:[2-9]*)
     echo "$usage" >&2
@@ -57,7 +58,7 @@ case ${1:-}:$# in
 esac
 page=${1:-$build/gpu-check.md}
 log=${page%.md}.log
-commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
 begin=$(date +%s)
 budget=${GPU_CHECK_SECONDS:-1800}
 only=${GPU_CHECK_ONLY:-.}
@@ -112,15 +113,18 @@ show_gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null; }
 
 look_around() {
     nvcc=$(find_nvcc)
-    [ -n "$nvcc" ] || stop "no nvcc: set CUDACXX to the CUDA compiler"
-    for tool in cmake cc c++; do
-        command -v $tool >/dev/null || stop "no $tool on this machine"
-    done
+    if [ $built = no ]; then
+        [ -n "$nvcc" ] || stop "no nvcc: set CUDACXX to the CUDA compiler"
+        for tool in cmake cc c++; do
+            command -v $tool >/dev/null || stop "no $tool on this machine"
+        done
+    fi
     # A container may have a GPU without nvidia-smi.
     if [ $mode = run ] && [ -z "$(show_gpu name)" ] && [ ! -e /dev/nvidia0 ]; then
         stop "this machine shows no GPU (nvidia-smi, /dev/nvidia0): nothing was built or run; --dry-run builds"
     fi
-    toolkit=$(find_toolkit)
+    toolkit=${CUDA_HOME:-/usr/local/cuda}
+    [ -z "$nvcc" ] || toolkit=$(find_toolkit)
     # The toolkit's own folders come first: nvcc uses its headers.
     LD_LIBRARY_PATH=$(path "$toolkit/lib64" "$toolkit/lib" "$(find_site lib)" "${LD_LIBRARY_PATH:-}")
     LIBRARY_PATH=$(path "$toolkit/lib64" "$toolkit/lib" "$(find_site lib)" "${LIBRARY_PATH:-}")
@@ -147,6 +151,7 @@ configure_and_build() {
     *) architectures="-DCMAKE_CUDA_ARCHITECTURES=$capability-real" ;;
     esac
     : >"$build/build.log"
+    echo "$commit" >"$build/commit"
     # shellcheck disable=SC2086 # lists of words
     timeout -k 5 $limit cmake --fresh -S . -B "$build" $generator -DZERO3D_WERROR=OFF -DZERO3D_BARE=ON -DZERO3D_CUDA=ON \
         -DCMAKE_CUDA_COMPILER="$nvcc" $architectures ${CMAKE_ARGS:-} >"$build/configure.log" 2>&1 &&
@@ -295,7 +300,7 @@ sanitize() {
             missing "compute-sanitizer $tool" "there is no compute-sanitizer in PATH, in $toolkit/bin or in Python's packages"
             continue
         fi
-        part 60 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
+        part 90 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
         part 45 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps=1 train
     done
 }
@@ -338,7 +343,7 @@ say "# GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $commit"
 say ""
 if [ $mode = run ]; then
     say "    $(show_gpu name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit)"
-    say "    $("$nvcc" --version | grep release)"
+    [ -z "$nvcc" ] || say "    $("$nvcc" --version | grep release)"
 else
     say "    no GPU: $check over ${ZERO3D_PLUGIN_PATH:-the plugin beside it}"
 fi

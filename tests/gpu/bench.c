@@ -125,7 +125,7 @@ static int sum_kernels(const z3d_tape *tape, kernel_sum *sums) {
     return count;
 }
 
-/* Each kernel alone; so their sum is more than the step takes. */
+/* Each kernel alone. */
 static z3d_status profile(check_context *context, preset p) {
     const char *only = strcmp(p.part, "attention") == 0 ? "attention" : "";
     kernel_sum sums[KERNEL_SUMS] = {0};

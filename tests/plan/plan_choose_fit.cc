@@ -176,6 +176,7 @@ TEST(Fit, FillsAPipeline) {
         "world_size: 4}\n"
         "bf16: {enabled: true}\nzero_optimization: {stage: 0}\n"
         "activation_checkpointing: {granularity: ";
+    // Stage 0, which the search chooses without data ranks: it adds gradients up in one place.
     z3d_hardware hardware = machine(64 * 1024);
     double best = INFINITY;
     for (const char *granularity : {"none", "selective", "full"})

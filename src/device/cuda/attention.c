@@ -62,18 +62,49 @@ static bool rows_are_aligned(const z3d_attention_forward *k) {
     return k->q_stride % numbers == 0 && k->kv_stride % numbers == 0 && k->head_dim % numbers == 0;
 }
 
-/* What a deterministic backward keeps of one group of heads is not more than 4 GiB. */
-static bool scores_fit(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
-    const double group = (double)k->heads / (double)k->kv_heads;
-    return !a->deterministic || 2 * group * (double)k->seq * (double)k->seq <= 0x1p32;
+static z3d_attention_shape shape_of(const struct z3d_cuda_attention *a,
+                                    const z3d_attention_forward *k) {
+    return (z3d_attention_shape){.batch = k->batch,
+                                 .seq = k->seq,
+                                 .heads = k->heads,
+                                 .kv_heads = k->kv_heads,
+                                 .head_dim = k->head_dim,
+                                 .dtype = k->dtype,
+                                 .row_heads = k->heads,
+                                 .q_stride = k->q_stride,
+                                 .kv_stride = k->kv_stride,
+                                 .window = k->window < k->seq ? k->window : 0,
+                                 .deterministic = a->deterministic};
 }
 
-/* Before 9.16 lengths are multiples of 128; the backward of 9.10.0 and 9.10.1 is wrong (so says
- * cuDNN's own front end). One token is a product of vectors. */
+/* What a deterministic backward keeps of a piece is not more than 4 GiB: its scores, and of grouped
+ * heads the gradients of all keys and values. It is beside the memory plan. */
+static bool scores_fit(z3d_attention_shape shape) {
+    shape.backward = true;
+    const z3d_attention_shape piece = z3d_attention_piece(&shape);
+    const double rows = (double)piece.batch * (double)piece.heads * (double)piece.seq;
+    const double beside = piece.kv_heads < piece.heads ? 2 * (double)piece.head_dim : 0;
+    return !shape.deterministic || 2 * rows * ((double)piece.seq + beside) <= 0x1p32;
+}
+
+/* Windows are there from 9.2 on. Before 9.16 lengths are multiples of 128; the backward of 9.10.0
+ * and 9.10.1 is wrong (so says cuDNN's own front end). One token is a product of vectors. */
 static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
+    const bool window = k->window > 0 && k->window < k->seq;
     return k->log_sum_exp && rows_are_aligned(k) && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
-           k->batch > 0 && k->seq > 1 && k->heads > 0 && scores_fit(a, k) &&
+           k->batch > 0 && k->seq > 1 && k->heads > 0 && (!window || a->version >= 90200) &&
            (k->seq % 128 == 0 || a->version >= 91600) && a->version != 91000 && a->version != 91001;
+}
+
+/* Own kernels do it, unless training.attention is cudnn. */
+static z3d_status leave(const struct z3d_cuda_attention *a, const z3d_attention_forward *k,
+                        const char *why) {
+    if (!a->required) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "training.attention cudnn: attention of %s over %lld tokens, %lld heads and "
+                     "%lld of keys, window %lld, dropout %g, %s; leave training.attention at auto",
+                     z3d_dtype_name(k->dtype), (long long)k->seq, (long long)k->heads,
+                     (long long)k->kv_heads, (long long)k->window, (double)k->dropout.p, why);
 }
 
 /* *out: NULL where own kernels do it, as all of generation, whatever training.attention says. The
@@ -82,29 +113,12 @@ static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_f
                              kept_plans **out) {
     *out = NULL;
     if (k->starts) return Z3D_OK;
-    if (!knows(a, k)) {
-        if (!a->required) return Z3D_OK;
-        return Z3D_ERROR(
-            Z3D_ERR_UNSUPPORTED,
-            "training.attention cudnn: attention of %s over %lld tokens, %lld heads and "
-            "%lld of keys, window %lld, dropout %g, is none of its; leave "
-            "training.attention at auto",
-            z3d_dtype_name(k->dtype), (long long)k->seq, (long long)k->heads,
-            (long long)k->kv_heads, (long long)k->window, (double)k->dropout.p);
-    }
-    Z3D_TRY(get_plans(a,
-                      (z3d_attention_shape){.batch = k->batch,
-                                            .seq = k->seq,
-                                            .heads = k->heads,
-                                            .kv_heads = k->kv_heads,
-                                            .head_dim = k->head_dim,
-                                            .dtype = k->dtype,
-                                            .row_heads = k->heads,
-                                            .q_stride = k->q_stride,
-                                            .kv_stride = k->kv_stride,
-                                            .window = k->window < k->seq ? k->window : 0,
-                                            .deterministic = a->deterministic},
-                      out));
+    if (!knows(a, k)) return leave(a, k, "is none of its");
+    const z3d_attention_shape shape = shape_of(a, k);
+    if (!scores_fit(shape))
+        return leave(a, k,
+                     "would keep more than 4 GiB (with training.deterministic false it would not)");
+    Z3D_TRY(get_plans(a, shape, out));
     if (!(*out)->plan[1].plan) *out = NULL;
     return Z3D_OK;
 }

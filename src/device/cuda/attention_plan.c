@@ -44,7 +44,9 @@ z3d_status z3d_cudnn_check(const z3d_cudnn *cudnn, cudnnStatus_t code, const cha
     char detail[512] = "";
     if (code == CUDNN_STATUS_SUCCESS) return Z3D_OK;
     cudnn->cudnnGetLastErrorString(detail, sizeof detail);
-    return Z3D_ERROR(code == CUDNN_STATUS_NOT_SUPPORTED ? Z3D_ERR_UNSUPPORTED : Z3D_ERR_DEVICE,
+    /* It has a category of reasons why something is not supported, each with a code of its own. */
+    return Z3D_ERROR(CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_NOT_SUPPORTED ? Z3D_ERR_UNSUPPORTED
+                                                                               : Z3D_ERR_DEVICE,
                      "cuda device: cuDNN: %s: %s%s%s", what, cudnn->cudnnGetErrorString(code),
                      *detail ? ": " : "", detail);
 }
@@ -443,7 +445,9 @@ z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_s
                                    z3d_attention_plan *p) {
     *p = (z3d_attention_plan){.cudnn = cudnn, .shape = *shape};
     cudnnBackendDescriptor_t graph = build_graph(p);
+    const z3d_status built = p->status;
     try_heuristic(p, graph, CUDNN_HEUR_MODE_A);
+    if (built == Z3D_OK && p->status == Z3D_ERR_UNSUPPORTED) p->status = Z3D_OK; /* ask the other */
     if (!p->plan) try_heuristic(p, graph, CUDNN_HEUR_MODE_FALLBACK);
     if (p->status == Z3D_OK && !p->plan)
         p->status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "cuda device: cuDNN has no engine for it");

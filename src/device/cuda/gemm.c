@@ -9,7 +9,8 @@
  *
  * What follows a product (a residual, gelu, its gradient) is part of the same launch if the library
  * has one for the shape; otherwise separate kernels follow (interface/epilogue.h). A bias gradient
- * always is one: with the library's epilogue a product took longer (docs/results/gpu-h100.md).
+ * always is one: with the library's epilogue three of four products took longer
+ * (docs/results/gpu-h100.md).
  *
  * Of the heuristic's answers the first one that runs is taken, unless the run chooses another
  * (z3d_device_choose_gemm). */

@@ -4,7 +4,6 @@
 #include "src/base/strings.h"
 
 enum { WARM = 3, TIMED = 10, ALIGNED = 256 };
-static const double WARM_SECONDS = 0.1; /* a GPU that was idle raises its clock meanwhile */
 
 z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t count,
                                   z3d_dtype dtype) {
@@ -26,13 +25,14 @@ z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t coun
 
 static z3d_status time_products(z3d_device *device, const z3d_gemm *gemm, double *seconds) {
     const z3d_kernel kernel = {.kind = Z3D_KERNEL_gemm, .as.gemm = *gemm};
-    double begin = z3d_now();
-    for (int i = 0; i < WARM || z3d_now() - begin < WARM_SECONDS; i++) {
+    double begin = 0;
+    for (int i = 0; i < WARM + TIMED; i++) {
+        if (i == WARM) {
+            Z3D_TRY(z3d_device_synchronize(device));
+            begin = z3d_now();
+        }
         Z3D_TRY(z3d_launch(device, &kernel));
-        Z3D_TRY(z3d_device_synchronize(device));
     }
-    begin = z3d_now();
-    for (int i = 0; i < TIMED; i++) Z3D_TRY(z3d_launch(device, &kernel));
     Z3D_TRY(z3d_device_synchronize(device));
     *seconds = (z3d_now() - begin) / TIMED;
     return Z3D_OK;
