@@ -11,10 +11,11 @@ static const char help[] =
     "\n"
     "Turns text into a token file that `zero3d train` reads (llm.c's .bin format). INPUT are files "
     "and\n"
-    "folders, with everything below them. Empty files, duplicates and files that are not text are\n"
-    "left out. JSON lines (.jsonl, .ndjson) need --json-key; with it, a file that you name is "
-    "read\n"
-    "as JSON lines whatever its name.\n"
+    "folders, with everything below them, also packed (.gz, .zst). Empty files and duplicates are\n"
+    "left out, and in folders what is not UTF-8 text. Texts in JSON need --json-key: JSON lines\n"
+    "(.jsonl, .ndjson), .json files of lines or of one array of objects, and, of another name, "
+    "a file\n"
+    "that you name.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
     "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines,\n"
@@ -22,7 +23,12 @@ static const char help[] =
     "  --fraction F        share of the documents that is held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
-    "  --json-key KEY      in JSON lines, the key of the text; each line is one document\n"
+    "  --json-key KEY      in JSON, the key of the text; each object is one document. data.text "
+    "is\n"
+    "                      the key text in the object data\n"
+    "  --on-error HOW      JSON lines without a text at the key: stop (default), or skip: left "
+    "out,\n"
+    "                      counted, the first ones named\n"
     "  --tokenizer HOW     bytes (default); gpt2: GPT-2's byte-level BPE; huggingface: as a\n"
     "                      tokenizer.json says (BPE)\n"
     "  --vocab PATH        tokenizer.json, for gpt2 also vocab.json; or a folder with them\n"
@@ -79,6 +85,15 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
     return Z3D_OK;
 }
 
+static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) {
+    options->skip_bad = how && strcmp(how, "skip") == 0;
+    if (how && !options->json_key)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error needs --json-key KEY");
+    if (how && !options->skip_bad && strcmp(how, "stop") != 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error %s: expected stop or skip", how);
+    return Z3D_OK;
+}
+
 static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
                                  z3d_tokenizer **out) {
     z3d_tokenizer_kind kind = Z3D_TOKENIZER_BYTES;
@@ -105,7 +120,7 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL;
+    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -116,6 +131,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"split", &split, NULL, NULL},
                                   {"limit", &limit, NULL, NULL},
                                   {"json-key", &tokenize.json_key, NULL, NULL},
+                                  {"on-error", &on_error, NULL, NULL},
                                   {"tokenizer", &tokenizer, NULL, NULL},
                                   {"vocab", &vocab, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
@@ -126,6 +142,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "expected: zero3d data tokenize INPUT...");
     if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
     Z3D_TRY(read_options(fraction, split, limit, &tokenize));
+    Z3D_TRY(read_on_error(on_error, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
     Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
