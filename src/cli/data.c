@@ -33,6 +33,9 @@ static const char help[] =
     "                      tokenizer.json says (BPE)\n"
     "  --vocab PATH        tokenizer.json, for gpt2 also vocab.json; or a folder with them\n"
     "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
+    "  --special HOW       what is put around a document: auto (default): before it what\n"
+    "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
+    "                      bos, eos: one of them; both. A text that has them gets no second ones\n"
     "\n"
     "With bytes, each byte is a token (0-255), and 256 ends a document: model.vocab_size 257.\n"
     "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face. "
@@ -118,9 +121,19 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
     return z3d_tokenizer_create(kind, vocab, merges, out);
 }
 
+static z3d_status set_special(const char *how, z3d_tokenizer *tokenizer) {
+    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto", [Z3D_SPECIAL_NONE] = "none",
+                                        [Z3D_SPECIAL_BOS] = "bos",   [Z3D_SPECIAL_EOS] = "eos",
+                                        [Z3D_SPECIAL_BOTH] = "both"};
+    for (int i = 0; how && i <= Z3D_SPECIAL_BOTH; i++)
+        if (strcmp(how, names[i]) == 0) return z3d_tokenizer_set_special(tokenizer, (z3d_special)i);
+    return how ? Z3D_ERROR(Z3D_ERR_USAGE, "--special %s: expected none, bos, eos, both or auto", how)
+               : Z3D_OK;
+}
+
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL;
+    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -135,6 +148,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"tokenizer", &tokenizer, NULL, NULL},
                                   {"vocab", &vocab, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
+                                  {"special", &special, NULL, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -146,7 +160,8 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
     Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
-    z3d_status status = z3d_data_tokenize(&tokenize, &result);
+    z3d_status status = set_special(special, tokenize.tokenizer);
+    if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
     z3d_tokenizer_destroy(tokenize.tokenizer);

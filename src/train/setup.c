@@ -40,17 +40,7 @@ static z3d_status check_data(const z3d_trainer *trainer) {
 static z3d_status make_tokenizer(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     if (!config->generate_prompt || !*config->generate_prompt) return Z3D_OK;
-    z3d_status status =
-        z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, config->data_vocab,
-                             config->data_merges, &trainer->tokenizer);
-    if (status != Z3D_OK) return z3d_error_context(status, "data.vocab");
-    const z3d_tokenizer *tokenizer = trainer->tokenizer;
-    if (config->model_vocab_size >= tokenizer->vocab_size) return Z3D_OK;
-    return z3d_config_error(
-        config, "model.vocab_size",
-        "%lld is too small: generate.prompt uses the %s tokenizer, which has %d "
-        "tokens",
-        (long long)config->model_vocab_size, tokenizer->ops->name, tokenizer->vocab_size);
+    return z3d_tokenizer_of_config(config, &trainer->tokenizer);
 }
 
 /* RUN/name, malloc'ed into out. */

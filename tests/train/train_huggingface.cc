@@ -232,13 +232,96 @@ TEST_F(Ends, AreFoundInTheFilesBeside) {
     config("tokenizer_config.json", "{\"eos_token\": {\"content\": \"<|im_start|>\"}}");
     expect(521, 523);
     config("tokenizer_config.json", "{\"eos_token\": \"<|im_start|>\", \"add_bos_token\": false}");
-    expect(-1, 523);
-    change("gpt2", "}", "}");
+    expect(521, 523);
+}
+
+std::vector<int32_t> document(z3d_tokenizer *t, const std::string &text, bool prompt = false) {
+    z3d_token_list list = {};
+    EXPECT_EQ((prompt ? z3d_tokenizer_prompt : z3d_tokenizer_document)(t, text.data(), text.size(),
+                                                                       &list),
+              Z3D_OK)
+        << z3d_error_message();
+    std::vector<int32_t> ids(list.id, list.id + list.count);
+    z3d_token_list_free(&list);
+    return ids;
+}
+
+// The post-processor decides. AutoTokenizer of transformers 5.24 gives these ids of "The" with
+// PreTrainedTokenizerFast, LlamaTokenizer, GPT2Tokenizer and Qwen2Tokenizer alike.
+TEST_F(Ends, ThePostProcessorDecidesWhatBeginsAText) {
+    const char *none = "\"post_processor\": null, \"unused\"";
+    for (bool pattern : {true, false})
+        for (const char *add : {"", ", \"add_bos_token\": true", ", \"add_bos_token\": false"}) {
+            change("llama3", "\"post_processor\"", pattern ? "\"post_processor\"" : none);
+            config("tokenizer_config.json", std::string("{\"bos_token\": \"<|begin_of_text|>\", "
+                                                        "\"eos_token\": \"<|endoftext|>\"") +
+                                                add + "}");
+            ::testing::internal::CaptureStderr();
+            Json t(folder.path);
+            std::string said = ::testing::internal::GetCapturedStderr();
+            ASSERT_EQ(t.status, Z3D_OK) << t.message;
+            EXPECT_EQ(document(t.tokenizer, "The", true),
+                      pattern ? (std::vector<int32_t>{521, 361, 68}) : (std::vector<int32_t>{361, 68}))
+                << add;
+            const bool contradicts = *add && pattern != (std::string(add).find("true") != std::string::npos);
+            EXPECT_EQ(said.find("the post_processor decides") != std::string::npos, contradicts) << said;
+        }
+}
+
+TEST_F(Ends, AnOptionChoosesThemAndNoneIsDoubled) {
+    change("llama3", "}", "}");
     config("tokenizer_config.json",
-           "{\"bos_token\": \"<|endoftext|>\", \"add_bos_token\": true, \"eos_token\": null}");
-    config("generation_config.json", "{}");
-    config("config.json", "{\"eos_token_id\": null}");
-    expect(516, 516);
+           "{\"bos_token\": \"<|begin_of_text|>\", \"eos_token\": \"<|endoftext|>\"}");
+    using Ids = std::vector<int32_t>;
+    const std::string chat = "<|begin_of_text|>The<|endoftext|>";
+    const struct {
+        z3d_special special;
+        Ids plain, chat;
+    } cases[] = {{Z3D_SPECIAL_AUTO, {521, 361, 68, 522}, {521, 361, 68, 522}},
+                 {Z3D_SPECIAL_NONE, {361, 68}, {521, 361, 68, 522}},
+                 {Z3D_SPECIAL_BOS, {521, 361, 68}, {521, 361, 68, 522}},
+                 {Z3D_SPECIAL_EOS, {361, 68, 522}, {521, 361, 68, 522}},
+                 {Z3D_SPECIAL_BOTH, {521, 361, 68, 522}, {521, 361, 68, 522}}};
+    for (const auto &c : cases) {
+        Json t(folder.path);
+        ASSERT_EQ(z3d_tokenizer_set_special(t.tokenizer, c.special), Z3D_OK);
+        EXPECT_EQ(document(t.tokenizer, "The"), c.plain) << c.special;
+        EXPECT_EQ(document(t.tokenizer, chat), c.chat) << c.special;
+    }
+    change("gpt2", "}", "}"); // one token for both: it is put there only where that is asked for
+    config("tokenizer_config.json",
+           "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": \"<|endoftext|>\"}");
+    Json same(folder.path);
+    const Ids plain = same.encode("The");
+    Ids both = plain;
+    both.insert(both.begin(), 516), both.push_back(516);
+    EXPECT_EQ(z3d_tokenizer_set_special(same.tokenizer, Z3D_SPECIAL_BOTH), Z3D_OK);
+    EXPECT_EQ(document(same.tokenizer, "The"), both);
+    config("tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
+    Json unknown(folder.path);
+    EXPECT_EQ(z3d_tokenizer_set_special(unknown.tokenizer, Z3D_SPECIAL_BOS), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("no token that begins a text"),
+              std::string::npos);
+}
+
+// A tokenizer with one token more than the model: told once, only a text with it is refused.
+TEST_F(Ends, OneTokenMoreThanTheModelHas) {
+    change("llama3", "}", "}");
+    Json t(folder.path);
+    const int32_t size = t.tokenizer->vocab_size, last = size - 1;
+    ::testing::internal::CaptureStderr();
+    ASSERT_EQ(z3d_tokenizer_set_model(t.tokenizer, last), Z3D_OK);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("a text with one of the last 1 is refused"),
+              std::string::npos);
+    EXPECT_EQ(document(t.tokenizer, "The", true), (std::vector<int32_t>{521, 361, 68}));
+    const std::string text = "<|im_start|>";
+    z3d_token_list list = {};
+    ASSERT_EQ(t.encode(text).back(), last);
+    EXPECT_EQ(z3d_tokenizer_prompt(t.tokenizer, text.data(), text.size(), &list), Z3D_ERR_DATA);
+    EXPECT_NE(std::string(z3d_error_message()).find("but the model has ids 0 to"),
+              std::string::npos);
+    z3d_token_list_free(&list);
+    EXPECT_EQ(z3d_tokenizer_set_model(t.tokenizer, size - 300), Z3D_ERR_CONFIG);
 }
 
 // All that generation_config.json names, also where another one ends documents.

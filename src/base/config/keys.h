@@ -107,6 +107,7 @@
   X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
   X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2|huggingface", "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of Hugging Face (byte-pair encoding)") \
   X(data_vocab, "data.vocab", STRING, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
+  X(data_special, "data.special", ENUM, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \
   X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \

@@ -165,12 +165,6 @@ z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
     *out = NULL;
     if (z3d_evaluation_kind_of(path) == Z3D_EVALUATE_TOKENS)
         return open_tokens(path, path, seq_length, vocab_size, out);
-    if (tokenizer->vocab_size > vocab_size)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "%s: the %s tokenizer has %d tokens, but the model only %d "
-                         "(model.vocab_size); give the model's own with data.tokenizer and "
-                         "data.vocab, or a token file",
-                         path, tokenizer->ops->name, tokenizer->vocab_size, vocab_size);
     const char *parent = getenv("TMPDIR");
     z3d_string folder = {0};
     z3d_string_append(&folder, "%s/zero3d-evaluate.XXXXXX", parent && *parent ? parent : "/tmp");

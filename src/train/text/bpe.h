@@ -198,6 +198,9 @@ z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *
 /* When all stages are there. */
 z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t);
 
+/* Adds the next id's text to a tokenizer's digest. */
+void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length);
+
 /* ---- files ---- */
 
 enum { Z3D_MAX_TOKENIZER_FILE = 1 << 27 };
