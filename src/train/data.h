@@ -98,6 +98,10 @@ typedef struct z3d_token_file z3d_token_file;
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
+/* Of the tokenizer that made it; 0: unknown, as of other programs' files. */
+uint64_t z3d_token_file_digest(const z3d_token_file *file);
+/* ERR_CONFIG if another tokenizer made it. */
+z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer);
 /* Tokens first .. first+count-1. ERR_DATA with file, position and value if one is not in 0 ..
  * vocab_size-1; ERR_IO if the file became shorter during the run. */
 z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
@@ -122,9 +126,13 @@ z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out)
 void z3d_dataset_close(z3d_dataset *dataset);
 int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
 /* Reads part `part` of `parts` of all tokens, to find a token beyond the vocabulary before the run
- * starts. Does nothing if a part is larger than 4 GiB; tokens are always checked again when they
- * are read. */
-z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts);
+ * starts; *largest becomes the largest one if it was less. Does nothing if a part is larger than
+ * 4 GiB; tokens are always checked again when they are read. */
+z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts, int32_t *largest);
+/* ERR_CONFIG if another tokenizer made a file than the configuration's, where both are known: the
+ * file has a digest, and data.vocab is there, or the model has about as many ids as there are
+ * bytes. */
+z3d_status z3d_dataset_check_tokenizer(const z3d_dataset *dataset, const z3d_config *config);
 
 typedef struct z3d_sample_place {
     int file;

@@ -583,6 +583,8 @@ static z3d_status run(work *w) {
     Z3D_TRY(z3d_token_writer_open(&w->train, options->output_train, vocab_size));
     if (options->output_validation)
         Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));
+    w->train.digest = w->validation.digest = w->tokenizer->digest;
+    w->train.vocab_size = w->validation.vocab_size = vocab_size;
     z3d_string_append(&stream, "%s.all", options->output_train);
     z3d_status status = stream.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                       : z3d_token_writer_open(&w->stream, stream.text, vocab_size);
