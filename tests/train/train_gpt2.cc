@@ -91,7 +91,7 @@ TEST(Gpt2, FilesAreFoundByFolderByFileAndByName) {
     EXPECT_EQ(Gpt2Tokenizer("").status, Z3D_ERR_CONFIG);
     Gpt2Tokenizer none(folder.path);
     EXPECT_EQ(none.status, Z3D_ERR_IO);
-    EXPECT_NE(none.message.find(folder / "vocab.json"), std::string::npos) << none.message;
+    EXPECT_NE(none.message.find(folder / "tokenizer.json"), std::string::npos) << none.message;
 }
 
 // What is said of a vocab.json or merges.txt that `from` was replaced in by `to` (all of it when

@@ -6,8 +6,7 @@
 
 #include "src/train/text/bpe.h"
 
-/* FOLDER/name beside `path`; NULL when there is none. */
-static z3d_status read_beside(const char *path, const char *name, z3d_json **out) {
+z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out) {
     const char *slash = strrchr(path, '/');
     z3d_string beside = {0};
     char *text = NULL;
@@ -76,7 +75,7 @@ static z3d_status read_ids(z3d_bpe_tokenizer *t, const char *path) {
     for (int i = 0; i < 2 && t->base.ends.count == 0 && status == Z3D_OK; i++) {
         z3d_json *config;
         int64_t id;
-        Z3D_TRY(read_beside(path, names[i], &config));
+        Z3D_TRY(z3d_read_json_beside(path, names[i], &config));
         const z3d_json *m = z3d_json_member(config, "eos_token_id");
         const bool list = m && m->type == Z3D_JSON_ARRAY;
         for (m = list ? m->first : m; m && status == Z3D_OK; m = list ? m->next : NULL)
@@ -89,7 +88,7 @@ static z3d_status read_ids(z3d_bpe_tokenizer *t, const char *path) {
 z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path) {
     static const char *const usual[] = {Z3D_END_OF_TEXT, "<|end_of_text|>", "</s>"};
     z3d_json *config;
-    Z3D_TRY(read_beside(path, "tokenizer_config.json", &config));
+    Z3D_TRY(z3d_read_json_beside(path, "tokenizer_config.json", &config));
     read_texts(t, root, config);
     tell_contradiction(t, config, path);
     z3d_json_free(config);

@@ -102,10 +102,11 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* FOLDER/first if it is there, else FOLDER/second if that is, else the first; `path` itself where
- * it is a file. */
-static void find_file(const char *path, const char *first, const char *second, z3d_string *out) {
-    const char *const names[] = {first, second, first};
+/* Of a folder tokenizer.json, else vocab.json if that is there; `path` itself where it is a file.
+ * pair: vocab.json belongs to a merges.txt that was named. */
+static void find_file(const char *path, bool pair, z3d_string *out) {
+    const char *const whole = "tokenizer.json", *const part = "vocab.json";
+    const char *const names[] = {pair ? part : whole, pair ? whole : part, whole};
     if (!is_folder(path)) {
         z3d_string_append(out, "%s", path);
         return;
@@ -147,14 +148,22 @@ static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root
                      path, Z3D_END_OF_TEXT);
 }
 
+/* Other models have a vocab.json, too, but cut words in other places. */
+static z3d_status refuse_vocab(const char *path) {
+    z3d_json *config;
+    Z3D_TRY(z3d_read_json_beside(path, "config.json", &config));
+    bool gpt2 = z3d_json_is_text(z3d_json_member(config, "model_type"), "gpt2");
+    z3d_json_free(config);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no \"model\", so it is not a tokenizer.json; %s", path,
+                     gpt2 ? "for GPT-2's vocab.json and merges.txt set data.tokenizer to gpt2"
+                          : "make one with transformers: "
+                            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+}
+
 static z3d_status read_root(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
                             const char *merges, bool gpt2) {
     if (is_tokenizer_json(root)) return read_tokenizer_json(t, root, path, merges, gpt2);
-    if (!gpt2)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: it has no \"model\", so it is not a tokenizer.json; for GPT-2's "
-                         "vocab.json and merges.txt set data.tokenizer to gpt2",
-                         path);
+    if (!gpt2) return refuse_vocab(path);
     z3d_string merges_path = {0};
     find_merges(path, merges, &merges_path);
     z3d_status status = merges_path.failed
@@ -186,8 +195,7 @@ static z3d_status create_bpe(const char *vocab, const char *merges, bool gpt2,
                                                 "vocab.json, tokenizer.json, or a folder with them")
                     : Z3D_ERROR(Z3D_ERR_CONFIG, "the huggingface tokenizer needs its "
                                                 "tokenizer.json, or a folder with it");
-    find_file(vocab, gpt2 ? "vocab.json" : "tokenizer.json", gpt2 ? "tokenizer.json" : "vocab.json",
-              &path);
+    find_file(vocab, merges && *merges, &path);
     z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_bpe_tokenizer_create(gpt2, &t);
     if (status == Z3D_OK) {
