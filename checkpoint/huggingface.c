@@ -35,8 +35,9 @@ static z3d_status refuse_other_folder(const char *folder) {
         what = "it has an adapter (adapter_config.json), not a model: merge it into its model with "
                "peft's merge_and_unload() and save_pretrained(), then import that folder";
     else if (has_file(folder, "params.json"))
-        what = "it has Meta's own format (params.json): convert it with transformers' "
-               "convert_llama_weights_to_hf.py, or take the model's folder in Hugging Face's format";
+        what =
+            "it has Meta's own format (params.json): convert it with transformers' "
+            "convert_llama_weights_to_hf.py, or take the model's folder in Hugging Face's format";
     else if (has_gguf(folder))
         what = Z3D_GGUF_IS_NOT_READ;
     return what ? Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: %s", folder, what) : Z3D_OK;
@@ -52,13 +53,14 @@ static z3d_status refuse_quantized(const z3d_json *root, const char *path) {
     char text[Z3D_SHOWN + 1];
     if (z3d_json_is_none(m)) return Z3D_OK;
     method = z3d_json_member(m, "quant_method");
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                     "%s: quantization_config: the weights are quantized (%s); import the model "
-                     "that they were made from, or save it in fp32, bf16 or fp16 with transformers' "
-                     "model.dequantize()",
-                     path,
-                     method && method->type == Z3D_JSON_STRING ? z3d_shown(method->text, text)
-                                                               : "by a method that is not named");
+    return Z3D_ERROR(
+        Z3D_ERR_UNSUPPORTED,
+        "%s: quantization_config: the weights are quantized (%s); import the model "
+        "that they were made from, or save it in fp32, bf16 or fp16 with transformers' "
+        "model.dequantize()",
+        path,
+        method && method->type == Z3D_JSON_STRING ? z3d_shown(method->text, text)
+                                                  : "by a method that is not named");
 }
 
 /* A model that the program knows, before its sizes, whose names differ from type to type. Without a

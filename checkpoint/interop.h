@@ -70,7 +70,7 @@ z3d_status z3d_safetensors_read(z3d_interop *interop);
 /* ---- values that are no numbers ---- */
 
 typedef struct z3d_nonfinite {
-    int64_t count; /* infinities and NaNs */
+    int64_t count;                /* infinities and NaNs */
     char first[2 * Z3D_NAME + 8]; /* tensor with one */
 } z3d_nonfinite;
 
@@ -124,8 +124,8 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 /* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. Uses a
  * fixed amount of memory. Adds to *bad what is not finite in the file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
-                             bool turned, z3d_dtype dtype, int fd, const char *path,
-                             int64_t offset, z3d_nonfinite *bad);
+                             bool turned, z3d_dtype dtype, int fd, const char *path, int64_t offset,
+                             z3d_nonfinite *bad);
 /* Writes a file under another name, PATH.part, syncs it and renames it when it is whole. */
 typedef struct z3d_export_file {
     void *context;

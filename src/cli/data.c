@@ -122,13 +122,15 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
 }
 
 static z3d_status set_special(const char *how, z3d_tokenizer *tokenizer) {
-    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto", [Z3D_SPECIAL_NONE] = "none",
-                                        [Z3D_SPECIAL_BOS] = "bos",   [Z3D_SPECIAL_EOS] = "eos",
+    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto",
+                                        [Z3D_SPECIAL_NONE] = "none",
+                                        [Z3D_SPECIAL_BOS] = "bos",
+                                        [Z3D_SPECIAL_EOS] = "eos",
                                         [Z3D_SPECIAL_BOTH] = "both"};
-    for (int i = 0; how && i <= Z3D_SPECIAL_BOTH; i++)
-        if (strcmp(how, names[i]) == 0) return z3d_tokenizer_set_special(tokenizer, (z3d_special)i);
-    return how ? Z3D_ERROR(Z3D_ERR_USAGE, "--special %s: expected none, bos, eos, both or auto", how)
-               : Z3D_OK;
+    for (int i = 0; i <= Z3D_SPECIAL_BOTH; i++)
+        if (strcmp(how ? how : "auto", names[i]) == 0)
+            return z3d_tokenizer_set_special(tokenizer, (z3d_special)i);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--special %s: expected none, bos, eos, both or auto", how);
 }
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {

@@ -41,15 +41,17 @@ static z3d_status check_dataset(const z3d_trainer *trainer, const z3d_dataset *d
 
 /* Collective, agreed. */
 static z3d_status check_data(z3d_trainer *trainer) {
-    int32_t largest = -1, *all;
+    int32_t largest = -1, *all = NULL;
     int ranks = z3d_world_size(trainer->world);
     z3d_status status = check_dataset(trainer, trainer->train, "data.train", &largest);
     if (status == Z3D_OK)
         status = check_dataset(trainer, trainer->validation, "data.validation", &largest);
     if (status == Z3D_OK) status = z3d_new((size_t)ranks, sizeof *all, "tokens", &all);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    status = z3d_world_gather_all(trainer->world, &largest, all, sizeof largest);
-    for (int i = 0; i < ranks; i++) largest = all[i] > largest ? all[i] : largest;
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK)
+        status = z3d_world_gather_all(trainer->world, &largest, all, sizeof largest);
+    for (int i = 0; i < ranks && status == Z3D_OK; i++)
+        largest = all[i] > largest ? all[i] : largest;
     trainer->largest_token = largest;
     free(all);
     return status;

@@ -270,7 +270,8 @@ TEST_F(Changed, WhatComputesTheSameIsAccepted) {
 TEST_F(Changed, WholeNumbersMayHaveAPoint) {
     accepted("llama", "\"original_max_position_embeddings\": 8,",
              "\"original_max_position_embeddings\": 8.0,");
-    EXPECT_EQ(8, Checkpoint(folder / "out").config->model_rope_scaling_original_max_position_embeddings);
+    EXPECT_EQ(
+        8, Checkpoint(folder / "out").config->model_rope_scaling_original_max_position_embeddings);
     refused("llama", "\"original_max_position_embeddings\": 8,",
             "\"original_max_position_embeddings\": 8.5,", Z3D_ERR_DATA,
             "rope_parameters: \"original_max_position_embeddings\": 8.5 is not a whole number");
@@ -329,8 +330,9 @@ TEST_F(Changed, TheTypeAndTheContextComeBack) {
         ASSERT_Z3D(b.write(folder / (name + "-again")));
         EXPECT_EQ(read_file(folder / (name + "-hf/model.safetensors")),
                   read_file(folder / (name + "-again/model.safetensors")));
-        EXPECT_TRUE(has(folder / (name + "-again/config.json"),
-                        std::string("\"torch_dtype\": \"") + names[b.config->checkpoint_export_dtype]));
+        EXPECT_TRUE(
+            has(folder / (name + "-again/config.json"),
+                std::string("\"torch_dtype\": \"") + names[b.config->checkpoint_export_dtype]));
     }
     Checkpoint c(folder / "fp32-b");
     const int64_t context = c.config->model_seq_length;
@@ -340,8 +342,9 @@ TEST_F(Changed, TheTypeAndTheContextComeBack) {
     const z3d_model_type *type;
     ASSERT_Z3D(z3d_model_type_of(c.config, &type));
     EXPECT_Z3D(type->interop->append_config(c.config, &text));
-    EXPECT_NE(std::string(text.text).find("\"max_position_embeddings\": " + std::to_string(context)),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(text.text).find("\"max_position_embeddings\": " + std::to_string(context)),
+        std::string::npos)
         << text.text;
     z3d_string_free(&text);
 }

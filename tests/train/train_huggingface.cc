@@ -258,13 +258,17 @@ TEST_F(Ends, ThePostProcessorDecidesWhatBeginsAText) {
                                                 add + "}");
             ::testing::internal::CaptureStderr();
             Json t(folder.path);
+            EXPECT_EQ(z3d_tokenizer_set_special(t.tokenizer, Z3D_SPECIAL_AUTO), Z3D_OK);
             std::string said = ::testing::internal::GetCapturedStderr();
             ASSERT_EQ(t.status, Z3D_OK) << t.message;
-            EXPECT_EQ(document(t.tokenizer, "The", true),
-                      pattern ? (std::vector<int32_t>{521, 361, 68}) : (std::vector<int32_t>{361, 68}))
+            EXPECT_EQ(document(t.tokenizer, "The", true), pattern
+                                                              ? (std::vector<int32_t>{521, 361, 68})
+                                                              : (std::vector<int32_t>{361, 68}))
                 << add;
-            const bool contradicts = *add && pattern != (std::string(add).find("true") != std::string::npos);
-            EXPECT_EQ(said.find("the post_processor decides") != std::string::npos, contradicts) << said;
+            const bool contradicts =
+                *add && pattern != (std::string(add).find("true") != std::string::npos);
+            EXPECT_EQ(said.find("the post_processor decides") != std::string::npos, contradicts)
+                << said;
         }
 }
 
@@ -311,8 +315,9 @@ TEST_F(Ends, OneTokenMoreThanTheModelHas) {
     const int32_t size = t.tokenizer->vocab_size, last = size - 1;
     ::testing::internal::CaptureStderr();
     ASSERT_EQ(z3d_tokenizer_set_model(t.tokenizer, last), Z3D_OK);
-    EXPECT_NE(::testing::internal::GetCapturedStderr().find("a text with one of the last 1 is refused"),
-              std::string::npos);
+    EXPECT_NE(
+        ::testing::internal::GetCapturedStderr().find("a text with one of the last 1 is refused"),
+        std::string::npos);
     EXPECT_EQ(document(t.tokenizer, "The", true), (std::vector<int32_t>{521, 361, 68}));
     const std::string text = "<|im_start|>";
     z3d_token_list list = {};
@@ -465,8 +470,8 @@ TEST(HuggingFace, TokenFilesKnowTheirTokenizer) {
     EXPECT_EQ(check({gpt2, vocab + fixtures + "/gpt2"}), Z3D_OK);
     EXPECT_EQ(check({"data.tokenizer=huggingface", vocab + fixtures + "/gpt2"}), Z3D_OK);
     EXPECT_EQ(check({"data.tokenizer=huggingface", vocab + fixtures + "/qwen"}), Z3D_ERR_CONFIG);
-    EXPECT_EQ(check({"model.vocab_size=300"}), Z3D_ERR_CONFIG);  // a model of bytes
-    EXPECT_EQ(check({"model.vocab_size=50304"}), Z3D_OK);        // nobody says which
+    EXPECT_EQ(check({"model.vocab_size=300"}), Z3D_ERR_CONFIG); // a model of bytes
+    EXPECT_EQ(check({"model.vocab_size=50304"}), Z3D_OK);       // nobody says which
     write_file(output, token_bytes(std::vector<uint16_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
     EXPECT_EQ(check({"model.vocab_size=257"}), Z3D_OK); // another program's
 }

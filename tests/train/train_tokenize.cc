@@ -409,9 +409,10 @@ TEST_F(Tokenize, JsonUnderAnotherNameIsRefusedOrNoticed) {
 // Alpaca's and ShareGPT's files.
 TEST_F(Tokenize, AnArrayOfObjectsIsReadAsLinesAre) {
     const std::string big(2 << 20, 'x');
-    write_file(in / "sub/a.json", "\xef\xbb\xbf \n[\n  {\"text\": \"one, ]}\\\"\", \"n\": [1, {}]},\n"
-                                  "{\n\"text\":\n\"" +
-                                      big + "\"}\n, {\"text\": \"\"},{\"text\": \"two\"}\n]\n\n");
+    write_file(in / "sub/a.json",
+               "\xef\xbb\xbf \n[\n  {\"text\": \"one, ]}\\\"\", \"n\": [1, {}]},\n"
+               "{\n\"text\":\n\"" +
+                   big + "\"}\n, {\"text\": \"\"},{\"text\": \"two\"}\n]\n\n");
     write_file(in / "sub/b.json", "{\n \"name\": \"a package\"\n}\n");
     json_key = "text";
     Tokenized t = run({in / "sub/a.json"});
@@ -440,8 +441,9 @@ TEST_F(Tokenize, AnArrayOfObjectsIsReadAsLinesAre) {
 }
 
 TEST_F(Tokenize, AKeyMayNameATextInAnotherObject) {
-    write_file(in / "a.jsonl", "{\"data\": {\"text\": \"one\", \"more\": {\"text\": \"deep\"}}, \"id\": 1}\n"
-                               "{\"data.text\": \"two\"}\n");
+    write_file(in / "a.jsonl",
+               "{\"data\": {\"text\": \"one\", \"more\": {\"text\": \"deep\"}}, \"id\": 1}\n"
+               "{\"data.text\": \"two\"}\n");
     json_key = "data.text";
     Tokenized t = run({in / "a.jsonl"});
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
@@ -549,7 +551,8 @@ TEST_F(Tokenize, OtherEncodingsAreToldApart) {
         EXPECT_NE(t.message.find("a.txt: it is not " + what), std::string::npos) << t.message;
         return t.message;
     };
-    const std::string words = "Stra\xdf" "e und B\xe4ume, viele W\xf6rter. ";
+    const std::string words = "Stra\xdf"
+                              "e und B\xe4ume, viele W\xf6rter. ";
     std::string message = refused(words, "UTF-8; it looks like Latin-1");
     EXPECT_NE(message.find("`iconv -f WINDOWS-1252 -t UTF-8 " + in / "a.txt" + " > "),
               std::string::npos)

@@ -94,7 +94,8 @@ z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts, in
         if (end > all) end = all;
         for (; first < end && status == Z3D_OK; first += CHUNK) {
             int64_t some = end - first < CHUNK ? end - first : CHUNK;
-            status = z3d_token_file_read(dataset->file[i], first, some, dataset->vocab_size, tokens);
+            status =
+                z3d_token_file_read(dataset->file[i], first, some, dataset->vocab_size, tokens);
             if (status == Z3D_OK) *largest = largest_of(tokens, some, *largest);
         }
     }

@@ -114,13 +114,13 @@ uint64_t z3d_token_file_digest(const z3d_token_file *file) {
 
 z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer) {
     if (!file->digest || file->digest == tokenizer->digest) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "%s: another tokenizer made this file (%d ids, digest %016llx) than the model's "
-                     "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or "
-                     "name the one that made it in data.tokenizer and data.vocab",
-                     file->path, file->vocab_size, (unsigned long long)file->digest,
-                     tokenizer->ops->name, tokenizer->vocab_size,
-                     (unsigned long long)tokenizer->digest);
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "%s: another tokenizer made this file (%d ids, digest %016llx) than the model's "
+        "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or "
+        "name the one that made it in data.tokenizer and data.vocab",
+        file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->ops->name,
+        tokenizer->vocab_size, (unsigned long long)tokenizer->digest);
 }
 
 int64_t z3d_token_file_tokens(const z3d_token_file *file) {

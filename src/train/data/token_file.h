@@ -51,7 +51,7 @@ struct z3d_token_file {
     z3d_token_type type;
     int64_t begin; /* byte of the first token, where tokens are one stretch */
     int64_t tokens;
-    uint64_t digest; /* of the tokenizer that made it; 0: unknown */
+    uint64_t digest;    /* of the tokenizer that made it; 0: unknown */
     int32_t vocab_size; /* of that */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;

@@ -145,8 +145,9 @@ static z3d_status unpack(z3d_input *in, unsigned char *out, size_t *left) {
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: its %s data is damaged before byte %lld: %s", in->path,
                          in->unpacker->name, (long long)in->position, wrong);
     if (in->ended && *left == before)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: its %s data is not whole: the file ends after %lld bytes",
-                         in->path, in->unpacker->name, (long long)in->position);
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: its %s data is not whole: the file ends after %lld bytes", in->path,
+                         in->unpacker->name, (long long)in->position);
     return Z3D_OK;
 }
 

@@ -32,22 +32,12 @@ static const char *text_of(const z3d_json *config, const char *key) {
     return m && m->type == Z3D_JSON_STRING ? m->text : NULL;
 }
 
-/* transformers 5 puts before a text what the post-processor says, whatever add_bos_token is. */
-static void tell_contradiction(const z3d_bpe_tokenizer *t, const z3d_json *config,
-                               const char *path) {
-    const z3d_json *add = z3d_json_member(config, "add_bos_token");
-    bool begins = t->base.begin_of_text >= 0;
-    if (!add || add->type != Z3D_JSON_BOOL || add->truth == begins) return;
-    z3d_log(Z3D_LOG_WARN,
-            "%s: its post_processor puts %s before a text, but tokenizer_config.json has "
-            "add_bos_token %s; the post_processor decides, as in transformers 5 (--special and "
-            "data.special choose otherwise: none, bos, eos, both)",
-            path, begins ? "a token" : "nothing", add->truth ? "true" : "false");
-}
-
 /* By the texts in tokenizer_config.json. */
 static void read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z3d_json *config) {
+    const z3d_json *add = z3d_json_member(config, "add_bos_token");
     const char *begin = text_of(config, "bos_token"), *end = text_of(config, "eos_token");
+    t->base.contradicted =
+        add && add->type == Z3D_JSON_BOOL && add->truth != (t->base.begin_of_text >= 0);
     if (end) t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, end);
     if (begin) t->base.usual_begin = (int32_t)z3d_tokenizer_json_id(root, begin);
 }
@@ -90,7 +80,6 @@ z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, c
     z3d_json *config;
     Z3D_TRY(z3d_read_json_beside(path, "tokenizer_config.json", &config));
     read_texts(t, root, config);
-    tell_contradiction(t, config, path);
     z3d_json_free(config);
     Z3D_TRY(read_ids(t, path));
     for (size_t i = 0; i < sizeof usual / sizeof *usual && t->base.end_of_text < 0; i++)

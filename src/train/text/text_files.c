@@ -248,20 +248,19 @@ z3d_status z3d_text_refuse(const char *path, z3d_text_kind kind) {
                                        [Z3D_TEXT_OTHER_ENCODING] = "WINDOWS-1252"};
     if (kind == Z3D_TEXT_NONE)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: it is not text: it has bytes that no text has", path);
-    return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: it is not UTF-8; it looks like %s: convert it with `iconv -f %s -t UTF-8 "
-                     "%s > %s.utf8`%s",
-                     path, kind == Z3D_TEXT_OTHER_ENCODING ? "Latin-1 or another 8-bit encoding" : from[kind],
-                     from[kind], path, path,
-                     kind == Z3D_TEXT_OTHER_ENCODING
-                         ? ", or with the encoding that it has (iconv -l lists them)"
-                         : "");
+    return Z3D_ERROR(
+        Z3D_ERR_DATA,
+        "%s: it is not UTF-8; it looks like %s: convert it with `iconv -f %s -t UTF-8 "
+        "%s > %s.utf8`%s",
+        path, kind == Z3D_TEXT_OTHER_ENCODING ? "Latin-1 or another 8-bit encoding" : from[kind],
+        from[kind], path, path,
+        kind == Z3D_TEXT_OTHER_ENCODING ? ", or with the encoding that it has (iconv -l lists them)"
+                                        : "");
 }
 
 z3d_status z3d_refuse_utf16(const char *path, const char *begin, size_t count) {
     enum { ENOUGH = 64 };
-    z3d_text_kind kind =
-        utf16_kind((const unsigned char *)begin, count < ENOUGH ? count : ENOUGH);
+    z3d_text_kind kind = utf16_kind((const unsigned char *)begin, count < ENOUGH ? count : ENOUGH);
     return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, kind);
 }
 

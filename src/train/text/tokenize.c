@@ -154,8 +154,8 @@ static size_t force_cut(const unsigned char *text, size_t count) {
     return rest < count ? count - rest : count;
 }
 
-/* What was read of a text and is not used yet: text[begin .. end) of w->text, which has room for two
- * parts. */
+/* What was read of a text and is not used yet: text[begin .. end) of w->text, which has room for
+ * two parts. */
 typedef struct window {
     z3d_input input;
     size_t begin, end;
@@ -356,7 +356,8 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     z3d_content_hash hash;
     bool used = bytes > 0, json;
     z3d_status status = find_format(w, fd, file, &json);
-    if (status != Z3D_OK) used = false;
+    if (status != Z3D_OK)
+        used = false;
     else if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
@@ -379,10 +380,11 @@ static z3d_status check_json(const work *w) {
             found = w->list.file[i].path;
     if (found && !key) return refuse_raw_json(w, found);
     if (key && !found)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--json-key %s: there is no .jsonl, .ndjson or .json file in %s; a file with "
-                         "another name is read as JSON lines if you name the file itself",
-                         key, w->options->inputs[0]);
+        return Z3D_ERROR(
+            Z3D_ERR_USAGE,
+            "--json-key %s: there is no .jsonl, .ndjson or .json file in %s; a file with "
+            "another name is read as JSON lines if you name the file itself",
+            key, w->options->inputs[0]);
     return Z3D_OK;
 }
 

@@ -154,7 +154,8 @@ static z3d_status refuse_vocab(const char *path) {
     Z3D_TRY(z3d_read_json_beside(path, "config.json", &config));
     bool gpt2 = z3d_json_is_text(z3d_json_member(config, "model_type"), "gpt2");
     z3d_json_free(config);
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no \"model\", so it is not a tokenizer.json; %s", path,
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no \"model\", so it is not a tokenizer.json; %s",
+                     path,
                      gpt2 ? "for GPT-2's vocab.json and merges.txt set data.tokenizer to gpt2"
                           : "make one with transformers: "
                             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
@@ -232,10 +233,11 @@ static z3d_status check_ids(const z3d_tokenizer *t, const z3d_token_list *ids, s
     if (t->model_ids == 0 || t->model_ids >= t->vocab_size) return Z3D_OK;
     for (size_t i = first; i < ids->count; i++)
         if (ids->id[i] >= t->model_ids)
-            return Z3D_ERROR(Z3D_ERR_DATA,
-                             "the text has token %d of the %s tokenizer, but the model has ids 0 to "
-                             "%d (model.vocab_size): take it out of the text",
-                             ids->id[i], t->ops->name, t->model_ids - 1);
+            return Z3D_ERROR(
+                Z3D_ERR_DATA,
+                "the text has token %d of the %s tokenizer, but the model has ids 0 to "
+                "%d (model.vocab_size): take it out of the text",
+                ids->id[i], t->ops->name, t->model_ids - 1);
     return Z3D_OK;
 }
 
@@ -285,10 +287,23 @@ void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length) {
     t->digest = hash.word[0];
 }
 
+/* transformers 5 puts before a text what the post-processor says, whatever add_bos_token is. */
+static void tell_contradiction(const z3d_tokenizer *t) {
+    const bool begins = t->begin_of_text >= 0;
+    z3d_log(Z3D_LOG_WARN,
+            "tokenizer.json's post_processor puts %s before a text, but tokenizer_config.json has "
+            "add_bos_token %s; the post_processor decides, as in transformers 5 (--special of data "
+            "tokenize and generate, and data.special, choose: none, bos, eos, both)",
+            begins ? "a token" : "nothing", begins ? "false" : "true");
+}
+
 z3d_status z3d_tokenizer_set_special(z3d_tokenizer *t, z3d_special special) {
     bool begins = special == Z3D_SPECIAL_BOS || special == Z3D_SPECIAL_BOTH;
     t->special = special;
-    if (special == Z3D_SPECIAL_AUTO) return Z3D_OK;
+    if (special == Z3D_SPECIAL_AUTO) {
+        if (t->contradicted) tell_contradiction(t);
+        return Z3D_OK;
+    }
     if (begins && t->usual_begin < 0)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "special tokens: %s: the %s tokenizer has no token that begins a text; "
@@ -332,7 +347,8 @@ z3d_status z3d_tokenizer_of_config(const z3d_config *c, z3d_tokenizer **out) {
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size) {
     z3d_tokenizer *t;
     Z3D_TRY(z3d_tokenizer_create(kind, vocab, NULL, &t));
-    z3d_status status = z3d_tokenizer_set_model(t, vocab_size);
+    z3d_status status = z3d_tokenizer_set_special(t, Z3D_SPECIAL_AUTO);
+    if (status == Z3D_OK) status = z3d_tokenizer_set_model(t, vocab_size);
     if (status != Z3D_OK) status = z3d_error_context(status, "%s", vocab);
     z3d_tokenizer_destroy(t);
     return status;
