@@ -71,7 +71,7 @@ z3d_status z3d_tokenizer_of_config(const z3d_config *config, z3d_tokenizer **out
  * ERR_CONFIG: it has none that begins one. */
 z3d_status z3d_tokenizer_set_special(z3d_tokenizer *tokenizer, z3d_special special);
 /* For a model of `vocab_size` token ids. A few tokens more are told, and texts with them refused.
- * ERR_CONFIG if it has many more: it is another model's. */
+ * ERR_CONFIG if it has many more, or the end of a text is among them: it is another model's. */
 z3d_status z3d_tokenizer_set_model(z3d_tokenizer *tokenizer, int64_t vocab_size);
 /* Whether these files are a tokenizer for a model of `vocab_size` token ids. Errors: those above.
  */

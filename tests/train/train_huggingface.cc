@@ -326,7 +326,9 @@ TEST_F(Ends, OneTokenMoreThanTheModelHas) {
     EXPECT_NE(std::string(z3d_error_message()).find("but the model has ids 0 to"),
               std::string::npos);
     z3d_token_list_free(&list);
-    EXPECT_EQ(z3d_tokenizer_set_model(t.tokenizer, size - 300), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_tokenizer_set_model(t.tokenizer, size - 2), Z3D_ERR_CONFIG); // its end of text
+    change("gpt2", "}", "}");
+    EXPECT_EQ(z3d_tokenizer_set_model(Json(folder.path).tokenizer, 100), Z3D_ERR_CONFIG);
 }
 
 // All that generation_config.json names, also where another one ends documents.

@@ -317,9 +317,9 @@ z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
     enum { FEW = 256 }; /* added tokens, such as one that fills up batches */
     const int64_t more = t->vocab_size - vocab_size;
     t->model_ids = (int32_t)vocab_size;
-    if (more > FEW || vocab_size < 1)
+    if (more > FEW || t->end_of_text >= vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "vocab_size %lld is too small: the %s tokenizer has %d tokens",
+                         "model.vocab_size %lld is too small: the %s tokenizer has %d tokens",
                          (long long)vocab_size, t->ops->name, t->vocab_size);
     if (more > 0)
         z3d_log(Z3D_LOG_WARN,
