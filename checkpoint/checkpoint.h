@@ -95,8 +95,10 @@ typedef enum z3d_interop_format {
 
 typedef struct z3d_export {
     z3d_interop_format format;
-    z3d_dtype dtype; /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
-    const char *to;  /* the folder, or llm.c's file */
+    z3d_dtype dtype;      /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
+    bool own_dtype;       /* dtype is not given: set to checkpoint.export.dtype */
+    bool allow_nonfinite; /* writes infinities and NaNs; else they are an error */
+    const char *to;       /* the folder, or llm.c's file */
     /* Hugging Face only: the tokenizer's files. vocab NULL: the folder `tokenizer` beside an
      * imported checkpoint; else those of the checkpoint's configuration (data.vocab and
      * data.merges; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
@@ -109,7 +111,8 @@ typedef struct z3d_export {
 /* Writes a checkpoint for other programs, in a fixed amount of memory. Equal states give bitwise
  * equal files. ERR_DATA if its tensors are not those of its configuration's model, ERR_USAGE for
  * other types, ERR_UNSUPPORTED (the other program has no such model), ERR_IO (if a file of the
- * tokenizer does not exist, nothing is written). */
+ * tokenizer does not exist, nothing is written), ERR_NUMERIC (a value is not finite, or not in the
+ * type that is written: how many, and the first tensor; nothing stays). */
 z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_export *what);
 
 typedef struct z3d_import {
@@ -120,6 +123,7 @@ typedef struct z3d_import {
     /* The tokenizer's files; NULL: those in `from`, if any. They are copied to TO/tokenizer, which
      * becomes data.vocab. */
     const char *vocab, *merges; /* vocab "none": no tokenizer */
+    bool allow_nonfinite;       /* takes infinities and NaNs; else they are an error */
     /* Whether the program can use a tokenizer for a model of that many token ids; what the error
      * says is said, and nothing is imported. NULL: nobody asks. */
     z3d_status (*check_tokenizer)(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
@@ -127,7 +131,8 @@ typedef struct z3d_import {
 
 /* Makes a checkpoint of one shard, without optimizer states, for checkpoint.init_from and
  * generation. Needs a fixed amount of memory. *folder is its path, malloc'ed. ERR_IO, ERR_DATA
- * (file and tensor named), ERR_UNSUPPORTED (a model that computes something else). */
+ * (file and tensor named), ERR_UNSUPPORTED (a model that computes something else), ERR_NUMERIC (a
+ * value is not finite). */
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder);
 
 /* ---- the checkpoints of a folder ---- */

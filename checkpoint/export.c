@@ -103,7 +103,7 @@ static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_config *conf
         status = read_configured(c, config, out);
     }
     if (status == Z3D_OK && out->known)
-        status = z3d_tokenizer_files_complete(out, config->model_seq_length);
+        status = z3d_tokenizer_files_complete(out, z3d_positions_of(config));
     return status;
 }
 
@@ -131,12 +131,14 @@ z3d_status z3d_export_write(const z3d_export_file *file, const char *path) {
 typedef struct llmc_output {
     z3d_checkpoint *checkpoint;
     const z3d_config *config;
-    z3d_dtype dtype;
+    z3d_export *what;
 } llmc_output;
 
 static z3d_status write_llmc(void *context, int fd, const char *path) {
     const llmc_output *o = context;
-    return z3d_llmc_write(o->checkpoint, o->config, o->dtype, fd, path);
+    z3d_nonfinite bad = {0};
+    Z3D_TRY(z3d_llmc_write(o->checkpoint, o->config, o->what->dtype, fd, path, &bad));
+    return z3d_nonfinite_judge(&bad, o->what->allow_nonfinite, o->what->to, o->what->dtype);
 }
 
 /* Files of another model beside these would be read together with them. */
@@ -158,17 +160,29 @@ static z3d_status check_new_folder(const char *folder) {
                      folder);
 }
 
+/* A folder with values that nobody wants does not stay. */
+static z3d_status judge_values(const z3d_nonfinite *bad, const z3d_export *what) {
+    const z3d_status status =
+        z3d_nonfinite_judge(bad, what->allow_nonfinite, what->to, what->dtype);
+    if (status == Z3D_OK) return Z3D_OK;
+    const z3d_kept_error refusal = z3d_error_keep(status);
+    (void)z3d_io_remove_tree(NULL, what->to, NULL);
+    return Z3D_ERROR(status, "%s", refusal.message);
+}
+
 static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     enum { GIGABYTE = 1000000000, STANDARD_SHARD = 5 };
     z3d_tokenizer_files tokenizer = {0};
     const z3d_model_type *type;
+    z3d_nonfinite bad = {0};
     int64_t most = what->max_shard ? what->max_shard : STANDARD_SHARD * (int64_t)GIGABYTE;
     Z3D_TRY(z3d_model_type_of(config, &type));
     Z3D_TRY(check_new_folder(what->to));
     z3d_status status = read_tokenizer(c, config, what, &tokenizer);
     if (status == Z3D_OK) status = z3d_make_folders(what->to);
     if (status == Z3D_OK)
-        status = z3d_safetensors_write(c, type, what->dtype, most, what->to, &what->shards);
+        status = z3d_safetensors_write(c, type, what->dtype, most, what->to, &what->shards, &bad);
+    if (status == Z3D_OK) status = judge_values(&bad, what);
     /* Last: a folder that has config.json is whole. */
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
@@ -179,7 +193,7 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_
 }
 
 static z3d_status write_llmc_file(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
-    llmc_output output = {c, config, what->dtype};
+    llmc_output output = {c, config, what};
     Z3D_TRY(z3d_llmc_check(config));
     return z3d_export_write(&(z3d_export_file){&output, write_llmc}, what->to);
 }
@@ -215,18 +229,28 @@ static void begin_progress(const z3d_checkpoint *c) {
     z3d_progress_begin(z3d_checkpoint_progress(c), bytes);
 }
 
-z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
-    z3d_config *config;
-    bool llmc = what->format == Z3D_INTEROP_LLMC;
+/* fp32 where llm.c has not the model's own type. */
+static z3d_status find_dtype(const z3d_config *config, z3d_export *what) {
+    static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
+    const bool llmc = what->format == Z3D_INTEROP_LLMC;
+    if (what->own_dtype) what->dtype = types[config->checkpoint_export_dtype];
+    if (what->own_dtype && llmc && what->dtype == Z3D_F16) what->dtype = Z3D_F32;
     if (what->dtype != Z3D_F32 && what->dtype != Z3D_BF16 && (what->dtype != Z3D_F16 || llmc))
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no type %s; use %s",
                          llmc ? "llm.c's format" : "an export", z3d_dtype_name(what->dtype),
                          llmc ? "fp32 or bf16" : "fp32, bf16 or fp16");
+    return Z3D_OK;
+}
+
+z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
+    z3d_config *config;
+    bool llmc = what->format == Z3D_INTEROP_LLMC;
     what->tokenizer = false;
     what->shards = 0;
     begin_progress(c);
     Z3D_TRY(z3d_config_create(&config));
     z3d_status status = read_config(c, !llmc && !what->vocab, config);
+    if (status == Z3D_OK) status = find_dtype(config, what);
     if (status == Z3D_OK)
         status = llmc ? write_llmc_file(c, config, what) : write_folder(c, config, what);
     z3d_config_destroy(config);

@@ -19,6 +19,7 @@ typedef struct output {
     int count, shards;
     exported *tensor; /* by name; first in the checkpoint's order */
     int shard;        /* at work */
+    z3d_nonfinite *bad;
 } output;
 
 static int by_name(const void *a, const void *b) {
@@ -64,7 +65,7 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
         const exported *t = &o->tensor[i];
         if (t->shard == o->shard)
             status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned, o->dtype,
-                                       fd, path, 8 + (int64_t)header.length + t->begin);
+                                       fd, path, 8 + (int64_t)header.length + t->begin, o->bad);
     }
     z3d_string_free(&header);
     return status;
@@ -147,8 +148,9 @@ static z3d_status write_shards(output *o, const char *folder) {
 }
 
 z3d_status z3d_safetensors_write(z3d_checkpoint *c, const z3d_model_type *type, z3d_dtype dtype,
-                                 int64_t max_shard, const char *folder, int *shards) {
-    output o = {.checkpoint = c, .dtype = dtype};
+                                 int64_t max_shard, const char *folder, int *shards,
+                                 z3d_nonfinite *bad) {
+    output o = {.checkpoint = c, .dtype = dtype, .bad = bad};
     z3d_status status = list_tensors(&o, type);
     if (status == Z3D_OK) {
         fill_shards(&o, max_shard);

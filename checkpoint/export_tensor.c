@@ -30,12 +30,25 @@ typedef struct target {
     int fd;
     const char *path;
     int64_t offset;
+    z3d_nonfinite *bad;
     float *values, *other; /* [CHUNK]; other: transposed */
 } target;
+
+/* In the type that is written, where a large number may have become an infinity. */
+static int64_t count_nonfinite(const float *values, int64_t count, z3d_dtype dtype) {
+    const uint32_t *wide = (const uint32_t *)values;
+    const uint16_t *half = (const uint16_t *)values;
+    const uint32_t ones = dtype == Z3D_F32 ? 0x7f800000 : dtype == Z3D_BF16 ? 0x7f80 : 0x7c00;
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found += ((dtype == Z3D_F32 ? wide[i] : half[i]) & ones) == ones;
+    return found;
+}
 
 static z3d_status write_values(const target *t, float *values, int64_t count, int64_t first) {
     int64_t size = (int64_t)z3d_dtype_size(t->dtype);
     narrow(values, count, t->dtype);
+    z3d_nonfinite_add(t->bad, t->view->name, count_nonfinite(values, count, t->dtype));
     return z3d_io_write(NULL, t->fd, t->path, values, count * size, t->offset + first * size, -1);
 }
 
@@ -72,8 +85,9 @@ static z3d_status write_turned(const target *t) {
 }
 
 z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
-                             z3d_dtype dtype, int fd, const char *path, int64_t offset) {
-    target t = {c, tensor, view, dtype, fd, path, offset, NULL, NULL};
+                             z3d_dtype dtype, int fd, const char *path, int64_t offset,
+                             z3d_nonfinite *bad) {
+    target t = {c, tensor, view, dtype, fd, path, offset, bad, NULL, NULL};
     int64_t count = (view->rows ? view->rows : 1) * view->columns;
     size_t size = (size_t)(count < CHUNK ? count : CHUNK);
     if (turned && view->columns > CHUNK)

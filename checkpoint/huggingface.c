@@ -1,13 +1,67 @@
 /* Reads Hugging Face's folders: config.json, and which files have the tensors. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/interop.h"
+#include "src/model/interop.h"
+
+/* ---- other folders ---- */
+
+static bool has_file(const char *folder, const char *name) {
+    char *path;
+    bool there = false;
+    if (z3d_io_join(folder, name, &path) != Z3D_OK) return false;
+    if (z3d_io_exists(path, &there) != Z3D_OK) there = false;
+    free(path);
+    return there;
+}
+
+static bool has_gguf(const char *folder) {
+    DIR *list = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; list && !found && (entry = readdir(list));)
+        found = z3d_ends_with(entry->d_name, ".gguf");
+    if (list) closedir(list);
+    return found;
+}
+
+/* A folder without config.json: what it is, and how it becomes one that is read. */
+static z3d_status refuse_other_folder(const char *folder) {
+    const char *what = NULL;
+    if (has_file(folder, "config.json")) return Z3D_OK;
+    if (has_file(folder, "adapter_config.json"))
+        what = "it has an adapter (adapter_config.json), not a model: merge it into its model with "
+               "peft's merge_and_unload() and save_pretrained(), then import that folder";
+    else if (has_file(folder, "params.json"))
+        what =
+            "it has Meta's own format (params.json): convert it with transformers' "
+            "convert_llama_weights_to_hf.py, or take the model's folder in Hugging Face's format";
+    else if (has_gguf(folder))
+        what = Z3D_GGUF_IS_NOT_READ;
+    return what ? Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: %s", folder, what) : Z3D_OK;
+}
 
 enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 
 /* ---- config.json ---- */
+
+/* Its tensors are codes, not weights. */
+static z3d_status refuse_quantized(const z3d_json *root, const char *path) {
+    const z3d_json *m = z3d_json_member(root, "quantization_config"), *method;
+    char text[Z3D_SHOWN + 1];
+    if (z3d_json_is_none(m)) return Z3D_OK;
+    method = z3d_json_member(m, "quant_method");
+    return Z3D_ERROR(
+        Z3D_ERR_UNSUPPORTED,
+        "%s: quantization_config: the weights are quantized (%s); import the model "
+        "that they were made from, or save it in fp32, bf16 or fp16 with transformers' "
+        "model.dequantize()",
+        path,
+        method && method->type == Z3D_JSON_STRING ? z3d_shown(method->text, text)
+                                                  : "by a method that is not named");
+}
 
 /* A model that the program knows, before its sizes, whose names differ from type to type. Without a
  * type it is the first that there was, if it has that one's keys. */
@@ -25,6 +79,7 @@ static z3d_status read_model(const z3d_json *root, const char *path, z3d_config 
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: model_type %s is not supported; these are: %s",
                          path, z3d_shown(name, text),
                          z3d_model_types_of_huggingface(names, sizeof names));
+    Z3D_TRY(refuse_quantized(root, path));
     snprintf(assignment, sizeof assignment, "model.type=%s", type->name);
     Z3D_TRY(z3d_config_override(config, assignment));
     z3d_problems problems = {.where = path};
@@ -134,6 +189,7 @@ static z3d_status add_files(z3d_interop *f, const char *folder) {
 
 z3d_status z3d_huggingface_open(const char *folder, z3d_interop *f) {
     f->turned = true;
+    Z3D_TRY(refuse_other_folder(folder));
     Z3D_TRY(read_config(folder, f->config));
     Z3D_TRY(add_files(f, folder));
     Z3D_TRY(z3d_interop_make_model(f));

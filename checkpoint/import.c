@@ -1,5 +1,7 @@
 /* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values go
  * from file to file through the shard writer's buffer. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,12 +80,18 @@ static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f,
 typedef struct values {
     z3d_interop *from;
     z3d_progress *progress;
+    z3d_nonfinite bad;
+    bool allow_nonfinite;
+    z3d_dtype dtype; /* of the model's tensors */
 } values;
 
 static z3d_status interop_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                  float *out) {
-    const values *v = context;
+    values *v = context;
+    int64_t bad = 0;
     Z3D_TRY(z3d_interop_read(v->from, e->tensor, e->first + at, count, out));
+    for (int64_t i = 0; i < count; i++) bad += !isfinite(out[i]);
+    z3d_nonfinite_add(&v->bad, v->from->view[e->tensor].name, bad);
     z3d_progress_add(v->progress, count * (int64_t)sizeof *out);
     return Z3D_OK;
 }
@@ -108,6 +116,21 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     return z3d_new(2, sizeof *m->file, "the list of files", &m->file);
 }
 
+/* What all tensors are saved as; fp32 where they differ. */
+static z3d_dtype dtype_of(const z3d_interop *f) {
+    for (int i = 1; i < f->count; i++)
+        if (f->place[i].dtype != f->place[0].dtype) return Z3D_F32;
+    return f->place[0].dtype;
+}
+
+/* An export is to be as the model was. */
+static z3d_status keep_dtype(const z3d_interop *f) {
+    char assignment[64];
+    snprintf(assignment, sizeof assignment, "checkpoint.export.dtype=%s",
+             z3d_dtype_name(dtype_of(f)));
+    return z3d_config_override(f->config, assignment);
+}
+
 /* One rank's shard of parameters. */
 static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_image *image) {
     z3d_mesh alone;
@@ -128,6 +151,8 @@ static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image,
     m->shard[0] = image->shard; /* from here on the manifest's */
     image->shard = (z3d_shard){0};
     m->num_shards = m->num_files = 1;
+    if (status == Z3D_OK)
+        status = z3d_nonfinite_judge(&v->bad, v->allow_nonfinite, v->from->path, v->dtype);
     if (status == Z3D_OK) status = z3d_commit(m, NULL, folder);
     if (status != Z3D_OK) (void)z3d_io_remove_tree(NULL, folder, NULL);
     return status;
@@ -151,8 +176,12 @@ static z3d_status write_config(z3d_config *config, const char *dir) {
 static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const char *folder) {
     z3d_manifest m = {0};
     z3d_image image = {.fd = -1};
-    values v = {f, import->progress};
-    z3d_status status = describe(import, f, &m);
+    values v = {.from = f,
+                .progress = import->progress,
+                .allow_nonfinite = import->allow_nonfinite,
+                .dtype = dtype_of(f)};
+    z3d_status status = keep_dtype(f);
+    if (status == Z3D_OK) status = describe(import, f, &m);
     if (status == Z3D_OK) status = make_image(f, &m, &image);
     if (status == Z3D_OK) status = write_checkpoint(&v, &m, &image, import->to, folder);
     if (status == Z3D_OK) status = write_config(f->config, import->to);

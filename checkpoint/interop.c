@@ -83,6 +83,27 @@ void z3d_interop_close(z3d_interop *f) {
 
 /* ---- values ---- */
 
+void z3d_nonfinite_add(z3d_nonfinite *bad, const char *tensor, int64_t count) {
+    if (bad->count == 0 && count > 0) snprintf(bad->first, sizeof bad->first, "%s", tensor);
+    bad->count += count;
+}
+
+z3d_status z3d_nonfinite_judge(const z3d_nonfinite *bad, bool allowed, const char *path,
+                               z3d_dtype dtype) {
+    if (bad->count == 0) return Z3D_OK;
+    if (!allowed)
+        return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                         "%s: %lld value%s not finite in %s, the first in tensor %s; "
+                         "--allow-nonfinite takes %s all the same%s",
+                         path, (long long)bad->count, bad->count == 1 ? " is" : "s are",
+                         z3d_dtype_name(dtype), bad->first, bad->count == 1 ? "it" : "them",
+                         dtype == Z3D_F16 ? ", --dtype bf16 or fp32 has larger numbers" : "");
+    z3d_log(Z3D_LOG_WARN, "%s: %lld value%s not finite in %s, the first in tensor %s", path,
+            (long long)bad->count, bad->count == 1 ? " is" : "s are", z3d_dtype_name(dtype),
+            bad->first);
+    return Z3D_OK;
+}
+
 enum { RUN = 4096 }; /* elements read at once */
 
 z3d_status z3d_interop_read_run(const z3d_interop *f, const z3d_interop_source *place,

@@ -63,6 +63,22 @@ z3d_status z3d_llmc_open(z3d_interop *interop);
 /* Finds every tensor's place in the safetensors files that were added. */
 z3d_status z3d_safetensors_read(z3d_interop *interop);
 
+#define Z3D_GGUF_IS_NOT_READ                                                                       \
+    "GGUF files (llama.cpp) are not read: import the folder that they were made from, or "         \
+    "transformers' from_pretrained(FOLDER, gguf_file=NAME) saved with save_pretrained()"
+
+/* ---- values that are no numbers ---- */
+
+typedef struct z3d_nonfinite {
+    int64_t count;                /* infinities and NaNs */
+    char first[2 * Z3D_NAME + 8]; /* tensor with one */
+} z3d_nonfinite;
+
+void z3d_nonfinite_add(z3d_nonfinite *bad, const char *tensor, int64_t count);
+/* ERR_NUMERIC if there are any and they are not allowed. dtype: what they are written as. */
+z3d_status z3d_nonfinite_judge(const z3d_nonfinite *bad, bool allowed, const char *path,
+                               z3d_dtype dtype);
+
 /* ---- the tokenizer's files ---- */
 
 /* Under Hugging Face's names. */
@@ -106,10 +122,10 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 /* ---- export ---- */
 
 /* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. Uses a
- * fixed amount of memory. */
+ * fixed amount of memory. Adds to *bad what is not finite in the file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
-                             bool turned, z3d_dtype dtype, int fd, const char *path,
-                             int64_t offset);
+                             bool turned, z3d_dtype dtype, int fd, const char *path, int64_t offset,
+                             z3d_nonfinite *bad);
 /* Writes a file under another name, PATH.part, syncs it and renames it when it is whole. */
 typedef struct z3d_export_file {
     void *context;
@@ -121,10 +137,10 @@ z3d_status z3d_export_write(const z3d_export_file *file, const char *path);
  * is larger has a shard of its own) and their index. *shards: how many. */
 z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, const z3d_model_type *type,
                                  z3d_dtype dtype, int64_t max_shard, const char *folder,
-                                 int *shards);
+                                 int *shards, z3d_nonfinite *bad);
 /* ERR_UNSUPPORTED: not a GPT-2. */
 z3d_status z3d_llmc_check(const z3d_config *config);
 z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config, z3d_dtype dtype,
-                          int fd, const char *path);
+                          int fd, const char *path, z3d_nonfinite *bad);
 
 #endif

@@ -77,6 +77,8 @@ z3d_status z3d_llmc_open(z3d_interop *f) {
                          "checkpoint file of llm.c",
                          f->path);
     Z3D_TRY(z3d_io_read(f->file[0].fd, f->path, header, sizeof header, 0));
+    if (memcmp(header, "GGUF", 4) == 0)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: %s", f->path, Z3D_GGUF_IS_NOT_READ);
     if (header[0] != MAGIC)
         return Z3D_ERROR(
             Z3D_ERR_DATA,
@@ -111,7 +113,7 @@ z3d_status z3d_llmc_check(const z3d_config *config) {
 }
 
 z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype dtype, int fd,
-                          const char *path) {
+                          const char *path, z3d_nonfinite *bad) {
     int64_t padded = z3d_round_up(config->model_vocab_size, MULTIPLE), at = HEADER * 4;
     int32_t header[HEADER] = {MAGIC,
                               dtype == Z3D_F32 ? VERSION_FP32 : VERSION_BF16,
@@ -137,7 +139,7 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype
                                  order[i].name);
             z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
             type->interop->view(group, order[i].name, dims, shape, &view);
-            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at));
+            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at, bad));
             /* Rows of padding stay a hole: zeros. */
             at += (i == 0      ? padded
                    : view.rows ? view.rows

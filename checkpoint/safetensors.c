@@ -248,6 +248,17 @@ static z3d_status check_head(const reader *r) {
     return Z3D_OK;
 }
 
+/* Where the model has one table, it may be saved under the head's name alone. */
+static void borrow_head(reader *r) {
+    const z3d_interop *f = r->f;
+    int table = 0;
+    if (!r->head.found) return;
+    while (strcmp(without_prefix(f->type->interop, f->view[table].name), f->type->interop->copied))
+        table++;
+    z3d_interop_source *own = &f->place[table];
+    if (!own->found || (own->file == r->head.file && own->offset == r->head.offset)) *own = r->head;
+}
+
 static void find_missing(reader *r) {
     const z3d_interop *f = r->f;
     for (int i = 0; i < f->count; i++)
@@ -282,6 +293,7 @@ static void check_index(reader *r) {
     const z3d_interop *f = r->f;
     if (!f->index) return;
     check_entries(r);
+    borrow_head(r);
     for (int i = 0; i < f->count; i++)
         if (!f->place[i].indexed)
             z3d_problems_add(&r->problems,
@@ -299,7 +311,10 @@ static z3d_status read_files(reader *r) {
         readable &= status == Z3D_OK;
         z3d_problems_add(&r->problems, status);
     }
-    if (readable) find_missing(r);
+    if (readable) {
+        borrow_head(r);
+        find_missing(r);
+    }
     if (r->problems.count == 0) check_index(r);
     if (r->problems.count == 0) z3d_problems_add(&r->problems, check_head(r));
     return z3d_problems_end(&r->problems);

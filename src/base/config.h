@@ -72,6 +72,13 @@ typedef enum {
     Z3D_TOKENIZER_GPT2,
     Z3D_TOKENIZER_HUGGINGFACE
 } z3d_tokenizer_kind;
+typedef enum {
+    Z3D_SPECIAL_AUTO,
+    Z3D_SPECIAL_NONE,
+    Z3D_SPECIAL_BOS,
+    Z3D_SPECIAL_EOS,
+    Z3D_SPECIAL_BOTH
+} z3d_special;
 
 /* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
  * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights,

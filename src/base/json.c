@@ -321,6 +321,7 @@ bool z3d_json_int(const z3d_json *value, int64_t *out) {
     errno = 0;
     long long number = strtoll(value->text, &end, 10);
     *out = number;
+    if (*end == '.') end += 1 + strspn(end + 1, "0"); /* some writers make 16.0 of 16 */
     return errno == 0 && *end == '\0' && number >= 0;
 }
 

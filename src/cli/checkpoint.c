@@ -31,7 +31,8 @@ static const char help[] =
     "           generate text, or to train: zero3d train DIR/config.yaml data.train=...\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
-    "  --dtype TYPE      fp32 (default), bf16, or for huggingface fp16\n"
+    "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported model's own\n"
+    "                    type, else fp32)\n"
     "  --max-shard-size SIZE\n"
     "                    huggingface: a model with more bytes of tensors than this (default\n"
     "                    5GB) is written in shards\n"
@@ -39,6 +40,9 @@ static const char help[] =
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
+    "  --allow-nonfinite imports or exports values that are infinite or NaN, or become infinite "
+    "in\n"
+    "                    the type that is written; else they are counted and refused\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
     "verify, export and import say every 5 seconds how far they are (ZERO3D_PROGRESS_SECONDS: "
@@ -52,6 +56,7 @@ typedef struct request {
     const char *format, *dtype, *vocab, *merges, *max_shard;
     z3d_string *text; /* to print */
     z3d_progress progress;
+    bool allow_nonfinite;
     bool bad; /* damage or a difference was found */
 } request;
 
@@ -337,7 +342,8 @@ static void report_export(int64_t step, const z3d_export *what, z3d_string *text
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
     z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
-                       .dtype = Z3D_F32,
+                       .own_dtype = !r->dtype,
+                       .allow_nonfinite = r->allow_nonfinite,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
                        .merges = r->merges};
@@ -427,6 +433,7 @@ static z3d_status import(request *r) {
                        .progress = &r->progress,
                        .vocab = r->vocab,
                        .merges = r->merges,
+                       .allow_nonfinite = r->allow_nonfinite,
                        .check_tokenizer = z3d_tokenizer_check};
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     z3d_status status = z3d_checkpoint_import(&what, &folder);
@@ -460,6 +467,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"vocab", &r->vocab, NULL, NULL},
                                   {"merges", &r->merges, NULL, NULL},
                                   {"max-shard-size", &r->max_shard, NULL, NULL},
+                                  {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -473,9 +481,11 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                              r->format  ? "format"
                              : r->dtype ? "dtype"
                                         : "max-shard-size");
-        if ((r->vocab || r->merges) && !tools[i].tokenizer)
+        if ((r->vocab || r->merges || r->allow_nonfinite) && !tools[i].tokenizer)
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
-                             r->vocab ? "vocab" : "merges");
+                             r->vocab    ? "vocab"
+                             : r->merges ? "merges"
+                                         : "allow-nonfinite");
         r->arguments = argv + 2;
         Z3D_TRY(read_progress(tools[i].name, &r->progress));
         return tools[i].run(r);

@@ -11,10 +11,11 @@ static const char help[] =
     "\n"
     "Turns text into a token file that `zero3d train` reads (llm.c's .bin format). INPUT are files "
     "and\n"
-    "folders, with everything below them. Empty files, duplicates and files that are not text are\n"
-    "left out. JSON lines (.jsonl, .ndjson) need --json-key; with it, a file that you name is "
-    "read\n"
-    "as JSON lines whatever its name.\n"
+    "folders, with everything below them, also packed (.gz, .zst). Empty files and duplicates are\n"
+    "left out, and in folders what is not UTF-8 text. Texts in JSON need --json-key: JSON lines\n"
+    "(.jsonl, .ndjson), .json files of lines or of one array of objects, and, of another name, "
+    "a file\n"
+    "that you name.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
     "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines,\n"
@@ -22,11 +23,19 @@ static const char help[] =
     "  --fraction F        share of the documents that is held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
-    "  --json-key KEY      in JSON lines, the key of the text; each line is one document\n"
+    "  --json-key KEY      in JSON, the key of the text; each object is one document. data.text "
+    "is\n"
+    "                      the key text in the object data\n"
+    "  --on-error HOW      JSON lines without a text at the key: stop (default), or skip: left "
+    "out,\n"
+    "                      counted, the first ones named\n"
     "  --tokenizer HOW     bytes (default); gpt2: GPT-2's byte-level BPE; huggingface: as a\n"
     "                      tokenizer.json says (BPE)\n"
     "  --vocab PATH        tokenizer.json, for gpt2 also vocab.json; or a folder with them\n"
     "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
+    "  --special HOW       what is put around a document: auto (default): before it what\n"
+    "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
+    "                      bos, eos: one of them; both. A text that has them gets no second ones\n"
     "\n"
     "With bytes, each byte is a token (0-255), and 256 ends a document: model.vocab_size 257.\n"
     "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face. "
@@ -79,6 +88,15 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
     return Z3D_OK;
 }
 
+static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) {
+    options->skip_bad = how && strcmp(how, "skip") == 0;
+    if (how && !options->json_key)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error needs --json-key KEY");
+    if (how && !options->skip_bad && strcmp(how, "stop") != 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error %s: expected stop or skip", how);
+    return Z3D_OK;
+}
+
 static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
                                  z3d_tokenizer **out) {
     z3d_tokenizer_kind kind = Z3D_TOKENIZER_BYTES;
@@ -103,9 +121,21 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
     return z3d_tokenizer_create(kind, vocab, merges, out);
 }
 
+static z3d_status set_special(const char *how, z3d_tokenizer *tokenizer) {
+    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto",
+                                        [Z3D_SPECIAL_NONE] = "none",
+                                        [Z3D_SPECIAL_BOS] = "bos",
+                                        [Z3D_SPECIAL_EOS] = "eos",
+                                        [Z3D_SPECIAL_BOTH] = "both"};
+    for (int i = 0; i <= Z3D_SPECIAL_BOTH; i++)
+        if (strcmp(how ? how : "auto", names[i]) == 0)
+            return z3d_tokenizer_set_special(tokenizer, (z3d_special)i);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--special %s: expected none, bos, eos, both or auto", how);
+}
+
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL;
+    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -116,9 +146,11 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"split", &split, NULL, NULL},
                                   {"limit", &limit, NULL, NULL},
                                   {"json-key", &tokenize.json_key, NULL, NULL},
+                                  {"on-error", &on_error, NULL, NULL},
                                   {"tokenizer", &tokenizer, NULL, NULL},
                                   {"vocab", &vocab, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
+                                  {"special", &special, NULL, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -126,10 +158,12 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "expected: zero3d data tokenize INPUT...");
     if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
     Z3D_TRY(read_options(fraction, split, limit, &tokenize));
+    Z3D_TRY(read_on_error(on_error, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
     Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
-    z3d_status status = z3d_data_tokenize(&tokenize, &result);
+    z3d_status status = set_special(special, tokenize.tokenizer);
+    if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
     z3d_tokenizer_destroy(tokenize.tokenizer);

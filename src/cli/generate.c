@@ -39,6 +39,7 @@ static const char help[] =
     "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
     "                       (default: data.vocab of the run, or the imported tokenizer)\n"
     "  --merges FILE        GPT-2's merges.txt, if it is not beside vocab.json\n"
+    "  --special HOW        what is put before a text: none, bos, eos, both or auto (default)\n"
     "  key=value            other keys of the configuration\n"
     "\n"
     "example: zero3d generate runs/demo/checkpoints --prompt \"It was\" --tokens 200\n"
@@ -58,7 +59,8 @@ static const struct {
             {"top-p", "generate.top_p"},
             {"repetition-penalty", "generate.repetition_penalty"},
             {"seed", "generate.seed"},
-            {"batch", "generate.batch"}};
+            {"batch", "generate.batch"},
+            {"special", "data.special"}};
 enum { MAX_ASSIGNMENTS = 64, KEYS = sizeof keys / sizeof *keys };
 
 typedef struct arguments {

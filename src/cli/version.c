@@ -7,6 +7,8 @@
 #include <utf8proc.h>
 #include <xxhash.h>
 #include <yaml.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include "parallel/parallel.h"
 #include "src/cli/version.h"
@@ -49,6 +51,8 @@ z3d_status cli_version(z3d_string *out) {
     z3d_string_append(out, "utf8proc  %s\n", utf8proc_version());
     pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     z3d_string_append(out, "PCRE2     %s\n", pcre2);
+    z3d_string_append(out, "zlib      %s\n", zlibVersion());
+    z3d_string_append(out, "zstd      %s\n", ZSTD_versionString());
     z3d_string_append(out, "device    %s\n", z3d_device_description(device));
     z3d_device_destroy(device);
     return Z3D_OK;

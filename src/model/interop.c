@@ -7,6 +7,11 @@ bool z3d_ends_with(const char *text, const char *end) {
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
+int64_t z3d_positions_of(const z3d_config *c) {
+    int64_t own = c->checkpoint_export_max_position_embeddings;
+    return own == Z3D_AUTO ? c->model_seq_length : own;
+}
+
 z3d_status z3d_refuse_member(const z3d_json *member, const char *supported) {
     static const char *const types[] = {"null", NULL, NULL, NULL, "[...]", "{...}"};
     char key[Z3D_SHOWN + 1], text[Z3D_SHOWN + 1];

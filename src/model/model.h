@@ -27,6 +27,9 @@ typedef struct z3d_view {
     bool turned;                 /* there this matrix is [in, out] */
 } z3d_view;
 
+/* The longest text of the model as other programs' files have it. */
+int64_t z3d_positions_of(const z3d_config *config);
+
 /* The shape of a checkpoint's tensor; NULL: it has no such tensor. */
 typedef struct z3d_shapes {
     void *context;

@@ -43,28 +43,35 @@ typedef struct z3d_tokenize_options {
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
     z3d_tokenizer *tokenizer; /* NULL: bytes */
-    /* Of the text in JSON lines: files named as inputs, and .jsonl and .ndjson files in folders;
-     * NULL: there are none. */
+    /* Of the text in JSON: files named as inputs, and in folders .jsonl, .ndjson and .json files
+     * that have lines or an array of objects; NULL: there are none. */
     const char *json_key;
+    bool skip_bad; /* leaves out JSON lines without a text at the key; else they end the work */
     /* Called after every file and every few MiB; NULL: not at all. */
     void (*progress)(void *context, const z3d_tokenize_progress *progress);
     void *context;
 } z3d_tokenize_options;
+
+enum { Z3D_BAD_LINES_NAMED = 5 };
 
 typedef struct z3d_tokenize_result {
     int64_t files, bytes; /* text files used and their text */
     int64_t documents, train_documents, validation_documents;
     int64_t train_tokens, validation_tokens; /* end-of-text tokens included */
     int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
+    int64_t skipped_encoding;    /* files that are not UTF-8 */
     int64_t duplicate_documents; /* documents whose text was seen before */
     int64_t empty_documents;     /* JSON lines whose text is empty */
+    int64_t bad_documents;       /* JSON lines left out by skip_bad */
+    char bad_lines[512];         /* the first ones of them: "a.jsonl:3, a.jsonl:7" */
     z3d_json_repairs repairs;    /* in JSON lines */
     bool limited;                /* limit_bytes was reached */
     char cut_file[256];          /* the text file whose end is held out; "": none */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;
 
-/* Reads files and folders; leaves out files that are not text, empty files and duplicates. Ends
+/* Reads files and folders, packed ones too; leaves out empty files and duplicates, and what is not
+ * text where it was not named itself. Ends
  * every document (a text file, a JSON line) with the tokenizer's end-of-text and writes token files
  * in llm.c's format, each through a temporary file that is renamed when complete. Not collective.
  * Errors: ERR_USAGE (no input, bad fraction, equal outputs, JSON lines without a key or a key
@@ -91,6 +98,10 @@ typedef struct z3d_token_file z3d_token_file;
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
+/* Of the tokenizer that made it; 0: unknown, as of other programs' files. */
+uint64_t z3d_token_file_digest(const z3d_token_file *file);
+/* ERR_CONFIG if another tokenizer made it. */
+z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer);
 /* Tokens first .. first+count-1. ERR_DATA with file, position and value if one is not in 0 ..
  * vocab_size-1; ERR_IO if the file became shorter during the run. */
 z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
@@ -115,9 +126,13 @@ z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out)
 void z3d_dataset_close(z3d_dataset *dataset);
 int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
 /* Reads part `part` of `parts` of all tokens, to find a token beyond the vocabulary before the run
- * starts. Does nothing if a part is larger than 4 GiB; tokens are always checked again when they
- * are read. */
-z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts);
+ * starts; *largest becomes the largest one if it was less. Does nothing if a part is larger than
+ * 4 GiB; tokens are always checked again when they are read. */
+z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts, int32_t *largest);
+/* ERR_CONFIG if another tokenizer made a file than the configuration's, where both are known: the
+ * file has a digest, and data.vocab is there, or the model has about as many ids as there are
+ * bytes. */
+z3d_status z3d_dataset_check_tokenizer(const z3d_dataset *dataset, const z3d_config *config);
 
 typedef struct z3d_sample_place {
     int file;

@@ -28,29 +28,39 @@ static z3d_status open_data(z3d_trainer *trainer) {
     return status == Z3D_OK ? status : z3d_error_context(status, "data.validation");
 }
 
-static z3d_status check_data(const z3d_trainer *trainer) {
+/* This rank's part of the tokens; rank 0 compares the tokenizers. */
+static z3d_status check_dataset(const z3d_trainer *trainer, const z3d_dataset *dataset,
+                                const char *key, int32_t *largest) {
     int ranks = z3d_world_size(trainer->world);
-    z3d_status status = z3d_dataset_check(trainer->train, trainer->rank, ranks);
-    if (status != Z3D_OK) return z3d_error_context(status, "data.train");
-    if (!trainer->validation) return Z3D_OK;
-    status = z3d_dataset_check(trainer->validation, trainer->rank, ranks);
-    return status == Z3D_OK ? status : z3d_error_context(status, "data.validation");
+    if (!dataset) return Z3D_OK;
+    z3d_status status = z3d_dataset_check(dataset, trainer->rank, ranks, largest);
+    if (status == Z3D_OK && trainer->rank == 0)
+        status = z3d_dataset_check_tokenizer(dataset, trainer->config);
+    return status == Z3D_OK ? status : z3d_error_context(status, "%s", key);
+}
+
+/* Collective, agreed. */
+static z3d_status check_data(z3d_trainer *trainer) {
+    int32_t largest = -1, *all = NULL;
+    int ranks = z3d_world_size(trainer->world);
+    z3d_status status = check_dataset(trainer, trainer->train, "data.train", &largest);
+    if (status == Z3D_OK)
+        status = check_dataset(trainer, trainer->validation, "data.validation", &largest);
+    if (status == Z3D_OK) status = z3d_new((size_t)ranks, sizeof *all, "tokens", &all);
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK)
+        status = z3d_world_gather_all(trainer->world, &largest, all, sizeof largest);
+    for (int i = 0; i < ranks && status == Z3D_OK; i++)
+        largest = all[i] > largest ? all[i] : largest;
+    trainer->largest_token = largest;
+    free(all);
+    return status;
 }
 
 static z3d_status make_tokenizer(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     if (!config->generate_prompt || !*config->generate_prompt) return Z3D_OK;
-    z3d_status status =
-        z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, config->data_vocab,
-                             config->data_merges, &trainer->tokenizer);
-    if (status != Z3D_OK) return z3d_error_context(status, "data.vocab");
-    const z3d_tokenizer *tokenizer = trainer->tokenizer;
-    if (config->model_vocab_size >= tokenizer->vocab_size) return Z3D_OK;
-    return z3d_config_error(
-        config, "model.vocab_size",
-        "%lld is too small: generate.prompt uses the %s tokenizer, which has %d "
-        "tokens",
-        (long long)config->model_vocab_size, tokenizer->ops->name, tokenizer->vocab_size);
+    return z3d_tokenizer_of_config(config, &trainer->tokenizer);
 }
 
 /* RUN/name, malloc'ed into out. */
@@ -511,7 +521,7 @@ static z3d_status open_inputs(z3d_trainer *trainer) {
     z3d_status status = trainer->rank == 0 ? take_run_folder(trainer) : Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_place(trainer, "start-up: checking tokens");
-    return z3d_trainer_agree(trainer, check_data(trainer));
+    return check_data(trainer);
 }
 
 /* One configuration, this rank's place in it. */

@@ -42,9 +42,14 @@ struct z3d_tokenizer_ops {
 struct z3d_tokenizer {
     const struct z3d_tokenizer_ops *ops;
     int32_t vocab_size;    /* ids are 0 .. vocab_size-1 */
-    int32_t begin_of_text; /* what tokenizer.json puts before a text; -1: nothing */
+    int32_t model_ids;     /* texts with other ids are refused; 0: with none */
+    int32_t begin_of_text; /* what is put before a text; -1: nothing */
+    int32_t usual_begin;   /* what may be: as tokenizer_config.json names it; -1: nothing */
+    bool contradicted;     /* by add_bos_token of tokenizer_config.json */
     int32_t end_of_text;   /* the id that ends a document; >= 0 */
-    z3d_token_list ends;   /* ids that end a generated text like end_of_text, which may be one */
+    z3d_special special;
+    uint64_t digest;     /* of what each id stands for; equal for equal vocabularies */
+    z3d_token_list ends; /* ids that end a generated text like end_of_text, which may be one */
 };
 
 /* Whether it ends a generated text. */
@@ -59,8 +64,17 @@ bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id);
  * ERR_MEMORY. */
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out);
-/* Whether these files are a tokenizer for a model of `vocab_size` token ids. Errors: those above;
- * ERR_CONFIG if it has more. */
+/* The tokenizer of a configuration: data.tokenizer and the keys beside it, model.vocab_size.
+ * Errors: those above and of the two below. */
+z3d_status z3d_tokenizer_of_config(const z3d_config *config, z3d_tokenizer **out);
+/* Which tokens are put around a text. auto: a warning says where the files contradict each other.
+ * ERR_CONFIG: it has none that begins one. */
+z3d_status z3d_tokenizer_set_special(z3d_tokenizer *tokenizer, z3d_special special);
+/* For a model of `vocab_size` token ids. A few tokens more are told, and texts with them refused.
+ * ERR_CONFIG if it has many more, or the end of a text is among them: it is another model's. */
+z3d_status z3d_tokenizer_set_model(z3d_tokenizer *tokenizer, int64_t vocab_size);
+/* Whether these files are a tokenizer for a model of `vocab_size` token ids. Errors: those above.
+ */
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
 /* Appends what a model continues: what begins a text, then the text's ids. An empty text is a new
@@ -69,7 +83,8 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
 z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                 z3d_token_list *out);
 /* Appends a document as a model is to see it in training: what begins a text, unless the end of the
- * one before it is that, too; the text's ids; end_of_text. Errors: encode's. */
+ * one before it is that, too; the text's ids; end_of_text. None of both twice, where the text has
+ * it itself. Errors: encode's, ERR_DATA for an id that the model has not. */
 z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                   z3d_token_list *out);
 /* The same for a document that comes in parts: one call for each part, the first with `begins`, the

@@ -33,6 +33,7 @@ typedef struct z3d_trainer {
     z3d_model *model;
     z3d_engine *engine;
     z3d_dataset *train, *validation; /* validation: NULL without */
+    int32_t largest_token;           /* in them; -1: unknown */
     z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
     bool evaluates;                  /* it is for evaluation only: z3d_trainer_begin_inference */
     bool empty_prompt; /* text is generated from nothing, whatever generate.prompt is */

@@ -267,6 +267,108 @@ TEST_F(Changed, WhatComputesTheSameIsAccepted) {
             "\"num_hidden_layers\" is not a number");
 }
 
+TEST_F(Changed, WholeNumbersMayHaveAPoint) {
+    accepted("llama", "\"original_max_position_embeddings\": 8,",
+             "\"original_max_position_embeddings\": 8.0,");
+    EXPECT_EQ(
+        8, Checkpoint(folder / "out").config->model_rope_scaling_original_max_position_embeddings);
+    refused("llama", "\"original_max_position_embeddings\": 8,",
+            "\"original_max_position_embeddings\": 8.5,", Z3D_ERR_DATA,
+            "rope_parameters: \"original_max_position_embeddings\": 8.5 is not a whole number");
+}
+
+// Of two names for one table, transformers may leave out the table's.
+TEST_F(Changed, ATiedModelMayHaveItsHeadAlone) {
+    take("smollm");
+    const std::string table = "\"model.embed_tokens.weight\"", head = "\"lm_head.weight\"";
+    edit("model.safetensors", table, head + std::string(table.size() - head.size(), ' '));
+    ASSERT_Z3D(import(folder / "in", folder / "out"));
+    ASSERT_Z3D(import(fixtures + "smollm", folder / "whole"));
+    EXPECT_EQ(Checkpoint(folder / "out").values("embed_tokens", "weight"),
+              Checkpoint(folder / "whole").values("embed_tokens", "weight"));
+}
+
+// The last value of the last tensor in the file.
+void set_last(const std::string &path, float value) {
+    std::string text = read_file(path);
+    memcpy(&text[text.size() - sizeof value], &value, sizeof value);
+    write_file(path, text);
+}
+
+TEST_F(Changed, ValuesThatATypeCannotHoldAreRefused) {
+    take("llama");
+    set_last(folder / "in/model.safetensors", 70000);
+    ASSERT_Z3D(import(folder / "in", folder / "out"));
+    Checkpoint c(folder / "out");
+    EXPECT_EQ(Z3D_ERR_NUMERIC, c.write(folder / "half", Z3D_F16));
+    std::string said = z3d_error_message();
+    EXPECT_NE(said.find("half: 1 value is not finite in fp16, the first in tensor "),
+              std::string::npos)
+        << said;
+    EXPECT_FALSE(std::filesystem::exists(folder / "half"));
+    EXPECT_Z3D(c.write(folder / "bf16", Z3D_BF16));
+    c.allow_nonfinite = true;
+    EXPECT_Z3D(c.write(folder / "half", Z3D_F16));
+    set_last(folder / "in/model.safetensors", std::nanf(""));
+    said = refusal(Z3D_ERR_NUMERIC);
+    EXPECT_NE(said.find("in: 1 value is not finite in fp32, the first in tensor "),
+              std::string::npos)
+        << said;
+    ASSERT_Z3D(import(folder / "in", folder / "nan", true));
+    EXPECT_EQ(Z3D_ERR_NUMERIC, Checkpoint(folder / "nan").write(folder / "hf"));
+}
+
+TEST_F(Changed, TheTypeAndTheContextComeBack) {
+    for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16, Z3D_F32}) {
+        const std::string name = z3d_dtype_name(dtype);
+        const char *const names[] = {"float32", "bfloat16", "float16"};
+        ASSERT_Z3D(import(fixtures + "llama", folder / (name + "-a")));
+        ASSERT_Z3D(Checkpoint(folder / (name + "-a")).write(folder / (name + "-hf"), dtype));
+        ASSERT_Z3D(import(folder / (name + "-hf"), folder / (name + "-b")));
+        Checkpoint b(folder / (name + "-b"));
+        b.own_dtype = true;
+        ASSERT_Z3D(b.write(folder / (name + "-again")));
+        EXPECT_EQ(read_file(folder / (name + "-hf/model.safetensors")),
+                  read_file(folder / (name + "-again/model.safetensors")));
+        EXPECT_TRUE(
+            has(folder / (name + "-again/config.json"),
+                std::string("\"torch_dtype\": \"") + names[b.config->checkpoint_export_dtype]));
+    }
+    Checkpoint c(folder / "fp32-b");
+    const int64_t context = c.config->model_seq_length;
+    EXPECT_EQ(c.config->checkpoint_export_max_position_embeddings, context);
+    z3d_string text = {};
+    c.config->model_seq_length = context / 2; // a run with shorter samples
+    const z3d_model_type *type;
+    ASSERT_Z3D(z3d_model_type_of(c.config, &type));
+    EXPECT_Z3D(type->interop->append_config(c.config, &text));
+    EXPECT_NE(
+        std::string(text.text).find("\"max_position_embeddings\": " + std::to_string(context)),
+        std::string::npos)
+        << text.text;
+    z3d_string_free(&text);
+}
+
+TEST_F(Changed, OtherFormatsHaveTheirAnswers) {
+    const z3d_status no = Z3D_ERR_UNSUPPORTED;
+    refused("llama", "{", "{\"quantization_config\": {\"quant_method\": \"gptq\"},", no,
+            "quantization_config: the weights are quantized (gptq)");
+    const struct {
+        const char *file, *answer;
+    } folders[] = {{"adapter_config.json", "it has an adapter"},
+                   {"params.json", "it has Meta's own format"},
+                   {"model.Q4_K_M.gguf", "GGUF files (llama.cpp) are not read"}};
+    for (const auto &f : folders) {
+        std::filesystem::remove_all(folder / "in");
+        write_file(folder / (std::string("in/") + f.file), "{}");
+        const std::string said = refusal(no);
+        EXPECT_NE(said.find(f.answer), std::string::npos) << said;
+    }
+    write_file(folder / "a.gguf", "GGUF" + std::string(2000, '\0'));
+    EXPECT_EQ(no, import(folder / "a.gguf", folder / "out"));
+    EXPECT_NE(std::string(z3d_error_message()).find("GGUF files"), std::string::npos);
+}
+
 TEST_F(Changed, AllBadTensorsAreNamedAtOnce) {
     take("mistral");
     const std::string index = "model.safetensors.index.json";

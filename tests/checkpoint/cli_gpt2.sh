@@ -96,7 +96,7 @@ cat >lines.jsonl <<END
 {"text": "Tw\\u00f6", "id": 2}
 END
 expect 1 "$ZERO3D" data tokenize lines.jsonl --output lines.bin
-says 'lines.jsonl has JSON lines: .*zero3d data tokenize lines.jsonl --json-key text --output lines.bin'
+says 'lines.jsonl has texts in JSON: .*zero3d data tokenize lines.jsonl --json-key text --output lines.bin'
 expect 0 "$ZERO3D" data tokenize lines.jsonl --json-key text --output lines.bin
 grep -q 'lines.bin: 15 tokens, 2 documents' out || fail "not one document a line"
 [ ! -s err ] || fail "a short input reports its progress"

@@ -40,6 +40,17 @@ done >in.jsonl
 expect 0 "$ZERO3D" generate back --prompts in.jsonl model.seq_length=16777216 generate.batch=200
 [ "$(wc -l <out)" -eq 200 ] || fail "not every prompt has an answer"
 
+# A run with shorter samples exports the model's own context, and its type.
+expect 0 "$ZERO3D" checkpoint export back hf16 --dtype bf16
+sed -i 's/"max_position_embeddings": 16/"max_position_embeddings": 99/' hf16/config.json
+expect 0 "$ZERO3D" checkpoint import hf16 own
+expect 0 "$ZERO3D" train own/config.yaml run.dir=short data.train=train.bin model.seq_length=8 training.steps=1 \
+    train_batch_size=2 gradient_accumulation_steps=1 checkpoint.interval=1 run.tensorboard=false
+grep -q 'largest token [0-9]* of vocabulary 257$' out || fail "the start does not say the largest token"
+expect 0 "$ZERO3D" checkpoint export short/checkpoints hf-short
+grep -q '"max_position_embeddings": 99,' hf-short/config.json || fail "the export has the context of the run"
+grep -q '"torch_dtype": "bfloat16"' hf-short/config.json || fail "the export has another type"
+
 # On to training, on any sizes.
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on checkpoint.init_from=back parallel.tensor_model_parallel_size=2
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on2 checkpoint.init_from=back parallel.pipeline_model_parallel_size=2

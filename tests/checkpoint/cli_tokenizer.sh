@@ -35,6 +35,17 @@ expect 0 "$ZERO3D" checkpoint export run/checkpoints made --vocab bare
 cmp -s made/tokenizer.json bare/tokenizer.json || fail "the export's tokenizer.json is another"
 grep -q '"tokenizer_class": "PreTrainedTokenizerFast"' made/tokenizer_config.json || fail "another class of tokenizer"
 
+# Tokens of another tokenizer: every rank ends, and so does evaluation. An option chooses special tokens.
+expect 0 "$ZERO3D" data tokenize "$SOURCE/tests/data/gpt2_tiny/text.txt" --output bytes.bin
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=other data.train=bytes.bin
+says 'data.train: bytes.bin: another tokenizer made this file [(]257 ids'
+expect 1 "$ZERO3D" evaluate run/checkpoints bytes.bin
+says 'bytes.bin: another tokenizer made this file'
+expect 0 "$ZERO3D" generate run/checkpoints --prompt "Every rank" --tokens 4 --special none
+expect 2 "$ZERO3D" data tokenize run.yaml --output x.bin --special some
+says '--special some: expected none, bos, eos, both or auto'
+expect 0 "$ZERO3D" data tokenize run.yaml --output x.bin --special none
+
 # Bad input.
 expect 1 "$ZERO3D" train run.yaml data.merges=merges.txt
 says 'data.merges.*with data.tokenizer huggingface: tokenizer.json has its own'

@@ -1,9 +1,10 @@
 #include "tests/checkpoint/huggingface.h"
 
-z3d_status import(const std::string &from, const std::string &to) {
+z3d_status import(const std::string &from, const std::string &to, bool allow_nonfinite) {
     z3d_import what = {};
     char *folder;
     what.from = from.c_str(), what.to = to.c_str(), what.program = "test";
+    what.allow_nonfinite = allow_nonfinite;
     z3d_status status = z3d_checkpoint_import(&what, &folder);
     free(folder);
     return status;
@@ -30,6 +31,7 @@ z3d_status Checkpoint::write(const std::string &to, z3d_dtype dtype, int64_t max
     z3d_export what = {};
     what.format = format, what.dtype = dtype, what.to = to.c_str();
     what.max_shard = max_shard;
+    what.own_dtype = own_dtype, what.allow_nonfinite = allow_nonfinite;
     z3d_status status = z3d_checkpoint_export(c, &what);
     shards = what.shards;
     return status;

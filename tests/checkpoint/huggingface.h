@@ -11,7 +11,7 @@ extern "C" {
 
 inline const std::string fixtures = ZERO3D_TEST_DATA "/hf_models/";
 
-z3d_status import(const std::string &from, const std::string &to);
+z3d_status import(const std::string &from, const std::string &to, bool allow_nonfinite = false);
 
 // DIR/step-NNNNNNNN and the configuration in it.
 struct Checkpoint {
@@ -21,6 +21,7 @@ struct Checkpoint {
                      z3d_interop_format format = Z3D_INTEROP_HUGGINGFACE);
     std::vector<float> values(const char *group, const char *name);
     int shards = 0;
+    bool own_dtype = false, allow_nonfinite = false;
     std::string path;
     z3d_checkpoint *c = nullptr;
     z3d_config *config = nullptr;

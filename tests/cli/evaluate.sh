@@ -97,7 +97,7 @@ expect 1 "$ZERO3D" evaluate run/checkpoints one.txt
 says 'one.txt: .*1 tokens, but one sample needs 2'
 head -c 64 /dev/zero >zeros
 expect 1 "$ZERO3D" evaluate run/checkpoints zeros
-says 'zeros: neither text nor a token file'
+says 'zeros: it is not text'
 expect 1 "$ZERO3D" evaluate llama "$text"
 says 'tokenizer'
 expect 1 "$ZERO3D" evaluate llama train.bin

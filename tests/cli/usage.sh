@@ -36,7 +36,7 @@ while read -r example; do
 done <examples
 
 expect 0 "$ZERO3D" --version
-for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^PCRE2' '^device    cpu'; do
+for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^PCRE2' '^zlib' '^zstd' '^device    cpu'; do
     grep -q "$word" out || fail "--version does not say: $word"
 done
 

@@ -1,6 +1,9 @@
 // `zero3d data tokenize`: what becomes a document, what is left out, what is held out.
 #include <gtest/gtest.h>
 
+#include <zlib.h>
+#include <zstd.h>
+
 #include <algorithm>
 #include <set>
 
@@ -35,6 +38,7 @@ class Tokenize : public ::testing::Test {
         options.limit_bytes = limit;
         options.split = split;
         options.json_key = json_key;
+        options.skip_bad = skip_bad;
         options.tokenizer = tokenizer;
         options.progress = [](void *self, const z3d_tokenize_progress *p) {
             static_cast<Tokenize *>(self)->progress.push_back(*p);
@@ -86,6 +90,7 @@ class Tokenize : public ::testing::Test {
     Folder in, out;
     std::string train, validation;
     const char *json_key = nullptr;
+    bool skip_bad = false;
     z3d_tokenizer *tokenizer = nullptr;
     std::vector<z3d_tokenize_progress> progress;
 };
@@ -106,15 +111,15 @@ TEST_F(Tokenize, TakesTextAndLeavesOutTheRest) {
     Tokenized t = run({in.path});
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
     EXPECT_EQ(t.result.skipped_duplicate, 1);
-    EXPECT_EQ(t.result.skipped_binary, 2);
+    EXPECT_EQ(t.result.skipped_binary, 1);
+    EXPECT_EQ(t.result.skipped_encoding, 2);
     EXPECT_EQ(t.result.skipped_empty, 1);
     EXPECT_EQ(t.result.skipped_unreadable, 2);
-    EXPECT_EQ(t.result.files, 4);
+    EXPECT_EQ(t.result.files, 3);
     // In name order: a/copy.txt comes before b.txt, which is its copy.
     EXPECT_EQ(documents(train),
-              (std::vector<std::string>{"hello\n", std::string(900, 'a') + std::string(90, '\xe4'),
-                                        "gr\xc3\xbc\xc3\x9f dich", "x"}));
-    EXPECT_EQ(t.result.train_tokens, 6 + 990 + 11 + 1 + 4);
+              (std::vector<std::string>{"hello\n", "gr\xc3\xbc\xc3\x9f dich", "x"}));
+    EXPECT_EQ(t.result.train_tokens, 6 + 11 + 1 + 3);
     EXPECT_TRUE(only_outputs_left(1));
 }
 
@@ -341,7 +346,7 @@ TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
     write_file(in / "sub/a.jsonl", "{\"text\": \"x\"}\n");
     Tokenized t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
-    EXPECT_NE(t.message.find("sub/a.jsonl has JSON lines"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("sub/a.jsonl has texts in JSON"), std::string::npos) << t.message;
     EXPECT_NE(t.message.find("`zero3d data tokenize " + in.path + " --json-key text --output "),
               std::string::npos)
         << t.message;
@@ -368,31 +373,209 @@ TEST_F(Tokenize, ANamedFileHasJsonLinesWhateverItsName) {
 }
 
 // Without a key it is not read as text in silence.
-TEST_F(Tokenize, JsonLinesUnderAnotherNameAreNoticed) {
-    auto warned = [&](const std::vector<std::string> &inputs, const std::string &words) {
+TEST_F(Tokenize, JsonUnderAnotherNameIsRefusedOrNoticed) {
+    auto refused = [&](const std::string &path, const std::string &name) {
+        Tokenized t = run({path});
+        EXPECT_EQ(t.status, Z3D_ERR_USAGE) << path;
+        EXPECT_NE(t.message.find(name + " has texts in JSON: name their key"), std::string::npos)
+            << t.message;
+        EXPECT_TRUE(only_outputs_left(0));
+    };
+    auto read = [&](const std::string &path, const std::string &warning) {
         ::testing::internal::CaptureStderr();
-        Tokenized t = run(inputs);
+        Tokenized t = run({path});
         std::string said = ::testing::internal::GetCapturedStderr();
         EXPECT_EQ(t.status, Z3D_OK) << t.message;
-        EXPECT_EQ(said.find("these look like JSON lines") != std::string::npos, !words.empty())
-            << said;
-        EXPECT_NE(said.find(words), std::string::npos) << said;
+        EXPECT_NE(said.find(warning), std::string::npos) << said;
+        EXPECT_EQ(said.empty(), warning.empty()) << said;
+        std::filesystem::remove(train);
     };
-    write_file(in / "a.json", "{\"id\": 1, \"text\": \"one\"}\n{\"text\": \"two\"}\n");
-    Tokenized t = run({in / "a.json"});
-    EXPECT_EQ(t.status, Z3D_ERR_USAGE);
-    EXPECT_NE(t.message.find("a.json has JSON lines: name the key of their text"),
-              std::string::npos)
-        << t.message;
-    EXPECT_TRUE(only_outputs_left(0));
-    write_file(in / "b.txt", "\xef\xbb\xbf\n{\"text\": \"three\"}");
-    warned({in / "b.txt"}, "b.txt: these look like JSON lines");
-    warned({in.path}, "a.json (and 1 other file): these look like JSON lines");
+    write_file(in / "sub/a.json", "{\"id\": 1, \"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    write_file(in / "sub/b.txt", "\xef\xbb\xbf\n{\"text\": \"three\"}");
+    write_file(in / "sub/c.json", "[\n  {\n    \"instruction\": \"one\"}]\n");
+    for (const char *name : {"sub/a.json", "sub/b.txt", "sub/c.json"}) refused(in / name, name);
+    refused(in / "sub", "sub/a.json"); // nothing else is in the folder
+    write_file(in / "sub/z.txt", "a text\n");
+    read(in / "sub", "a.json (and 2 other files): these look like texts in JSON");
     // JSON of another kind is text, and so is a text that only begins like it.
     write_file(in / "pretty.json", "{\n  \"text\": \"one\"\n}\n");
-    warned({in / "pretty.json"}, "");
+    read(in / "pretty.json", "");
+    write_file(in / "numbers.json", "[1, 2]\n");
+    read(in / "numbers.json", "");
     write_file(in / "c.txt", "{\"text\": \"one\"}\nis a line of JSON.\n");
-    warned({in / "c.txt"}, "");
+    read(in / "c.txt", "");
+}
+
+// Alpaca's and ShareGPT's files.
+TEST_F(Tokenize, AnArrayOfObjectsIsReadAsLinesAre) {
+    const std::string big(2 << 20, 'x');
+    write_file(in / "sub/a.json",
+               "\xef\xbb\xbf \n[\n  {\"text\": \"one, ]}\\\"\", \"n\": [1, {}]},\n"
+               "{\n\"text\":\n\"" +
+                   big + "\"}\n, {\"text\": \"\"},{\"text\": \"two\"}\n]\n\n");
+    write_file(in / "sub/b.json", "{\n \"name\": \"a package\"\n}\n");
+    json_key = "text";
+    Tokenized t = run({in / "sub/a.json"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_TRUE(documents(train) == (std::vector<std::string>{"one, ]}\"", big, "two"}));
+    EXPECT_EQ(t.result.empty_documents, 1);
+    t = run({in / "sub"}); // by its content, in a folder
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.result.documents, 4);
+    write_file(in / "empty.json", " [ ] ");
+    EXPECT_EQ(run({in / "empty.json"}).status, Z3D_ERR_DATA);
+    auto refused = [&](const std::string &text, const std::string &what) {
+        write_file(in / "bad.json", "[{\"text\": \"good\"}" + text);
+        t = run({in / "bad.json"});
+        EXPECT_EQ(t.status, Z3D_ERR_DATA) << text;
+        EXPECT_NE(t.message.find("bad.json:" + what), std::string::npos) << t.message;
+    };
+    refused(",\n\n{\"body\": 1}]", "3: --json-key text: this line has no such key; it has: body");
+    refused(",\n[3]]", "2: --json-key text: expected a JSON object");
+    refused(",\n]", "2: byte 0: ");
+    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']'");
+    refused(",\n{\"text\": \"b", "2: the file ends within");
+    refused("\n", "2: expected ',' or ']'");
+    refused("]\n{\"text\": \"b\"}", "2: text behind the array's end");
+    refused(",\n}]", "2: byte 0: ");
+}
+
+TEST_F(Tokenize, AKeyMayNameATextInAnotherObject) {
+    write_file(in / "a.jsonl",
+               "{\"data\": {\"text\": \"one\", \"more\": {\"text\": \"deep\"}}, \"id\": 1}\n"
+               "{\"data.text\": \"two\"}\n");
+    json_key = "data.text";
+    Tokenized t = run({in / "a.jsonl"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train), (std::vector<std::string>{"one", "two"}));
+    json_key = "text";
+    t = run({in / "a.jsonl"});
+    EXPECT_NE(t.message.find("this line has no such key; it has: data.text, data.more, id"),
+              std::string::npos)
+        << t.message;
+    write_file(in / "a.jsonl", "{\"data\": {\"text\": \"one\", \"more\": {\"text\": \"deep\"}}}\n");
+    json_key = "data.more.text";
+    ASSERT_EQ(run({in / "a.jsonl"}).status, Z3D_OK);
+    EXPECT_EQ(documents(train), (std::vector<std::string>{"deep"}));
+}
+
+TEST_F(Tokenize, LinesWithoutATextMayBeSkipped) {
+    const std::string lines = "{\"text\": \"one\"}\n{\"text\": null}\n{\"body\": \"b\"}\n"
+                              "{\"text\": 3}\nbroken\n{\"text\": \"two\"}\n";
+    write_file(in / "a.jsonl", lines);
+    json_key = "text";
+    Tokenized t = run({in / "a.jsonl"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("a.jsonl:2: --json-key text: its value is null"), std::string::npos)
+        << t.message;
+    skip_bad = true;
+    t = run({in / "a.jsonl"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train), (std::vector<std::string>{"one", "two"}));
+    EXPECT_EQ(t.result.bad_documents, 4);
+    const std::string name = in / "a.jsonl";
+    EXPECT_NE(t.summary.find("lines without a text: " + name + ":2, " + name + ":3, " + name +
+                             ":4, " + name + ":5\n"),
+              std::string::npos)
+        << t.summary;
+    write_file(in / "b.json", "[{\"text\": null}, {\"text\": \"three\"}]");
+    t = run({in / "b.json"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train), (std::vector<std::string>{"three"}));
+    write_file(in / "b.json", "[{\"text\": null}, {\"text\": ");
+    EXPECT_EQ(run({in / "b.json"}).status, Z3D_ERR_DATA);
+    json_key = "wrong"; // not one line is left
+    t = run({in / "a.jsonl"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("6 lines have no text"), std::string::npos) << t.message;
+}
+
+std::string gzip(const std::string &text) {
+    std::string out(text.size() + 1024, '\0');
+    z_stream z = {};
+    EXPECT_EQ(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(text.data()));
+    z.avail_in = static_cast<uInt>(text.size());
+    z.next_out = reinterpret_cast<Bytef *>(&out[0]);
+    z.avail_out = static_cast<uInt>(out.size());
+    EXPECT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
+    out.resize(z.total_out);
+    deflateEnd(&z);
+    return out;
+}
+
+std::string zstd(const std::string &text) {
+    std::string out(ZSTD_compressBound(text.size()), '\0');
+    out.resize(ZSTD_compress(&out[0], out.size(), text.data(), text.size(), 3));
+    return out;
+}
+
+// In several stretches too, as `cat a.gz b.gz` makes them.
+TEST_F(Tokenize, PackedFilesAreUnpacked) {
+    std::string text = paragraphs(20000), noise = random_bytes(300000), lines;
+    for (char &c : noise) c = static_cast<char>('a' + (c & 15));
+    lines = "{\"text\": \"" + noise + "\"}\n{\"text\": \"two\"}\n";
+    for (auto pack : {gzip, zstd}) {
+        write_file(in / "text.packed", pack(text.substr(0, 1000)) + pack(text.substr(1000)));
+        json_key = nullptr;
+        Tokenized t = run({in / "text.packed"});
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_TRUE(documents(train) == (std::vector<std::string>{text}));
+        EXPECT_EQ(progress.back().bytes, progress.back().total_bytes);
+        const std::string name = in / (pack == gzip ? "lines/a.jsonl.gz" : "lines/a.JSONL.zst");
+        std::filesystem::remove_all(in / "lines");
+        write_file(name, pack(lines));
+        EXPECT_EQ(run({in / "lines"}).status, Z3D_ERR_USAGE); // JSON without a key
+        json_key = "text";
+        t = run({in / "lines"});
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_TRUE(documents(train) == (std::vector<std::string>{noise, "two"}));
+        std::string cut = pack(lines), bad = cut;
+        cut.resize(cut.size() / 2);
+        write_file(name, cut);
+        t = run({in / "lines"});
+        EXPECT_EQ(t.status, Z3D_ERR_DATA);
+        EXPECT_NE(t.message.find("data is not whole"), std::string::npos) << t.message;
+        for (size_t i = bad.size() / 2; i < bad.size() / 2 + 100; i++) bad[i] ^= 0x55;
+        write_file(name, bad);
+        EXPECT_TRUE(run({in / "lines"}).status == Z3D_ERR_DATA || pack == zstd); // no checksum
+    }
+}
+
+// What is named and is no text is an error that says what to do.
+TEST_F(Tokenize, OtherEncodingsAreToldApart) {
+    auto refused = [&](const std::string &content, const std::string &what) {
+        write_file(in / "a.txt", content);
+        Tokenized t = run({in / "a.txt"});
+        EXPECT_EQ(t.status, Z3D_ERR_DATA);
+        EXPECT_NE(t.message.find("a.txt: it is not " + what), std::string::npos) << t.message;
+        return t.message;
+    };
+    const std::string words = "Stra\xdf"
+                              "e und B\xe4ume, viele W\xf6rter. ";
+    std::string message = refused(words, "UTF-8; it looks like Latin-1");
+    EXPECT_NE(message.find("`iconv -f WINDOWS-1252 -t UTF-8 " + in / "a.txt" + " > "),
+              std::string::npos)
+        << message;
+    std::string little = "\xff\xfe", big;
+    for (char c : std::string("plain words\n")) little += c, little += '\0', big += '\0', big += c;
+    refused(little, "UTF-8; it looks like UTF-16LE: convert it with `iconv -f UTF-16LE");
+    refused(big, "UTF-8; it looks like UTF-16BE: convert it with `iconv -f UTF-16BE");
+    json_key = "text";
+    refused(little, "UTF-8; it looks like UTF-16LE");
+    json_key = nullptr;
+    refused(std::string("MZ\0\1\2\3", 6), "text");
+    write_file(in / "b.txt", std::string(30000, 'a') + "\xe4"); // an accident
+    EXPECT_EQ(run({in / "b.txt"}).status, Z3D_OK);
+    ::testing::internal::CaptureStderr(); // in a folder: left out, counted, the first one told
+    Tokenized t = run({in.path});
+    EXPECT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.result.skipped_binary, 1);
+    write_file(in / "c.txt", words);
+    t = run({in.path});
+    EXPECT_EQ(t.result.skipped_encoding, 1);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("c.txt: it is not UTF-8"),
+              std::string::npos);
 }
 
 // As Python's errors="replace" and Hugging Face do.
@@ -472,7 +655,7 @@ TEST_F(Tokenize, RefusesWhatCannotWork) {
     EXPECT_EQ(run({""}).status, Z3D_ERR_USAGE);
     Tokenized t = run({in / "binary"});
     EXPECT_EQ(t.status, Z3D_ERR_DATA);
-    EXPECT_NE(t.message.find("no text found"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("it is not text"), std::string::npos) << t.message;
     t = run({in / "a"}, 0.5);
     EXPECT_EQ(t.status, Z3D_ERR_DATA); // one document cannot be split
     EXPECT_EQ(run({in / "a"}, 1.5).status, Z3D_ERR_USAGE);

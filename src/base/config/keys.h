@@ -107,6 +107,7 @@
   X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
   X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2|huggingface", "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of Hugging Face (byte-pair encoding)") \
   X(data_vocab, "data.vocab", STRING, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
+  X(data_special, "data.special", ENUM, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \
   X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
@@ -142,6 +143,8 @@
   X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
   X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \
   X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
+  X(checkpoint_export_dtype, "checkpoint.export.dtype", ENUM, "fp32", "fp32|bf16|fp16", "type of the tensors in an export, unless --dtype says another; an import sets it to the model's own") \
+  X(checkpoint_export_max_position_embeddings, "checkpoint.export.max_position_embeddings", INT, "auto", "[1,16777216] auto", "llama: the longest text of the model as an export's config.json has it; an import sets it to the model's own, which a run with a shorter model.seq_length keeps. auto: model.seq_length") \
   X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training continues") \
   X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
   X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \

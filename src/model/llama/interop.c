@@ -296,6 +296,7 @@ static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
     read_size(&r, "num_attention_heads", &c->model_num_attention_heads);
     read_size(&r, "intermediate_size", &c->model_intermediate_size);
     read_size(&r, "max_position_embeddings", &c->model_seq_length);
+    c->checkpoint_export_max_position_embeddings = c->model_seq_length;
     read_size(&r, "vocab_size", &c->model_vocab_size);
     read_int(&r, root, "num_key_value_heads",
              z3d_json_member(root, "num_key_value_heads") ? Z3D_AUTO : family->kv_heads,
@@ -395,7 +396,7 @@ static z3d_status append_config(const z3d_config *config, z3d_string *out) {
     append_int(out, "head_dim", c.head_dim);
     append_int(out, "intermediate_size", c.intermediate_size);
     append_int(out, "vocab_size", c.vocab_size);
-    append_int(out, "max_position_embeddings", c.seq_length);
+    append_int(out, "max_position_embeddings", z3d_positions_of(config));
     z3d_string_append(out, "  \"hidden_act\": \"silu\",\n");
     append_float(out, "  ", "rms_norm_eps", c.rms_norm_eps);
     append_float(out, ",\n  ", "rope_theta", c.rope.theta);

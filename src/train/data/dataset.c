@@ -77,7 +77,12 @@ int64_t z3d_dataset_tokens(const z3d_dataset *dataset) {
     return tokens;
 }
 
-z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts) {
+static int32_t largest_of(const int32_t *tokens, int64_t count, int32_t largest) {
+    for (int64_t i = 0; i < count; i++) largest = tokens[i] > largest ? tokens[i] : largest;
+    return largest;
+}
+
+z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts, int32_t *largest) {
     enum { CHUNK = 1 << 16 };
     if (z3d_dataset_tokens(dataset) / parts > check_limit / 2) return Z3D_OK;
     int32_t *tokens;
@@ -87,12 +92,32 @@ z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts) {
         int64_t all = z3d_token_file_tokens(dataset->file[i]);
         int64_t share = all / parts + 1, first = share * part, end = first + share;
         if (end > all) end = all;
-        for (; first < end && status == Z3D_OK; first += CHUNK)
-            status = z3d_token_file_read(dataset->file[i], first,
-                                         end - first < CHUNK ? end - first : CHUNK,
-                                         dataset->vocab_size, tokens);
+        for (; first < end && status == Z3D_OK; first += CHUNK) {
+            int64_t some = end - first < CHUNK ? end - first : CHUNK;
+            status =
+                z3d_token_file_read(dataset->file[i], first, some, dataset->vocab_size, tokens);
+            if (status == Z3D_OK) *largest = largest_of(tokens, some, *largest);
+        }
     }
     free(tokens);
+    return status;
+}
+
+z3d_status z3d_dataset_check_tokenizer(const z3d_dataset *dataset, const z3d_config *config) {
+    enum { ABOUT_BYTES = 512 };
+    bool bytes = config->data_tokenizer == Z3D_TOKENIZER_BYTES, marked = false;
+    z3d_tokenizer *tokenizer;
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < dataset->count; i++) marked |= z3d_token_file_digest(dataset->file[i]) != 0;
+    bool known = bytes ? config->model_vocab_size <= ABOUT_BYTES : *config->data_vocab != 0;
+    /* Where its files are not on this machine it is unknown. */
+    if (!marked || !known ||
+        z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, config->data_vocab,
+                             config->data_merges, &tokenizer) != Z3D_OK)
+        return Z3D_OK;
+    for (int i = 0; i < dataset->count && status == Z3D_OK; i++)
+        status = z3d_token_file_check(dataset->file[i], tokenizer);
+    z3d_tokenizer_destroy(tokenizer);
     return status;
 }
 

@@ -49,6 +49,10 @@ static z3d_status read_llmc_header(z3d_token_file *file) {
                          file->path, data->bytes < wanted ? "truncated" : "wrong size",
                          (long long)file->tokens, (long long)wanted, (long long)data->bytes);
     if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->path);
+    if (header[Z3D_TOKEN_MARK_AT] == Z3D_TOKEN_MARK) {
+        file->vocab_size = header[Z3D_TOKEN_VOCABULARY_AT];
+        memcpy(&file->digest, &header[Z3D_TOKEN_DIGEST_AT], sizeof file->digest);
+    }
     return Z3D_OK;
 }
 
@@ -102,6 +106,21 @@ void z3d_token_file_close(z3d_token_file *file) {
     free(file->sequence_first);
     free(file->sequence_byte);
     free(file);
+}
+
+uint64_t z3d_token_file_digest(const z3d_token_file *file) {
+    return file->digest;
+}
+
+z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer) {
+    if (!file->digest || file->digest == tokenizer->digest) return Z3D_OK;
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "%s: another tokenizer made this file (%d ids, digest %016llx) than the model's "
+        "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or "
+        "name the one that made it in data.tokenizer and data.vocab",
+        file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->ops->name,
+        tokenizer->vocab_size, (unsigned long long)tokenizer->digest);
 }
 
 int64_t z3d_token_file_tokens(const z3d_token_file *file) {

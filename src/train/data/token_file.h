@@ -5,14 +5,19 @@
 
 #include "src/train/data.h"
 
-/* llm.c's header: 256 int32. */
+/* llm.c's header: 256 int32, of which it reads three. Behind these ours says which tokenizer made
+ * the file. */
 enum {
     Z3D_TOKEN_HEADER_INTS = 256,
     Z3D_TOKEN_HEADER_BYTES = 1024,
     Z3D_TOKEN_MAGIC_U16 = 20240520,
     Z3D_TOKEN_VERSION_U16 = 1,
     Z3D_TOKEN_MAGIC_U32 = 20240801,
-    Z3D_TOKEN_VERSION_U32 = 7
+    Z3D_TOKEN_VERSION_U32 = 7,
+    Z3D_TOKEN_MARK = 0x7a336474,
+    Z3D_TOKEN_MARK_AT = 8,
+    Z3D_TOKEN_VOCABULARY_AT = 9,
+    Z3D_TOKEN_DIGEST_AT = 10 /* two of them */
 };
 
 /* Element types a token file can have. */
@@ -46,6 +51,8 @@ struct z3d_token_file {
     z3d_token_type type;
     int64_t begin; /* byte of the first token, where tokens are one stretch */
     int64_t tokens;
+    uint64_t digest;    /* of the tokenizer that made it; 0: unknown */
+    int32_t vocab_size; /* of that */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;
     int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */

@@ -70,6 +70,11 @@ z3d_status z3d_token_writer_finish(z3d_token_writer *writer) {
         narrow ? Z3D_TOKEN_VERSION_U16 : Z3D_TOKEN_VERSION_U32,
         (int32_t)writer->tokens,
     };
+    if (writer->digest) {
+        header[Z3D_TOKEN_MARK_AT] = Z3D_TOKEN_MARK;
+        header[Z3D_TOKEN_VOCABULARY_AT] = writer->vocab_size;
+        memcpy(&header[Z3D_TOKEN_DIGEST_AT], &writer->digest, sizeof writer->digest);
+    }
     if (fseeko(writer->file, 0, SEEK_SET) != 0 ||
         fwrite(header, 1, sizeof header, writer->file) != sizeof header ||
         fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)

@@ -12,6 +12,8 @@ typedef struct z3d_token_writer {
     FILE *file;
     int bytes_per_token; /* 2, or 4 for a vocabulary beyond 65536 */
     int64_t tokens;
+    uint64_t digest; /* of the tokenizer, and its ids: set by whoever knows them */
+    int32_t vocab_size;
 } z3d_token_writer;
 
 /* Makes the folder of `path` and opens the temporary file beside it. Zero-initialise before; call

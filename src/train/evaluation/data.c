@@ -10,6 +10,7 @@
 #include "src/train/data/token_file.h"
 #include "src/train/data/token_writer.h"
 #include "src/train/text/json_lines.h"
+#include "src/train/text/text_files.h"
 
 static bool ends_with(const char *text, const char *end) {
     size_t a = strlen(text), b = strlen(end);
@@ -34,29 +35,63 @@ static bool is_prefix(const char *path) {
     return is;
 }
 
+/* A .json file with lines or an array of objects. */
+static bool is_json_text(const char *path) {
+    bool is = false;
+    int fd = z3d_is_json(path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (fd < 0) return false;
+    bool known = z3d_looks_like_json_lines(fd, path, &is) == Z3D_OK;
+    close(fd);
+    return known && is;
+}
+
 z3d_evaluation_kind z3d_evaluation_kind_of(const char *path) {
     if (ends_with(path, ".bin") || ends_with(path, ".idx") || is_prefix(path) ||
         has_token_magic(path))
         return Z3D_EVALUATE_TOKENS;
-    return z3d_is_json_lines(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
+    return z3d_is_json_lines(path) || is_json_text(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
 }
 
 /* ---- text ---- */
 
-static z3d_status write_text(const char *path, z3d_tokenizer *tokenizer, z3d_token_writer *writer) {
+static z3d_status open_file(const char *path, int *fd) {
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return *fd >= 0 ? Z3D_OK
+                    : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
+}
+
+/* All of a text; *text is malloc'ed. */
+static z3d_status read_text(int fd, const char *path, char **text, size_t *length) {
     enum { MOST = 1 << 30 };
+    z3d_content_hash unused;
+    z3d_text_kind kind;
+    int64_t bytes;
+    z3d_input input;
+    Z3D_TRY(z3d_text_survey(fd, path, &unused, &bytes, &kind));
+    if (kind != Z3D_TEXT_UTF8) return z3d_text_refuse(path, kind);
+    if (bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the file is empty", path);
+    if (bytes > MOST)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld bytes of text: expected at most %d", path,
+                         (long long)bytes, MOST);
+    Z3D_TRY(z3d_new((size_t)bytes, 1, "a text", text));
+    z3d_status status = z3d_input_open(&input, fd, path);
+    if (status == Z3D_OK) status = z3d_input_read(&input, *text, (size_t)bytes, length);
+    z3d_input_close(&input);
+    return status;
+}
+
+static z3d_status write_text(const char *path, z3d_tokenizer *tokenizer, z3d_token_writer *writer) {
     char *text = NULL;
     size_t length;
+    int fd;
     z3d_token_list ids = {0};
-    z3d_status status = z3d_read_file(path, MOST, &text, &length);
-    if (status == Z3D_OK && length == 0)
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: the file is empty", path);
-    if (status == Z3D_OK && memchr(text, '\0', length))
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: neither text nor a token file", path);
+    Z3D_TRY(open_file(path, &fd));
+    z3d_status status = read_text(fd, path, &text, &length);
     if (status == Z3D_OK) status = z3d_tokenizer_prompt(tokenizer, text, length, &ids);
     if (status == Z3D_OK) status = z3d_token_writer_append(writer, ids.id, ids.count);
     z3d_token_list_free(&ids);
     free(text);
+    close(fd);
     return status;
 }
 
@@ -72,13 +107,11 @@ static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *
     z3d_token_list ids = {0};
     const char *text = "";
     size_t length;
-    z3d_json_lines lines = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK),
-                            .path = path,
-                            .key = key,
-                            .option = "--json-key "};
-    if (lines.fd < 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
-    z3d_status status = Z3D_OK;
+    int fd;
+    z3d_input input;
+    z3d_json_lines lines = {.input = &input, .path = path, .key = key, .option = "--json-key "};
+    Z3D_TRY(open_file(path, &fd));
+    z3d_status status = z3d_input_open(&input, fd, path);
     while (status == Z3D_OK && text) {
         status = z3d_json_lines_next(&lines, &text, &length);
         if (status == Z3D_OK && text && length > 0)
@@ -86,8 +119,9 @@ static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *
     }
     if (status == Z3D_OK && writer->tokens == 0)
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: no text in it", path);
-    close(lines.fd);
     z3d_json_lines_free(&lines);
+    z3d_input_close(&input);
+    close(fd);
     z3d_token_list_free(&ids);
     return status;
 }
@@ -131,12 +165,6 @@ z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
     *out = NULL;
     if (z3d_evaluation_kind_of(path) == Z3D_EVALUATE_TOKENS)
         return open_tokens(path, path, seq_length, vocab_size, out);
-    if (tokenizer->vocab_size > vocab_size)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "%s: the %s tokenizer has %d tokens, but the model only %d "
-                         "(model.vocab_size); give the model's own with data.tokenizer and "
-                         "data.vocab, or a token file",
-                         path, tokenizer->ops->name, tokenizer->vocab_size, vocab_size);
     const char *parent = getenv("TMPDIR");
     z3d_string folder = {0};
     z3d_string_append(&folder, "%s/zero3d-evaluate.XXXXXX", parent && *parent ? parent : "/tmp");

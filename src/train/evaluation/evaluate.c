@@ -19,15 +19,10 @@ static z3d_status read_config(z3d_world *world, const z3d_evaluate_request *requ
 /* A text needs the tokenizer. Of tokens it tells only their bytes: without it they are unknown. */
 static z3d_status make_tokenizer(z3d_trainer *trainer, const z3d_evaluate_request *request,
                                  z3d_string *why) {
-    const z3d_config *config = trainer->config;
-    z3d_status status =
-        z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, config->data_vocab,
-                             config->data_merges, &trainer->tokenizer);
-    if (status == Z3D_OK) return Z3D_OK;
-    if (z3d_evaluation_kind_of(request->data) != Z3D_EVALUATE_TOKENS)
-        return z3d_error_context(status, "data.vocab");
-    trainer->tokenizer = NULL;
-    z3d_string_append(why, "data.vocab: %s", z3d_error_message());
+    z3d_status status = z3d_tokenizer_of_config(trainer->config, &trainer->tokenizer);
+    if (status == Z3D_OK || z3d_evaluation_kind_of(request->data) != Z3D_EVALUATE_TOKENS)
+        return status;
+    z3d_string_append(why, "%s", z3d_error_message());
     return Z3D_OK;
 }
 
@@ -35,9 +30,10 @@ static z3d_status open_data(z3d_trainer *trainer, const z3d_evaluate_request *re
                             z3d_string *why) {
     const z3d_config *config = trainer->config;
     Z3D_TRY(make_tokenizer(trainer, request, why));
-    return z3d_evaluation_data_open(request->data, request->json_key, trainer->tokenizer,
-                                    config->model_seq_length, (int32_t)config->model_vocab_size,
-                                    &trainer->validation);
+    Z3D_TRY(z3d_evaluation_data_open(request->data, request->json_key, trainer->tokenizer,
+                                     config->model_seq_length, (int32_t)config->model_vocab_size,
+                                     &trainer->validation));
+    return z3d_dataset_check_tokenizer(trainer->validation, config);
 }
 
 /* ---- losses ---- */

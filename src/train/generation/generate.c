@@ -30,12 +30,6 @@ typedef struct generation {
 static z3d_status prepare(generation *g, z3d_engine *engine) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
     Z3D_TRY(z3d_decoder_create(engine, &g->decoder));
-    if (g->decoder.columns < tokenizer->vocab_size)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the model has %lld token ids; the %s tokenizer needs %d: use the "
-                         "tokenizer of the run (data.tokenizer, data.vocab)",
-                         (long long)g->decoder.columns, tokenizer->ops->name,
-                         tokenizer->vocab_size);
     size_t batch = (size_t)g->decoder.batch;
     Z3D_TRY(z3d_new(batch, sizeof *g->slot, "generation", &g->slot));
     Z3D_TRY(z3d_new(batch, sizeof *g->sequence, "generation", &g->sequence));
@@ -134,13 +128,17 @@ static z3d_status finish(generation *g, int64_t i, bool stopped) {
     return z3d_answers_add(&g->answers, s->index, &answer);
 }
 
+/* Ids that both know: the model's vocabulary may be larger, or padded, or a little smaller. */
+static int32_t ids_of(const z3d_tokenizer *t) {
+    return t->model_ids > 0 && t->model_ids < t->vocab_size ? t->model_ids : t->vocab_size;
+}
+
 static z3d_status draw(generation *g, int64_t i, int32_t *token) {
     const slot *s = &g->slot[i];
     const z3d_prompt *prompt = s->prompt;
     const z3d_sampling *sampling = &g->options->sampling;
     float *logits = g->decoder.logits + i * g->decoder.columns;
-    /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
-    int32_t count = g->tokenizer->vocab_size;
+    const int32_t count = ids_of(g->tokenizer);
     uint64_t index = (uint64_t)(s->sequence.length - prompt->length);
     float uniform = z3d_philox_uniform(
         z3d_philox(z3d_key(prompt->seed, "generate"), index, prompt->line).word[0]);

@@ -33,6 +33,7 @@ typedef struct z3d_run_facts {
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
+    int32_t largest_token; /* -1: unknown */
     const char *checkpoint_dir;
     const char *weights; /* where they come from */
 } z3d_run_facts;

@@ -198,6 +198,9 @@ z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *
 /* When all stages are there. */
 z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t);
 
+/* Adds the next id's text to a tokenizer's digest. */
+void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length);
+
 /* ---- files ---- */
 
 enum { Z3D_MAX_TOKENIZER_FILE = 1 << 27 };
@@ -216,6 +219,8 @@ z3d_status z3d_tokenizer_parts_read(z3d_bpe_tokenizer *t, const z3d_json *root, 
 /* What begins and ends a text: the post-processor, and tokenizer_config.json,
  * generation_config.json and config.json beside `path`. */
 z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path);
+/* FOLDER/name beside `path`; NULL when there is none. */
+z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out);
 /* The id of a token by its text: an added one, or one of the vocabulary. -1: there is none. */
 int64_t z3d_tokenizer_json_id(const z3d_json *root, const char *text);
 

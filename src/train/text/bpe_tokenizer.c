@@ -138,8 +138,10 @@ z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
     z3d_bpe_tokenizer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
-    t->base = (z3d_tokenizer){
-        .ops = gpt2 ? &gpt2_ops : &huggingface_ops, .begin_of_text = -1, .end_of_text = -1};
+    t->base = (z3d_tokenizer){.ops = gpt2 ? &gpt2_ops : &huggingface_ops,
+                              .begin_of_text = -1,
+                              .usual_begin = -1,
+                              .end_of_text = -1};
     z3d_added_set_init(&t->raw);
     z3d_added_set_init(&t->rewritten);
     *out = t;
@@ -177,5 +179,12 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
         Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_marked_word));
     if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
     t->base.vocab_size = v->size;
+    if (t->base.begin_of_text >= 0)
+        t->base.usual_begin = t->base.begin_of_text;
+    else if (t->base.usual_begin < 0 && t->base.ops == &gpt2_ops)
+        t->base.usual_begin = t->base.end_of_text;
+    for (int32_t id = 0; id < v->size; id++)
+        z3d_tokenizer_digest(&t->base, (v->text.text ? v->text.text : "") + v->token[id].begin,
+                             v->token[id].length);
     return z3d_word_merger_create(v, &t->merger);
 }

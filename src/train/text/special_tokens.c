@@ -6,8 +6,7 @@
 
 #include "src/train/text/bpe.h"
 
-/* FOLDER/name beside `path`; NULL when there is none. */
-static z3d_status read_beside(const char *path, const char *name, z3d_json **out) {
+z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out) {
     const char *slash = strrchr(path, '/');
     z3d_string beside = {0};
     char *text = NULL;
@@ -34,16 +33,13 @@ static const char *text_of(const z3d_json *config, const char *key) {
 }
 
 /* By the texts in tokenizer_config.json. */
-static z3d_status read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z3d_json *config) {
+static void read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z3d_json *config) {
     const z3d_json *add = z3d_json_member(config, "add_bos_token");
     const char *begin = text_of(config, "bos_token"), *end = text_of(config, "eos_token");
+    t->base.contradicted =
+        add && add->type == Z3D_JSON_BOOL && add->truth != (t->base.begin_of_text >= 0);
     if (end) t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, end);
-    if (!add || add->type != Z3D_JSON_BOOL) return Z3D_OK;
-    if (!add->truth)
-        t->base.begin_of_text = -1;
-    else if (begin && t->base.begin_of_text < 0)
-        t->base.begin_of_text = (int32_t)z3d_tokenizer_json_id(root, begin);
-    return Z3D_OK;
+    if (begin) t->base.usual_begin = (int32_t)z3d_tokenizer_json_id(root, begin);
 }
 
 /* One of the ids that end a text: the first one ends documents, if nothing else does. Generation
@@ -69,7 +65,7 @@ static z3d_status read_ids(z3d_bpe_tokenizer *t, const char *path) {
     for (int i = 0; i < 2 && t->base.ends.count == 0 && status == Z3D_OK; i++) {
         z3d_json *config;
         int64_t id;
-        Z3D_TRY(read_beside(path, names[i], &config));
+        Z3D_TRY(z3d_read_json_beside(path, names[i], &config));
         const z3d_json *m = z3d_json_member(config, "eos_token_id");
         const bool list = m && m->type == Z3D_JSON_ARRAY;
         for (m = list ? m->first : m; m && status == Z3D_OK; m = list ? m->next : NULL)
@@ -82,11 +78,10 @@ static z3d_status read_ids(z3d_bpe_tokenizer *t, const char *path) {
 z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path) {
     static const char *const usual[] = {Z3D_END_OF_TEXT, "<|end_of_text|>", "</s>"};
     z3d_json *config;
-    Z3D_TRY(read_beside(path, "tokenizer_config.json", &config));
-    z3d_status status = read_texts(t, root, config);
+    Z3D_TRY(z3d_read_json_beside(path, "tokenizer_config.json", &config));
+    read_texts(t, root, config);
     z3d_json_free(config);
-    if (status == Z3D_OK) status = read_ids(t, path);
-    Z3D_TRY(status);
+    Z3D_TRY(read_ids(t, path));
     for (size_t i = 0; i < sizeof usual / sizeof *usual && t->base.end_of_text < 0; i++)
         t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, usual[i]);
     if (t->base.end_of_text >= 0) return Z3D_OK;

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/train/text/input.h"
+
 /* ---- listing ---- */
 
 static z3d_status append_file(z3d_text_list *list, const char *path, int64_t bytes, bool named) {
@@ -226,38 +228,100 @@ void z3d_text_printable(const char *text, size_t length, z3d_string *out) {
     }
 }
 
+/* ---- what a file is ---- */
+
+/* A mark at the beginning, or a zero in each pair of bytes at the same place. */
+static z3d_text_kind utf16_kind(const unsigned char *bytes, size_t count) {
+    size_t zeros[2] = {0, 0};
+    if (count >= 2 && bytes[0] == 0xff && bytes[1] == 0xfe) return Z3D_TEXT_UTF16LE;
+    if (count >= 2 && bytes[0] == 0xfe && bytes[1] == 0xff) return Z3D_TEXT_UTF16BE;
+    for (size_t i = 0; i < count; i++) zeros[i % 2] += bytes[i] == 0;
+    if (count < 4) return Z3D_TEXT_NONE;
+    if (zeros[1] > count / 4 && zeros[0] == 0) return Z3D_TEXT_UTF16LE;
+    if (zeros[0] > count / 4 && zeros[1] == 0) return Z3D_TEXT_UTF16BE;
+    return Z3D_TEXT_NONE;
+}
+
+z3d_status z3d_text_refuse(const char *path, z3d_text_kind kind) {
+    static const char *const from[] = {[Z3D_TEXT_UTF16LE] = "UTF-16LE",
+                                       [Z3D_TEXT_UTF16BE] = "UTF-16BE",
+                                       [Z3D_TEXT_OTHER_ENCODING] = "WINDOWS-1252"};
+    if (kind == Z3D_TEXT_NONE)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: it is not text: it has bytes that no text has", path);
+    return Z3D_ERROR(
+        Z3D_ERR_DATA,
+        "%s: it is not UTF-8; it looks like %s: convert it with `iconv -f %s -t UTF-8 "
+        "%s > %s.utf8`%s",
+        path, kind == Z3D_TEXT_OTHER_ENCODING ? "Latin-1 or another 8-bit encoding" : from[kind],
+        from[kind], path, path,
+        kind == Z3D_TEXT_OTHER_ENCODING ? ", or with the encoding that it has (iconv -l lists them)"
+                                        : "");
+}
+
+z3d_status z3d_refuse_utf16(const char *path, const char *begin, size_t count) {
+    enum { ENOUGH = 64 };
+    z3d_text_kind kind = utf16_kind((const unsigned char *)begin, count < ENOUGH ? count : ENOUGH);
+    return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, kind);
+}
+
+typedef struct survey {
+    int64_t bytes, faults, characters; /* characters: of several bytes */
+    bool nul;
+    z3d_text_kind utf16;
+} survey;
+
+static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
+    int64_t found = 0;
+    for (size_t i = 0; i < count; i++) found += bytes[i] >= 0xc2 && bytes[i] <= 0xf4;
+    return found;
+}
+
+/* What was read; a character that is cut off is left for the next time: *count becomes less. */
+static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool last) {
+    size_t rest;
+    if (s->bytes == 0) s->utf16 = utf16_kind(buffer, *count);
+    s->nul |= memchr(buffer, 0, *count) != NULL;
+    int64_t faults = z3d_utf8_faults(buffer, *count, &rest);
+    if (last)
+        faults += (int64_t)rest;
+    else
+        *count -= rest;
+    s->faults += faults;
+    s->characters += many_byte_characters(buffer, *count);
+    s->bytes += (int64_t)*count;
+}
+
+/* A fault may be an accident, but not where most characters beyond ASCII are faults. */
+static z3d_text_kind kind_of(const survey *s) {
+    enum { RARE = 10000 };
+    if (s->utf16 != Z3D_TEXT_NONE) return s->utf16;
+    if (s->nul) return Z3D_TEXT_NONE;
+    bool many = s->faults * RARE > s->bytes;
+    return many && 2 * s->faults > s->characters ? Z3D_TEXT_OTHER_ENCODING : Z3D_TEXT_UTF8;
+}
+
 z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int64_t *bytes,
-                           bool *text) {
+                           z3d_text_kind *kind) {
     enum { CHUNK = 1 << 16 };
     unsigned char *buffer;
-    int64_t faults = 0;
+    survey s = {.utf16 = Z3D_TEXT_NONE};
+    z3d_input input;
+    size_t kept = 0, count = 1;
     *hash = (z3d_content_hash){{0, 0}};
-    *bytes = 0;
-    *text = true;
     Z3D_TRY(z3d_new(CHUNK, 1, "reading text", &buffer));
-    z3d_status status = Z3D_OK;
-    for (;;) {
-        ssize_t count = pread(fd, buffer, CHUNK, *bytes);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0)
-            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
-        if (count <= 0) break;
-        if (memchr(buffer, 0, (size_t)count)) {
-            *text = false;
-            break;
-        }
-        size_t rest;
-        faults += z3d_utf8_faults(buffer, (size_t)count, &rest);
-        /* A character cut off by the chunk is read again with the next one; at the end it is a
-         * fault. */
-        if (rest && count > (ssize_t)rest)
-            count -= (ssize_t)rest;
-        else
-            faults += (int64_t)rest;
-        z3d_content_hash_add(hash, buffer, (size_t)count);
-        *bytes += count;
+    z3d_status status = z3d_input_open(&input, fd, path);
+    while (status == Z3D_OK && !s.nul) {
+        status = z3d_input_read(&input, buffer + kept, CHUNK - kept, &count);
+        if (status != Z3D_OK || kept + count == 0) break;
+        size_t used = kept + count, all = used;
+        look_at(&s, buffer, &used, count == 0);
+        z3d_content_hash_add(hash, buffer, used);
+        kept = all - used;
+        memmove(buffer, buffer + used, kept);
     }
-    if (*text && faults * 10 > *bytes) *text = false;
+    z3d_input_close(&input);
     free(buffer);
+    *bytes = s.bytes;
+    *kind = kind_of(&s);
     return status;
 }

@@ -6,13 +6,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
 #include "src/train/data.h"
 #include "src/train/data/token_file.h"
 #include "src/train/data/token_writer.h"
+#include "src/train/text/input.h"
 #include "src/train/text/json_lines.h"
 #include "src/train/text/text_files.h"
 
@@ -74,10 +74,10 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
 
 /* ---- first pass ---- */
 
-/* `more` bytes of the files were read. */
-static void advance(work *w, int64_t more, bool tell) {
+/* So many bytes of the files were read. */
+static void advance(work *w, int64_t bytes, bool tell) {
     enum { STEP = 1 << 22 };
-    w->read_bytes += more;
+    w->read_bytes = bytes;
     if (!w->options->progress || (!tell && w->read_bytes - w->told_bytes < STEP)) return;
     w->told_bytes = w->read_bytes;
     const z3d_tokenize_progress progress = {w->read_bytes, w->total_bytes, w->stream.tokens,
@@ -154,33 +154,52 @@ static size_t force_cut(const unsigned char *text, size_t count) {
     return rest < count ? count - rest : count;
 }
 
-static z3d_status read_part(int fd, const char *path, unsigned char *text, size_t wanted,
-                            int64_t at) {
-    for (;;) {
-        ssize_t count = pread(fd, text, wanted, at);
-        if (count == (ssize_t)wanted) return Z3D_OK;
-        if (count < 0 && errno == EINTR) continue;
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read %zu bytes at %lld: %s", path, wanted,
-                         (long long)at, count < 0 ? strerror(errno) : "the file became shorter");
-    }
+/* What was read of a text and is not used yet: text[begin .. end) of w->text, which has room for
+ * two parts. */
+typedef struct window {
+    z3d_input input;
+    size_t begin, end;
+} window;
+
+/* Makes it `wanted` bytes at least. */
+static z3d_status fill_window(const work *w, window *v, size_t wanted) {
+    size_t count, used = v->end - v->begin;
+    if (used >= wanted) return Z3D_OK;
+    memmove(w->text, w->text + v->begin, used);
+    v->begin = 0;
+    Z3D_TRY(z3d_input_read(&v->input, w->text + used, (size_t)2 * LARGEST_PART - used, &count));
+    v->end = used + count;
+    if (v->end >= wanted) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: the file became shorter", v->input.path);
 }
 
 /* A text file, part by part. */
-static z3d_status add_file_text(work *w, int fd, const char *path, int64_t bytes, uint64_t hash) {
-    int64_t limit = w->options->limit_bytes, room = limit ? limit - w->result->bytes : bytes;
-    if (room < bytes) w->result->limited = true, bytes = room;
-    if (bytes <= 0) return Z3D_OK;
-    Z3D_TRY(begin_document(w, hash, path));
+static z3d_status add_parts(work *w, window *v, int64_t bytes) {
+    int64_t before = w->read_bytes;
     for (int64_t at = 0; at < bytes;) {
         size_t wanted = bytes - at < LARGEST_PART ? (size_t)(bytes - at) : LARGEST_PART;
-        Z3D_TRY(read_part(fd, path, w->text, wanted, at));
-        size_t cut = find_cut(w->text, wanted, w->part_bytes);
-        if (!cut) cut = at + (int64_t)wanted < bytes ? force_cut(w->text, wanted) : wanted;
-        Z3D_TRY(add_text(w, w->text, cut, at == 0, at + (int64_t)cut == bytes));
+        Z3D_TRY(fill_window(w, v, wanted));
+        const unsigned char *text = w->text + v->begin;
+        size_t cut = find_cut(text, wanted, w->part_bytes);
+        if (!cut) cut = at + (int64_t)wanted < bytes ? force_cut(text, wanted) : wanted;
+        Z3D_TRY(add_text(w, text, cut, at == 0, at + (int64_t)cut == bytes));
         at += (int64_t)cut;
-        advance(w, (int64_t)cut, false);
+        v->begin += cut;
+        advance(w, before + v->input.position, false);
     }
     return Z3D_OK;
+}
+
+static z3d_status add_file_text(work *w, int fd, const char *path, int64_t bytes, uint64_t hash) {
+    int64_t limit = w->options->limit_bytes, room = limit ? limit - w->result->bytes : bytes;
+    window v = {.begin = 0};
+    if (room < bytes) w->result->limited = true, bytes = room;
+    if (bytes <= 0) return Z3D_OK;
+    z3d_status status = z3d_input_open(&v.input, fd, path);
+    if (status == Z3D_OK) status = begin_document(w, hash, path);
+    if (status == Z3D_OK) status = add_parts(w, &v, bytes);
+    z3d_input_close(&v.input);
+    return status;
 }
 
 /* ---- JSON lines ---- */
@@ -198,93 +217,131 @@ static z3d_status add_line(work *w, const unsigned char *text, size_t bytes) {
     return add_text(w, text, bytes, true, true);
 }
 
+/* A line without a text: named among the first ones, or the end. */
+static z3d_status skip_line(work *w, const z3d_json_lines *lines, z3d_status status) {
+    z3d_tokenize_result *result = w->result;
+    size_t used = strlen(result->bad_lines);
+    if (status != Z3D_ERR_DATA || !lines->bad || !w->options->skip_bad) return status;
+    if (result->bad_documents++ < Z3D_BAD_LINES_NAMED)
+        snprintf(result->bad_lines + used, sizeof result->bad_lines - used, "%s%s:%lld",
+                 used ? ", " : "", lines->path, (long long)lines->line);
+    return Z3D_OK;
+}
+
 /* One document a line, of any length. */
 static z3d_status add_lines(work *w, z3d_json_lines *lines) {
-    int64_t limit = w->options->limit_bytes;
+    int64_t limit = w->options->limit_bytes, before = w->read_bytes;
     for (;;) {
         const char *text;
         size_t length;
-        int64_t before = lines->offset;
         if (limit && w->result->bytes >= limit) {
             w->result->limited = true;
             return Z3D_OK;
         }
-        Z3D_TRY(z3d_json_lines_next(lines, &text, &length));
+        z3d_status status = z3d_json_lines_next(lines, &text, &length);
+        if (status != Z3D_OK) {
+            Z3D_TRY(skip_line(w, lines, status));
+            continue;
+        }
         if (!text) return Z3D_OK;
         if (length == 0)
             w->result->empty_documents++;
         else
             Z3D_TRY(add_line(w, (const unsigned char *)text, length));
-        advance(w, lines->offset - before, false);
+        advance(w, before + lines->input->position, false);
     }
 }
 
 static z3d_status add_json_lines(work *w, int fd, const char *path) {
+    z3d_input input;
     z3d_json_lines lines = {
-        .fd = fd, .path = path, .key = w->options->json_key, .option = "--json-key "};
-    z3d_status status = add_lines(w, &lines);
+        .input = &input, .path = path, .key = w->options->json_key, .option = "--json-key "};
+    z3d_status status = z3d_input_open(&input, fd, path);
+    if (status == Z3D_OK) status = add_lines(w, &lines);
     w->result->repairs.surrogates += lines.repairs.surrogates;
     w->result->repairs.nuls += lines.repairs.nuls;
     z3d_json_lines_free(&lines);
+    z3d_input_close(&input);
     return status;
+}
+
+/* ---- a file ---- */
+
+/* A file that is not UTF-8: an error where it was named, else left out, and the first one told. */
+static z3d_status leave_out(work *w, const z3d_text_file *file, z3d_text_kind kind) {
+    z3d_tokenize_result *result = w->result;
+    z3d_status refusal = z3d_text_refuse(file->path, kind);
+    if (file->named) return refusal;
+    if (kind == Z3D_TEXT_NONE)
+        result->skipped_binary++;
+    else if (result->skipped_encoding++ == 0)
+        z3d_log(Z3D_LOG_WARN, "left out, and others like it: %s", z3d_error_message());
+    return Z3D_OK;
 }
 
 /* Whether the file is text that was not there before; what is left out is counted. */
 static z3d_status examine(work *w, int fd, const z3d_text_file *file, z3d_content_hash *hash,
                           int64_t *bytes, bool *used) {
     z3d_tokenize_result *result = w->result;
-    bool text, added = true;
+    z3d_text_kind kind;
+    bool added = true;
     *used = false;
-    z3d_status status = z3d_text_survey(fd, file->path, hash, bytes, &text);
+    z3d_status status = z3d_text_survey(fd, file->path, hash, bytes, &kind);
     if (status == Z3D_ERR_IO && !file->named) {
         result->skipped_unreadable++;
         return Z3D_OK;
     }
     Z3D_TRY(status);
-    if (text && *bytes > 0) Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, &added));
-    result->skipped_binary += !text;
-    result->skipped_empty += text && *bytes == 0;
+    if (kind != Z3D_TEXT_UTF8) return leave_out(w, file, kind);
+    if (*bytes > 0) Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, &added));
+    result->skipped_empty += *bytes == 0;
     result->skipped_duplicate += !added;
-    *used = text && *bytes > 0 && added;
+    *used = *bytes > 0 && added;
     return Z3D_OK;
 }
 
-/* Whoever names a file and a key means JSON lines; in a folder, the file's name tells. */
+/* Whoever names a file and a key means JSON. */
 static bool is_json(const work *w, const z3d_text_file *file) {
     return z3d_is_json_lines(file->path) || (w->options->json_key && file->named);
+}
+
+/* In a folder the name tells, or of .json, which may be anything, the content. */
+static z3d_status find_format(const work *w, int fd, const z3d_text_file *file, bool *json) {
+    *json = is_json(w, file);
+    if (*json || !w->options->json_key || !z3d_is_json(file->path)) return Z3D_OK;
+    return z3d_looks_like_json_lines(fd, file->path, json);
 }
 
 /* Raw JSON is no text to train on: whoever gives it says where the text is. */
 static z3d_status refuse_raw_json(const work *w, const char *path) {
     return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "%s has JSON lines: name the key of their text, as in `zero3d data "
-                     "tokenize %s --json-key text --output %s`",
+                     "%s has texts in JSON: name their key, as in `zero3d data tokenize %s "
+                     "--json-key text --output %s`",
                      path, w->options->inputs[0], w->options->output_train);
 }
 
-/* JSON lines under another name: refused in a .json file that was named, else told in the end. */
+/* JSON under a name of texts: refused in a file that was named, else told in the end. */
 static z3d_status notice_raw_json(work *w, int fd, const z3d_text_file *file) {
-    size_t length = strlen(file->path);
-    bool lines;
-    if (w->options->json_key && file->named) return Z3D_OK;
-    Z3D_TRY(z3d_looks_like_json_lines(fd, file->path, &lines));
-    if (!lines) return Z3D_OK;
-    if (file->named && length > 5 && strcasecmp(file->path + length - 5, ".json") == 0)
-        return refuse_raw_json(w, file->path);
+    bool found;
+    Z3D_TRY(z3d_looks_like_json_lines(fd, file->path, &found));
+    if (!found) return Z3D_OK;
+    if (file->named) return refuse_raw_json(w, file->path);
     if (w->raw_json++ == 0) w->first_raw_json = file->path;
     return Z3D_OK;
 }
 
-static void warn_raw_json(const work *w) {
+static z3d_status judge_raw_json(const work *w) {
     char others[48] = "";
-    if (w->raw_json == 0) return;
+    if (w->raw_json == 0) return Z3D_OK;
+    if (w->raw_json == w->result->files) return refuse_raw_json(w, w->first_raw_json);
     if (w->raw_json > 1)
         snprintf(others, sizeof others, " (and %lld other file%s)", (long long)w->raw_json - 1,
                  w->raw_json == 2 ? "" : "s");
     z3d_log(Z3D_LOG_WARN,
-            "%s%s: these look like JSON lines, but were read as plain text, with braces and keys; "
-            "to use only the text in them, name each file and use --json-key KEY",
+            "%s%s: these look like texts in JSON, but were read as plain text, with braces and "
+            "keys; to use only the text in them, name each file and use --json-key KEY",
             w->first_raw_json, others);
+    return Z3D_OK;
 }
 
 static z3d_status add_file(work *w, const z3d_text_file *file) {
@@ -297,9 +354,11 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     }
     int64_t bytes = file->bytes, before = w->read_bytes;
     z3d_content_hash hash;
-    bool used = bytes > 0, json = is_json(w, file);
-    z3d_status status = Z3D_OK;
-    if (json) /* its bad lines are errors, its equal lines are found one by one */
+    bool used = bytes > 0, json;
+    z3d_status status = find_format(w, fd, file, &json);
+    if (status != Z3D_OK)
+        used = false;
+    else if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
         status = examine(w, fd, file, &hash, &bytes, &used);
@@ -310,21 +369,22 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
                       : add_file_text(w, fd, file->path, bytes, hash.word[0]);
     }
     close(fd);
-    w->read_bytes = before;
-    advance(w, file->bytes, status == Z3D_OK);
+    advance(w, before + file->bytes, status == Z3D_OK);
     return status;
 }
 
 static z3d_status check_json(const work *w) {
     const char *key = w->options->json_key, *found = NULL;
     for (int64_t i = 0; i < w->list.count && !found; i++)
-        if (is_json(w, &w->list.file[i])) found = w->list.file[i].path;
+        if (is_json(w, &w->list.file[i]) || (key && z3d_is_json(w->list.file[i].path)))
+            found = w->list.file[i].path;
     if (found && !key) return refuse_raw_json(w, found);
     if (key && !found)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--json-key %s: there is no .jsonl or .ndjson file in %s; a file with "
-                         "another name is read as JSON lines if you name the file itself",
-                         key, w->options->inputs[0]);
+        return Z3D_ERROR(
+            Z3D_ERR_USAGE,
+            "--json-key %s: there is no .jsonl, .ndjson or .json file in %s; a file with "
+            "another name is read as JSON lines if you name the file itself",
+            key, w->options->inputs[0]);
     return Z3D_OK;
 }
 
@@ -338,13 +398,16 @@ static void append_reason(z3d_string *out, int64_t count, const char *one, const
 static z3d_status refuse_no_text(const work *w) {
     const z3d_tokenize_result *r = w->result;
     z3d_string why = {0};
-    bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable;
+    bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable ||
+                  r->skipped_encoding || r->bad_documents;
     if (r->empty_documents && !others)
         z3d_string_append(&why, ": all %s documents are empty",
                           w->list.count > 1 ? "their" : "its");
     else
         append_reason(&why, r->empty_documents, "document is empty", "documents are empty");
+    append_reason(&why, r->bad_documents, "line has no text", "lines have no text");
     append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
+    append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
     append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
     append_reason(&why, r->skipped_unreadable, "file or folder cannot be read",
                   "files or folders cannot be read");
@@ -368,10 +431,10 @@ static z3d_status read_all(work *w) {
     int64_t part = w->options->output_validation ? total / WANTED_PARTS : LARGEST_PART;
     if (part < SMALLEST_PART) part = SMALLEST_PART;
     w->part_bytes = (size_t)(part > LARGEST_PART / 2 ? LARGEST_PART / 2 : part);
-    Z3D_TRY(z3d_new(LARGEST_PART, 1, "a part of a text", &w->text));
+    Z3D_TRY(z3d_new((size_t)2 * LARGEST_PART, 1, "a part of a text", &w->text));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
-    warn_raw_json(w);
+    Z3D_TRY(judge_raw_json(w));
     return w->result->documents ? Z3D_OK : refuse_no_text(w);
 }
 
@@ -522,6 +585,8 @@ static z3d_status run(work *w) {
     Z3D_TRY(z3d_token_writer_open(&w->train, options->output_train, vocab_size));
     if (options->output_validation)
         Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));
+    w->train.digest = w->validation.digest = w->tokenizer->digest;
+    w->train.vocab_size = w->validation.vocab_size = vocab_size;
     z3d_string_append(&stream, "%s.all", options->output_train);
     z3d_status status = stream.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                       : z3d_token_writer_open(&w->stream, stream.text, vocab_size);

@@ -17,12 +17,17 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
                       z3d_format_bytes(result->bytes, bytes, sizeof bytes),
                       (long long)result->documents, result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "files that are not text");
+    append_reason(out, &any, result->skipped_encoding, "files that are not UTF-8");
     append_reason(out, &any, result->skipped_duplicate, "duplicate files");
     append_reason(out, &any, result->duplicate_documents, "duplicate documents");
     append_reason(out, &any, result->skipped_empty, "empty files");
     append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
     append_reason(out, &any, result->empty_documents, "empty documents");
+    append_reason(out, &any, result->bad_documents, "lines without a text");
     if (any) z3d_string_append(out, "\n");
+    if (result->bad_documents)
+        z3d_string_append(out, "           lines without a text: %s%s\n", result->bad_lines,
+                          result->bad_documents > Z3D_BAD_LINES_NAMED ? ", ..." : "");
     if (result->repairs.surrogates || result->repairs.nuls)
         z3d_string_append(out,
                           "repaired   in JSON strings: %lld halves of surrogate pairs replaced by "

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
+#include "src/train/text/text_files.h"
 
 /* ---- ids ---- */
 
@@ -82,7 +83,15 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
     **out = (z3d_tokenizer){.ops = &bytes_ops,
                             .vocab_size = BYTES_VOCABULARY,
                             .begin_of_text = -1,
+                            .usual_begin = BYTES_END_OF_TEXT,
                             .end_of_text = BYTES_END_OF_TEXT};
+    for (int id = 0; id < BYTES_VOCABULARY; id++) {
+        const char byte = (char)id;
+        if (id == BYTES_END_OF_TEXT)
+            z3d_tokenizer_digest(*out, Z3D_END_OF_TEXT, sizeof Z3D_END_OF_TEXT - 1);
+        else
+            z3d_tokenizer_digest(*out, &byte, 1);
+    }
     return Z3D_OK;
 }
 
@@ -93,10 +102,11 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* FOLDER/first if it is there, else FOLDER/second if that is, else the first; `path` itself where
- * it is a file. */
-static void find_file(const char *path, const char *first, const char *second, z3d_string *out) {
-    const char *const names[] = {first, second, first};
+/* Of a folder tokenizer.json, else vocab.json if that is there; `path` itself where it is a file.
+ * pair: vocab.json belongs to a merges.txt that was named. */
+static void find_file(const char *path, bool pair, z3d_string *out) {
+    const char *const whole = "tokenizer.json", *const part = "vocab.json";
+    const char *const names[] = {pair ? part : whole, pair ? whole : part, whole};
     if (!is_folder(path)) {
         z3d_string_append(out, "%s", path);
         return;
@@ -138,14 +148,23 @@ static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root
                      path, Z3D_END_OF_TEXT);
 }
 
+/* Other models have a vocab.json, too, but cut words in other places. */
+static z3d_status refuse_vocab(const char *path) {
+    z3d_json *config;
+    Z3D_TRY(z3d_read_json_beside(path, "config.json", &config));
+    bool gpt2 = z3d_json_is_text(z3d_json_member(config, "model_type"), "gpt2");
+    z3d_json_free(config);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no \"model\", so it is not a tokenizer.json; %s",
+                     path,
+                     gpt2 ? "for GPT-2's vocab.json and merges.txt set data.tokenizer to gpt2"
+                          : "make one with transformers: "
+                            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+}
+
 static z3d_status read_root(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
                             const char *merges, bool gpt2) {
     if (is_tokenizer_json(root)) return read_tokenizer_json(t, root, path, merges, gpt2);
-    if (!gpt2)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: it has no \"model\", so it is not a tokenizer.json; for GPT-2's "
-                         "vocab.json and merges.txt set data.tokenizer to gpt2",
-                         path);
+    if (!gpt2) return refuse_vocab(path);
     z3d_string merges_path = {0};
     find_merges(path, merges, &merges_path);
     z3d_status status = merges_path.failed
@@ -177,8 +196,7 @@ static z3d_status create_bpe(const char *vocab, const char *merges, bool gpt2,
                                                 "vocab.json, tokenizer.json, or a folder with them")
                     : Z3D_ERROR(Z3D_ERR_CONFIG, "the huggingface tokenizer needs its "
                                                 "tokenizer.json, or a folder with it");
-    find_file(vocab, gpt2 ? "vocab.json" : "tokenizer.json", gpt2 ? "tokenizer.json" : "vocab.json",
-              &path);
+    find_file(vocab, merges && *merges, &path);
     z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_bpe_tokenizer_create(gpt2, &t);
     if (status == Z3D_OK) {
@@ -203,29 +221,57 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
     if (tokenizer) tokenizer->ops->destroy(tokenizer);
 }
 
-z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                z3d_token_list *out) {
-    size_t before = out->count;
+/* ---- the ids of a text ---- */
+
+static z3d_status append_id(z3d_token_list *out, int32_t id) {
     Z3D_TRY(z3d_token_list_reserve(out, 1));
-    if (tokenizer->begin_of_text >= 0) out->id[out->count++] = tokenizer->begin_of_text;
-    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, true, out));
-    if (out->count > before) return Z3D_OK; /* a text may have no ids, too: text that is left out */
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    out->id[out->count++] = tokenizer->end_of_text;
+    out->id[out->count++] = id;
     return Z3D_OK;
 }
 
-z3d_status z3d_tokenizer_part(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                              bool begins, bool ends, z3d_token_list *out) {
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    if (begins && tokenizer->begin_of_text >= 0 &&
-        tokenizer->begin_of_text != tokenizer->end_of_text)
-        out->id[out->count++] = tokenizer->begin_of_text;
-    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, begins, out));
-    if (!ends) return Z3D_OK;
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    out->id[out->count++] = tokenizer->end_of_text;
+static z3d_status check_ids(const z3d_tokenizer *t, const z3d_token_list *ids, size_t first) {
+    if (t->model_ids == 0 || t->model_ids >= t->vocab_size) return Z3D_OK;
+    for (size_t i = first; i < ids->count; i++)
+        if (ids->id[i] >= t->model_ids)
+            return Z3D_ERROR(
+                Z3D_ERR_DATA,
+                "the text has token %d of the %s tokenizer, but the model has ids 0 to "
+                "%d (model.vocab_size): take it out of the text",
+                ids->id[i], t->ops->name, t->model_ids - 1);
     return Z3D_OK;
+}
+
+/* begin: put before it (-1: nothing), unless the text has it there itself. */
+static z3d_status append_text(z3d_tokenizer *t, int32_t begin, const char *text, size_t length,
+                              bool begins, z3d_token_list *out) {
+    size_t first = out->count;
+    if (begin >= 0) Z3D_TRY(append_id(out, begin));
+    Z3D_TRY(t->ops->encode(t, text, length, begins, out));
+    if (begin >= 0 && out->count > first + 1 && out->id[first + 1] == begin) {
+        out->count--;
+        memmove(out->id + first, out->id + first + 1, (out->count - first) * sizeof *out->id);
+    }
+    return check_ids(t, out, first);
+}
+
+z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t length,
+                                z3d_token_list *out) {
+    size_t before = out->count;
+    Z3D_TRY(append_text(t, t->begin_of_text, text, length, true, out));
+    /* A text may have no ids, too: text that is left out. */
+    return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
+}
+
+z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length, bool begins,
+                              bool ends, z3d_token_list *out) {
+    size_t before = out->count;
+    /* Where the end of the document before is what begins this one, too, it is there already. */
+    bool doubled = t->special == Z3D_SPECIAL_AUTO && t->begin_of_text == t->end_of_text;
+    bool unended = t->special == Z3D_SPECIAL_NONE || t->special == Z3D_SPECIAL_BOS;
+    Z3D_TRY(append_text(t, begins && !doubled ? t->begin_of_text : -1, text, length, begins, out));
+    if (!ends || unended) return Z3D_OK;
+    bool ended = out->count > before && length > 0 && out->id[out->count - 1] == t->end_of_text;
+    return ended ? Z3D_OK : append_id(out, t->end_of_text);
 }
 
 z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
@@ -233,15 +279,77 @@ z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, si
     return z3d_tokenizer_part(tokenizer, text, length, true, true, out);
 }
 
+/* ---- for a model ---- */
+
+void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length) {
+    z3d_content_hash hash = {{t->digest, length}};
+    z3d_content_hash_add(&hash, token, length);
+    t->digest = hash.word[0];
+}
+
+/* transformers 5 puts before a text what the post-processor says, whatever add_bos_token is. */
+static void tell_contradiction(const z3d_tokenizer *t) {
+    const bool begins = t->begin_of_text >= 0;
+    z3d_log(Z3D_LOG_WARN,
+            "tokenizer.json's post_processor puts %s before a text, but tokenizer_config.json has "
+            "add_bos_token %s; the post_processor decides, as in transformers 5 (--special of data "
+            "tokenize and generate, and data.special, choose: none, bos, eos, both)",
+            begins ? "a token" : "nothing", begins ? "false" : "true");
+}
+
+z3d_status z3d_tokenizer_set_special(z3d_tokenizer *t, z3d_special special) {
+    bool begins = special == Z3D_SPECIAL_BOS || special == Z3D_SPECIAL_BOTH;
+    t->special = special;
+    if (special == Z3D_SPECIAL_AUTO) {
+        if (t->contradicted) tell_contradiction(t);
+        return Z3D_OK;
+    }
+    if (begins && t->usual_begin < 0)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "special tokens: %s: the %s tokenizer has no token that begins a text; "
+                         "expected \"bos_token\" in tokenizer_config.json, or use eos or none",
+                         special == Z3D_SPECIAL_BOS ? "bos" : "both", t->ops->name);
+    t->begin_of_text = begins ? t->usual_begin : -1;
+    return Z3D_OK;
+}
+
+z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
+    enum { FEW = 256 }; /* added tokens, such as one that fills up batches */
+    const int64_t more = t->vocab_size - vocab_size;
+    t->model_ids = (int32_t)vocab_size;
+    if (more > FEW || t->end_of_text >= vocab_size)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "model.vocab_size %lld is too small: the %s tokenizer has %d tokens",
+                         (long long)vocab_size, t->ops->name, t->vocab_size);
+    if (more > 0)
+        z3d_log(Z3D_LOG_WARN,
+                "the %s tokenizer has %d tokens, but the model %lld ids (model.vocab_size): a text "
+                "with one of the last %lld is refused",
+                t->ops->name, t->vocab_size, (long long)vocab_size, (long long)more);
+    return Z3D_OK;
+}
+
+z3d_status z3d_tokenizer_of_config(const z3d_config *c, z3d_tokenizer **out) {
+    z3d_status status = z3d_tokenizer_create((z3d_tokenizer_kind)c->data_tokenizer, c->data_vocab,
+                                             c->data_merges, out);
+    if (status != Z3D_OK) return z3d_error_context(status, "data.vocab");
+    status = z3d_tokenizer_set_special(*out, (z3d_special)c->data_special);
+    if (status != Z3D_OK)
+        status = z3d_error_context(status, "data.special");
+    else if ((status = z3d_tokenizer_set_model(*out, c->model_vocab_size)) != Z3D_OK)
+        status = z3d_error_context(status, "data.tokenizer");
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_tokenizer_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size) {
     z3d_tokenizer *t;
     Z3D_TRY(z3d_tokenizer_create(kind, vocab, NULL, &t));
-    z3d_status status =
-        vocab_size >= t->vocab_size
-            ? Z3D_OK
-            : Z3D_ERROR(Z3D_ERR_CONFIG,
-                        "%s: vocab_size %lld is too small: the %s tokenizer has %d tokens", vocab,
-                        (long long)vocab_size, t->ops->name, t->vocab_size);
+    z3d_status status = z3d_tokenizer_set_special(t, Z3D_SPECIAL_AUTO);
+    if (status == Z3D_OK) status = z3d_tokenizer_set_model(t, vocab_size);
+    if (status != Z3D_OK) status = z3d_error_context(status, "%s", vocab);
     z3d_tokenizer_destroy(t);
     return status;
 }

@@ -24,6 +24,8 @@ class Zero3d(CMakePackage, CudaPackage):
     depends_on("hdf5~mpi")
     depends_on("utf8proc+shared")
     depends_on("pcre2@10.40:")
+    depends_on("zlib-api")
+    depends_on("zstd")
     depends_on("liburing", when="platform=linux")
     depends_on("mpi", when="+mpi")
     depends_on("cuda@12:", when="+cuda")

@@ -1,0 +1,37 @@
+/* The bytes of a file: as they are, or unpacked where its content says that gzip or zstd packed
+ * them. */
+#ifndef ZERO3D_TRAIN_INPUT_H
+#define ZERO3D_TRAIN_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+
+typedef struct z3d_unpacker z3d_unpacker; /* one method of packing */
+
+typedef struct z3d_input {
+    int fd;
+    const char *path;
+    int64_t position; /* bytes of the file that were read */
+    /* Private. */
+    const z3d_unpacker *unpacker; /* NULL: it is not packed */
+    void *state;
+    unsigned char *packed;
+    size_t at, have;
+    bool between, ended;
+} z3d_input;
+
+/* An open file, from its beginning. Close also after a failure; the file stays open. ERR_IO,
+ * ERR_MEMORY. */
+z3d_status z3d_input_open(z3d_input *input, int fd, const char *path);
+/* Fills out[0 .. room - 1]; *count is less only at the end. ERR_IO, ERR_DATA: what is packed is
+ * damaged or not whole. */
+z3d_status z3d_input_read(z3d_input *input, void *out, size_t room, size_t *count);
+void z3d_input_close(z3d_input *input);
+
+/* The length of a name without ".gz" or ".zst". */
+size_t z3d_unpacked_name_length(const char *path);
+
+#endif
