@@ -207,6 +207,8 @@ z3d_status z3d_config_from_megatron_command(const char *const *words, int count,
 
 /* The whole configuration as YAML that reads back to the same values (every key, resolved). */
 void z3d_config_write(const z3d_config *config, z3d_string *out);
+/* The same without the keys that have their defaults, except those named in `also`, up to NULL. */
+void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
 /* A key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
 /* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown

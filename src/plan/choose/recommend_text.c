@@ -212,6 +212,7 @@ static void print_keys(const z3d_recommendation *r, const z3d_fit_row *row, z3d_
                       "gradient_accumulation_steps: %lld\n",
                       (long long)r->samples, (long long)row->micro_batch,
                       (long long)row->accumulation);
+    if (strcmp(r->hardware.kind, "gpu") == 0) z3d_string_append(out, "training:\n  device: cuda\n");
 }
 
 /* What does not fit, and what was not tried. */
