@@ -89,7 +89,7 @@ static void append_bash(z3d_string *out) {
                       "    --*)\n"
                       "        COMPREPLY=($(compgen -W \"--help $(\"${COMP_WORDS[0]}\" "
                       "\"$command\" --help 2>/dev/null |\n"
-                      "            grep -oE '^  --[a-z-]+' | tr -d ' ' | sort -u | tr '\\n' ' ')\" "
+                      "            grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u | tr '\\n' ' ')\" "
                       "-- \"$word\"))\n"
                       "        return\n"
                       "        ;;\n"

@@ -170,7 +170,7 @@ TEST(Check, Schedule) {
               std::string::npos);
     EXPECT_NE(
         check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1001}}")
-            .find("1001 is beyond the end of the decay, scheduler.params.total_num_steps 1000"),
+            .find("1001 is beyond the end of the decay, training.steps 1000"),
         std::string::npos);
     EXPECT_EQ(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1000}}"),
               "accepted");

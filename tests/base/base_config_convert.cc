@@ -314,7 +314,10 @@ TEST(DeepSpeed, WhatTheTrainerFillsIn) {
         "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\"}}, "
         "\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\"}}";
     conversion c = deepspeed(autos);
-    EXPECT_EQ(Config(c.yaml)->scheduler_type, Z3D_LR_WARMUP_DECAY);
+    Config trainer(c.yaml);
+    EXPECT_EQ(trainer->scheduler_type, Z3D_LR_WARMUP_DECAY);
+    EXPECT_EQ(trainer->scheduler_params_warmup_num_steps, 0);
+    EXPECT_EQ(trainer->optimizer_params_lr, 5e-5);
     EXPECT_TRUE(is_in(c, DIFFERENT, "bf16, fp16")) << c.table;
     c = deepspeed(autos, "bf16");
     EXPECT_TRUE(Config(c.yaml)->bf16_enabled);

@@ -113,6 +113,39 @@ says 'a file of Accelerate'
 [ ! -s out ] || fail "a refused file has a configuration"
 expect 1 "$ZERO3D" config --from-deepspeed "$SOURCE/tests/data/configs/megatron_gpt.txt"
 
+# Of the grid (tests/base/base_config_convert.cc) some trains two steps.
+small="model.num_layers=2 model.hidden_size=32 model.num_attention_heads=4 model.seq_length=32 model.vocab_size=257
+    data.train=train.bin training.steps=2 train_micro_batch_size_per_gpu=1"
+converts=0
+trains_converted() { # trains_converted OPTION TEXT: convert, config, plan, two steps on two ranks
+    converts=$((converts + 1))
+    printf '%s' "$2" >"grid.$converts"
+    expect 0 "$ZERO3D" config "$1" "grid.$converts"
+    cp out grid.yaml
+    # shellcheck disable=SC2086
+    expect 0 "$ZERO3D" config grid.yaml $small
+    # shellcheck disable=SC2086
+    expect 0 "$ZERO3D" plan grid.yaml $small --ranks 2
+    # shellcheck disable=SC2086
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train grid.yaml $small "run.dir=runs/grid.$converts"
+    [ "$(wc -l <"runs/grid.$converts/metrics.jsonl")" -ge 2 ] || fail "$2 did not train"
+}
+trains_converted --from-deepspeed '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": 1e14,
+    "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, "prefetch_bucket_size": 100}}'
+trains_converted --from-deepspeed '{"_note": 1, "bf16": {"enabled": "auto"}, "wandb": {"enabled": True},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}'
+trains_converted --from-deepspeed '{"tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 2,
+    "offload_param": {"device": "cpu"}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4000}}}'
+trains_converted --from-megatron '--lr 1e-3 --zero-stage 1 --checkpoint-activations --model-parallel-size 2 --sequence-parallel'
+trains_converted --from-megatron 'ARGS:
+  --lr: 1e-3
+  --swiglu: true
+  --normalization: RMSNorm
+  --position-embedding-type: rope
+  --disable-bias-linear: true
+  --hidden-dropout: 0.0
+  --use-distributed-optimizer: true'
+
 # One check for config, plan and train; generate and evaluate take it.
 printf 'zero_optimization: { stage: 3, offload_param: { device: cpu } }\n' >alone.yaml
 expect 1 "$ZERO3D" config alone.yaml

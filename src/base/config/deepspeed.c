@@ -20,8 +20,8 @@ static void report_taken(config_conversion *v) {
     }
 }
 
-/* Hugging Face's Trainer fills in what is auto from its arguments. */
-static void fill_autos(config_conversion *v) {
+/* Hugging Face's Trainer fills in what is auto from its arguments. False: nothing is. */
+static bool fill_autos(config_conversion *v) {
     bool any = false;
     static const char *const filled[][2] = {
 #define X(path, value) {path, value},
@@ -40,10 +40,7 @@ static void fill_autos(config_conversion *v) {
                               open ? "" : filled[i][1]);
         }
     }
-    /* The Trainer makes the schedule, too. */
-    if (any && !config_is_mentioned(v, "scheduler.type"))
-        config_take_default(v, "scheduler.type", "WarmupDecayLR",
-                            "not in the file; the Trainer's default");
+    return any;
 }
 
 /* The type that only the script knows. */
@@ -152,12 +149,15 @@ static void fill_pipeline(config_conversion *v) {
 
 static void convert(config_conversion *v, const char *type) {
     report_taken(v);
-    fill_autos(v);
+    const bool trainer = fill_autos(v);
     fill_type(v, type);
     fill(v, "zero_optimization.stage", "0");
     fill_clipping(v);
     fill_optimizer(v);
     fill_scheduler(v);
+    if (trainer && !config_is_mentioned(v, "scheduler.type"))
+        config_take_default(v, "scheduler.type", "WarmupDecayLR",
+                            "not in the file; the Trainer's default");
     fill_pipeline(v);
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
                       "not in a DeepSpeed file: add model.*, data.train, training.steps and "

@@ -110,19 +110,19 @@ static bool same_parent(const char *a, const char *b) {
 }
 
 /* In a section that we have a key of that section is meant. */
-static bool is_below_known(const char *path) {
+static bool is_elsewhere(const char *path, const char *candidate) {
     char section[2 * WORD];
-    size_t length = (size_t)(leaf_of(path) - path);
+    const size_t length = (size_t)(leaf_of(path) - path);
     if (length == 0 || length > sizeof section) return false;
     snprintf(section, sizeof section, "%.*s", (int)(length - 1), path);
-    return config_is_section(section);
+    return config_is_section(section) && strncmp(path, candidate, length) != 0;
 }
 
 /* How far `candidate` is from what was written: the last words are compared, and another section
  * costs one more, so that a misspelling beside wins over one far away. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
-    if (is_below_known(path) && !same_parent(path, candidate)) return FAR_AWAY;
+    if (is_elsewhere(path, candidate)) return FAR_AWAY;
     int d = config_distance(leaf, leaf_of(candidate));
     int allowed = 1 + (int)strlen(leaf) / 4;
     if (d > allowed || (d > 0 && (size_t)d >= strlen(leaf))) return FAR_AWAY;
