@@ -244,6 +244,11 @@ TEST(Dialects, AnUnknownArgumentMayChangeTheModel) {
     }
 }
 
+TEST(Dialects, ASwitchHasNoValue) {
+    EXPECT_TRUE(is_in(megatron("--lr 1 --bf16 2"), REFUSED, "--bf16"));
+    EXPECT_TRUE(is_in(megatron("--lr 1 --num-layers 2 3"), REFUSED, "--num-layers"));
+}
+
 TEST(Dialects, TheMissingSignOfALlamaIsNamed) {
     conversion c = megatron("--lr 1 --swiglu --normalization rmsnorm "
                             "--use-rotary-position-embeddings");

@@ -485,6 +485,8 @@ static void convert_by_table(converter *m, const megatron_given *given) {
         row(m, CONFIG_REFUSED, given->name, "not known here; it may change the model or the run");
     } else if (found->kind == MEGATRON_KEY) {
         take(m, given->name, found->text);
+    } else if (found->kind == MEGATRON_TRUE && given->values[0]) {
+        row(m, CONFIG_REFUSED, given->name, "it is a switch, which has no value");
     } else if (found->kind == MEGATRON_TRUE) {
         char flag[80];
         snprintf(flag, sizeof flag, "--%.70s", given->name);

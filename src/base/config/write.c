@@ -171,11 +171,13 @@ static void write_keys(const z3d_config *config, wanted *is_wanted, const char *
 }
 
 static bool any(const z3d_config *config, int key, const char *const *also) {
-    return config && key >= 0 && !also;
+    (void)config, (void)key, (void)also;
+    return true;
 }
 
 static bool is_set(const z3d_config *config, int key, const char *const *also) {
-    return config->origin->place[key].source >= 0 && !also;
+    (void)also;
+    return config->origin->place[key].source >= 0;
 }
 
 static bool is_changed(const z3d_config *config, int key, const char *const *also) {
