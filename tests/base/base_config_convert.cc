@@ -134,7 +134,7 @@ TEST(Sources, AListAndYaml) {
     EXPECT_EQ(m->model_hidden_size, 64);
     EXPECT_TRUE(m->bf16_enabled);
     c = megatron("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n  --num-layers: 12 # n\n  --lr: \"1e-4\"\n"
-                 "  --bf16: true\n  --fp16: false\n  --data-path: [0.3, a, 0.7, b]\n");
+                 "  --bf16: true\n  --fp16: false\n  - 3\n  --data-path: [0.3, a, 0.7]\n  - b\n");
     EXPECT_TRUE(c.complete) << c.table;
     Config y(c.yaml);
     EXPECT_EQ(y->model_num_layers, 12);
@@ -164,7 +164,7 @@ TEST(Sources, TheLogOfARunHasTheFinalValues) {
         line("microbatch_group_size_per_virtual_pipeline_stage_x", "False") +
         line("inference_dynamic_batching_cuda_graph_sizing_distribution", "exponential") +
         line("num_experts", "None") + line("world_size", "8");
-    conversion c = megatron("rank 0 begins\n" + begin + line("lr", "7") + end + "restarted\n" +
+    conversion c = megatron("deepspeed: begins\n" + begin + line("lr", "7") + end + "restarted\n" +
                             begin + arguments + end + "iteration 1\n");
     EXPECT_TRUE(c.complete) << c.table << c.error;
     Config m(c.yaml);
@@ -180,6 +180,7 @@ TEST(Sources, TheLogOfARunHasTheFinalValues) {
     EXPECT_STREQ(Config(c.yaml)->model_type, "llama");
     EXPECT_TRUE(is_in(c, REFUSED, "--new-attention")) << c.table;
     EXPECT_TRUE(has(megatron(begin + line("lr", "1")).error, "is cut"));
+    EXPECT_TRUE(has(megatron(begin + line("lr", "None") + end).error, "has no arguments"));
 }
 
 TEST(Sources, APlaceholderIsNoValueAndNoDefaultStandsForIt) {

@@ -572,8 +572,7 @@ z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *ru
     char *text = NULL;
     size_t length;
     Z3D_TRY(z3d_read_file(path, LIMIT, &text, &length));
-    z3d_status status = config_refuse_format(text, path, "--from-megatron");
-    if (status == Z3D_OK) status = from(path, text, NULL, 0, rules, yaml, table, complete);
+    z3d_status status = from(path, text, NULL, 0, rules, yaml, table, complete);
     free(text);
     return status;
 }

@@ -75,10 +75,10 @@ static z3d_status begin_argument(megatron_text *out, const char *word, const cha
         return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: more than %d arguments", source, MEGATRON_GIVEN);
     megatron_given *g = &out->given[out->count];
     *g = (megatron_given){.name = strndup(word + 2, length - 2), .values = strdup("")};
+    out->count++;
     if (!g->name || !g->values) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
     for (char *c = g->name; *c; c++)
         if (*c == '_') *c = '-';
-    out->count++;
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
         if (strcmp(renamed[i].old, g->name) != 0) continue;
         free(g->name);
@@ -87,6 +87,12 @@ static z3d_status begin_argument(megatron_text *out, const char *word, const cha
         if (!g->name) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
     }
     return word[length] ? add_value(out, word + length + 1) : Z3D_OK;
+}
+
+static z3d_status check_some(const megatron_text *out, const char *source) {
+    if (out->count > 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%.200s has no arguments; expected --num-layers 24 and the like",
+                     source);
 }
 
 z3d_status megatron_read_words(const char *const *words, int count, const char *source,
@@ -112,11 +118,7 @@ z3d_status megatron_read_words(const char *const *words, int count, const char *
         else if (out->count > 0)
             Z3D_TRY(add_value(out, words[i]));
     }
-    return out->count > 0 ? Z3D_OK
-                          : Z3D_ERROR(Z3D_ERR_DATA,
-                                      "%.200s has no arguments; expected --num-layers 24 and the "
-                                      "like",
-                                      source);
+    return check_some(out, source);
 }
 
 /* ---- a list in a file ---- */
@@ -283,14 +285,16 @@ static z3d_status add_line(megatron_text *out, const char *name, size_t length, 
 static z3d_status read_yaml(const char *text, const char *source, megatron_text *out) {
     char line[LINE];
     bool open = false;
-    for (const char *at = text; next_line(&at, text + strlen(text), line, sizeof line);) {
+    const char *end = text + strlen(text);
+    for (const char *at = text; next_line(&at, end, line, sizeof line);) {
         char *comment = strstr(line, " #");
         if (comment) *comment = '\0';
         size_t name = is_flag(line) ? strcspn(line, ":") : 0;
         if (name > 0 && line[name] == ':') {
             char *value = line + name + 1;
+            const int before = out->count;
             Z3D_TRY(add_line(out, line + 2, name - 2, value + strspn(value, " \t"), source));
-            open = true;
+            open = out->count > before;
         } else if (open && line[0] == '-' && line[1] == ' ') {
             Z3D_TRY(add_values(out, line + 2));
         } else if (line[0] && line[0] != '#') {
@@ -302,7 +306,8 @@ static z3d_status read_yaml(const char *text, const char *source, megatron_text 
 
 static bool is_yaml(const char *text) {
     char line[LINE];
-    for (const char *at = text; next_line(&at, text + strlen(text), line, sizeof line);) {
+    const char *end = text + strlen(text);
+    for (const char *at = text; next_line(&at, end, line, sizeof line);) {
         size_t name = is_flag(line) ? 2 + strcspn(line + 2, ": =\t") : 0;
         if (name > 0 && line[name] == ':') return true;
     }
@@ -348,8 +353,14 @@ static const char *log_of(const char *text) {
 
 z3d_status megatron_read_text(const char *text, const char *source, megatron_text *out) {
     const char *log = log_of(text);
-    if (log) return read_log(log, source, out);
-    return is_yaml(text) ? read_yaml(text, source, out) : read_list(text, source, out);
+    if (log) {
+        Z3D_TRY(read_log(log, source, out));
+        return check_some(out, source);
+    }
+    Z3D_TRY(config_refuse_format(text, source, "--from-megatron"));
+    if (!is_yaml(text)) return read_list(text, source, out);
+    Z3D_TRY(read_yaml(text, source, out));
+    return check_some(out, source);
 }
 
 void megatron_text_free(megatron_text *text) {
