@@ -245,6 +245,17 @@ TEST(Dialects, AnUnknownArgumentMayChangeTheModel) {
     }
 }
 
+TEST(Dialects, MethodsOfRecomputation) {
+    const std::string full = "--lr 1 --recompute-granularity full --recompute-num-layers ";
+    EXPECT_TRUE(megatron(full + "8 --recompute-method block --num-layers 8").complete);
+    EXPECT_TRUE(is_in(megatron(full + "4 --recompute-method block --num-layers 8"), REFUSED,
+                      "--recompute-method"));
+    EXPECT_TRUE(is_in(megatron(full + "2"), REFUSED, "--recompute-num-layers"));
+    conversion c = megatron("--lr 1 --recompute-method uniform --recompute-num-layers 2");
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_TRUE(is_in(c, IDLE, "--recompute-method") && is_in(c, IDLE, "--recompute-num-layers"));
+}
+
 TEST(Dialects, ASwitchHasNoValue) {
     EXPECT_TRUE(is_in(megatron("--lr 1 --bf16 2"), REFUSED, "--bf16"));
     EXPECT_TRUE(is_in(megatron("--lr 1 --num-layers 2 3"), REFUSED, "--num-layers"));

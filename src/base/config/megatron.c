@@ -302,52 +302,60 @@ static void convert_zero(converter *m) {
         config_take_default(&m->v, key, "0", theirs);
 }
 
-static void convert_recompute(converter *m) {
-    static const char key[] = "activation_checkpointing.granularity";
-    const char *granularity = value_of(m, "recompute-granularity");
-    const char *method = value_of(m, "recompute-method");
+/* Which blocks are recomputed, and how many layers share a checkpoint. */
+static void convert_recompute_layers(converter *m, bool full) {
+    static const char idle[] = "it is for --recompute-granularity full";
+    static const char number[] = "recompute-num-layers", method_name[] = "recompute-method";
+    const char *method = value_of(m, method_name);
     double every = 1, layers = 0;
-    /* Before granularities, a switch or a method said that blocks are recomputed. */
-    const bool older =
-        has(m, "checkpoint-activations") || megatron_is_renamed(&m->text, "recompute-method");
     char text[24];
-    bool counted = number_of(m, "recompute-num-layers", &every);
-    number_of(m, "num-layers", &layers);
-    if (has(m, "recompute-activations"))
-        config_take(&m->v, "--recompute-activations", key, "selective");
-    else if (older && !granularity)
-        config_take(&m->v,
-                    has(m, "checkpoint-activations") ? "--checkpoint-activations"
-                                                     : "--recompute-method",
-                    key, granularity = "full");
-    else
-        take_or_default(m, "recompute-granularity", key, "none");
-    bool full = granularity && strcmp(granularity, "full") == 0;
-    if (has(m, "distribute-saved-activations")) {
-        if (full)
-            config_take(&m->v, "--distribute-saved-activations",
-                        "activation_checkpointing.partition_activations", "true");
-        else
-            row(m, CONFIG_NO_EFFECT, "distribute-saved-activations",
-                "it is for --recompute-granularity full");
-    }
-    if (!full && (method || counted)) {
-        row(m, CONFIG_NO_EFFECT, method ? "recompute-method" : "recompute-num-layers",
-            "it is for --recompute-granularity full");
-    } else if (method && strcmp(method, "block") == 0) {
-        row(m, every >= layers && layers > 0 ? CONFIG_TAKEN : CONFIG_REFUSED, "recompute-method",
-            every >= layers && layers > 0 ? "every block is recomputed"
-                                          : "every block is recomputed here; write uniform");
-    } else if (full && every > 1 && layers > 0) {
+    const bool counted = number_of(m, number, &every), known = number_of(m, "num-layers", &layers);
+    const bool block = method && strcmp(method, "block") == 0;
+    const bool all = block && counted && known && every >= layers;
+    if (method)
+        row(m,
+            !full           ? CONFIG_NO_EFFECT
+            : block && !all ? CONFIG_REFUSED
+                            : CONFIG_TAKEN,
+            method_name,
+            !full   ? idle
+            : all   ? "every block is recomputed"
+            : block ? "every block is recomputed here; write uniform"
+                    : "same as zero3d");
+    if (counted && !full) {
+        row(m, CONFIG_NO_EFFECT, number, idle);
+    } else if (counted && (block || every <= 1)) {
+        row(m, CONFIG_TAKEN, number, "one checkpoint in each block, same as zero3d");
+    } else if (counted && !known) {
+        row(m, CONFIG_REFUSED, number, "--num-layers is not given; write it, too");
+    } else if (counted) {
         snprintf(text, sizeof text, "%.0f", ceil(layers / every));
         config_take(&m->v, "--recompute-num-layers", "activation_checkpointing.number_checkpoints",
                     text);
-    } else if (counted) {
-        row(m, CONFIG_TAKEN, "recompute-num-layers",
-            "one checkpoint in each block, same as zero3d");
     }
-    if (full && method && strcmp(method, "uniform") == 0)
-        row(m, CONFIG_TAKEN, "recompute-method", "same as zero3d");
+}
+
+static void convert_recompute(converter *m) {
+    static const char key[] = "activation_checkpointing.granularity",
+                      parts[] = "distribute-saved-activations";
+    const char *granularity = value_of(m, "recompute-granularity");
+    /* Before granularities, a switch or a method said that blocks are recomputed. */
+    const bool given = has(m, "checkpoint-activations"),
+               older = given || megatron_is_renamed(&m->text, "recompute-method");
+    if (has(m, "recompute-activations"))
+        config_take(&m->v, "--recompute-activations", key, "selective");
+    else if (older && !granularity)
+        config_take(&m->v, given ? "--checkpoint-activations" : "--recompute-method", key,
+                    granularity = "full");
+    else
+        take_or_default(m, "recompute-granularity", key, "none");
+    const bool full = granularity && strcmp(granularity, "full") == 0;
+    if (has(m, parts) && full)
+        config_take(&m->v, "--distribute-saved-activations",
+                    "activation_checkpointing.partition_activations", "true");
+    else if (has(m, parts))
+        row(m, CONFIG_NO_EFFECT, parts, "it is for --recompute-granularity full");
+    convert_recompute_layers(m, full);
     if (has(m, "checkpoint-in-cpu"))
         config_take(&m->v, "--checkpoint-in-cpu", "activation_checkpointing.cpu_checkpointing",
                     "true");
@@ -515,13 +523,14 @@ static void report_given(converter *m) {
     }
 }
 
-/* A value that is not of the kind that its argument has. */
+/* A value that is not of the kind that its argument has, or that contradicts another. */
 static void refuse_unread(converter *m) {
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
         char flag[80], what[160];
         snprintf(flag, sizeof flag, "--%.70s", given->name);
-        snprintf(what, sizeof what, "'%.80s' is no value of it", given->values);
+        snprintf(what, sizeof what, "'%.80s': not understood beside the other arguments",
+                 given->values);
         if (!config_is_mentioned(&m->v, flag)) row(m, CONFIG_REFUSED, given->name, what);
     }
 }
