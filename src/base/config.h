@@ -168,6 +168,8 @@ typedef struct z3d_config_rules {
  * the world (tensor size, batch sizes). If an override makes a key of the file useless, the key
  * gets its default again, and the log has one line. rules: NULL leaves out the models' rules. */
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
+/* The same, and what only a training refuses. */
+z3d_status z3d_config_check_training(z3d_config *config, const z3d_config_rules *rules);
 /* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
 int64_t z3d_config_model_ranks(const z3d_config *config);
 /* Whether the learning-rate schedule has an end, scheduler.params.total_num_steps. */
@@ -197,16 +199,23 @@ z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules,
 z3d_status z3d_config_settle(z3d_config *config, const z3d_config_rules *rules, int world_size,
                              int *data_parallel_size);
 
-/* Converts a DeepSpeed file, or Megatron-LM's arguments (a command line or a part of a shell
- * script), to our YAML. `table` says for people what became of each setting. *complete: every
- * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. */
-z3d_status z3d_config_from_deepspeed(const char *path, const z3d_config_rules *rules,
-                                     z3d_string *yaml, z3d_string *table, bool *complete);
+/* Converts a DeepSpeed file, or Megatron-LM's arguments (a list, YAML, a log; or the words of a
+ * command), to our YAML. `table` says for people what became of each setting. *complete: every
+ * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. `type`: "bf16" or
+ * "fp16", where a DeepSpeed file leaves the type to its script (auto); NULL: not known. */
+z3d_status z3d_config_from_deepspeed(const char *path, const char *type,
+                                     const z3d_config_rules *rules, z3d_string *yaml,
+                                     z3d_string *table, bool *complete);
 z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *rules,
                                     z3d_string *yaml, z3d_string *table, bool *complete);
+z3d_status z3d_config_from_megatron_command(const char *const *words, int count,
+                                            const z3d_config_rules *rules, z3d_string *yaml,
+                                            z3d_string *table, bool *complete);
 
 /* The whole configuration as YAML that reads back to the same values (every key, resolved). */
 void z3d_config_write(const z3d_config *config, z3d_string *out);
+/* The same without the keys that have their defaults, except those named in `also`, up to NULL. */
+void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
 /* A key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
 /* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown

@@ -46,7 +46,7 @@ static const char *next_option(const char *at, option *out) {
     if (!line) return NULL;
     const char *end = line + 1 + strcspn(line + 1, "\n"), *c = line + 5;
     out->name = c;
-    while (islower((unsigned char)*c) || *c == '-') c++;
+    while (islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-') c++;
     out->name_length = (int)(c - out->name);
     out->has_value = c[0] == ' ' && isupper((unsigned char)c[1]);
     while (c < end && !(c[0] == ' ' && c[1] == ' ')) c++;
@@ -81,20 +81,20 @@ static void append_bash(z3d_string *out) {
                            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                            "        COMPREPLY=($(compgen -W \"");
     for (int i = 0; cli_commands[i]; i++) z3d_string_append(out, "%s ", cli_commands[i]->name);
-    z3d_string_append(out,
-                      "help --version --help\" -- \"$word\"))\n"
-                      "        return\n"
-                      "    fi\n"
-                      "    case \"$word\" in\n"
-                      "    --*)\n"
-                      "        COMPREPLY=($(compgen -W \"--help $(\"${COMP_WORDS[0]}\" "
-                      "\"$command\" --help 2>/dev/null |\n"
-                      "            grep -oE '^  --[a-z-]+' | tr -d ' ' | sort -u | tr '\\n' ' ')\" "
-                      "-- \"$word\"))\n"
-                      "        return\n"
-                      "        ;;\n"
-                      "    esac\n"
-                      "    case \"$command\" in\n");
+    z3d_string_append(
+        out, "help --version --help\" -- \"$word\"))\n"
+             "        return\n"
+             "    fi\n"
+             "    case \"$word\" in\n"
+             "    --*)\n"
+             "        COMPREPLY=($(compgen -W \"--help $(\"${COMP_WORDS[0]}\" "
+             "\"$command\" --help 2>/dev/null |\n"
+             "            grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u | tr '\\n' ' ')\" "
+             "-- \"$word\"))\n"
+             "        return\n"
+             "        ;;\n"
+             "    esac\n"
+             "    case \"$command\" in\n");
     for (int i = 0; cli_commands[i]; i++) {
         const cli_command *c = cli_commands[i];
         if (c->configured)

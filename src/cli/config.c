@@ -1,5 +1,6 @@
 /* zero3d config */
 #include <stdio.h>
+#include <string.h>
 
 #include "src/cli/cli.h"
 #include "src/model/model.h"
@@ -7,7 +8,9 @@
 static const char help[] =
     "usage: zero3d config [--markdown | --keys]\n"
     "       zero3d config CONFIG [key=value ...]\n"
-    "       zero3d config --from-deepspeed FILE | --from-megatron FILE\n"
+    "       zero3d config --from-deepspeed FILE [--bf16 | --fp16]\n"
+    "       zero3d config --from-megatron FILE\n"
+    "       zero3d config --from-megatron -- COMMAND...\n"
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
     "With CONFIG checks what can be checked without the number of ranks, and prints all keys with\n"
@@ -18,15 +21,24 @@ static const char help[] =
     "  --from-deepspeed FILE   converts a DeepSpeed JSON file to YAML on standard output. A\n"
     "                          table on standard error says what is taken, what has no effect\n"
     "                          and what is not supported (then the exit code is 1)\n"
-    "  --from-megatron FILE    the same for Megatron-LM's arguments: a command line, or a part\n"
-    "                          of a shell script\n"
+    "  --bf16, --fp16          the type that your script passes where the DeepSpeed file says "
+    "auto\n"
+    "  --from-megatron FILE    the same for Megatron-LM's arguments: a list of them, YAML with\n"
+    "                          --names as keys, or the log of a run, which begins with all of "
+    "them.\n"
+    "                          With -- COMMAND... in place of FILE: those of the command that "
+    "starts\n"
+    "                          a run. Write `zero3d config --from-megatron --` in front of it in "
+    "its\n"
+    "                          script and run the script: the shell puts the values in\n"
     "\n"
     "Names are those of DeepSpeed (zero_optimization, fp16, train_batch_size, ...) and "
     "Megatron-LM\n"
     "(num_layers, hidden_size, ...). An unknown key is an error with file, line and column.\n"
     "\n"
     "example: zero3d config configs/demo.yaml zero_optimization.stage=3\n"
-    "         zero3d config --from-deepspeed ds.json > run.yaml\n";
+    "         zero3d config --from-deepspeed ds.json > run.yaml\n"
+    "         zero3d config --from-megatron -- torchrun pretrain_gpt.py $ARGS > run.yaml\n";
 
 static z3d_status describe(int count, char **arguments, bool markdown, bool keys,
                            z3d_string *text) {
@@ -41,19 +53,31 @@ static z3d_status describe(int count, char **arguments, bool markdown, bool keys
         return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, arguments, &config));
-    z3d_status status = z3d_config_check(config, &z3d_model_rules);
+    z3d_status status = z3d_config_check_training(config, &z3d_model_rules);
     if (status == Z3D_OK) z3d_config_write(config, text);
     z3d_config_destroy(config);
     return status;
 }
 
+typedef struct source {
+    const char *deepspeed, *megatron;
+    char **command; /* behind --from-megatron -- */
+    int words;
+    bool bf16, fp16;
+} source;
+
 /* The YAML goes to standard output, the table to standard error. */
-static int convert(const char *deepspeed, const char *megatron) {
+static int convert(const source *from) {
+    const char *type = from->bf16 ? "bf16" : from->fp16 ? "fp16" : NULL;
     z3d_string yaml = {0}, table = {0};
     bool complete = false;
     z3d_status status =
-        deepspeed ? z3d_config_from_deepspeed(deepspeed, &z3d_model_rules, &yaml, &table, &complete)
-                  : z3d_config_from_megatron(megatron, &z3d_model_rules, &yaml, &table, &complete);
+        from->deepspeed ? z3d_config_from_deepspeed(from->deepspeed, type, &z3d_model_rules, &yaml,
+                                                    &table, &complete)
+        : from->command
+            ? z3d_config_from_megatron_command((const char *const *)from->command, from->words,
+                                               &z3d_model_rules, &yaml, &table, &complete)
+            : z3d_config_from_megatron(from->megatron, &z3d_model_rules, &yaml, &table, &complete);
     int code = status == Z3D_OK ? cli_print(&yaml) : cli_finish(status, "config");
     if (status == Z3D_OK) fputs(table.text, stderr);
     z3d_string_free(&yaml);
@@ -61,22 +85,45 @@ static int convert(const char *deepspeed, const char *megatron) {
     return code == CLI_OK && !complete ? CLI_FAILED : code;
 }
 
+/* Cuts "--from-megatron -- COMMAND..." off, whose words are no options of ours. */
+static int cut_command(int argc, char **argv, source *from) {
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--from-megatron") != 0 || strcmp(argv[i + 1], "--") != 0) continue;
+        from->command = argv + i + 2;
+        from->words = argc - i - 2;
+        return i;
+    }
+    return argc;
+}
+
+static z3d_status check_source(const source *from, bool others) {
+    const int sources =
+        (from->deepspeed != NULL) + (from->megatron != NULL) + (from->command != NULL);
+    if ((from->bf16 || from->fp16) && (!from->deepspeed || (from->bf16 && from->fp16)))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "one of --bf16 and --fp16 goes with --from-deepspeed FILE");
+    return sources < 2 && !(sources && others)
+               ? Z3D_OK
+               : Z3D_ERROR(Z3D_ERR_USAGE, "--from-deepspeed and --from-megatron take one FILE and "
+                                          "nothing else");
+}
+
 static int run(int argc, char **argv) {
     bool markdown = false, keys = false;
-    const char *deepspeed = NULL, *megatron = NULL;
+    source from = {0};
     const cli_option options[] = {{"markdown", NULL, &markdown, NULL},
                                   {"keys", NULL, &keys, NULL},
-                                  {"from-deepspeed", &deepspeed, NULL, NULL},
-                                  {"from-megatron", &megatron, NULL, NULL},
+                                  {"from-deepspeed", &from.deepspeed, NULL, NULL},
+                                  {"from-megatron", &from.megatron, NULL, NULL},
+                                  {"bf16", NULL, &from.bf16, NULL},
+                                  {"fp16", NULL, &from.fp16, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
+    argc = cut_command(argc, argv, &from);
     z3d_status status = cli_parse(argc, argv, options, &count);
-    bool converts = deepspeed || megatron;
-    if (status == Z3D_OK && converts && (count || keys || markdown || (deepspeed && megatron)))
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "--from-deepspeed and --from-megatron take one FILE and "
-                                          "nothing else");
-    if (status == Z3D_OK && converts) return convert(deepspeed, megatron);
+    if (status == Z3D_OK) status = check_source(&from, count || keys || markdown);
+    if (status == Z3D_OK && (from.deepspeed || from.megatron || from.command))
+        return convert(&from);
     if (status == Z3D_OK) status = describe(count, argv + 1, markdown, keys, &text);
     int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "config");
     z3d_string_free(&text);

@@ -137,13 +137,15 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_har
 }
 
 /* The machine of --hardware, or the one that the configuration names. */
-static z3d_status read_hardware(const z3d_config *config, const priced *options, bool *known,
+static z3d_status read_hardware(z3d_config *config, const priced *options, bool *known,
                                 z3d_hardware *out) {
     const char *path = options->hardware;
+    bool chosen;
     if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
         path = config->training_hardware;
     *known = path != NULL;
     if (path) Z3D_TRY(z3d_hardware_read(path, out));
+    if (path) Z3D_TRY(z3d_choose_device(config, out, &chosen));
     return options->calibration ? z3d_hardware_adjust(options->calibration, out) : Z3D_OK;
 }
 
@@ -163,12 +165,29 @@ static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *har
 static z3d_status write_best(const z3d_config *config, const char *how, double seconds,
                              const z3d_hardware *hardware, const priced *options,
                              z3d_string *said) {
+    /* What the search decides is written also where it is the default. */
+    static const char *const decided[] = {"parallel.tensor_model_parallel_size",
+                                          "parallel.sequence_parallel",
+                                          "parallel.pipeline_model_parallel_size",
+                                          "parallel.virtual_pipeline_model_parallel_size",
+                                          "parallel.pipeline_schedule",
+                                          "train_batch_size",
+                                          "train_micro_batch_size_per_gpu",
+                                          "gradient_accumulation_steps",
+                                          "zero_optimization.stage",
+                                          "zero_optimization.offload_optimizer.device",
+                                          "zero_optimization.offload_param.device",
+                                          "activation_checkpointing.granularity",
+                                          "activation_checkpointing.partition_activations",
+                                          "activation_checkpointing.cpu_checkpointing",
+                                          "training.device",
+                                          NULL};
     z3d_string text = {0};
     if (!options->write) return Z3D_OK;
     z3d_string_append(&text,
                       "# Written by `zero3d plan %s --write`: %.4g s a step, predicted on %s.\n",
                       how, seconds, hardware->name);
-    z3d_config_write(config, &text);
+    z3d_config_write_changed(config, decided, &text);
     z3d_status status = cli_write(options->write, &text);
     z3d_string_free(&text);
     if (!options->json) z3d_string_append(said, "written: %s\n", options->write);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/cli/cli.h"
+#include "src/plan/choose/choose.h"
 #include "src/plan/submit/submit.h"
 
 static const char help[] =
@@ -32,8 +33,10 @@ static const char help[] =
     "  --signal SECONDS      the ranks stop so long before the time limit (default 300, more "
     "where\n"
     "                        predicted steps are long)\n"
-    "  --sbatch OPTION       another option of sbatch: --sbatch --partition=gpu; may be given "
-    "again\n"
+    "  --sbatch OPTION       another option of sbatch: --sbatch --partition=gpu, --sbatch -pgpu; "
+    "may "
+    "be\n"
+    "                        given again. Those that the script decides are refused\n"
     "  --output FILE         keeps the script in FILE\n"
     "  --dry-run             prints the script and submits nothing; the plan is on standard error\n"
     "\n"
@@ -70,10 +73,58 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
     return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes %s: expected a number, or a range such as 2-4", text);
 }
 
-/* One option in one line. */
+/* Options that the script decides, by both of sbatch's names, and what decides them here. */
+static const struct {
+    const char *name, *letter, *instead;
+} decided[] = {
+    {"nodes", "N", "write --nodes N of submit"},
+    {"ntasks", "n", "write --ranks-per-node N of submit"},
+    {"ntasks-per-node", "", "write --ranks-per-node N of submit"},
+    {"tasks-per-node", "", "write --ranks-per-node N of submit"},
+    {"cpus-per-task", "c", "write --cpus-per-rank N of submit"},
+    {"mincpus", "", "write --cpus-per-rank N of submit"},
+    {"gpus-per-node", "", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"gpus-per-task", "", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"gpus", "G", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"time", "t", "write --time T of submit"},
+    {"time-min", "", "write --time T of submit"},
+    {"array", "a", "give submit several CONFIGs"},
+    {"signal", "", "write --signal SECONDS of submit"},
+    {"requeue", "", "the job puts itself into the queue again"},
+    {"no-requeue", "", "the job puts itself into the queue again; write a longer --time"},
+    {"open-mode", "", "a job that starts again appends to its log"},
+    {"distribution", "m", "consecutive ranks share a node"},
+    {"job-name", "J", "it is the CONFIG's name"},
+    {"output", "o", "it is zero3d-NAME-JOB.log"},
+    {"wrap", "", "the script is the job"},
+};
+
+/* One option in one line: "--partition=gpu", "-p gpu", "-pgpu". */
 static bool is_option(const char *text) {
     const char *end = text + strcspn(text, "= \t\n");
-    return strncmp(text, "--", 2) == 0 && (*end == '\0' || *end == '=') && !strchr(text, '\n');
+    bool word = strncmp(text, "--", 2) == 0 && end - text > 2 && (*end == '\0' || *end == '=');
+    bool letter = text[0] == '-' && isalpha((unsigned char)text[1]);
+    return (word || letter) && !strchr(text, '\n');
+}
+
+static z3d_status check_option(const char *text) {
+    if (!is_option(text))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--sbatch %s: expected an option of sbatch with its dashes: --sbatch "
+                         "--partition=gpu",
+                         text);
+    const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
+    for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {
+        const char *name = decided[i].name;
+        /* sbatch takes a long name's beginning for it. */
+        const bool same = length ? strncmp(text + 2, name, length) == 0
+                                 : decided[i].letter[0] && text[1] == decided[i].letter[0];
+        if (same)
+            return Z3D_ERROR(Z3D_ERR_USAGE,
+                             "--sbatch %s: the script decides this, as it is planned: %s", text,
+                             decided[i].instead);
+    }
+    return Z3D_OK;
 }
 
 static z3d_status read_arguments(int argc, char **argv, request *r) {
@@ -95,12 +146,7 @@ static z3d_status read_arguments(int argc, char **argv, request *r) {
     if (r->files == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
     if (!r->nodes) return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes N is missing");
     if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
-    for (int i = 0; i < r->sbatch.count; i++)
-        if (!is_option(r->sbatch.value[i]))
-            return Z3D_ERROR(Z3D_ERR_USAGE,
-                             "--sbatch %s: expected an option of sbatch with its dashes: --sbatch "
-                             "--partition=gpu",
-                             r->sbatch.value[i]);
+    for (int i = 0; i < r->sbatch.count; i++) Z3D_TRY(check_option(r->sbatch.value[i]));
     return Z3D_OK;
 }
 
@@ -257,11 +303,13 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
                               folders *folders, int i) {
     z3d_config *config;
     z3d_hardware hardware;
-    bool known;
+    bool known, chosen = false;
     arguments[0] = job->configs[i];
     Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, &config));
     z3d_status status = note_folders(config, job, folders, i);
     if (status == Z3D_OK) status = read_machine(r, config, &known, &hardware);
+    if (status == Z3D_OK && known) status = z3d_choose_device(config, &hardware, &chosen);
+    job->names_cuda = job->names_cuda || chosen;
     if (status == Z3D_OK && !job->ranks && known) job->ranks = (int64_t)hardware.devices;
     if (status == Z3D_OK && !job->ranks)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "--ranks-per-node N is missing (or --hardware FILE, "

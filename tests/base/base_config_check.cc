@@ -168,10 +168,9 @@ TEST(Check, Schedule) {
                   .find("run.yaml:1:44: scheduler.params.min_lr: 0.001 is above the peak "
                         "optimizer.params.lr 0.0006"),
               std::string::npos);
-    EXPECT_NE(
-        check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1001}}")
-            .find("1001 is beyond the end of the decay, scheduler.params.total_num_steps 1000"),
-        std::string::npos);
+    EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1001}}")
+                  .find("1001 is beyond the end of the decay, training.steps 1000"),
+              std::string::npos);
     EXPECT_EQ(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1000}}"),
               "accepted");
     EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 11, "

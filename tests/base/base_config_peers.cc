@@ -13,7 +13,7 @@ TEST(OverrideOfABlock, ThatIsNotSupportedWinsWhenItSwitchesItOff) {
     EXPECT_EQ(all_errors(zenflow, {"zero_optimization.zenflow=null"}), "accepted");
     EXPECT_TRUE(has(all_errors(zenflow, {"nebula.enabled=false"}),
                     "run.yaml:1:21: zero_optimization.zenflow:"));
-    for (const char *block : {"tensorboard", "flops_profiler", "curriculum_learning", "amp"}) {
+    for (const char *block : {"elasticity", "curriculum_learning", "amp"}) {
         std::string text = std::string(block) + ": {enabled: true, x: 1}\n";
         std::string off = std::string(block) + ".enabled=false";
         EXPECT_EQ(all_errors(text, {off.c_str()}), "accepted") << block;
@@ -108,9 +108,9 @@ TEST(Messages, SayWhatToWrite) {
     EXPECT_EQ(all_errors("curriculum_learning: {enabled: true}\n", {}),
               "run.yaml:1:1: curriculum_learning: not supported; write \"enabled\": false, or "
               "leave the block out");
-    EXPECT_EQ(all_errors("tensorboard: {enabled: true}\n", {}),
-              "run.yaml:1:1: tensorboard: not needed: event files are written to run.dir; write "
-              "\"enabled\": false, or leave the block out");
+    EXPECT_EQ(all_errors("amp: {enabled: true}\n", {}),
+              "run.yaml:1:1: amp: not supported: use bf16.enabled; write \"enabled\": false, or "
+              "leave the block out");
     EXPECT_EQ(all_errors("optimizer: {params: {betas: [0.9, 0.99999999]}}\n", {}),
               "run.yaml:1:22: optimizer.params.betas: 0.99999999 is too close to 1 (in fp32 it is "
               "1); write at most 0.9999999");
@@ -149,8 +149,9 @@ static conversion convert(bool megatron, const std::string &text) {
     std::ofstream(path) << text;
     z3d_string yaml = {}, table = {};
     bool complete;
-    EXPECT_EQ(megatron ? z3d_config_from_megatron(path.c_str(), NULL, &yaml, &table, &complete)
-                       : z3d_config_from_deepspeed(path.c_str(), NULL, &yaml, &table, &complete),
+    EXPECT_EQ(megatron
+                  ? z3d_config_from_megatron(path.c_str(), NULL, &yaml, &table, &complete)
+                  : z3d_config_from_deepspeed(path.c_str(), NULL, NULL, &yaml, &table, &complete),
               Z3D_OK)
         << z3d_error_message();
     unlink(path.c_str());
@@ -160,9 +161,9 @@ static conversion convert(bool megatron, const std::string &text) {
     return out;
 }
 
-TEST(FromMegatron, CheckpointsWhoseFolderOnlyTheShellKnows) {
-    conversion c = convert(true, "CHECKPOINT_PATH=$1\npretrain_gpt.py --fp16 --lr 1e-4 "
-                                 "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH "
+TEST(FromMegatron, CheckpointsWhoseFolderIsStillToBeWritten) {
+    conversion c = convert(true, "pretrain_gpt.py --fp16 --lr 1e-4 "
+                                 "--save '<PATH TO SAVE>' --load '<PATH TO SAVE>' "
                                  "--save-interval 10000\n");
     Config m(c.yaml);
     EXPECT_EQ(m->checkpoint_interval, 10000) << c.table;

@@ -19,6 +19,7 @@ zero3d_test(base_config_offload ROOM base)
 zero3d_test(base_config_write ROOM base)
 zero3d_test(base_config_paste ROOM base)
 zero3d_test(base_config_peers ROOM base)
+zero3d_test(base_config_convert ROOM base)
 # The fuzzer's corpus, replayed by any compiler.
 zero3d_test(base_config_corpus ROOM base LONG)
 target_sources(base_config_corpus PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/config.c)

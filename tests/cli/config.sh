@@ -69,9 +69,93 @@ for example in hf_zero2 hf_zero3; do
     cp out converted.yaml
     expect 0 "$ZERO3D" config converted.yaml
 done
-expect 0 "$ZERO3D" config --from-megatron "$SOURCE/tests/data/configs/megatron_gpt.sh"
+expect 0 "$ZERO3D" config --from-megatron "$SOURCE/tests/data/configs/megatron_gpt.txt"
 cp out converted.yaml
 expect 0 "$ZERO3D" config converted.yaml
+
+# The launch line of a script with branches: the shell says what it is, and trains two steps with it.
+cat >launch.sh <<'SCRIPT'
+#!/bin/bash
+HIDDEN=16
+HIDDEN=32
+if [ "${RECOMPUTE:-false}" = true ]; then
+    MORE="--recompute-granularity full"
+else
+    MORE=""
+fi
+train() {
+    python() { :; }
+    python convert.py --num-layers 7 --lr 5
+    $BEFORE torchrun --nproc-per-node ${TP:-1} pretrain_gpt.py --num-layers $((8 / 4)) --lr 1e-3 \
+        --hidden-size $HIDDEN --num-attention-heads 4 --seq-length 32 --vocab-size 257 \
+        --hidden-dropout 0 --micro-batch-size 1 --global-batch-size 2 --train-samples 4 \
+        --max-position-embeddings 32 --data-path train.bin --split 100,0,0 $MORE
+}
+train
+SCRIPT
+BEFORE="$ZERO3D config --from-megatron --" expect 0 bash launch.sh
+cp out launched.yaml
+grep -q 'num_layers: 2' out || fail "not the value that the shell computes"
+grep -q 'hidden_size: 32' out || fail "not the last value of a variable"
+grep -q 'granularity: none' out || fail "the branch that is not taken is taken"
+expect 0 "$ZERO3D" plan launched.yaml --ranks 1
+expect 0 "$LAUNCH" -n 1 "$ZERO3D" train launched.yaml run.dir=runs/launched
+[ "$(wc -l <runs/launched/metrics.jsonl)" -ge 2 ] || fail "two steps were expected"
+RECOMPUTE=true BEFORE="$ZERO3D config --from-megatron --" expect 0 bash launch.sh
+grep -q 'granularity: full' out || fail "the branch is not taken"
+expect 1 "$ZERO3D" config --from-megatron launch.sh
+says "launch.sh:2: an assignment: only a shell knows .*--from-megatron --"
+[ ! -s out ] || fail "a refused script has a configuration"
+expect 2 "$ZERO3D" config --from-megatron launch.sh --bf16
+printf 'compute_environment: LOCAL_MACHINE\ndeepspeed_config: { zero_stage: 3 }\n' >accelerate.yaml
+expect 1 "$ZERO3D" config --from-deepspeed accelerate.yaml
+says 'a file of Accelerate'
+[ ! -s out ] || fail "a refused file has a configuration"
+expect 1 "$ZERO3D" config --from-deepspeed "$SOURCE/tests/data/configs/megatron_gpt.txt"
+
+# Of the grid (tests/base/base_config_convert.cc) some trains two steps.
+small="model.num_layers=2 model.hidden_size=32 model.num_attention_heads=4 model.seq_length=32 model.vocab_size=257
+    data.train=train.bin training.steps=2 train_micro_batch_size_per_gpu=1"
+converts=0
+trains_converted() { # trains_converted OPTION TEXT: convert, config, plan, two steps on two ranks
+    converts=$((converts + 1))
+    printf '%s' "$2" >"grid.$converts"
+    expect 0 "$ZERO3D" config "$1" "grid.$converts"
+    cp out grid.yaml
+    # shellcheck disable=SC2086
+    expect 0 "$ZERO3D" config grid.yaml $small
+    # shellcheck disable=SC2086
+    expect 0 "$ZERO3D" plan grid.yaml $small --ranks 2
+    # shellcheck disable=SC2086
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train grid.yaml $small "run.dir=runs/grid.$converts"
+    [ "$(wc -l <"runs/grid.$converts/metrics.jsonl")" -ge 2 ] || fail "$2 did not train"
+}
+trains_converted --from-deepspeed '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": 1e14,
+    "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, "prefetch_bucket_size": 100}}'
+trains_converted --from-deepspeed '{"_note": 1, "bf16": {"enabled": "auto"}, "wandb": {"enabled": True},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}'
+trains_converted --from-deepspeed '{"tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 2,
+    "offload_param": {"device": "cpu"}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4000}}}'
+trains_converted --from-megatron '--lr 1e-3 --zero-stage 1 --checkpoint-activations --model-parallel-size 2 --sequence-parallel'
+trains_converted --from-megatron 'ARGS:
+  --lr: 1e-3
+  --swiglu: true
+  --normalization: RMSNorm
+  --position-embedding-type: rope
+  --disable-bias-linear: true
+  --hidden-dropout: 0.0
+  --use-distributed-optimizer: true'
+
+# One check for config, plan and train; generate and evaluate take it.
+printf 'zero_optimization: { stage: 3, offload_param: { device: cpu } }\n' >alone.yaml
+expect 1 "$ZERO3D" config alone.yaml
+says 'in training the host steps these parameters'
+
+# Text of a list as it stands.
+expect 0 "$ZERO3D" config empty.yaml 'data.train=corpus #2.bin'
+grep -q 'path: "corpus #2.bin"' out || fail "a # in a path is no comment"
+expect 1 "$ZERO3D" config empty.yaml "data.train='corpus' # 2"
+says "would be a comment"
 expect 1 "$ZERO3D" config --from-megatron nowhere
 says 'nowhere'
 expect 2 "$ZERO3D" config --from-megatron a --from-deepspeed b

@@ -114,6 +114,30 @@ says "^zero3d: $paper/fig2-zero-170B-400gpus.yaml:[0-9]*:[0-9]*: parallel.world_
 submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 25 --time 4 $v100 --dry-run checkpoint.interval=9
 says 'too short: the ranks need 300 seconds'
 
+# A plan for GPUs is a job for GPUs; its file has what was decided and what is no default.
+h100="--hardware $SOURCE/configs/hardware/dgx-h100.yaml"
+printf 'model: { num_layers: 4, hidden_size: 1024, num_attention_heads: 16 }\ntrain_batch_size: 64\nbf16: { enabled: true }\n' >small.yaml
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan small.yaml --recommend $h100 --ranks 16 --write best.yaml
+grep -q '^  device: cuda' best.yaml || fail "a plan for GPUs is a cpu run"
+grep -q '^  device: cuda' out || fail "the printed plan is a cpu run"
+grep -q '^  stage: ' best.yaml || fail "what the search decided is not written"
+! grep -q 'watchdog_timeout\|repetition_penalty' best.yaml || fail "defaults are written"
+[ "$(wc -l <best.yaml)" -lt 45 ] || fail "a long file"
+# shellcheck disable=SC2086
+submit 0 best.yaml --nodes 2 --time 8:00:00 $h100 --dry-run checkpoint.interval=9
+grep -qx '#SBATCH --gpus-per-node=8' out || fail "a plan for GPUs asks for none"
+# shellcheck disable=SC2086
+submit 0 small.yaml --nodes 2 --time 8:00:00 $h100 --dry-run checkpoint.interval=9 train_micro_batch_size_per_gpu=1
+grep -qx '#SBATCH --gpus-per-node=8' out || fail "a machine of GPUs asks for none"
+grep -q 'train "$config" training.device=cuda ' out || fail "the job would run on CPUs"
+# shellcheck disable=SC2086
+submit 1 best.yaml --nodes 2 --time 8:00:00 $h100 --dry-run checkpoint.interval=9 training.device=cpu
+says 'training.device=cpu: cpu, but the described machine, .*, computes on GPUs'
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" plan best.yaml $h100 training.device=cpu
+says 'write cuda, or describe another machine'
+
 # ---- what is refused ----
 
 submit 2
@@ -137,6 +161,16 @@ for option in partition=x '--partition x' '--exclusive
 exit'; do
     submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch "$option"
     says 'expected an option of sbatch'
+done
+for option in --nodes=3 '-N 3' -N3 --ntasks-per-node=4 -n4 -c2 --cpus-per-task=2 --time=1 -t1 --array=0-3 -a0-3 \
+    --no-requeue --no-req --requeue --signal=B:TERM@10 --gpus-per-node=1 --job-name=x -Jx --output=x --open-mode=truncate; do
+    submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch "$option"
+    says "--sbatch $option: the script decides this, as it is planned: "
+done
+submit 0 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --sbatch '-A my project' --sbatch -Cfast \
+    --sbatch '-q high' --sbatch --mem=0 --sbatch --exclusive
+for line in '-A "my project"' '-C fast' '-q high' --mem=0 --exclusive; do
+    grep -qxF -- "#SBATCH $line" out || fail "no $line in the script"
 done
 submit 2 tiny.yaml --nodes 1 --time 10000 --ranks-per-node 1 --signal 65536
 says '--signal 65536: expected a whole number from 1 to 65535'

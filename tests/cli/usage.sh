@@ -16,7 +16,7 @@ for command in $commands; do
     expect 0 "$ZERO3D" help "$command"
     cmp -s out help || fail "help $command differs from $command --help"
     # Every option that the help names is one that the command takes: none may be called unknown.
-    for option in $(grep -oE '^  --[a-z-]+' help); do
+    for option in $(grep -oE '^  --[a-z0-9-]+' help); do
         nothing="" # reproduce works without arguments: for minutes
         [ "$command" != reproduce ] || nothing=--hardware=nowhere
         # shellcheck disable=SC2086 # one word or none
@@ -92,7 +92,7 @@ for command in $commands; do
     grep -q "^        '$command:[a-z]" zsh || fail "zsh has no $command"
     grep -q "^complete -c zero3d -n __fish_use_subcommand -f -a $command -d '[a-z]" fish || fail "fish has no $command"
     grep -qi "^.SH \"ZERO3D $command\"\$" man || fail "the man page has no $command"
-    for option in $("$ZERO3D" "$command" --help | grep -oE '^  --[a-z-]+'); do
+    for option in $("$ZERO3D" "$command" --help | grep -oE '^  --[a-z0-9-]+'); do
         sed -n "/^    $command)/,/;;/p" zsh | grep -q -- "'$option:[^ ]" || fail "zsh: $command has no $option"
         grep -q -- "'__fish_seen_subcommand_from $command' -l ${option#--}\( -r\)\{0,1\} -d '[^ ]" fish || fail "fish: $command has no $option"
     done

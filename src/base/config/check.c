@@ -230,14 +230,17 @@ static void check_decay(config_checker *k) {
                         "%g is above the peak optimizer.params.lr %g; write at most that",
                         c->scheduler_params_min_lr, c->optimizer_params_lr);
     }
-    if (total == Z3D_AUTO) total = c->training_steps;
+    const char *end = "scheduler.params.total_num_steps";
+    if (total == Z3D_AUTO) {
+        total = c->training_steps;
+        end = "training.steps";
+    }
     if (config_sound(k, "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps",
-                     "training.steps", NULL) &&
+                     end, NULL) &&
         c->scheduler_params_warmup_num_steps > total) {
         config_complain(k, "scheduler.params.warmup_num_steps",
-                        "%lld is beyond the end of the decay, scheduler.params.total_num_steps "
-                        "%lld; write at most that",
-                        (long long)c->scheduler_params_warmup_num_steps, (long long)total);
+                        "%lld is beyond the end of the decay, %s %lld; write at most that",
+                        (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
     }
 }
 
@@ -464,6 +467,7 @@ void config_check_into(config_checker *k) {
     check_optimizer(k);
     check_parallel(k);
     config_check_offload(k);
+    if (k->trains) config_check_offload_alone(k);
     check_model(k);
     check_precision(k);
     check_activation(k);

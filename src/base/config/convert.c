@@ -78,18 +78,50 @@ void config_take_default(config_conversion *v, const char *path, const char *tex
     z3d_string_free(&theirs);
 }
 
-/* The lines of a check's message as rows, "<file>:1:1: key: what" without its place. */
+/* What follows "<file>:3:5: ". */
+static char *behind_place(const config_conversion *v, char *line) {
+    const size_t length = strlen(v->file);
+    if (strncmp(line, v->file, length) != 0 || line[length] != ':') return line;
+    char *rest = line + length + strspn(line + length, ":0123456789");
+    return *rest == ' ' ? rest + 1 : line;
+}
+
+/* The lines of a check's message as rows, "key: what". */
 static void report_lines(config_conversion *v, char *lines) {
-    char place[512];
-    snprintf(place, sizeof place, "%s:1:1: ", v->file);
+    static const char idles[] = "has no effect ";
     for (char *line = lines; line;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
-        bool ours = strncmp(line, place, strlen(place)) == 0;
-        config_report_add(&v->report, CONFIG_REFUSED, "check", "%s",
-                          ours ? line + strlen(place) : line);
+        char *what = behind_place(v, line), *text = strstr(what, ": ");
+        bool idle = text && strncmp(text + 2, idles, strlen(idles)) == 0;
+        if (text) *text = '\0';
+        if (idle) text[2 + strcspn(text + 2, ";")] = '\0'; /* no remedy is needed */
+        config_report_add(&v->report, idle ? CONFIG_NO_EFFECT : CONFIG_REFUSED,
+                          text ? what : "check", "%s",
+                          idle   ? text + 2 + strlen(idles)
+                          : text ? text + 2
+                                 : what);
         line = end ? end + 1 : NULL;
     }
+}
+
+/* Of what the file leaves open nothing follows: the model's sizes, the number of steps. */
+static void open_what_is_missing(config_checker *k) {
+    static const int open[] = {
+        CONFIG_KEY_model_num_layers,          CONFIG_KEY_model_hidden_size,
+        CONFIG_KEY_model_num_attention_heads, CONFIG_KEY_model_seq_length,
+        CONFIG_KEY_model_vocab_size,          CONFIG_KEY_training_steps,
+        CONFIG_KEY_train_batch_size,          CONFIG_KEY_train_micro_batch_size_per_gpu};
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+        k->wrong[open[i]] = k->wrong[open[i]] || k->c->origin->place[open[i]].source < 0;
+}
+
+/* A key has one fate. */
+static void drop(config_conversion *v, int key) {
+    if (v->config->origin->place[key].source < 0) return;
+    config_report_remove(&v->report, CONFIG_TAKEN, config_table[key].path);
+    config_report_remove(&v->report, CONFIG_DEFAULTED, config_table[key].path);
+    config_unset(v->config, key);
 }
 
 /* Until what is left is valid; true if it is. */
@@ -99,12 +131,14 @@ static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *r
         config_checker k;
         memset(v->config->origin->wrong, 0, sizeof v->config->origin->wrong);
         config_checker_begin(&k, v->config, rules, &found);
+        k.trains = true;
+        open_what_is_missing(&k);
         config_check_into(&k);
         if (found.total && found.text.text) report_lines(v, found.text.text);
         z3d_string_free(&found.text);
         if (found.total == 0) return true;
         for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-            if (k.wrong[i]) config_unset(v->config, i);
+            if (k.wrong[i]) drop(v, i);
         }
         /* They have set their keys, and shall not set them again. */
         for (int i = 0; i < CONFIG_PEER_COUNT; i++) v->config->origin->peer[i].place.source = -1;

@@ -10,6 +10,9 @@ typedef struct config_conversion {
     const char *file, *peer; /* what is read; "DeepSpeed" */
 } config_conversion;
 
+/* Refuses, with what to do, a text that is another program's settings. */
+z3d_status config_refuse_format(const char *text, const char *file, const char *option);
+
 z3d_status config_conversion_begin(config_conversion *v, const char *file, const char *peer);
 void config_conversion_end(config_conversion *v);
 

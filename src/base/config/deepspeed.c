@@ -3,6 +3,7 @@
 #include "src/base/config/convert.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char theirs[] = "DeepSpeed's default";
@@ -19,8 +20,9 @@ static void report_taken(config_conversion *v) {
     }
 }
 
-/* Hugging Face's Trainer fills in what is auto from its arguments. */
-static void fill_autos(config_conversion *v) {
+/* Hugging Face's Trainer fills in what is auto from its arguments. False: nothing is. */
+static bool fill_autos(config_conversion *v) {
+    bool any = false;
     static const char *const filled[][2] = {
 #define X(path, value) {path, value},
         Z3D_CONFIG_AUTO(X)
@@ -29,6 +31,7 @@ static void fill_autos(config_conversion *v) {
     for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
         int key = config_find(filled[i][0]);
         if (!v->config->origin->is_auto[key]) continue;
+        any = true;
         config_take_default(v, filled[i][0], filled[i][1],
                             "the file says auto; the Trainer's default");
         if (!config_is_mentioned(v, filled[i][0])) {
@@ -37,6 +40,30 @@ static void fill_autos(config_conversion *v) {
                               open ? "" : filled[i][1]);
         }
     }
+    return any;
+}
+
+/* The type that only the script knows. */
+static void fill_type(config_conversion *v, const char *type) {
+    static const int keys[] = {CONFIG_KEY_bf16_enabled, CONFIG_KEY_fp16_enabled};
+    char name[16];
+    bool open = false;
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = config_table[keys[i]].path;
+        if (!v->config->origin->is_auto[keys[i]]) continue;
+        open = true;
+        config_report_remove(&v->report, CONFIG_TAKEN, path);
+        snprintf(name, sizeof name, "--%.8s", type ? type : "");
+        if (type && strncmp(path, type, strlen(type)) == 0) config_take(v, name, path, "true");
+    }
+    if (type &&
+        !z3d_config_is_set(v->config, strcmp(type, "bf16") == 0 ? "bf16.enabled" : "fp16.enabled"))
+        config_report_add(&v->report, CONFIG_REFUSED, "--bf16, --fp16",
+                          "the file decides the type: it does not say auto");
+    else if (open && !type && !v->config->bf16_enabled && !v->config->fp16_enabled)
+        config_report_add(&v->report, CONFIG_DIFFERENT, "bf16, fp16",
+                          "auto: your script chooses; this is fp32. Convert with --bf16 or --fp16 "
+                          "if it passes that");
 }
 
 static void fill(config_conversion *v, const char *path, const char *text) {
@@ -83,7 +110,13 @@ static void fill_peak(config_conversion *v) {
                               z3d_format_number(peak->value, number, sizeof number));
         }
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
-    } else if (!config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
+    } else if (config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
+        return;
+    } else if (c->scheduler_type == Z3D_LR_WARMUP) {
+        config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_max_lr",
+                          "not in the file: optimizer.params.lr, as in DeepSpeed since June 2025; "
+                          "before, it was 1e-3");
+    } else {
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
         config_take_default(v, "optimizer.params.lr", "1e-3",
                             "DeepSpeed's default of scheduler.params.warmup_max_lr");
@@ -114,26 +147,41 @@ static void fill_pipeline(config_conversion *v) {
         fill(v, "parallel.pipeline_partition", "parameters");
 }
 
-static void convert(config_conversion *v) {
+static void convert(config_conversion *v, const char *type) {
     report_taken(v);
-    fill_autos(v);
+    const bool trainer = fill_autos(v);
+    fill_type(v, type);
     fill(v, "zero_optimization.stage", "0");
     fill_clipping(v);
     fill_optimizer(v);
     fill_scheduler(v);
+    if (trainer && !config_is_mentioned(v, "scheduler.type"))
+        config_take_default(v, "scheduler.type", "WarmupDecayLR",
+                            "not in the file; the Trainer's default");
     fill_pipeline(v);
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
                       "not in a DeepSpeed file: add model.*, data.train, training.steps and "
                       "training.device");
 }
 
-z3d_status z3d_config_from_deepspeed(const char *path, const z3d_config_rules *rules,
-                                     z3d_string *yaml, z3d_string *table, bool *complete) {
+static z3d_status refuse_file(const char *path) {
+    char *text;
+    size_t length;
+    Z3D_TRY(z3d_read_file(path, 1 << 20, &text, &length));
+    z3d_status status = config_refuse_format(text, path, "--from-deepspeed");
+    free(text);
+    return status;
+}
+
+z3d_status z3d_config_from_deepspeed(const char *path, const char *type,
+                                     const z3d_config_rules *rules, z3d_string *yaml,
+                                     z3d_string *table, bool *complete) {
     config_conversion v;
+    Z3D_TRY(refuse_file(path));
     z3d_status status = config_conversion_begin(&v, path, "DeepSpeed");
     if (status == Z3D_OK) status = z3d_config_read_file(v.config, path);
     if (status == Z3D_OK) {
-        convert(&v);
+        convert(&v, type);
         status = config_conversion_finish(&v, rules, yaml, table, complete);
     }
     config_conversion_end(&v);

@@ -83,6 +83,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
                  const char *why) {
     z3d_string where = {0};
     if (config->origin->report) {
+        config_report_remove(config->origin->report, CONFIG_TAKEN, path); /* one fate */
         config_report_add(config->origin->report, CONFIG_NO_EFFECT, path, "%s", why);
         return;
     }
@@ -99,6 +100,7 @@ void config_checker_begin(config_checker *k, z3d_config *config, const z3d_confi
     k->rules = rules;
     k->errors = errors;
     k->ranks = 0;
+    k->trains = false;
     memcpy(k->wrong, config->origin->wrong, sizeof k->wrong);
 }
 
@@ -140,4 +142,34 @@ void config_report_add(config_report *report, config_verdict verdict, const char
     if (!fits) z3d_string_append(&report->rows[verdict], "  %s\n", what);
     z3d_string_append(&report->rows[verdict], "  %-*s %s\n", REPORT_COLUMN, fits ? what : "", text);
     report->count[verdict]++;
+}
+
+/* Where the row at `row` ends: its name, or its text when the name is on a line of its own. */
+static const char *end_of_row(const char *row) {
+    const char *end = strchr(row, '\n');
+    while (end && strncmp(end + 1, "   ", 3) == 0) end = strchr(end + 1, '\n');
+    return end ? end + 1 : row + strlen(row);
+}
+
+/* "  path ..." or "  --argument ... path: ..." */
+static bool is_about(const char *row, const char *end, const char *path) {
+    const size_t length = strlen(path);
+    for (const char *at = row; (at = strstr(at, path)) && at < end; at++)
+        if (at[-1] == ' ' && strchr(" :\n", at[length])) return true;
+    return false;
+}
+
+void config_report_remove(config_report *report, config_verdict verdict, const char *path) {
+    z3d_string *rows = &report->rows[verdict], kept = {0};
+    for (const char *row = rows->text; row && *row;) {
+        const char *end = end_of_row(row);
+        if (is_about(row, end, path))
+            report->count[verdict]--;
+        else
+            z3d_string_append_bytes(&kept, row, (size_t)(end - row));
+        row = end;
+    }
+    kept.failed = kept.failed || rows->failed;
+    z3d_string_free(rows);
+    *rows = kept;
 }

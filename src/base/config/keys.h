@@ -68,7 +68,7 @@
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "run collectives beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
   X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, "auto", "auto|per_step|per_microbatch", "stage 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: the faster one that fits, if the machine is described (training.hardware, plan --hardware); else a run takes per_step if it leaves a tenth of the memory free") \
-  X(zero_optimization_sub_group_size, "zero_optimization.sub_group_size", INT, "1e9", "[1,1e12]", "with offload_optimizer: elements of a rank that are stepped at a time; with nvme also read and written at a time") \
+  X(zero_optimization_sub_group_size, "zero_optimization.sub_group_size", INT, "1e9", "[0,1e15]", "with offload_optimizer: elements of a rank that are stepped at a time; with nvme also read and written at a time; 0: all of a parameter group") \
   X(zero_optimization_offload_optimizer_device, "zero_optimization.offload_optimizer.device", ENUM, "none", "none|cpu|nvme", "where the optimizer's states and its fp32 parameters lie, in every stage. none: on the device; cpu: in host memory; nvme: in a file in nvme_path. With cpu and nvme the host's cores step them") \
   X(zero_optimization_offload_optimizer_nvme_path, "zero_optimization.offload_optimizer.nvme_path", STRING, "", "", "nvme: folder on a local disk. Each rank's file there has no name and is gone when the run ends. ~ and $NAME are expanded on each rank") \
   X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, "4", "[1,1024]", "with offload_optimizer: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
@@ -192,6 +192,16 @@
     X("zero_optimization.stage3_use_all_reduce_for_fetch_params",                                  \
       "parameters are always all-gathered")                                                        \
     X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
+    X("zero_optimization.param_persistence_threshold", "all parameters are partitioned")           \
+    X("zero_optimization.model_persistence_threshold", "all parameters are partitioned")           \
+    X("zero_optimization.max_live_parameters", "two units are live at a time, by construction")    \
+    X("zero_optimization.max_reuse_distance", "a gather is reused only by the next instruction")   \
+    X("zero_optimization.gather_16bit_weights_on_model_save",                                      \
+      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+    X("zero_optimization.module_granularity_threshold",                                            \
+      "units are the model's blocks, and always the same")                                         \
+    X("zero_optimization.use_all_reduce_for_fetch_params", "parameters are always all-gathered")   \
+    X("zero_optimization.allgather_sequential", "one unit is gathered at a time")                  \
     X("zero_optimization.legacy_stage1", "there is one implementation of stage 1")                 \
     X("zero_optimization.use_multi_rank_bucket_allreduce",                                         \
       "gradients are always reduce-scattered")                                                     \
@@ -244,6 +254,17 @@
     X("pipeline.pipe_partitioned", "tensor ranks always share the sends between stages")           \
     X("pipeline.grad_partitioned", "tensor ranks always share the sends between stages")           \
     X("pipeline.use_reentrant", "there is one implementation of recomputation")                    \
+    X("tensorboard", "event files are written to run.dir")                                         \
+    X("wandb", "metrics.jsonl in the run folder has every step")                                   \
+    X("csv_monitor", "metrics.jsonl in the run folder has every step")                             \
+    X("comet", "metrics.jsonl in the run folder has every step")                                   \
+    X("monitor_config", "metrics.jsonl in the run folder has every step")                          \
+    X("flops_profiler", "use training.trace_steps")                                                \
+    X("comms_logger", "use training.trace_steps")                                                  \
+    X("compile", "kernels are compiled with the program")                                          \
+    X("autotuning", "use zero3d plan --recommend")                                                 \
+    X("local_rank", "use zero3d-launch")                                                           \
+    X("tensor_parallel.dtype", "fp16.enabled and bf16.enabled choose the type")                    \
     X("wall_clock_breakdown", "use training.trace_steps")                                          \
     X("memory_breakdown", "zero3d plan shows the memory")                                          \
     X("dump_state", "the resolved configuration is in the run folder")                             \
@@ -276,6 +297,8 @@
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
     X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
     X(PIPELINE_STAGES, "pipeline.stages", FLOAT, "[0,1e6]")                                        \
+    X(AUTOTP_SIZE, "tensor_parallel.autotp_size", FLOAT, "[0,65536]")                              \
+    X(PREFETCH, "zero_optimization.prefetch_bucket_size", FLOAT, "[0,1e12]")                       \
     X(CPU_OFFLOAD, "zero_optimization.cpu_offload", BOOL, "")                                      \
     X(CPU_OFFLOAD_PARAM, "zero_optimization.cpu_offload_param", BOOL, "")                          \
     X(CPU_OFFLOAD_PARAMS, "zero_optimization.cpu_offload_params", BOOL, "")
@@ -315,21 +338,8 @@
     X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16", "")                       \
     X("checkpoint.use_node_local_storage", "false", "checkpoints on each node's own disk",         \
       "not supported: use a folder that all nodes share")                                          \
-    X("tensorboard", "false|null|unsaid", "TensorBoard",                                           \
-      "not needed: event files are written to run.dir")                                            \
-    X("wandb", "false|null|unsaid", "Weights & Biases",                                            \
-      "not supported: metrics.jsonl in the run folder has every step")                             \
-    X("csv_monitor", "false|null|unsaid", "metrics as CSV",                                        \
-      "not needed: metrics.jsonl in the run folder has every step")                                \
-    X("comet", "false|null|unsaid", "Comet",                                                       \
-      "not supported: metrics.jsonl in the run folder has every step")                             \
-    X("flops_profiler", "false|null|unsaid", "a profile of operations",                            \
-      "not supported: use training.trace_steps")                                                   \
-    X("comms_logger", "false|null|unsaid", "a log of collectives",                                 \
-      "not supported: use training.trace_steps")                                                   \
     X("amp", "false|auto|null|unsaid", "Apex AMP", "not supported: use bf16.enabled")              \
     X("torch_autocast", "false|auto|null|unsaid", "autocast", "not supported: use bf16.enabled")   \
-    X("autotuning", "false|null|unsaid", "autotuning", "not supported: use zero3d plan --fit")     \
     X("elasticity", "false|null|unsaid", "elastic batch sizes",                                    \
       "not supported: use parallel.elastic; a checkpoint loads on any number of ranks")            \
     X("curriculum_learning", "false|null|unsaid", "curriculum learning", "not supported")          \
@@ -340,16 +350,10 @@
     X("quantize_training", "false|null|unsaid", "quantized training", "not supported")             \
     X("sparse_attention", "null|false", "sparse attention", "")                                    \
     X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "not supported")                  \
-    X("tensor_parallel", "null", "tensor parallelism",                                             \
-      "not supported: use parallel.tensor_model_parallel_size")                                    \
     X("pipeline.partition", "best|null", "DeepSpeed's partition",                                  \
       "not supported: use parallel.pipeline_partition")                                            \
     X("pipeline.activation_checkpoint_interval", "0|null", "checkpoints of several layers",        \
       "not supported: use activation_checkpointing.granularity and number_checkpoints")            \
     X("nebula", "false|null|unsaid", "Nebula", "not supported: use checkpoint.async")              \
-    X("compile", "false|null|unsaid", "compilation of the model", "not supported")                 \
-    X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")        \
-    X("monitor_config", "null|unsaid", "monitoring",                                               \
-      "not needed: event files are written to run.dir")
-
+    X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")
 #endif

@@ -45,8 +45,18 @@ static bool take(converter *m, const char *name, const char *path) {
     return value != NULL;
 }
 
+static bool is_unknown(const converter *m, const char *name) {
+    return megatron_is_unknown(&m->text, name);
+}
+
+static bool is_given(const converter *m, const char *name) {
+    return has(m, name) || is_unknown(m, name);
+}
+
+/* No default stands for a value that is still to be written. */
 static void take_or_default(converter *m, const char *name, const char *path, const char *text) {
-    if (!take(m, name, path)) config_take_default(&m->v, path, text, theirs);
+    if (!take(m, name, path) && !is_unknown(m, name))
+        config_take_default(&m->v, path, text, theirs);
 }
 
 static bool number_of(const converter *m, const char *name, double *out) {
@@ -54,22 +64,55 @@ static bool number_of(const converter *m, const char *name, double *out) {
     return value && z3d_parse_float(value, out) == Z3D_OK;
 }
 
+/* --samples divided by the global batch; false: not given, or it cannot be known. */
+static bool steps_of(converter *m, const char *samples, const char *iterations, double *out) {
+    double count, batch;
+    const bool given = has(m, samples), ramps = has(m, "rampup-batch-size");
+    if (number_of(m, iterations, out)) return true;
+    if (!given || !number_of(m, samples, &count)) return false;
+    if (ramps || !number_of(m, "global-batch-size", &batch) || batch < 1) {
+        char why[80];
+        snprintf(why, sizeof why, "write --%s: %s", iterations,
+                 ramps ? "the batch size is not one number" : "--global-batch-size is not given");
+        row(m, CONFIG_REFUSED, samples, why);
+        return false;
+    }
+    *out = floor(count / batch);
+    return true;
+}
+
+static void take_steps(converter *m, const char *samples, const char *iterations,
+                       const char *path) {
+    double steps;
+    char text[32], flag[80];
+    if (take(m, iterations, path) || !steps_of(m, samples, iterations, &steps)) return;
+    snprintf(text, sizeof text, "%.0f", steps);
+    snprintf(flag, sizeof flag, "--%.70s", samples);
+    config_take(&m->v, flag, path, text);
+}
+
 /* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
 static bool convert_warmup(converter *m) {
+    static const char key[] = "scheduler.params.warmup_num_steps";
     double fraction, iterations = 0;
     char text[24];
-    bool known =
-        number_of(m, "lr-decay-iters", &iterations) || number_of(m, "train-iters", &iterations);
     if (!has(m, "lr-warmup-fraction")) {
-        bool warms = number_of(m, "lr-warmup-iters", &iterations) && iterations > 0;
-        return warms && take(m, "lr-warmup-iters", "scheduler.params.warmup_num_steps");
+        bool warms =
+            steps_of(m, "lr-warmup-samples", "lr-warmup-iters", &iterations) && iterations > 0;
+        if (warms)
+            take_steps(m, "lr-warmup-samples", "lr-warmup-iters", key);
+        else if (has(m, "lr-warmup-iters"))
+            row(m, CONFIG_TAKEN, "lr-warmup-iters", "no warm-up, same as zero3d");
+        return warms;
     }
+    bool known = steps_of(m, "lr-decay-samples", "lr-decay-iters", &iterations) ||
+                 steps_of(m, "train-samples", "train-iters", &iterations);
     if (!known || !number_of(m, "lr-warmup-fraction", &fraction)) {
         row(m, CONFIG_REFUSED, "lr-warmup-fraction", "write --lr-warmup-iters");
         return false;
     }
     snprintf(text, sizeof text, "%.0f", floor(fraction * iterations));
-    config_take(&m->v, "--lr-warmup-fraction", "scheduler.params.warmup_num_steps", text);
+    config_take(&m->v, "--lr-warmup-fraction", key, text);
     return strcmp(text, "0") != 0;
 }
 
@@ -78,8 +121,11 @@ static void convert_schedule(converter *m) {
     const char *type = "WarmupDecayLR";
     config_conversion *v = &m->v;
     bool warms = convert_warmup(m);
-    if (!style)
+    take_steps(m, "train-samples", "train-iters", "training.steps");
+    if (!style && !is_unknown(m, "lr-decay-style"))
         config_take_default(v, "scheduler.type", type, theirs);
+    else if (!style)
+        return;
     else if (strcmp(style, "linear") == 0 || strcmp(style, "cosine") == 0)
         config_take(v, "--lr-decay-style", "scheduler.type",
                     style[0] == 'l' ? type : "WarmupCosineLR");
@@ -90,7 +136,7 @@ static void convert_schedule(converter *m) {
     bool constant = style && strcmp(style, "constant") == 0;
     if (!constant) {
         take(m, "min-lr", "scheduler.params.min_lr");
-        take(m, "lr-decay-iters", "scheduler.params.total_num_steps");
+        take_steps(m, "lr-decay-samples", "lr-decay-iters", "scheduler.params.total_num_steps");
     } else {
         if (has(m, "min-lr")) row(m, CONFIG_NO_EFFECT, "min-lr", "a constant rate never decays");
         if (has(m, "lr-decay-iters"))
@@ -122,6 +168,25 @@ static void convert_betas(converter *m) {
     if (beta1 && beta2) row(m, CONFIG_TAKEN, "adam-beta2", path);
 }
 
+/* A weight decay that stays what it is. */
+static void convert_decay(converter *m) {
+    static const char *const ends[] = {"start-weight-decay", "end-weight-decay"};
+    static const char changes[] = "the weight decay is fixed here: it is another run";
+    const char *style = value_of(m, "weight-decay-incr-style");
+    double decay, end;
+    for (size_t i = 0; i < 2; i++) {
+        bool same =
+            number_of(m, ends[i], &end) && number_of(m, "weight-decay", &decay) && end == decay;
+        if (has(m, ends[i]))
+            row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, ends[i],
+                same ? "same as --weight-decay" : changes);
+    }
+    bool constant = style && strcmp(style, "constant") == 0;
+    if (style)
+        row(m, constant ? CONFIG_TAKEN : CONFIG_REFUSED, "weight-decay-incr-style",
+            constant ? "same as zero3d" : changes);
+}
+
 static void convert_optimizer(converter *m) {
     static const char *const own[][2] = {{"adam-eps", "optimizer.params.eps"},
                                          {"sgd-momentum", "optimizer.params.momentum"}};
@@ -135,11 +200,13 @@ static void convert_optimizer(converter *m) {
     convert_betas(m);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (is_read(m, own[i][0], own[i][1])) take(m, own[i][0], own[i][1]);
-    if (!has(m, "weight-decay"))
+    if (!is_given(m, "weight-decay"))
         config_take_default(&m->v, "optimizer.params.weight_decay", "0.01", theirs);
-    if (!has(m, "clip-grad")) config_take_default(&m->v, "gradient_clipping", "1", theirs);
-    if (!has(m, "lr")) row(m, CONFIG_DIFFERENT, "lr", "not given; write optimizer.params.lr");
-    if (!has(m, "log-interval")) config_take_default(&m->v, "training.log_interval", "100", theirs);
+    if (!is_given(m, "clip-grad")) config_take_default(&m->v, "gradient_clipping", "1", theirs);
+    if (!is_given(m, "lr")) row(m, CONFIG_DIFFERENT, "lr", "not given; write optimizer.params.lr");
+    if (!is_given(m, "log-interval"))
+        config_take_default(&m->v, "training.log_interval", "100", theirs);
+    convert_decay(m);
     convert_schedule(m);
 }
 
@@ -190,6 +257,13 @@ static void convert_precision(converter *m) {
         config_take_default(&m->v, "data_types.grad_accum_dtype", "fp32", theirs);
 }
 
+static void convert_offload(converter *m) {
+    if (has(m, "optimizer-cpu-offload"))
+        config_take(&m->v, "--optimizer-cpu-offload", "zero_optimization.offload_optimizer.device",
+                    "cpu");
+    take(m, "remote-device", "zero_optimization.offload_param.device");
+}
+
 static void convert_zero(converter *m) {
     static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
                                              "optim_grads_params"};
@@ -197,14 +271,21 @@ static void convert_zero(converter *m) {
     static const char key[] = "zero_optimization.stage";
     const char *strategy = value_of(m, "data-parallel-sharding-strategy");
     bool whole = false;
+    if (take(m, "zero-stage", key) || is_unknown(m, "zero-stage")) {
+        convert_offload(m);
+        return;
+    }
     for (size_t i = 0; i < sizeof fsdp / sizeof *fsdp; i++) {
         if (has(m, fsdp[i])) row(m, CONFIG_TAKEN, fsdp[i], key);
         whole = whole || has(m, fsdp[i]);
     }
     if (has(m, "use-distributed-optimizer")) row(m, CONFIG_TAKEN, "use-distributed-optimizer", key);
-    if (has(m, "optimizer-cpu-offload"))
-        config_take(&m->v, "--optimizer-cpu-offload", "zero_optimization.offload_optimizer.device",
-                    "cpu");
+    convert_offload(m);
+    if (strategy && !whole) {
+        row(m, CONFIG_NO_EFFECT, "data-parallel-sharding-strategy",
+            "it is for --use-megatron-fsdp");
+        strategy = NULL;
+    }
     for (int i = 0; strategy && i < 4; i++) {
         char stage[2] = {(char)('0' + i), '\0'};
         if (strcmp(strategy, strategies[i]) == 0) {
@@ -221,44 +302,63 @@ static void convert_zero(converter *m) {
         config_take_default(&m->v, key, "0", theirs);
 }
 
-static void convert_recompute(converter *m) {
-    static const char key[] = "activation_checkpointing.granularity";
-    const char *granularity = value_of(m, "recompute-granularity");
-    const char *method = value_of(m, "recompute-method");
+/* Which blocks are recomputed, and how many layers share a checkpoint. */
+static void convert_recompute_layers(converter *m, bool full) {
+    static const char idle[] = "it is for --recompute-granularity full";
+    static const char number[] = "recompute-num-layers", method_name[] = "recompute-method";
+    const char *method = value_of(m, method_name);
     double every = 1, layers = 0;
     char text[24];
-    bool counted = number_of(m, "recompute-num-layers", &every);
-    number_of(m, "num-layers", &layers);
-    if (has(m, "recompute-activations"))
-        config_take(&m->v, "--recompute-activations", key, "selective");
-    else
-        take_or_default(m, "recompute-granularity", key, "none");
-    bool full = granularity && strcmp(granularity, "full") == 0;
-    if (has(m, "distribute-saved-activations")) {
-        if (full)
-            config_take(&m->v, "--distribute-saved-activations",
-                        "activation_checkpointing.partition_activations", "true");
-        else
-            row(m, CONFIG_NO_EFFECT, "distribute-saved-activations",
-                "it is for --recompute-granularity full");
-    }
-    if (!full && (method || counted)) {
-        row(m, CONFIG_NO_EFFECT, method ? "recompute-method" : "recompute-num-layers",
-            "it is for --recompute-granularity full");
-    } else if (method && strcmp(method, "block") == 0) {
-        row(m, every >= layers && layers > 0 ? CONFIG_TAKEN : CONFIG_REFUSED, "recompute-method",
-            every >= layers && layers > 0 ? "every block is recomputed"
-                                          : "every block is recomputed here; write uniform");
-    } else if (full && every > 1 && layers > 0) {
+    const bool counted = number_of(m, number, &every), known = number_of(m, "num-layers", &layers);
+    const bool block = method && strcmp(method, "block") == 0;
+    const bool all = block && counted && known && every >= layers;
+    if (method)
+        row(m,
+            !full           ? CONFIG_NO_EFFECT
+            : block && !all ? CONFIG_REFUSED
+                            : CONFIG_TAKEN,
+            method_name,
+            !full   ? idle
+            : all   ? "every block is recomputed"
+            : block ? "every block is recomputed here; write uniform"
+                    : "same as zero3d");
+    if (counted && !full) {
+        row(m, CONFIG_NO_EFFECT, number, idle);
+    } else if (counted && (block || every <= 1)) {
+        row(m, CONFIG_TAKEN, number, "one checkpoint in each block, same as zero3d");
+    } else if (counted && !known) {
+        row(m, CONFIG_REFUSED, number, "--num-layers is not given; write it, too");
+    } else if (counted) {
         snprintf(text, sizeof text, "%.0f", ceil(layers / every));
         config_take(&m->v, "--recompute-num-layers", "activation_checkpointing.number_checkpoints",
                     text);
-    } else if (counted) {
-        row(m, CONFIG_TAKEN, "recompute-num-layers",
-            "one checkpoint in each block, same as zero3d");
     }
-    if (full && method && strcmp(method, "uniform") == 0)
-        row(m, CONFIG_TAKEN, "recompute-method", "same as zero3d");
+}
+
+static void convert_recompute(converter *m) {
+    static const char key[] = "activation_checkpointing.granularity",
+                      parts[] = "distribute-saved-activations";
+    const char *granularity = value_of(m, "recompute-granularity");
+    /* Before granularities, a switch or a method said that blocks are recomputed. */
+    const bool given = has(m, "checkpoint-activations"),
+               older = given || megatron_is_renamed(&m->text, "recompute-method");
+    if (has(m, "recompute-activations"))
+        config_take(&m->v, "--recompute-activations", key, "selective");
+    else if (older && !granularity)
+        config_take(&m->v, given ? "--checkpoint-activations" : "--recompute-method", key,
+                    granularity = "full");
+    else
+        take_or_default(m, "recompute-granularity", key, "none");
+    const bool full = granularity && strcmp(granularity, "full") == 0;
+    if (has(m, parts) && full)
+        config_take(&m->v, "--distribute-saved-activations",
+                    "activation_checkpointing.partition_activations", "true");
+    else if (has(m, parts))
+        row(m, CONFIG_NO_EFFECT, parts, "it is for --recompute-granularity full");
+    convert_recompute_layers(m, full);
+    if (has(m, "checkpoint-in-cpu"))
+        config_take(&m->v, "--checkpoint-in-cpu", "activation_checkpointing.cpu_checkpointing",
+                    "true");
 }
 
 /* "0.3 a 0.7 b" or "a b" as a list of files. */
@@ -356,9 +456,8 @@ static void convert_data(converter *m) {
 
 static void convert_checkpoints(converter *m) {
     const char *save = value_of(m, "save"), *load = value_of(m, "load");
-    bool load_unknown = config_is_mentioned(&m->v, "--load");
-    /* A folder that only the shell knows: there are checkpoints all the same. */
-    bool unknown = !save && config_is_mentioned(&m->v, "--save"), saves = save || unknown;
+    /* Whatever the folder is, there are checkpoints. */
+    bool unknown = is_unknown(m, "save"), saves = save || unknown;
     bool interval = saves && (take(m, "save-interval", "checkpoint.interval") ||
                               take(m, "persistent-save-interval", "checkpoint.interval"));
     take(m, "save", "checkpoint.dir");
@@ -366,8 +465,9 @@ static void convert_checkpoints(converter *m) {
         row(m, CONFIG_DIFFERENT, "save",
             "the folder is not known: set checkpoint.dir (unset: checkpoints in run.dir)");
     if (saves && !interval) {
-        const char *steps = value_of(m, "train-iters");
-        config_take_default(&m->v, "checkpoint.interval", steps ? steps : "1000",
+        char steps[24];
+        snprintf(steps, sizeof steps, "%lld", (long long)m->v.config->training_steps);
+        config_take_default(&m->v, "checkpoint.interval", steps,
                             "Megatron-LM's default (at the end only)");
     }
     if (!saves && has(m, "save-interval"))
@@ -378,7 +478,7 @@ static void convert_checkpoints(converter *m) {
         row(m, CONFIG_REFUSED, "load",
             "Megatron-LM's checkpoints are not read; use checkpoint.resume or "
             "checkpoint.init_from with one of this program's");
-    if (!load && !load_unknown && saves)
+    if (!load && !is_unknown(m, "load") && saves)
         config_take_default(&m->v, "checkpoint.resume", "never", theirs);
 }
 
@@ -387,10 +487,14 @@ static void convert_by_table(converter *m, const megatron_given *given) {
     for (int i = 0; i < megatron_argument_count && !found; i++) {
         if (strcmp(megatron_arguments[i].name, given->name) == 0) found = &megatron_arguments[i];
     }
-    if (!found) {
-        row(m, CONFIG_REFUSED, given->name, "not known here; leave it out");
+    if (!found && m->text.is_log && megatron_is_printed(given->name, given->values)) {
+        row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
+    } else if (!found) {
+        row(m, CONFIG_REFUSED, given->name, "not known here; it may change the model or the run");
     } else if (found->kind == MEGATRON_KEY) {
         take(m, given->name, found->text);
+    } else if (found->kind == MEGATRON_TRUE && given->values[0]) {
+        row(m, CONFIG_REFUSED, given->name, "it is a switch, which has no value");
     } else if (found->kind == MEGATRON_TRUE) {
         char flag[80];
         snprintf(flag, sizeof flag, "--%.70s", given->name);
@@ -404,26 +508,41 @@ static void convert_by_table(converter *m, const megatron_given *given) {
     }
 }
 
-/* A value that only a shell would know. */
-static void drop_variables(converter *m) {
+/* Placeholders, and older names. */
+static void report_given(converter *m) {
     for (int i = 0; i < m->text.count; i++) {
-        megatron_given *given = &m->text.given[i];
-        if (!strchr(given->values, '$')) continue;
-        row(m, CONFIG_REFUSED, given->name,
-            "its value is a shell variable that this file does not set, or sets to two values; "
-            "write the value");
-        given->name[0] = '\0';
+        const megatron_given *given = &m->text.given[i];
+        char what[200];
+        if (given->unknown) {
+            snprintf(what, sizeof what, "'%.100s' stands for a value: write the value",
+                     given->values);
+            row(m, CONFIG_REFUSED, given->name, what);
+        }
+        snprintf(what, sizeof what, "it is --%.80s", given->name);
+        if (given->old) row(m, CONFIG_TAKEN, given->old, what);
+    }
+}
+
+/* A value that is not of the kind that its argument has, or that contradicts another. */
+static void refuse_unread(converter *m) {
+    for (int i = 0; i < m->text.count; i++) {
+        const megatron_given *given = &m->text.given[i];
+        char flag[80], what[160];
+        snprintf(flag, sizeof flag, "--%.70s", given->name);
+        snprintf(what, sizeof what, "'%.80s': not understood beside the other arguments",
+                 given->values);
+        if (!config_is_mentioned(&m->v, flag)) row(m, CONFIG_REFUSED, given->name, what);
     }
 }
 
 static void convert(converter *m) {
-    drop_variables(m);
+    report_given(m);
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
-        bool counts = given->name[0] && value_of(m, given->name) == given->values;
-        if (counts) convert_by_table(m, given);
         const char *last = value_of(m, given->name);
-        if (given->name[0] && !counts && strcmp(given->values, last) != 0)
+        if (last == given->values)
+            convert_by_table(m, given);
+        else if (last && strcmp(given->values, last) != 0)
             row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
     }
     megatron_convert_model(&m->v, &m->text);
@@ -434,24 +553,41 @@ static void convert(converter *m) {
     convert_recompute(m);
     convert_data(m);
     convert_checkpoints(m);
+    refuse_unread(m);
 }
 
-z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *rules,
-                                    z3d_string *yaml, z3d_string *table, bool *complete) {
+static z3d_status from(const char *source, const char *text, const char *const *words, int count,
+                       const z3d_config_rules *rules, z3d_string *yaml, z3d_string *table,
+                       bool *complete) {
     converter *m;
-    char *text = NULL;
-    size_t length;
     Z3D_TRY(z3d_new(1, sizeof *m, "Megatron-LM's arguments", &m));
-    z3d_status status = config_conversion_begin(&m->v, path, "Megatron-LM");
-    if (status == Z3D_OK) status = z3d_read_file(path, 1 << 20, &text, &length);
-    if (status == Z3D_OK) status = megatron_parse(text, path, &m->text);
+    z3d_status status = config_conversion_begin(&m->v, source, "Megatron-LM");
+    if (status == Z3D_OK)
+        status = text ? megatron_read_text(text, source, &m->text)
+                      : megatron_read_words(words, count, source, &m->text);
     if (status == Z3D_OK) {
         convert(m);
         status = config_conversion_finish(&m->v, rules, yaml, table, complete);
     }
-    free(text);
     megatron_text_free(&m->text);
     config_conversion_end(&m->v);
     free(m);
     return status;
+}
+
+z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *rules,
+                                    z3d_string *yaml, z3d_string *table, bool *complete) {
+    enum { LIMIT = 1 << 26 }; /* of a log */
+    char *text = NULL;
+    size_t length;
+    Z3D_TRY(z3d_read_file(path, LIMIT, &text, &length));
+    z3d_status status = from(path, text, NULL, 0, rules, yaml, table, complete);
+    free(text);
+    return status;
+}
+
+z3d_status z3d_config_from_megatron_command(const char *const *words, int count,
+                                            const z3d_config_rules *rules, z3d_string *yaml,
+                                            z3d_string *table, bool *complete) {
+    return from("the command", NULL, words, count, rules, yaml, table, complete);
 }

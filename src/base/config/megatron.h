@@ -10,7 +10,7 @@ typedef enum megatron_kind {
     MEGATRON_OWN,  /* megatron.c knows it */
     MEGATRON_SAME, /* asks for what is done anyway: `text` */
     MEGATRON_NONE, /* no effect: why */
-    MEGATRON_LATER /* not supported; what to do */
+    MEGATRON_LATER /* not supported: what to do, or what differs */
 } megatron_kind;
 
 /* X(name, kind, text). Names have - for _. */
@@ -20,7 +20,6 @@ typedef enum megatron_kind {
   X("hidden-size", KEY, "model.hidden_size") \
   X("num-attention-heads", KEY, "model.num_attention_heads") \
   X("seq-length", KEY, "model.seq_length") \
-  X("encoder-seq-length", KEY, "model.seq_length") \
   X("vocab-size", KEY, "model.vocab_size") \
   X("make-vocab-size-divisible-by", KEY, "model.make_vocab_size_divisible_by") \
   X("hidden-dropout", OWN, "") \
@@ -32,7 +31,7 @@ typedef enum megatron_kind {
   X("lr", KEY, "optimizer.params.lr") \
   X("weight-decay", KEY, "optimizer.params.weight_decay") \
   X("clip-grad", KEY, "gradient_clipping") \
-  X("train-iters", KEY, "training.steps") \
+  X("train-iters", OWN, "") \
   X("log-interval", KEY, "training.log_interval") \
   X("ddp-bucket-size", KEY, "zero_optimization.reduce_bucket_size") \
   X("bf16", TRUE, "bf16.enabled") \
@@ -142,19 +141,100 @@ typedef enum megatron_kind {
   X("manual-gc-interval", NONE, "there is no garbage collector") \
   X("exit-on-missing-checkpoint", NONE, "checkpoint.resume auto starts anew where there is none") \
   X("use-checkpoint-args", NONE, "the configuration is this file's") \
-  X("eod-mask-loss", LATER, "leave it out") \
-  X("reset-position-ids", LATER, "leave it out") \
-  X("reset-attention-mask", LATER, "leave it out") \
+  X("zero-stage", OWN, "") \
+  X("remote-device", OWN, "") \
+  X("checkpoint-activations", OWN, "") \
+  X("checkpoint-in-cpu", OWN, "") \
+  X("no-pipeline-parallel", OWN, "") \
+  X("no-position-embedding", OWN, "") \
+  X("ds-sequence-parallel-size", OWN, "") \
+  X("moe-expert-parallel-size", OWN, "") \
+  X("num-distributed-optimizer-instances", OWN, "") \
+  X("deepspeed", NONE, "--zero-stage says what is sharded") \
+  X("deepspeed-config", LATER, "convert that file too (--from-deepspeed), and add what it sets") \
+  X("deepspeed-activation-checkpointing", NONE, "it names the implementation; --checkpoint-activations and --recompute-granularity say what is recomputed") \
+  X("contigious-checkpointing", NONE, "the memory planner packs everything") \
+  X("synchronize-each-layer", NONE, "streams are ordered by the step program") \
+  X("profile-backward", NONE, "use training.trace_steps") \
+  X("zero-allgather-bucket-size", KEY, "zero_optimization.allgather_bucket_size") \
+  X("zero-contigious-gradients", NONE, "gradients are always contiguous") \
+  X("zero-reduce-scatter", NONE, "gradients are always reduce-scattered") \
+  X("use-pin-memory", NONE, Z3D_CONFIG_PINNED) \
+  X("DDP-impl", NONE, "there is one implementation") \
+  X("no-contiguous-buffers-in-local-ddp", NONE, "gradients are always contiguous") \
+  X("use-contiguous-buffers-in-local-ddp", NONE, "gradients are always contiguous") \
+  X("scaled-upper-triang-masked-softmax-fusion", NONE, "kernels are fused here as they are") \
+  X("scaled-masked-softmax-fusion", NONE, "kernels are fused here as they are") \
+  X("no-bias-swiglu-fusion", NONE, "kernels are fused here as they are") \
+  X("no-persist-layer-norm", NONE, "kernels are fused here as they are") \
+  X("cross-entropy-loss-fusion", NONE, "kernels are fused here as they are") \
+  X("cross-entropy-fusion-impl", NONE, "kernels are fused here as they are") \
+  X("use-flash-attn-v2", NONE, "attention never stores its probabilities") \
+  X("use-flash-attn-triton", NONE, "attention never stores its probabilities") \
+  X("enable-cuda-graph", NONE, "use training.cuda_graph") \
+  X("use-checkpoint-lr-scheduler", NONE, "the schedule is this file's") \
+  X("use-checkpoint-opt-param-scheduler", NONE, "the schedule is this file's") \
+  X("override-lr-scheduler", NONE, "the schedule is this file's") \
+  X("override-opt-param-scheduler", NONE, "the schedule is this file's") \
+  X("no-scatter-gather-tensors-in-pipeline", NONE, "tensor ranks always share the sends between stages") \
+  X("lazy-mpu-init", NONE, "use zero3d-launch") \
+  X("local-world-size", NONE, "use zero3d-launch -n") \
+  X("data-impl", NONE, "data is always mapped") \
+  X("mmap-warmup", NONE, "data is always mapped") \
+  X("no-data-sharding", NONE, "there is one order of samples, from data.seed") \
+  X("num-dataset-builder-threads", NONE, "there is no index to build") \
+  X("no-check-for-nan-in-loss-and-grad", NONE, "every step is checked") \
+  X("check-for-nan-in-loss-and-grad", NONE, "every step is checked") \
+  X("empty-unused-memory-level", NONE, "the memory planner places everything") \
+  X("log-loss-scale-to-tensorboard", NONE, "metrics.jsonl has every step") \
+  X("log-learning-rate-to-tensorboard", NONE, "metrics.jsonl has every step") \
+  X("log-batch-size-to-tensorboard", NONE, "metrics.jsonl has every step") \
+  X("log-world-size-to-tensorboard", NONE, "metrics.jsonl has every step") \
+  X("log-optimizer-states-to-tensorboard", NONE, "not measured") \
+  X("log-straggler", NONE, "use training.trace_steps") \
+  X("log-energy", NONE, "not measured") \
+  X("logging-level", NONE, "there is one level of messages") \
+  X("timing-log-option", NONE, "use training.trace_steps") \
+  X("no-barrier-with-level-1-timing", NONE, "use training.trace_steps") \
+  X("use-pytorch-profiler", NONE, "use training.trace_steps") \
+  X("profile-step-start", NONE, "use training.trace_steps") \
+  X("profile-step-end", NONE, "use training.trace_steps") \
+  X("profile-ranks", NONE, "use training.trace_steps") \
+  X("wandb-entity", NONE, "metrics.jsonl in the run folder has every step") \
+  X("enable-one-logger", NONE, "metrics.jsonl in the run folder has every step") \
+  X("no-one-logger", NONE, "metrics.jsonl in the run folder has every step") \
+  X("one-logger-project", NONE, "metrics.jsonl in the run folder has every step") \
+  X("one-logger-run-name", NONE, "metrics.jsonl in the run folder has every step") \
+  X("ddp-num-buckets", NONE, "zero_optimization.reduce_bucket_size says how large a reduction is") \
+  X("ddp-pad-buckets-for-high-nccl-busbw", NONE, "the memory planner lays buffers out") \
+  X("ddp-average-in-collective", NONE, "the loss is scaled once, by the global batch") \
+  X("align-grad-reduce", NONE, "the order of communication is planned") \
+  X("no-align-grad-reduce", NONE, "the order of communication is planned") \
+  X("align-param-gather", NONE, "the order of communication is planned") \
+  X("no-align-param-gather", NONE, "the order of communication is planned") \
+  X("overlap-param-gather-with-optimizer-step", NONE, "the order of communication is planned") \
+  X("defer-embedding-wgrad-compute", NONE, "the order of communication is planned") \
+  X("use-tp-pp-dp-mapping", NONE, "the order of ranks changes no result") \
+  X("nccl-communicator-config-path", NONE, "use training.nccl") \
+  X("deterministic-mode", SAME, "training.deterministic is true") \
+  X("calculate-per-token-loss", SAME, "the loss is the mean over all tokens of a batch") \
+  X("dist-ckpt-strictness", NONE, "a checkpoint is always checked whole") \
+  X("ckpt-assume-constant-structure", NONE, "there is one format, and any number of ranks loads it") \
+  X("ckpt-fully-parallel-save-deprecated", NONE, "every rank always writes its part") \
+  X("no-query-key-layer-scaling", SAME, "attention scores are scaled once") \
+  X("eod-mask-loss", LATER, "every token counts in the loss here: it is another run") \
+  X("reset-position-ids", LATER, "positions count from the start of a sample: it is another run") \
+  X("reset-attention-mask", LATER, "attention crosses the ends of documents: it is another run") \
   X("untie-embeddings-and-output-weights", OWN, "") \
   X("swiglu", OWN, "") \
-  X("squared-relu", LATER, "the activation is gelu, or swiglu; leave it out") \
+  X("squared-relu", LATER, "the activation is gelu, or swiglu: it is another model") \
   X("openai-gelu", SAME, "gelu with tanh") \
   X("disable-bias-linear", OWN, "") \
   X("group-query-attention", OWN, "") \
   X("num-query-groups", OWN, "") \
   X("kv-channels", OWN, "") \
   X("ffn-hidden-size", OWN, "") \
-  X("apply-layernorm-1p", LATER, "leave it out") \
+  X("apply-layernorm-1p", LATER, "it is another norm: it is another model") \
   X("qk-layernorm", OWN, "") \
   X("use-rotary-position-embeddings", OWN, "") \
   X("rotary-percent", OWN, "") \
@@ -164,22 +244,22 @@ typedef enum megatron_kind {
   X("use-rope-scaling", OWN, "") \
   X("rope-scaling-factor", OWN, "") \
   X("rotary-seq-len-interpolation-factor", OWN, "") \
-  X("rotary-interleaved", LATER, "rotary positions turn the halves of a head; leave it out") \
-  X("num-experts", LATER, "there are no experts; leave it out") \
+  X("rotary-interleaved", LATER, "rotary positions turn the halves of a head: it is another model") \
+  X("num-experts", LATER, "there are no experts: it is another model") \
   X("pipeline-model-parallel-layout", LATER, "write the units of each chunk in parallel.pipeline_partition, and the chunks per stage in parallel.virtual_pipeline_model_parallel_size") \
-  X("pipeline-model-parallel-split-rank", LATER, "there is no encoder; leave it out") \
+  X("pipeline-model-parallel-split-rank", LATER, "there is no encoder: it is another model") \
   X("standalone-embedding-stage", LATER, "write a 1 as the first number of parallel.pipeline_partition") \
-  X("train-samples", LATER, "write --train-iters: samples / global batch size") \
-  X("lr-decay-samples", LATER, "write --lr-decay-iters: samples / global batch size") \
-  X("lr-warmup-samples", LATER, "write --lr-warmup-iters: samples / global batch size") \
+  X("train-samples", OWN, "") \
+  X("lr-decay-samples", OWN, "") \
+  X("lr-warmup-samples", OWN, "") \
   X("lr-warmup-fraction", OWN, "") \
-  X("lr-warmup-init", LATER, "the warm-up begins at 0; leave it out") \
-  X("rampup-batch-size", LATER, "the batch size is fixed; leave it out") \
-  X("start-weight-decay", LATER, "the weight decay is fixed; leave it out") \
-  X("end-weight-decay", LATER, "the weight decay is fixed; leave it out") \
-  X("weight-decay-incr-style", LATER, "the weight decay is fixed; leave it out") \
+  X("lr-warmup-init", OWN, "") \
+  X("rampup-batch-size", LATER, "the batch size is fixed here: the first steps are another run") \
+  X("start-weight-decay", OWN, "") \
+  X("end-weight-decay", OWN, "") \
+  X("weight-decay-incr-style", OWN, "") \
   X("fp8-format", LATER, "use --bf16") \
-  X("cpu-offloading", LATER, "leave it out") \
+  X("cpu-offloading", LATER, "use activation_checkpointing.cpu_checkpointing") \
   X("optimizer-cpu-offload", OWN, "") \
   X("optimizer-offload-fraction", KEY, "zero_optimization.offload_optimizer.ratio") \
   X("overlap-cpu-optimizer-d2h-h2d", SAME, "copies always run beside the step") \
@@ -196,10 +276,10 @@ typedef enum megatron_kind {
   X("exit-duration-in-mins", LATER, "use training.time_limit") \
   X("exit-interval", LATER, "use training.steps") \
   X("exit-signal-handler", SAME, "SIGTERM ends the run after a checkpoint") \
-  X("wandb-project", LATER, "use metrics.jsonl in the run folder") \
-  X("wandb-exp-name", LATER, "use metrics.jsonl in the run folder") \
-  X("wandb-save-dir", LATER, "use metrics.jsonl in the run folder") \
-  X("test-data-path", LATER, "there is no test at the end; leave it out") \
+  X("wandb-project", NONE, "metrics.jsonl in the run folder has every step") \
+  X("wandb-exp-name", NONE, "metrics.jsonl in the run folder has every step") \
+  X("wandb-save-dir", NONE, "metrics.jsonl in the run folder has every step") \
+  X("test-data-path", NONE, "there is no test at the end; zero3d evaluate does it") \
   X("mock-data", LATER, "write --data-path") \
   X("tokenizer-model", OWN, "") \
   X("nproc-per-node", NONE, "an argument of torchrun; use zero3d-launch -n") \
@@ -217,28 +297,42 @@ typedef struct megatron_argument {
 extern const megatron_argument megatron_arguments[];
 extern const int megatron_argument_count;
 
-enum { MEGATRON_GIVEN = 512 };
+enum { MEGATRON_GIVEN = 1024 };
 
-/* What the text has: "--name values", values joined with spaces. */
+/* "--name values", values joined with spaces; "": a switch. */
 typedef struct megatron_given {
     char *name, *values;
+    const char *old; /* the older name that the text has; NULL: it has this one */
+    bool unknown;    /* a placeholder stands for the value */
 } megatron_given;
 
 typedef struct megatron_text {
     megatron_given given[MEGATRON_GIVEN];
     int count;
+    bool is_log; /* every argument is there, most with their default */
 } megatron_text;
 
-/* Comments and continued lines are dropped, quotes and parentheses separate, variables that the
- * text assigns are put in. ERR_DATA without any argument, or with too many. */
-z3d_status megatron_parse(const char *text, const char *file, megatron_text *out);
+/* The arguments after the training script's name, or all words if no script is among them.
+ * `source`: for messages. ERR_DATA without any argument, or with what is not one command's. */
+z3d_status megatron_read_words(const char *const *words, int count, const char *source,
+                               megatron_text *out);
+/* The same from a file: a list, YAML with --names as keys, or the log of a run. ERR_DATA for a
+ * shell's script. */
+z3d_status megatron_read_text(const char *text, const char *source, megatron_text *out);
+/* Whether a log has this argument, whatever it says, or with this value only, also where it changes
+ * nothing here. */
+bool megatron_is_printed(const char *name, const char *values);
 /* The arguments of the model, and what splits it; the numbers of tensor ranks and of layers are
  * taken already. */
 void megatron_convert_model(config_conversion *v, const megatron_text *text);
 /* The arguments of pipelines; the number of stages is taken already. */
 void megatron_convert_pipeline(config_conversion *v, const megatron_text *text);
 void megatron_text_free(megatron_text *text);
-/* The values of --name ("" for a switch), NULL: not given. The last one counts. */
+/* The values of --name ("" for a switch), NULL: not given, or not known. The last one counts. */
 const char *megatron_value(const megatron_text *text, const char *name);
+/* It is given, but its value is still to be written: no default stands for it. */
+bool megatron_is_unknown(const megatron_text *text, const char *name);
+/* It is given by an older name. */
+bool megatron_is_renamed(const megatron_text *text, const char *name);
 
 #endif

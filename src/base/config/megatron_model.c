@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define ROTARY "use-rotary-position-embeddings"
 #define PERCENT "rotary-percent"
@@ -15,6 +16,7 @@
 #define SCALING "use-rope-scaling"
 #define FACTOR "rope-scaling-factor"
 #define INTERPOLATION "rotary-seq-len-interpolation-factor"
+#define NO_POSITIONS "no-position-embedding"
 #define UNTIED "untie-embeddings-and-output-weights"
 
 static const char theirs[] = "Megatron-LM's default";
@@ -39,7 +41,7 @@ static const char *value_of(const converter *m, const char *name) {
 
 static bool says(const converter *m, const char *name, const char *wanted) {
     const char *value = value_of(m, name);
-    return value && strcmp(value, wanted) == 0;
+    return value && strcasecmp(value, wanted) == 0;
 }
 
 static bool number_of(const converter *m, const char *name, double *out) {
@@ -65,7 +67,8 @@ static bool take(const converter *m, const char *name, const char *path, const c
 
 static void take_or_default(const converter *m, const char *name, const char *path,
                             const char *text) {
-    if (!take(m, name, path, NULL)) config_take_default(m->v, path, text, theirs);
+    if (!take(m, name, path, NULL) && !megatron_is_unknown(m->text, name))
+        config_take_default(m->v, path, text, theirs);
 }
 
 /* An argument that may have one value only. */
@@ -92,36 +95,67 @@ static void refuse_or_ignore(const converter *m, const char *name, const char *w
     row(m, on ? CONFIG_REFUSED : CONFIG_NO_EFFECT, name, on ? why : ignored);
 }
 
+/* "it is a Llama's, which also needs --disable-bias-linear": the signs that are missing. */
+static void name_missing_signs(const converter *m, char *out, size_t size) {
+    size_t length = (size_t)snprintf(out, size, "it is a Llama's, which also needs");
+    for (int i = 0; i < SIGNS; i++) {
+        if (has_sign(m, i) || length >= size) continue;
+        length += (size_t)snprintf(out + length, size - length, " --%s%s%s", signs[i].name,
+                                   *signs[i].value ? " " : "", signs[i].value);
+    }
+}
+
+/* What a GPT-2 has anyway, and what only rotary positions read. */
+static void convert_heads(const converter *m, const char *llama) {
+    static const char *const rotary[] = {"rotary-base", PERCENT};
+    double width, hidden, heads;
+    bool same = number_of(m, "kv-channels", &width) && number_of(m, "hidden-size", &hidden) &&
+                number_of(m, "num-attention-heads", &heads) && width * heads == hidden;
+    bool turns = value_of(m, ROTARY) || says(m, "position-embedding-type", "rope");
+    row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "kv-channels", same ? "same as zero3d" : llama);
+    for (size_t i = 0; i < 2; i++)
+        row(m, turns ? CONFIG_REFUSED : CONFIG_NO_EFFECT, rotary[i],
+            turns ? llama : "it is for --position-embedding-type rope");
+    bool biases = !value_of(m, "disable-bias-linear");
+    row(m, biases ? CONFIG_TAKEN : CONFIG_REFUSED, "add-qkv-bias",
+        biases ? "a GPT-2 has all biases" : llama);
+}
+
+static void convert_positions(const converter *m) {
+    double length, positions;
+    if (!number_of(m, POSITIONS, &positions)) return;
+    bool same = number_of(m, "seq-length", &length) && length == positions;
+    row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
+        same ? "model.seq_length" : "positions are those of a sample; write --seq-length's");
+}
+
 static void convert_gpt(const converter *m) {
     static const char *const of_llama[] = {
-        "swiglu",       "disable-bias-linear", ROTARY,  GROUPED, "kv-channels", "qk-layernorm",
-        "add-qkv-bias", "rotary-base",         PERCENT, SCALING, INTERPOLATION, UNTIED};
-    static const char llama[] =
-        "it is a Llama's, which also needs all of --swiglu, --normalization RMSNorm, "
-        "--position-embedding-type rope and --disable-bias-linear; write these, or leave it out";
-    double length, positions, hidden, inner;
+        "swiglu", "disable-bias-linear", ROTARY, GROUPED, "qk-layernorm",
+        SCALING,  INTERPOLATION,         UNTIED};
+    char llama[256];
+    double hidden, inner;
+    name_missing_signs(m, llama, sizeof llama);
     take_or_default(m, DROPOUT, "model.hidden_dropout", "0.1");
-    if (number_of(m, POSITIONS, &positions)) {
-        bool same = number_of(m, "seq-length", &length) && length == positions;
-        row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
-            same ? "model.seq_length" : "positions are those of a sample; write --seq-length's");
-    }
+    convert_positions(m);
     if (number_of(m, INNER, &inner)) {
         bool same = number_of(m, "hidden-size", &hidden) && inner == 4 * hidden;
         row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, INNER,
-            same ? "same as zero3d" : "a GPT-2 has 4 x hidden size; leave it out");
+            same ? "same as zero3d" : "a GPT-2 has 4 x hidden size here: it is another model");
     }
     for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
         row(m, CONFIG_REFUSED, of_llama[i], llama);
     refuse_or_ignore(m, GROUPS, GROUPED, llama);
     refuse_or_ignore(m, FACTOR, SCALING, llama);
+    convert_heads(m, llama);
     bool layer_norm = says(m, "normalization", "LayerNorm");
     bool learned = says(m, "position-embedding-type", "learned_absolute");
     row(m, layer_norm ? CONFIG_TAKEN : CONFIG_REFUSED, "normalization",
         layer_norm ? "same as zero3d" : llama);
     row(m, learned ? CONFIG_TAKEN : CONFIG_REFUSED, "position-embedding-type",
         learned ? "same as zero3d" : llama);
-    must_be(m, "norm-epsilon", 1e-5, "a GPT-2 has 1e-5; leave it out");
+    row(m, CONFIG_REFUSED, NO_POSITIONS, llama);
+    must_be(m, "norm-epsilon", 1e-5, "a GPT-2 has 1e-5 here: it is another model");
 }
 
 /* ---- Llama ---- */
@@ -150,7 +184,7 @@ static void convert_rope(const converter *m) {
     static const char type[] = "model.rope_scaling.rope_type",
                       factor[] = "model.rope_scaling.factor";
     take(m, "rotary-base", "model.rope_theta", NULL);
-    must_be(m, PERCENT, 1, "a whole head is turned; leave it out");
+    must_be(m, PERCENT, 1, "a whole head is turned here: it is another model");
     if (value_of(m, SCALING) && value_of(m, INTERPOLATION)) {
         row(m, CONFIG_REFUSED, INTERPOLATION,
             "positions are stretched once: leave out this or --" SCALING);
@@ -181,6 +215,7 @@ static void convert_llama(const converter *m) {
     for (int i = 0; i < SIGNS; i++) row(m, CONFIG_TAKEN, signs[i].name, "model.type: llama");
     row(m, CONFIG_TAKEN, ROTARY, "model.type: llama");
     row(m, CONFIG_NO_EFFECT, POSITIONS, "rotary positions have no table");
+    row(m, CONFIG_TAKEN, NO_POSITIONS, "rotary positions have no table");
     convert_dropout(m);
     convert_inner(m);
     convert_groups(m);
@@ -195,6 +230,18 @@ static void convert_llama(const converter *m) {
 
 /* ---- all ---- */
 
+static void convert_sequence_parallel(const converter *m) {
+    static const char name[] = "sequence-parallel";
+    if (megatron_is_unknown(m->text, "tensor-model-parallel-size"))
+        row(m, CONFIG_REFUSED, name,
+            "--tensor-model-parallel-size is not known; with more than 1 write "
+            "parallel.sequence_parallel: true");
+    else if (m->v->config->parallel_tensor_model_parallel_size > 1)
+        take(m, name, "parallel.sequence_parallel", "true");
+    else
+        row(m, CONFIG_NO_EFFECT, name, "only tensor ranks share a sequence");
+}
+
 void megatron_convert_model(config_conversion *v, const megatron_text *text) {
     const converter m = {v, text};
     int found = 0;
@@ -205,10 +252,11 @@ void megatron_convert_model(config_conversion *v, const megatron_text *text) {
         convert_llama(&m);
     else
         convert_gpt(&m);
-    must_be(&m, "context-parallel-size", 1, "there is no context parallelism yet; write 1");
-    must_be(&m, "expert-model-parallel-size", 1, "there are no experts; write 1");
-    if (v->config->parallel_tensor_model_parallel_size > 1)
-        take(&m, "sequence-parallel", "parallel.sequence_parallel", "true");
-    else
-        row(&m, CONFIG_NO_EFFECT, "sequence-parallel", "only tensor ranks share a sequence");
+    must_be(&m, "context-parallel-size", 1, "there is no context parallelism: write 1");
+    must_be(&m, "ds-sequence-parallel-size", 1, "there is no context parallelism: write 1");
+    must_be(&m, "expert-model-parallel-size", 1, "there are no experts: write 1");
+    must_be(&m, "moe-expert-parallel-size", 1, "there are no experts: write 1");
+    must_be(&m, "num-distributed-optimizer-instances", 1, "shards are those of the data group");
+    must_be(&m, "lr-warmup-init", 0, "the warm-up begins at 0 here: it is another run");
+    convert_sequence_parallel(&m);
 }

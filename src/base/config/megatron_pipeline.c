@@ -116,13 +116,16 @@ static void check_group(config_conversion *v, const megatron_text *text, const s
     if (!megatron_value(text, GROUP)) return;
     bool same = number_of(text, GROUP, &group) && group == s->stages;
     row(v, same ? CONFIG_TAKEN : CONFIG_REFUSED, GROUP,
-        same ? "same as zero3d" : "it is the number of pipeline stages here; leave it out");
+        same ? "same as zero3d" : "it is the number of pipeline stages here; write that");
 }
 
 void megatron_convert_pipeline(config_conversion *v, const megatron_text *text) {
     static const char *const flags[] = {EMBEDDING, LOSS, FIRST, LAST, LAYERS, CHUNKS, GROUP};
     split s = {.layers = v->config->model_num_layers,
                .stages = v->config->parallel_pipeline_model_parallel_size};
+    row_if_given(v, text, s.stages == 1 ? CONFIG_TAKEN : CONFIG_REFUSED, "no-pipeline-parallel",
+                 s.stages == 1 ? "same as zero3d"
+                               : "--pipeline-model-parallel-size says otherwise; leave out one");
     if (s.stages == 1) {
         for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
             row_if_given(v, text, CONFIG_NO_EFFECT, flags[i], "there is one pipeline stage");

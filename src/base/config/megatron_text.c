@@ -1,205 +1,366 @@
-/* Finds Megatron-LM's arguments in a command line or a part of a shell script. */
+/* Finds Megatron-LM's arguments: in the words of a command, which its shell has expanded; in a list
+ * of them; in YAML with --names as keys; in what Megatron-LM prints at its start. Nothing is
+ * expanded here: what only a shell can read is refused. */
 #include "src/base/config/megatron.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 1 << 15, VARIABLES = 128 };
+#define LOG_BEGIN "- arguments -"
+#define LOG_END "- end of arguments -"
 
-typedef struct variable {
-    char *name, *value; /* value NULL: not known, since two values are assigned */
-} variable;
+/* ---- words ---- */
 
-typedef struct reader {
-    const char *at;
-    variable variable[VARIABLES];
-    int count;
-    bool full; /* a word or the variables are too many */
-} reader;
-
-static bool separates(char c) {
-    return isspace((unsigned char)c) || strchr("\"'()\\;", c);
-}
-
-/* Whether the character at `at` belongs to the word before it: a quote within a word does, and is
- * left out; one that opens a text of arguments, NAME="--flag, does not. */
-static bool continues(const char *at) {
-    if (!separates(*at)) return *at != '\0';
-    bool quote = *at == '"' || *at == '\'';
-    return quote && at[1] && !separates(at[1]) && at[1] != '-';
-}
-
-/* NAME of "NAME=...", 0: the word is no assignment. */
-static size_t assigned_name(const char *word) {
-    size_t length = 0;
-    while (isalnum((unsigned char)word[length]) || word[length] == '_') length++;
-    bool plus = word[length] == '+' && word[length + 1] == '=';
-    return length > 0 && !isdigit((unsigned char)word[0]) && (word[length] == '=' || plus) ? length
-                                                                                           : 0;
-}
-
-/* Where the value of NAME="a b" ends, from the first space in it on; `at`: here. A text that has
- * arguments is no value: its words are read one by one. */
-static const char *value_end(const char *word, size_t length, const char *at, char quote) {
-    bool assigns = quote && assigned_name(word) && length > 0;
-    const char *end = assigns ? strchr(at, quote) : NULL;
-    for (const char *c = at; end && c + 1 < end; c++)
-        if (c[0] == '-' && c[1] == '-') return at;
-    return end ? end : at;
-}
-
-static void add_character(reader *r, char *word, size_t *length, char c) {
-    bool space = isspace((unsigned char)c) || c == '\\';
-    if (space && *length > 0 && word[*length - 1] == ' ') return;
-    r->full = r->full || *length == WORD - 1;
-    if (!r->full) word[(*length)++] = space ? ' ' : c;
-    word[*length] = '\0';
-}
-
-/* The next word; false at the end. */
-static bool next_word(reader *r, char *word) {
-    size_t length = 0;
-    char quote = '\0';
-    for (;;) {
-        while (*r->at && separates(*r->at)) r->at++;
-        if (*r->at != '#') break;
-        while (*r->at && *r->at != '\n') r->at++;
-    }
-    word[0] = '\0';
-    for (; continues(r->at); r->at++) {
-        if (!separates(*r->at))
-            add_character(r, word, &length, *r->at);
-        else
-            quote = *r->at == quote ? '\0' : *r->at;
-    }
-    for (const char *end = value_end(word, length, r->at, quote); r->at < end; r->at++)
-        add_character(r, word, &length, *r->at);
-    return length > 0;
-}
-
-/* Which of two values counts (branches of an if?) only a shell knows. */
-static void assign(reader *r, const char *word, size_t name) {
-    const char *value = strchr(word, '=') + 1;
-    int i = 0;
-    while (i < r->count &&
-           (strlen(r->variable[i].name) != name || strncmp(r->variable[i].name, word, name) != 0))
-        i++;
-    if (i < r->count) {
-        variable *v = &r->variable[i];
-        if (v->value && strcmp(v->value, value) == 0) return;
-        free(v->value);
-        v->value = NULL;
-        return;
-    }
-    r->full = r->full || r->count == VARIABLES;
-    if (r->full || !*value) return;
-    variable *v = &r->variable[r->count];
-    *v = (variable){strndup(word, name), strdup(value)};
-    if (v->name)
-        r->count++;
-    else
-        free(v->value);
-}
-
-/* $NAME, ${NAME} and ${NAME:-default} at `at`: its value, or NULL; *end is what follows. */
-static const char *look_up(const reader *r, const char *at, const char **end) {
-    bool brace = at[1] == '{';
-    const char *name = at + 1 + brace;
-    size_t length = 0;
-    while (isalnum((unsigned char)name[length]) || name[length] == '_') length++;
-    const char *stop = brace ? strchr(name, '}') : name + length;
-    *end = stop ? stop + brace : name + length;
-    for (int i = 0; i < r->count; i++) {
-        const variable *v = &r->variable[i];
-        if (strlen(v->name) == length && strncmp(v->name, name, length) == 0) return v->value;
-    }
-    return NULL;
-}
-
-/* The word with the variables that are known. */
-static void put_variables_in(const reader *r, const char *word, z3d_string *out) {
-    while (*word) {
-        const char *end = word + 1;
-        const char *value = *word == '$' ? look_up(r, word, &end) : NULL;
-        if (value)
-            z3d_string_append(out, "%s", value);
-        else
-            z3d_string_append_bytes(out, word, (size_t)(end - word));
-        word = end;
-    }
-}
+static const struct {
+    const char *old, *name;
+} renamed[] = {
+    {"batch-size", "micro-batch-size"},
+    {"model-parallel-size", "tensor-model-parallel-size"},
+    {"warmup", "lr-warmup-fraction"},
+    {"encoder-num-layers", "num-layers"},
+    {"encoder-seq-length", "seq-length"},
+    {"layernorm-epsilon", "norm-epsilon"},
+    {"checkpoint-num-layers", "recompute-num-layers"},
+    {"activations-checkpoint-num-layers", "recompute-num-layers"},
+    {"activations-checkpoint-method", "recompute-method"},
+    {"activations-checkpoint-granularity", "recompute-granularity"},
+    {"distribute-checkpointed-activations", "distribute-saved-activations"},
+    {"partition-activations", "distribute-saved-activations"},
+    {"cpu-optimizer", "optimizer-cpu-offload"},
+    {"zero-reduce-bucket-size", "ddp-bucket-size"},
+    {"local-rank", "node-rank"},
+};
 
 static bool is_flag(const char *word) {
     return word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]);
 }
 
-static z3d_status begin_argument(megatron_text *out, const char *word, const char *file) {
-    if (out->count == MEGATRON_GIVEN)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: more than %d arguments", file, MEGATRON_GIVEN);
-    size_t length = strcspn(word, "=");
-    megatron_given *g = &out->given[out->count];
-    *g = (megatron_given){strndup(word + 2, length - 2),
-                          strdup(word[length] ? word + length + 1 : "")};
-    if (!g->name || !g->values) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
-    for (char *c = g->name; *c; c++)
-        if (*c == '_') *c = '-';
-    out->count++;
-    return Z3D_OK;
+static bool is_script(const char *word) {
+    size_t length = strlen(word);
+    return length > 3 && strcmp(word + length - 3, ".py") == 0;
 }
 
-static z3d_status add_value(megatron_given *g, const char *word) {
+/* What stands for a value that is still to be written. */
+static bool is_placeholder(const char *word) {
+    return word[0] == '<' || strchr(word, '$') || strncmp(word, "{{", 2) == 0 ||
+           strcmp(word, "...") == 0;
+}
+
+/* Python's 220_000_000 without its underscores. */
+static void tidy_number(char *word) {
+    char *to = word;
+    bool number = isdigit((unsigned char)word[0]) && word[strspn(word, "0123456789_")] == '\0';
+    for (char *from = word; number && (*to = *from); from++) to += *from != '_';
+}
+
+static z3d_status add_value(megatron_text *out, const char *word) {
+    megatron_given *g = &out->given[out->count - 1];
     z3d_string joined = {0};
-    z3d_string_append(&joined, "%s%s%s", g->values, g->values[0] ? " " : "", word);
+    const size_t before = strlen(g->values);
+    z3d_string_append(&joined, "%s%s%s", g->values, before ? " " : "", word);
     if (joined.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
+    tidy_number(joined.text + before + (before > 0));
+    g->unknown = g->unknown || is_placeholder(word);
     free(g->values);
     g->values = joined.text;
     return Z3D_OK;
 }
 
-static z3d_status take_word(reader *r, const char *word, const char *file, megatron_text *out,
-                            bool *open) {
-    size_t name = assigned_name(word);
-    size_t length = strlen(word);
-    bool script = length > 3 && strcmp(word + length - 3, ".py") == 0;
-    if (is_flag(word)) {
-        *open = true;
-        return begin_argument(out, word, file);
+/* "--name" or "--name=value". */
+static z3d_status begin_argument(megatron_text *out, const char *word, const char *source) {
+    const size_t length = strcspn(word, "=");
+    if (out->count == MEGATRON_GIVEN)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: more than %d arguments", source, MEGATRON_GIVEN);
+    megatron_given *g = &out->given[out->count];
+    *g = (megatron_given){.name = strndup(word + 2, length - 2), .values = strdup("")};
+    out->count++;
+    if (!g->name || !g->values) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
+    for (char *c = g->name; *c; c++)
+        if (*c == '_') *c = '-';
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        if (strcmp(renamed[i].old, g->name) != 0) continue;
+        free(g->name);
+        g->old = renamed[i].old;
+        g->name = strdup(renamed[i].name);
+        if (!g->name) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
     }
-    if (name) assign(r, word, name);
-    /* What follows an assignment, a program or the whole of an array is no value. */
-    if (name || script || strstr(word, "[@]") || strchr("<>|&", word[0])) *open = false;
-    if (!*open) return Z3D_OK;
-    /* Only data has several values; a word after another's is the next command. */
-    megatron_given *last = &out->given[out->count - 1];
-    return !last->values[0] || strstr(last->name, "data-path") ? add_value(last, word) : Z3D_OK;
+    return word[length] ? add_value(out, word + length + 1) : Z3D_OK;
 }
 
-z3d_status megatron_parse(const char *text, const char *file, megatron_text *out) {
-    reader r = {.at = text};
-    char word[WORD] = "";
-    bool open = false;
-    z3d_status status = Z3D_OK;
-    while (status == Z3D_OK && next_word(&r, word)) {
-        z3d_string whole = {0};
-        put_variables_in(&r, word, &whole);
-        status = whole.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument")
-                              : take_word(&r, whole.text, file, out, &open);
-        z3d_string_free(&whole);
+static z3d_status check_some(const megatron_text *out, const char *source) {
+    if (out->count > 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%.200s has no arguments; expected --num-layers 24 and the like",
+                     source);
+}
+
+z3d_status megatron_read_words(const char *const *words, int count, const char *source,
+                               megatron_text *out) {
+    int script = -1;
+    for (int i = 0; i < count; i++) {
+        if (!is_script(words[i])) continue;
+        if (script >= 0)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%.200s: %.100s and %.100s are two programs; give the command of one "
+                             "training script",
+                             source, words[script], words[i]);
+        script = i;
     }
-    if (status == Z3D_OK && r.full)
-        status = Z3D_ERROR(Z3D_ERR_DATA,
-                           "%.200s: a word of more than %d characters, or more than "
-                           "%d variables",
-                           file, WORD - 1, VARIABLES);
-    for (int i = 0; i < r.count; i++) {
-        free(r.variable[i].name);
-        free(r.variable[i].value);
-    }
-    if (status == Z3D_OK && out->count == 0)
+    if (script < 0 && count > 0 && !is_flag(words[0]))
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%.200s has no arguments; expected --num-layers 24 and the like", file);
+                         "%.200s: '%.100s' begins no argument, and there is no training script "
+                         "(NAME.py); give the whole command, or only --num-layers 24 and the like",
+                         source, words[0]);
+    for (int i = script + 1; i < count; i++) {
+        if (is_flag(words[i]))
+            Z3D_TRY(begin_argument(out, words[i], source));
+        else if (out->count > 0)
+            Z3D_TRY(add_value(out, words[i]));
+    }
+    return check_some(out, source);
+}
+
+/* ---- a list in a file ---- */
+
+typedef struct list {
+    const char *at, *source;
+    const char **words;
+    int line, count, room;
+    bool starts_line, script, ended; /* ended: the line of the script's command */
+} list;
+
+static z3d_status refuse_shell(const list *l, const char *what) {
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%.200s:%d: %.40s: only a shell knows what this says; write `zero3d config "
+                     "--from-megatron --` in front of the script's launch command and run the "
+                     "script, or give the log of a run, which begins with all arguments",
+                     l->source, l->line, what);
+}
+
+/* Blanks, comments and continued lines. */
+static void skip_blanks(list *l) {
+    for (;; l->at++) {
+        bool continued = l->at[0] == '\\' && l->at[1 + (l->at[1] == '\r')] == '\n';
+        if (continued) {
+            l->at += 1 + (l->at[1] == '\r');
+            l->line++;
+        } else if (*l->at == '#') {
+            while (l->at[1] && l->at[1] != '\n') l->at++;
+        } else if (*l->at == '\n') {
+            l->line++;
+            l->starts_line = true;
+            l->ended = l->script;
+        } else if (!*l->at || !isspace((unsigned char)*l->at)) {
+            return;
+        }
+    }
+}
+
+/* <PATH TO A> is one word, whatever is in it. */
+static z3d_status read_word(list *l, z3d_string *word) {
+    char quote = *l->at == '<' ? '>' : '\0';
+    if (quote && l->at[1] == '<') return refuse_shell(l, "<<");
+    for (; *l->at && (quote || !isspace((unsigned char)*l->at)); l->at++) {
+        const char c = *l->at;
+        if (quote != '\'' && quote != '>' && strchr("$`", c)) return refuse_shell(l, "$ or `");
+        if (!quote && strchr(";|&()>", c)) return refuse_shell(l, (const char[]){c, '\0'});
+        if (!quote && (c == '"' || c == '\'')) {
+            quote = c;
+        } else if (quote && c == quote) {
+            if (c == '>') z3d_string_append(word, ">");
+            quote = '\0';
+        } else {
+            l->line += c == '\n';
+            z3d_string_append_bytes(word, &c, 1);
+        }
+    }
+    if (quote && quote != '>') return refuse_shell(l, "a quote without its end");
+    z3d_string_append(word, "%s", "");
+    return word->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument") : Z3D_OK;
+}
+
+/* The first word of a line says whether the line is a shell's. */
+static z3d_status check_first_word(const list *l, const char *word) {
+    static const char *const of_shell[] = {"if",   "then", "else",     "elif",   "fi",     "case",
+                                           "esac", "for",  "while",    "until",  "do",     "done",
+                                           "{",    "}",    "function", "export", "source", "eval"};
+    const char *equals = strchr(word, '=');
+    if (l->ended) return refuse_shell(l, "more than one command");
+    for (size_t i = 0; i < sizeof of_shell / sizeof *of_shell; i++)
+        if (strcmp(word, of_shell[i]) == 0) return refuse_shell(l, word);
+    return equals && !is_flag(word) && !memchr(word, '/', (size_t)(equals - word))
+               ? refuse_shell(l, "an assignment")
+               : Z3D_OK;
+}
+
+static z3d_status keep_word(list *l, z3d_string *word) {
+    if (l->count == l->room) {
+        const int room = l->room ? 2 * l->room : 64;
+        const char **grown = realloc(l->words, (size_t)room * sizeof *grown);
+        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for arguments");
+        l->words = grown;
+        l->room = room;
+    }
+    l->words[l->count++] = word->text;
+    *word = (z3d_string){0};
+    return Z3D_OK;
+}
+
+static z3d_status read_list(const char *text, const char *source, megatron_text *out) {
+    list l = {.at = text, .source = source, .line = 1, .starts_line = true};
+    z3d_status status = Z3D_OK;
+    while (status == Z3D_OK && (skip_blanks(&l), *l.at)) {
+        z3d_string word = {0};
+        status = read_word(&l, &word);
+        if (status == Z3D_OK && l.starts_line) status = check_first_word(&l, word.text);
+        l.starts_line = false;
+        l.script = l.script || (status == Z3D_OK && is_script(word.text));
+        if (status == Z3D_OK) status = keep_word(&l, &word);
+        z3d_string_free(&word);
+    }
+    if (status == Z3D_OK) status = megatron_read_words(l.words, l.count, source, out);
+    for (int i = 0; i < l.count; i++) free((void *)(uintptr_t)l.words[i]);
+    free(l.words);
     return status;
+}
+
+/* ---- lines of name and value ---- */
+
+/* The next line without blanks around it, and without a comment; false at the end. */
+static bool next_line(const char **at, const char *end, char *line, size_t size) {
+    if (*at >= end) return false;
+    size_t length = strcspn(*at, "\n");
+    const char *start = *at;
+    if (length > (size_t)(end - start)) length = (size_t)(end - start);
+    *at = start + length + 1;
+    while (length > 0 && isspace((unsigned char)*start)) start++, length--;
+    while (length > 0 && isspace((unsigned char)start[length - 1])) length--;
+    if (length >= size) length = size - 1;
+    memcpy(line, start, length);
+    line[length] = '\0';
+    return true;
+}
+
+/* What a log has without its `no`. */
+static bool is_negated(const megatron_text *out, const char *name, const char *value) {
+    return out->is_log && strcmp(value, "False") == 0 &&
+           (strcmp(name, "add_bias_linear") == 0 || strcmp(name, "add_position_embedding") == 0);
+}
+
+/* A value as YAML and Python write it: text in quotes, a list of several. False and None say that
+ * the argument is not given. */
+static z3d_status add_values(megatron_text *out, char *value) {
+    static const char *const off[] = {"false", "False", "None", "null", "[]"};
+    char *rest = NULL;
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+        if (strcmp(value, off[i]) != 0) continue;
+        megatron_given *g = &out->given[--out->count];
+        free(g->name);
+        free(g->values);
+        return Z3D_OK;
+    }
+    if (strcmp(value, "true") == 0 || strcmp(value, "True") == 0) return Z3D_OK;
+    for (char *word = strtok_r(value, *value == '<' ? "" : " ,[]\"'", &rest); word;
+         word = strtok_r(NULL, " ,[]\"'", &rest))
+        Z3D_TRY(add_value(out, word));
+    return Z3D_OK;
+}
+
+enum { LINE = 1 << 14, NAME = 128 };
+
+static z3d_status add_line(megatron_text *out, const char *name, size_t length, char *value,
+                           const char *source) {
+    char flag[NAME + 3];
+    if (length >= NAME) return Z3D_OK;
+    snprintf(flag, sizeof flag, "--%.*s", (int)length, name);
+    if (is_negated(out, flag + 2, value))
+        return begin_argument(
+            out, flag[6] == 'b' ? "--disable-bias-linear" : "--no-position-embedding", source);
+    Z3D_TRY(begin_argument(out, flag, source));
+    return add_values(out, value);
+}
+
+/* "--num-layers: 24"; "- a" is one more value. Other lines are other settings. */
+static z3d_status read_yaml(const char *text, const char *source, megatron_text *out) {
+    char line[LINE];
+    bool open = false;
+    const char *end = text + strlen(text);
+    for (const char *at = text; next_line(&at, end, line, sizeof line);) {
+        char *comment = strstr(line, " #");
+        if (comment) *comment = '\0';
+        size_t name = is_flag(line) ? strcspn(line, ":") : 0;
+        if (name > 0 && line[name] == ':') {
+            char *value = line + name + 1;
+            const int before = out->count;
+            Z3D_TRY(add_line(out, line + 2, name - 2, value + strspn(value, " \t"), source));
+            open = out->count > before;
+        } else if (open && line[0] == '-' && line[1] == ' ') {
+            Z3D_TRY(add_values(out, line + 2));
+        } else if (line[0] && line[0] != '#') {
+            open = false;
+        }
+    }
+    return Z3D_OK;
+}
+
+static bool is_yaml(const char *text) {
+    char line[LINE];
+    const char *end = text + strlen(text);
+    for (const char *at = text; next_line(&at, end, line, sizeof line);) {
+        size_t name = is_flag(line) ? 2 + strcspn(line + 2, ": =\t") : 0;
+        if (name > 0 && line[name] == ':') return true;
+    }
+    return false;
+}
+
+/* The blanks behind a name that leaves no room for dots. */
+static char *end_of_long_name(char *line) {
+    enum { ROOM = 47 };
+    for (char *word = line; *word;) {
+        char *end = word + strcspn(word, " ");
+        if (end - word >= ROOM) return end;
+        word = end + strspn(end, " ");
+    }
+    return NULL;
+}
+
+/* "  num_layers ............ 24", with what a launcher writes in front of a line. */
+static z3d_status read_log(const char *begin, const char *source, megatron_text *out) {
+    char line[LINE];
+    const char *end = strstr(begin, LOG_END), *at = begin + strcspn(begin, "\n") + 1;
+    if (!end)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: the list of arguments is cut: no '%s' follows",
+                         source, LOG_END);
+    out->is_log = true;
+    while (next_line(&at, end, line, sizeof line)) {
+        char *dots = strstr(line, " .");
+        if (!dots || dots[1 + strspn(dots + 1, ".")] != ' ') dots = end_of_long_name(line);
+        if (!dots || dots == line) continue;
+        char *value = dots + 1 + strspn(dots + 1, "."), *name = dots;
+        while (name > line && !isspace((unsigned char)name[-1])) name--;
+        Z3D_TRY(add_line(out, name, (size_t)(dots - name), value + strspn(value, " "), source));
+    }
+    return Z3D_OK;
+}
+
+/* The last one: a run that starts again appends to its log. */
+static const char *log_of(const char *text) {
+    const char *found = NULL;
+    for (const char *at = text; (at = strstr(at, LOG_BEGIN)); at++) found = at;
+    return found;
+}
+
+z3d_status megatron_read_text(const char *text, const char *source, megatron_text *out) {
+    const char *log = log_of(text);
+    if (log) {
+        Z3D_TRY(read_log(log, source, out));
+        return check_some(out, source);
+    }
+    Z3D_TRY(config_refuse_format(text, source, "--from-megatron"));
+    if (!is_yaml(text)) return read_list(text, source, out);
+    Z3D_TRY(read_yaml(text, source, out));
+    return check_some(out, source);
 }
 
 void megatron_text_free(megatron_text *text) {
@@ -209,9 +370,23 @@ void megatron_text_free(megatron_text *text) {
     }
 }
 
-const char *megatron_value(const megatron_text *text, const char *name) {
-    for (int i = text->count - 1; i >= 0; i--) {
-        if (strcmp(text->given[i].name, name) == 0) return text->given[i].values;
-    }
+static const megatron_given *last_of(const megatron_text *text, const char *name) {
+    for (int i = text->count - 1; i >= 0; i--)
+        if (strcmp(text->given[i].name, name) == 0) return &text->given[i];
     return NULL;
+}
+
+const char *megatron_value(const megatron_text *text, const char *name) {
+    const megatron_given *g = last_of(text, name);
+    return g && !g->unknown ? g->values : NULL;
+}
+
+bool megatron_is_unknown(const megatron_text *text, const char *name) {
+    const megatron_given *g = last_of(text, name);
+    return g && g->unknown;
+}
+
+bool megatron_is_renamed(const megatron_text *text, const char *name) {
+    const megatron_given *g = last_of(text, name);
+    return g && g->old;
 }

@@ -1,6 +1,7 @@
 /* Guesses what a misspelt key may mean. */
 #include "src/base/config/table.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { WORD = CONFIG_WORD, FAR_AWAY = CONFIG_FAR_AWAY };
@@ -108,10 +109,20 @@ static bool same_parent(const char *a, const char *b) {
     return m == n && strncmp(a, b, m) == 0;
 }
 
+/* In a section that we have a key of that section is meant. */
+static bool is_elsewhere(const char *path, const char *candidate) {
+    char section[2 * WORD];
+    const size_t length = (size_t)(leaf_of(path) - path);
+    if (length == 0 || length > sizeof section) return false;
+    snprintf(section, sizeof section, "%.*s", (int)(length - 1), path);
+    return config_is_section(section) && strncmp(path, candidate, length) != 0;
+}
+
 /* How far `candidate` is from what was written: the last words are compared, and another section
  * costs one more, so that a misspelling beside wins over one far away. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
+    if (is_elsewhere(path, candidate)) return FAR_AWAY;
     int d = config_distance(leaf, leaf_of(candidate));
     int allowed = 1 + (int)strlen(leaf) / 4;
     if (d > allowed || (d > 0 && (size_t)d >= strlen(leaf))) return FAR_AWAY;

@@ -17,13 +17,13 @@ z3d_status reader_peer(config_reader *r, int index, config_place place, const ya
                              key->type == CONFIG_BOOL ? "true or false" : "a number");
     }
     Z3D_TRY(reader_scalar(r, value, &scalar));
-    if (r->config->origin->report) {
-        config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
-    }
     peer->place.source = -1;
-    if (config_is_null(scalar) || strcmp(scalar.text, "auto") == 0) return Z3D_OK;
-    z3d_status status = config_parse_peer(key, scalar, &number);
+    const bool open = config_is_null(scalar) || strcmp(scalar.text, "auto") == 0;
+    z3d_status status = open ? Z3D_OK : config_parse_peer(key, scalar, &number);
     if (status != Z3D_OK) return reader_refuse_stored(r, value->start_mark, path, status);
+    if (r->config->origin->report)
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
+    if (open) return Z3D_OK;
     if (key->type != CONFIG_BOOL || number != 0) *peer = (config_peer){place, number};
     return Z3D_OK;
 }

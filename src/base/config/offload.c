@@ -189,6 +189,16 @@ static void check_prefetch(config_checker *k) {
         config_refuse_idle(k, &prefetch, 1, &on_device);
 }
 
+void config_check_offload_alone(config_checker *k) {
+    const z3d_config *c = k->c;
+    if (c->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE &&
+        c->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NONE &&
+        config_sound(k, PARAM ".device", OPTIMIZER ".device", STAGE, NULL))
+        config_complain(k, PARAM ".device",
+                        "in training the host steps these parameters; set " OPTIMIZER
+                        ".device to cpu or nvme, too");
+}
+
 void config_check_offload(config_checker *k) {
     check_optimizer(k);
     check_param(k);

@@ -90,6 +90,8 @@ void config_settle_peers(config_checker *k) {
     const config_peer *peak = &peer[CONFIG_PEER_WARMUP_MAX_LR];
     const config_peer *ratio = &peer[CONFIG_PEER_COS_MIN_RATIO];
     const config_peer *stages = &peer[CONFIG_PEER_PIPELINE_STAGES];
+    const config_peer *tensor = &peer[CONFIG_PEER_AUTOTP_SIZE];
+    const config_peer *prefetch = &peer[CONFIG_PEER_PREFETCH];
     if (peak->place.source >= 0 && config_sound(k, "optimizer.params.lr", NULL)) {
         settle_number(k, CONFIG_PEER_WARMUP_MAX_LR, CONFIG_KEY_optimizer_params_lr, peak->value);
     }
@@ -102,6 +104,16 @@ void config_settle_peers(config_checker *k) {
         config_sound(k, "parallel.pipeline_model_parallel_size", NULL)) {
         settle_number(k, CONFIG_PEER_PIPELINE_STAGES,
                       CONFIG_KEY_parallel_pipeline_model_parallel_size, stages->value);
+    }
+    if (tensor->place.source >= 0 && tensor->value > 0 &&
+        config_sound(k, "parallel.tensor_model_parallel_size", NULL)) {
+        settle_number(k, CONFIG_PEER_AUTOTP_SIZE, CONFIG_KEY_parallel_tensor_model_parallel_size,
+                      tensor->value);
+    }
+    if (prefetch->place.source >= 0 &&
+        config_sound(k, "zero_optimization.stage3_prefetch_bucket_size", NULL)) {
+        settle_number(k, CONFIG_PEER_PREFETCH,
+                      CONFIG_KEY_zero_optimization_stage3_prefetch_bucket_size, prefetch->value);
     }
     settle_offload(k);
 }

@@ -315,6 +315,13 @@ static z3d_status join_path(config_reader *r, const char *section, const yaml_ev
     return Z3D_OK;
 }
 
+/* JSON has no comments: files have notes in keys that begin with _, // or #. */
+static bool is_note(const yaml_event_t *name) {
+    const char *text = name->type == YAML_SCALAR_EVENT ? (const char *)name->data.scalar.value : "";
+    return *text && name->data.scalar.style == YAML_DOUBLE_QUOTED_SCALAR_STYLE &&
+           (*text == '_' || *text == '#' || strncmp(text, "//", 2) == 0);
+}
+
 /* One entry of a mapping; *end at the mapping's end. *path is its key once that is known, *value
  * whether its value's first event has been read. */
 static z3d_status read_entry(config_reader *r, const char *section, z3d_string *path, bool *end,
@@ -328,7 +335,12 @@ static z3d_status read_entry(config_reader *r, const char *section, z3d_string *
         *has_value = true;
         status = reader_next(r, &value);
     }
-    if (status == Z3D_OK && !*end) status = read_path(r, path->text, name.start_mark, &value);
+    if (status == Z3D_OK && !*end && is_note(&name)) {
+        const config_note note = {.path = path->text, .why = "it is a note"};
+        status = reader_accepted(r, &note, reader_place(r, name.start_mark), &value);
+    } else if (status == Z3D_OK && !*end) {
+        status = read_path(r, path->text, name.start_mark, &value);
+    }
     yaml_event_delete(&value);
     yaml_event_delete(&name);
     return status;
@@ -509,6 +521,40 @@ static z3d_status override_text(config_reader *r, int key) {
     return Z3D_OK;
 }
 
+/* Whether an override's text is the value as it stands, without YAML. */
+static bool is_plain_text(const config_key *key, const char *text) {
+    const bool list = key->type == CONFIG_LIST;
+    if (!list && key->type != CONFIG_STRING) return false;
+    if (list && (!*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0)) return false;
+    return !*text || !strchr(list ? "\"'[{" : "\"'", *text);
+}
+
+/* What YAML would skip. */
+static const char *comment_in(const char *text) {
+    char quote = '\0';
+    for (const char *at = text; *at; at++) {
+        const bool starts = at == text || strchr(" \t\n[{,:", at[-1]);
+        if (quote == '"' && at[0] == '\\' && at[1])
+            at++;
+        else if (quote)
+            quote = *at == quote ? '\0' : quote;
+        else if (starts && (*at == '"' || *at == '\''))
+            quote = *at;
+        else if (*at == '#' && (at == text || strchr(" \t\n", at[-1])))
+            return at;
+    }
+    return NULL;
+}
+
+static z3d_status override_yaml(config_reader *r, const char *path) {
+    const char *comment = comment_in(r->text);
+    yaml_mark_t start = {0, 0, 0};
+    if (!comment) return read_yaml(r, path);
+    return reader_refuse(r, start,
+                         "%s: '%.60s' would be a comment; put text that has ' #' in quotes", path,
+                         comment);
+}
+
 z3d_status z3d_config_override(z3d_config *config, const char *assignment) {
     const char *equals = strchr(assignment, '=');
     config_reader r = {.config = config, .is_override = true};
@@ -524,9 +570,8 @@ z3d_status z3d_config_override(z3d_config *config, const char *assignment) {
     char *path = strndup(assignment, (size_t)(equals - assignment));
     if (!path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an override");
     int key = config_find(path);
-    bool raw = key >= 0 && config_table[key].type == CONFIG_STRING && r.text[0] != '"' &&
-               r.text[0] != '\'';
-    z3d_status status = finish(&r, raw ? override_text(&r, key) : read_yaml(&r, path), path);
+    bool raw = key >= 0 && is_plain_text(&config_table[key], r.text);
+    z3d_status status = finish(&r, raw ? override_text(&r, key) : override_yaml(&r, path), path);
     free(path);
     return status;
 }

@@ -103,6 +103,9 @@ typedef struct config_report {
 void config_report_add(config_report *report, config_verdict verdict, const char *what,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* Takes back the rows about the key `path`. */
+void config_report_remove(config_report *report, config_verdict verdict, const char *path);
+
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
     bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: nothing follows from its value */
@@ -138,7 +141,8 @@ typedef struct config_checker {
     z3d_config *c;
     const z3d_config_rules *rules; /* NULL: none */
     config_errors *errors;
-    int ranks; /* 0: not known */
+    int ranks;   /* 0: not known */
+    bool trains; /* only what is right in training is right */
     bool wrong[CONFIG_KEY_COUNT];
 } config_checker;
 
@@ -157,6 +161,8 @@ bool config_check_micro_batches(config_checker *k, int64_t data);
 void config_check_speeds(config_checker *k);
 /* Where optimizer states and parameters lie. */
 void config_check_offload(config_checker *k);
+/* Parameters alone: only generate and evaluate leave the optimizer out. */
+void config_check_offload_alone(config_checker *k);
 /* The folder of activation checkpoints. */
 void config_check_checkpoint_folder(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);

@@ -203,9 +203,10 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
 }
 
 static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *out) {
-    bool yes = strcmp(scalar.text, "true") == 0;
+    bool yes = strcmp(scalar.text, "true") == 0 || strcmp(scalar.text, "True") == 0;
+    bool no = strcmp(scalar.text, "false") == 0 || strcmp(scalar.text, "False") == 0;
     if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
-    if (!yes && strcmp(scalar.text, "false") != 0) {
+    if (!yes && !no) {
         return refuse_value(key, scalar, "is neither true nor false");
     }
     if (scalar.quoted) return refuse_value(key, scalar, "is text; write it without quotes");

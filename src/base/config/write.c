@@ -154,11 +154,14 @@ static const char *leaf_of(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-static void write_keys(const z3d_config *config, bool only_set, z3d_string *out) {
+typedef bool wanted(const z3d_config *config, int key, const char *const *also);
+
+static void write_keys(const z3d_config *config, wanted *is_wanted, const char *const *also,
+                       z3d_string *out) {
     const char *before = "";
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const config_key *key = &config_table[i];
-        if (only_set && config->origin->place[i].source < 0) continue;
+        if (!is_wanted(config, i, also)) continue;
         int depth = open_sections(out, before, key->path);
         z3d_string_append(out, "%*s%s:", 2 * depth, "", leaf_of(key->path));
         config_append_value(out, config, key, 2 * depth + 2);
@@ -167,12 +170,33 @@ static void write_keys(const z3d_config *config, bool only_set, z3d_string *out)
     }
 }
 
+static bool any(const z3d_config *config, int key, const char *const *also) {
+    (void)config, (void)key, (void)also;
+    return true;
+}
+
+static bool is_set(const z3d_config *config, int key, const char *const *also) {
+    (void)also;
+    return config->origin->place[key].source >= 0;
+}
+
+static bool is_changed(const z3d_config *config, int key, const char *const *also) {
+    const char *path = config_table[key].path;
+    for (; *also; also++)
+        if (strcmp(*also, path) == 0) return true;
+    return !config_is_standard(config, path);
+}
+
 void z3d_config_write(const z3d_config *config, z3d_string *out) {
-    write_keys(config, false, out);
+    write_keys(config, any, NULL, out);
 }
 
 void config_write_set(const z3d_config *config, z3d_string *out) {
-    write_keys(config, true, out);
+    write_keys(config, is_set, NULL, out);
+}
+
+void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out) {
+    write_keys(config, is_changed, also, out);
 }
 
 /* ---- the table as text ---- */

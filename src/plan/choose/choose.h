@@ -15,6 +15,10 @@
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
+/* Sets training.device to that of a described machine, where the configuration does not set it
+ * (*chosen). ERR_CONFIG if it sets another. */
+z3d_status z3d_choose_device(z3d_config *config, const z3d_hardware *hardware, bool *chosen);
+
 /* Whether zero_optimization.offload_optimizer.ratio is `auto` for an optimizer that is offloaded.
  */
 bool z3d_ratio_is_open(const z3d_config *config);

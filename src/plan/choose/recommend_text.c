@@ -206,6 +206,7 @@ static void print_keys(const z3d_recommendation *r, const z3d_fit_row *row, z3d_
                       z3d_fit_granularities[row->granularity]);
     if (row->partition) z3d_string_append(out, "  partition_activations: true\n");
     if (row->offload) z3d_string_append(out, "  cpu_checkpointing: true\n");
+    if (strcmp(r->hardware.kind, "gpu") == 0) z3d_string_append(out, "training:\n  device: cuda\n");
     z3d_string_append(out,
                       "train_batch_size: %lld\n"
                       "train_micro_batch_size_per_gpu: %lld\n"

@@ -13,12 +13,25 @@ static void append_comment(const char *text, z3d_string *out) {
 }
 
 /* One word to sbatch, which reads its lines with double quotes and backslashes. */
-static void append_option(const char *option, z3d_string *out) {
-    const bool quoted = strpbrk(option, " \t\"'\\#") != NULL;
-    z3d_string_append(out, quoted ? "#SBATCH \"" : "#SBATCH ");
-    for (const char *c = option; *c; c++)
+static void append_word(const char *word, z3d_string *out) {
+    const bool quoted = strpbrk(word, " \t\"'\\#") != NULL;
+    z3d_string_append(out, quoted ? " \"" : " ");
+    for (const char *c = word; *c; c++)
         z3d_string_append(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-    z3d_string_append(out, quoted ? "\"\n" : "\n");
+    if (quoted) z3d_string_append(out, "\"");
+}
+
+/* "--name=value" is one word, "-p value" two. */
+static void append_option(const char *option, z3d_string *out) {
+    z3d_string_append(out, "#SBATCH");
+    if (option[1] == '-') {
+        append_word(option, out);
+    } else {
+        const char *value = option + 2 + strspn(option + 2, " \t");
+        z3d_string_append(out, " %.2s", option);
+        if (*value) append_word(value, out);
+    }
+    z3d_string_append(out, "\n");
 }
 
 /* A job that is given a number of tasks waits for as many nodes as it had at first: with a range of
@@ -108,6 +121,7 @@ void z3d_job_script(const z3d_job *job, z3d_string *out) {
                           "srun ${SLURM_CPUS_PER_TASK:+--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"}");
     z3d_string_append(out, " \\\n    \"${ZERO3D:-zero3d}\" train \"$config\"");
     if (job->runs) z3d_string_append(out, " run.dir=\"$run\"");
+    if (job->names_cuda) z3d_string_append(out, " training.device=cuda");
     for (int i = 0; i < job->assignment_count; i++) {
         z3d_string_append(out, " ");
         z3d_string_append_shell(out, job->assignments[i]);

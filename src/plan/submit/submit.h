@@ -11,6 +11,7 @@ typedef struct z3d_job {
                                    allows */
     int64_t ranks;              /* on each node */
     int64_t cpus, gpus;         /* of each rank; of each node. 0: not asked for */
+    bool names_cuda;            /* no configuration sets the device of the machine's GPUs */
     const char *time;           /* as sbatch has it */
     int64_t signal;             /* seconds before its end at which ranks are told to stop */
     const char *const *options; /* other options of sbatch, one line each: "--partition=gpu" */
