@@ -343,6 +343,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .nodes = z3d_world_nodes(trainer->world),
         .offload_why = trainer->offload_why.text,
         .gather_why = trainer->gather_why.text,
+        .granularity_why = trainer->granularity_why.text,
         .activation_why = trainer->activation_why.text,
         .ratio_why = trainer->ratio_why.text,
         .graph_obstacle = trainer->graph_obstacle,

@@ -263,10 +263,15 @@ TEST(Prove, StopsWhereNoSumIsAlike) {
 }
 
 TEST(Prove, LeavesOpenWhatARunDecides) {
-    Verdict v = prove(2, "training.gemm.fp32=auto\n", "training.gemm.fp32=auto\n");
+    Verdict v = prove(2, "training.gemm.fp32=measured\n", "training.gemm.fp32=measured\n");
     EXPECT_TRUE(v.open && !v.parameters) << v.text;
-    EXPECT_TRUE(v.names("training.gemm.fp32 is auto")) << v.text;
-    EXPECT_TRUE(prove(2, "training.gemm.fp32=auto\n", "").open);
+    EXPECT_TRUE(v.names("training.gemm is measured")) << v.text;
+    EXPECT_TRUE(prove(2, "training.gemm.fp32=measured\n", "").open);
+    // A table says what auto is.
+    v = prove(2, "training.gemm.fp32=auto\n", "training.gemm.fp32=auto\n");
+    EXPECT_TRUE(v.equal) << v.text;
+    v = prove(2, "training.gemm.fp32=auto\n", "");
+    EXPECT_TRUE(v.open && v.names("training.gemm.fp32")) << v.text;
     // No method would make two types alike.
     v = prove(2, "training.gemm.fp32=auto\n", "bf16.enabled=true\ntraining.gemm.bf16=auto\n");
     EXPECT_FALSE(v.equal || v.open) << v.text;

@@ -156,6 +156,14 @@ static void check_checkpoint_number(config_checker *k) {
                     (long long)asked, (long long)layers, (long long)given, (long long)above);
 }
 
+bool z3d_config_wants_checkpoints(const z3d_config *c) {
+    return c->activation_checkpointing_partition_activations ||
+           c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON ||
+           c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME ||
+           c->activation_checkpointing_number_checkpoints != Z3D_AUTO ||
+           c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL;
+}
+
 static void check_activation_parts(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key keys[] = {
@@ -184,7 +192,9 @@ static void check_activation_parts(config_checker *k) {
               "block",
         "set it to full",
         false};
-    if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
+    if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL ||
+        c->activation_checkpointing_granularity == Z3D_GRANULARITY_AUTO)
+        return;
     config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &parts);
     config_refuse_idle(k, &replay, 1, &no_replay);
 }

@@ -108,6 +108,8 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->ratio_why)
         z3d_console_say(console, "offload     offload_optimizer.ratio auto: %s", facts->ratio_why);
     say_offload(console, facts);
+    if (facts->granularity_why)
+        z3d_console_say(console, "activation  granularity auto: %s", facts->granularity_why);
     if (facts->activation_why)
         z3d_console_say(console, "activation  recompute_activation auto: %s",
                         facts->activation_why);
