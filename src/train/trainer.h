@@ -220,7 +220,7 @@ int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 /* data/batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step);
-z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call);
-int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer);
+z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t call);
+int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file);
 
 #endif

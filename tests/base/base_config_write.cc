@@ -214,7 +214,7 @@ TEST(Describe, EveryKeyWithItsHelpAndDefault) {
 #undef X
     EXPECT_NE(text.find("zero_optimization.stage: "), std::string::npos);
     EXPECT_NE(text.find("    an integer from 0 to 3; default 2\n"), std::string::npos);
-    EXPECT_NE(text.find("    one of full, selective, none; default full\n"), std::string::npos);
+    EXPECT_NE(text.find("    one of full, selective, none, auto; default auto\n"), std::string::npos);
 }
 
 TEST(Describe, TheReferencePageIsUpToDate) {

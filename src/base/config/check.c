@@ -231,6 +231,22 @@ static void check_activation(config_checker *k) {
     if (c->parallel_tensor_model_parallel_size == 1) config_refuse_idle(k, &alone, 1, &one_rank);
 }
 
+#define TOTAL_STEPS "scheduler.params.total_num_steps"
+
+/* A run of a file that the command line makes short warms up as long as it runs. */
+static bool cut_warmup(config_checker *k, int64_t total) {
+    static const char path[] = "scheduler.params.warmup_num_steps";
+    char what[48];
+    if (config_is_overridden(k->c, path) || !(config_is_overridden(k->c, "training.steps") ||
+                                              config_is_overridden(k->c, TOTAL_STEPS)))
+        return false;
+    snprintf(what, sizeof what, "is cut to %lld", (long long)total);
+    config_tell(k->c, k->c->origin->place[config_find(path)], path, what,
+                "steps, where the command line ends the decay");
+    k->c->scheduler_params_warmup_num_steps = total;
+    return true;
+}
+
 static void check_decay(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
@@ -241,9 +257,9 @@ static void check_decay(config_checker *k) {
                         c->scheduler_params_min_lr, c->optimizer_params_lr);
     }
     if (total == Z3D_AUTO) total = c->training_steps;
-    if (config_sound(k, "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps",
+    if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS,
                      "training.steps", NULL) &&
-        c->scheduler_params_warmup_num_steps > total) {
+        c->scheduler_params_warmup_num_steps > total && !cut_warmup(k, total)) {
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, scheduler.params.total_num_steps "
                         "%lld; write at most that",
@@ -255,7 +271,7 @@ static void check_schedule(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
     const idle_key keys[] = {
-        {"scheduler.params.total_num_steps", total != Z3D_AUTO && total != c->training_steps},
+        {TOTAL_STEPS, total != Z3D_AUTO && total != c->training_steps},
         {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
         {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
     };

@@ -141,7 +141,7 @@
   X(training_verify, "training.verify", BOOL, NONE, "true", "", "verify the step program before running it") \
   X(training_time_limit, "training.time_limit", FLOAT, NONE, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint if checkpoint.interval is set; 0: no limit") \
   X(checkpoint_dir, "checkpoint.dir", STRING, NONE, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
-  X(checkpoint_interval, "checkpoint.interval", INT, NONE, "0", "[0,1e12]", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. 0: no checkpoints") \
+  X(checkpoint_interval, "checkpoint.interval", INT, NONE, "auto", "[0,1e12] auto", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. auto: 1000. 0: no checkpoints, the model is lost") \
   X(checkpoint_keep, "checkpoint.keep", INT, NONE, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
   X(checkpoint_resume, "checkpoint.resume", STRING, DECIDE, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
   X(checkpoint_init_from, "checkpoint.init_from", STRING, DECIDE, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \

@@ -229,6 +229,9 @@ static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
         snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
     if (config->checkpoint_interval == 0)
         z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
+    else if (config->checkpoint_interval > config->training_steps)
+        z3d_console_say(console, "checkpoints at the end, in %s, keeps %s", facts->checkpoint_dir,
+                        kept);
     else
         z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
                         (long long)config->checkpoint_interval,
