@@ -28,6 +28,28 @@ head -c 100000 /dev/urandom >noise.yaml
 expect 1 "$ZERO3D" config noise.yaml
 says 'noise.yaml'
 
+# A part of a configuration reads well; it is no run: nobody means GPT-2 124M by saying nothing.
+echo 'train_batch_size: 8' >part.yaml
+expect 0 "$ZERO3D" config part.yaml
+for command in plan train; do
+    expect 1 "$ZERO3D" $command part.yaml run.dir=none
+    says 'part.yaml: there is no model; write its sizes in a section `model`'
+done
+expect 1 "$ZERO3D" prove part.yaml part.yaml
+says 'part.yaml: there is no model'
+[ ! -e none ] || fail "a run without a model"
+expect 0 "$ZERO3D" plan part.yaml model.num_layers=2
+
+# By default a run keeps its model; its steps are few here, so it does at its end only.
+tiny
+sed '/^checkpoint/d' tiny.yaml >keeps.yaml
+expect 0 "$ZERO3D" train keeps.yaml run.dir=keeps
+grep -q '^checkpoints at the end, in keeps/checkpoints' out || fail "no word of checkpoints"
+[ -e keeps/checkpoints/step-00000005 ] || fail "the model is lost"
+grep -q '^  interval: 1000$' keeps/config.yaml || fail "what auto became"
+grep -q '^  granularity: none$' keeps/config.yaml || fail "what auto became"
+grep -q '^activation  granularity auto: none: a rank needs ' out || fail "no word of what is kept"
+
 : >empty.yaml
 expect 0 "$ZERO3D" config empty.yaml
 expect 1 "$ZERO3D" config empty.yaml modle.hidden_size=4

@@ -157,7 +157,8 @@ TEST_F(Run, SettlesWhereCheckpointsLie) {
     SharedFolder::barrier();
     for (const char *speed : {"fast", "slow", ""}) {
         std::string file = *speed ? folder / (std::string(speed) + ".yaml") : "";
-        Outcome o = train(folder, "activation_checkpointing.cpu_checkpointing=auto\n" +
+        Outcome o = train(folder, "activation_checkpointing.granularity=full\n"
+                                  "activation_checkpointing.cpu_checkpointing=auto\n" +
                                       (*speed ? "training.hardware=" + file + "\n" : ""));
         ASSERT_EQ(o.status, Z3D_OK) << o.message;
         bool on = speed == std::string("fast");
