@@ -106,7 +106,7 @@ says 'offload.yaml:1:43: zero_optimization.offload_optimizer.device: nvme needs 
 expect 0 "$ZERO3D" config offload.yaml curriculum_learning.enabled=false zero_optimization.offload_optimizer.device=none
 
 # Options that a command does not have.
-expect 2 "$ZERO3D" train empty.yaml --steps 10
+expect 2 "$ZERO3D" train keeps.yaml --steps 10
 says '--steps 10 is what --record-rank R records .*; for the length of the run write training.steps=10'
 expect 2 "$ZERO3D" train --config empty.yaml
 says 'the file comes without an option'
