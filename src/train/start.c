@@ -244,8 +244,8 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     if (saved && is_open(trainer->program.dtype, *key))
         *key = *gemm_key(saved, trainer->program.dtype);
     if (saved) keep_recomputing(config, saved);
-    trainer->first_granularity = saved ? saved->activation_checkpointing_granularity
-                                       : Z3D_GRANULARITY_NONE;
+    trainer->first_granularity =
+        saved ? saved->activation_checkpointing_granularity : Z3D_GRANULARITY_NONE;
     if (trainer->first_granularity == Z3D_GRANULARITY_AUTO)
         trainer->first_granularity = Z3D_GRANULARITY_NONE;
     z3d_config_destroy(saved);

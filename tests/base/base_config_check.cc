@@ -181,9 +181,10 @@ TEST(Check, Schedule) {
         testing::internal::CaptureStderr();
         EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
         const std::string said = testing::internal::GetCapturedStderr();
-        EXPECT_NE(said.find("scheduler.params.warmup_num_steps is cut to 1 steps, where the command "
-                            "line ends"),
-                  std::string::npos)
+        EXPECT_NE(
+            said.find("scheduler.params.warmup_num_steps is cut to 1 steps, where the command "
+                      "line ends"),
+            std::string::npos)
             << said;
         EXPECT_EQ(c->scheduler_params_warmup_num_steps, 1);
         ASSERT_EQ(c.set("scheduler.params.warmup_num_steps=2"), Z3D_OK);

@@ -103,8 +103,7 @@ TEST(Granularity, KeepsWhatARunHad) {
     room.device = INT64_MAX;
     EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_SELECTIVE).value,
               Z3D_GRANULARITY_SELECTIVE);
-    EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_FULL).value,
-              Z3D_GRANULARITY_FULL);
+    EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_FULL).value, Z3D_GRANULARITY_FULL);
     room.device = 1;
     EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_SELECTIVE).value,
               Z3D_GRANULARITY_FULL);

@@ -128,9 +128,9 @@ TEST_F(Run, TwoRunsWithDefaultsHaveEqualBits) {
         if (losses.empty()) losses = series(metrics(folder, name), "loss");
         EXPECT_EQ(series(metrics(folder, name), "loss"), losses);
         const std::string said = read_file(folder / (std::string(name) + "/config.yaml"));
-        EXPECT_NE(said.find(std::string("fp32: ") +
-                            z3d_gemm_method_name(z3d_gemm_from_table(Z3D_F32))),
-                  std::string::npos);
+        EXPECT_NE(
+            said.find(std::string("fp32: ") + z3d_gemm_method_name(z3d_gemm_from_table(Z3D_F32))),
+            std::string::npos);
         EXPECT_NE(said.find("granularity: none"), std::string::npos);
         if (rank() == 0) {
             EXPECT_NE(o.said.find("granularity auto: none: a rank needs "), std::string::npos);

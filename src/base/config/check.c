@@ -237,8 +237,8 @@ static void check_activation(config_checker *k) {
 static bool cut_warmup(config_checker *k, int64_t total) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     char what[48];
-    if (config_is_overridden(k->c, path) || !(config_is_overridden(k->c, "training.steps") ||
-                                              config_is_overridden(k->c, TOTAL_STEPS)))
+    if (config_is_overridden(k->c, path) ||
+        !(config_is_overridden(k->c, "training.steps") || config_is_overridden(k->c, TOTAL_STEPS)))
         return false;
     snprintf(what, sizeof what, "is cut to %lld", (long long)total);
     config_tell(k->c, k->c->origin->place[config_find(path)], path, what,
@@ -257,8 +257,7 @@ static void check_decay(config_checker *k) {
                         c->scheduler_params_min_lr, c->optimizer_params_lr);
     }
     if (total == Z3D_AUTO) total = c->training_steps;
-    if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS,
-                     "training.steps", NULL) &&
+    if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, "training.steps", NULL) &&
         c->scheduler_params_warmup_num_steps > total && !cut_warmup(k, total)) {
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, scheduler.params.total_num_steps "

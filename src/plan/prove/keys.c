@@ -66,12 +66,13 @@ static const char *gemm_key(const z3d_comparison *c) {
     return key[c->plan[0]->program_config.dtype];
 }
 
-/* A run multiplies in one type. How long it is, and where its schedule ends, matters only to rates that fall. Where one of two
- * does, scheduler.type says it. */
+/* A run multiplies in one type. How long it is, and where its schedule ends, matters only to rates
+ * that fall. Where one of two does, scheduler.type says it. */
 static bool is_idle(const z3d_comparison *c, const char *path) {
     if (strncmp(path, "training.gemm.", 14) == 0)
-        return !is_cuda(c) && (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype ||
-                               strcmp(path, gemm_key(c)) != 0);
+        return !is_cuda(c) &&
+               (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype ||
+                strcmp(path, gemm_key(c)) != 0);
     if (strcmp(path, "checkpoint.resume") == 0)
         return !z3d_config_resumes_path(c->config[0]) && !z3d_config_resumes_path(c->config[1]);
     return strcmp(path, "scheduler.params.total_num_steps") == 0 &&
@@ -137,8 +138,7 @@ static void append(z3d_comparison *c, z3d_string *out, const char *what, const c
 static const char *why_open(const char *path, const char *a, const char *b) {
     if (LISTS(bounds, path)) return "decides bits only in steps that reach it";
     if (LISTS(files, path)) return "files, which are not read";
-    if (strcmp(path, "parallel.sequence_parallel") == 0)
-        return "its reductions may round alike";
+    if (strcmp(path, "parallel.sequence_parallel") == 0) return "its reductions may round alike";
     if (strncmp(path, "training.gemm.", 14) == 0) return "two methods, which may round alike";
     if (strcmp(a, "auto") == 0 || strcmp(b, "auto") == 0) return "auto may be the same value";
     return "may change bits, or none";

@@ -192,8 +192,8 @@ z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
         const int granularity = config->activation_checkpointing_granularity;
         z3d_gather_price gathers[2];
         const int ranks = (int)(nodes * job->ranks);
-        z3d_status status = z3d_choose_granularity(config, ranks, 0, hardware, NULL,
-                                                   Z3D_GRANULARITY_NONE, &unused);
+        z3d_status status =
+            z3d_choose_granularity(config, ranks, 0, hardware, NULL, Z3D_GRANULARITY_NONE, &unused);
         if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &unused);
         if (status == Z3D_OK)
             status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &unused);
