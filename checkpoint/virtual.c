@@ -1,4 +1,5 @@
 /* checkpoint.h5: every whole tensor under its name, as virtual datasets over the shards. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,9 @@ static z3d_status add_tensor(hid_t file, const z3d_manifest *manifest, int tenso
     hid_t list = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(t->dims, shape, NULL);
     hid_t dataset = -1;
     z3d_status status = Z3D_OK;
-    if (list < 0 || space < 0 || H5Pset_obj_track_times(list, false) < 0)
+    const float missing = NAN; /* what a shard that is not there reads as: no zeros */
+    if (list < 0 || space < 0 || H5Pset_obj_track_times(list, false) < 0 ||
+        H5Pset_fill_value(list, H5T_NATIVE_FLOAT, &missing) < 0)
         status = z3d_hdf5_failed("set a dataset's properties");
     if (status == Z3D_OK) status = map_tensor(manifest, tensor, kind, list, space);
     if (status == Z3D_OK) {

@@ -22,7 +22,8 @@ static inline bool z3d_is_auto(double value) {
 typedef enum {
     Z3D_GRANULARITY_FULL,
     Z3D_GRANULARITY_SELECTIVE,
-    Z3D_GRANULARITY_NONE
+    Z3D_GRANULARITY_NONE,
+    Z3D_GRANULARITY_AUTO
 } z3d_granularity;
 typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO, Z3D_OFFLOAD_NVME } z3d_offload;
 typedef enum {
@@ -102,6 +103,14 @@ typedef enum { Z3D_CUDA_GEMM_HEURISTIC, Z3D_CUDA_GEMM_TIMED, Z3D_CUDA_GEMM_LIST 
 /* parallel.device_speeds: one of its words, in their order, or a list. */
 typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
 
+/* What a key's value does to the bits of a run: see src/base/config/keys.h. */
+typedef enum {
+    Z3D_BITS_NONE,
+    Z3D_BITS_SUM,
+    Z3D_BITS_DECIDE,
+    Z3D_BITS_DECIDE_ON_GPUS
+} z3d_config_bits;
+
 enum { Z3D_CONFIG_MAX_CHUNKS = 1024 /* of all pipeline stages together */ };
 
 typedef int64_t z3d_config_INT;
@@ -115,7 +124,7 @@ typedef struct {
 typedef z3d_data_list z3d_config_LIST;
 
 typedef struct z3d_config {
-#define X(field, path, type, standard, rule, help) z3d_config_##type field;
+#define X(field, path, type, bits, standard, rule, help) z3d_config_##type field;
     Z3D_CONFIG_KEYS(X)
 #undef X
     struct z3d_config_origin
@@ -180,6 +189,8 @@ bool z3d_config_resumes_path(const z3d_config *config);
 z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);
 z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config);
+/* Whether a key is set that has a meaning only with activation checkpoints (granularity full). */
+bool z3d_config_wants_checkpoints(const z3d_config *config);
 /* How units are split over the chunks. Of a LIST *count is its length, and the first `capacity`
  * numbers are in units (NULL: none); else *count is 0. */
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,

@@ -48,6 +48,7 @@ static int64_t number_in(const char *folder, const char *file, const char *name)
 static void look_at(const version *v, const char *folder, const char *name, z3d_host_memory *out) {
     char text[32];
     int64_t limit = number_in(folder, v->limit, ""), usage = number_in(folder, v->usage, "");
+    if (limit >= 0 && limit < out->nominal) out->nominal = limit;
     if (limit < 0 || usage < 0) return;
     int64_t inactive = number_in(folder, "memory.stat", v->inactive);
     int64_t active = number_in(folder, "memory.stat", v->active);
@@ -112,9 +113,10 @@ static void look_at_mount(const char *line, const char *root, z3d_host_memory *o
 void z3d_host_memory_read(const char *root, z3d_host_memory *out) {
     char path[PATH], *line = NULL;
     size_t capacity = 0;
-    *out = (z3d_host_memory){.bytes = INT64_MAX};
+    *out = (z3d_host_memory){.nominal = INT64_MAX, .bytes = INT64_MAX};
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    int64_t kilobytes = read_number(path, "MemAvailable:");
+    int64_t total = read_number(path, "MemTotal:"), kilobytes = read_number(path, "MemAvailable:");
+    if (total >= 0) out->nominal = total * 1024;
     if (kilobytes >= 0) out->bytes = kilobytes * 1024;
     snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
     FILE *mounts = fopen(path, "re");

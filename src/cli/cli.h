@@ -57,13 +57,15 @@ typedef struct cli_option {
 z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count);
 
 /* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE if an
- * argument is not an assignment; ERR_CONFIG with every error of both and of z3d_config_check. The
- * caller destroys *out. */
+ * argument is not an assignment; ERR_CONFIG with every error of both and of z3d_config_check, and
+ * if no key of the model is set. The caller destroys *out. */
 z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
 
 /* The same for a command that knows its number of ranks: the error also has what is wrong for that
  * number. */
 z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out);
+/* The same, also of a part of a configuration, without a model. */
+z3d_status cli_read_any_config(int count, char **arguments, int ranks, z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);

@@ -27,8 +27,8 @@ typedef enum z3d_space {
     Z3D_SPACE_COUNT
 } z3d_space;
 
-/* How matrix products are computed. The choice is measured once (z3d_device_measure_gemm) and kept,
- * because another choice gives other bits. Upcast: 16-bit operands are converted to fp32 in scratch
+/* How matrix products are computed. AUTO is z3d_gemm_from_table's. A run keeps its choice, because
+ * another one gives other bits. Upcast: 16-bit operands are converted to fp32 in scratch
  * and multiplied in fp32. */
 #define Z3D_GEMM_METHOD_MAP(X)                                                                     \
     X(AUTO, auto)                                                                                  \
@@ -67,7 +67,7 @@ typedef struct z3d_device_config {
     const char *backend; /* "cpu", "cuda", "record" or "sim" */
     int threads; /* cpu: OpenMP threads of this rank; 0: all cores that this process may use. sim:
                     threads for which scratch is counted; 0: none */
-    z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type; AUTO means SGEMM */
+    z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type */
     const char
         *isa; /* cpu: "avx512", "avx2", "generic" to force one, NULL: the best this CPU has */
     struct z3d_tape
@@ -117,6 +117,8 @@ z3d_status z3d_device_heard(const z3d_device *device, z3d_status status);
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out);
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes);
 
+/* Bytes of device memory, whatever is free; INT64_MAX if unknown. */
+int64_t z3d_device_memory(const z3d_device *device);
 /* Free bytes of device memory; INT64_MAX if unknown. On the cpu device all ranks of a node, and
  * host space, share them. */
 int64_t z3d_device_available(const z3d_device *device);
@@ -211,6 +213,10 @@ const char *z3d_kernel_name(z3d_kernel_kind kind);
 /* Bytes of scratch that the CPU backend needs for this kernel with `threads` threads (the maximum
  * over gemm methods). */
 int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads);
+
+/* The method of the cpu device for AUTO: by the type and this CPU's instruction set alone, so that
+ * two runs on CPUs of one kind have equal bits. */
+z3d_gemm_method z3d_gemm_from_table(z3d_dtype dtype);
 
 /* Measures products of the given shape (m x n x k, fp32 result) with every method and returns the
  * fastest one with its GFLOP/s. Takes well below a second. Devices without a choice answer SGEMM;

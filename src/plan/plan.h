@@ -31,12 +31,12 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
 
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
- * first. So does pipeline_gather `auto` as per_microbatch, offload_optimizer.ratio `auto` as 1,
- * recompute_activation `auto` as true: call z3d_choose_gather, z3d_choose_ratio and
- * z3d_choose_activation. device_speeds `measured` counts as equal. It has a
- * schedule file and the data ranks' shares: release it once nothing uses it or a program that is
- * made of it; after a failure there is nothing to release. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY,
- * ERR_PROGRAM. */
+ * first. So does granularity `auto` as full, pipeline_gather `auto` as per_microbatch,
+ * offload_optimizer.ratio `auto` as 1, recompute_activation `auto` as true: call
+ * z3d_choose_granularity, z3d_choose_gather, z3d_choose_ratio and z3d_choose_activation.
+ * device_speeds `measured` counts as equal. It has a schedule file and the data ranks' shares:
+ * release it once nothing uses it or a program that is made of it; after a failure there is nothing
+ * to release. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY, ERR_PROGRAM. */
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out);
 void z3d_plan_program_config_release(z3d_program_config *config);

@@ -67,7 +67,8 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .micro_batch = config->train_micro_batch_size_per_gpu,
         .accumulation = (int)config->gradient_accumulation_steps,
         .reduce_per_step = z3d_plan_reduces_per_step(config, (int)config->zero_optimization_stage),
-        .recompute = config->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL,
+        .recompute = config->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL ||
+                     config->activation_checkpointing_granularity == Z3D_GRANULARITY_AUTO,
         .selective = config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE,
         .checkpoint_every = checkpoint_every(config, model),
         .partition_activations = config->activation_checkpointing_partition_activations,

@@ -147,6 +147,8 @@ z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_
 
 /* Validation: windows in file order, the last one of a file filled up with ignored targets (-1). */
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
+/* Those of one file, which begin at window *first. */
+int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
 /* Window `index`, and how many of its targets count. For an index outside 0 .. windows-1 all
  * targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,

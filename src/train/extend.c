@@ -16,7 +16,7 @@ z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_co
         z3d_string_append(&way, "scheduler.params.total_num_steps=%lld keeps it", end);
     else if (learns_nothing(config, end))
         z3d_string_append(&way,
-                          "its learning rate is 0 from step %lld on; to train on with a schedule "
+                          "its learning rate is 0 after step %lld; to train on with a schedule "
                           "that ends at step %lld, ",
                           end, steps);
     else

@@ -116,7 +116,7 @@ static void compare_texts(differences *d, const char *path) {
 
 static void find_differences(const z3d_config *here, const z3d_config *there, bool any_schedule,
                              differences *d) {
-#define X(field, path, type, standard, rule, help)                                                 \
+#define X(field, path, type, bits, standard, rule, help)                                           \
     if ((must_keep(here, path) && !(any_schedule && says(path, SCHEDULE_END))) ||                  \
         says(path, "data.train")) {                                                                \
         z3d_string_clear(&d->here);                                                                \
@@ -131,7 +131,7 @@ static void find_differences(const z3d_config *here, const z3d_config *there, bo
 
 void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out) {
     z3d_string a = {0}, b = {0};
-#define X(field, path, type, standard, rule, help)                                                 \
+#define X(field, path, type, bits, standard, rule, help)                                           \
     if (is_size(path)) {                                                                           \
         z3d_string_clear(&a);                                                                      \
         z3d_string_clear(&b);                                                                      \

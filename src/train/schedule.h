@@ -7,13 +7,13 @@
 #include "src/base/config.h"
 
 /* Learning rate of step `step` (from 1) under scheduler.type, with peak = optimizer.params.lr, w =
- * warmup_num_steps, n = total_num_steps (auto: training.steps):
+ * warmup_num_steps (at least 1), n = total_num_steps (auto: training.steps):
  *   all but constant: peak * step / w in steps 1 .. w;
  *   WarmupLR          then peak;
- *   WarmupDecayLR     then a straight line from peak at step w to min_lr at step n, min_lr after;
+ *   WarmupDecayLR     then a straight line from peak at step w to min_lr at step n + 1, min_lr
+ *                     after;
  *   WarmupCosineLR    then half a cosine between the same points.
- * These are DeepSpeed's schedules of those names (warmup_type linear), except that the first step
- * has no learning rate of 0.
+ * So each step of 1 .. n trains, also with min_lr 0: docs/learning-rate.md.
  */
 float z3d_learning_rate(const z3d_config *config, int64_t step);
 

@@ -352,13 +352,9 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
-/* What a rank of this node may take. */
-static z3d_room find_room(z3d_trainer *trainer) {
-    int64_t available = z3d_device_available(trainer->device);
-    int ranks = z3d_world_local_size(trainer->world);
-    z3d_host_memory_find(&trainer->host);
-    int64_t host = trainer->host.bytes;
-    z3d_room room = {.device = available,
+static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t host) {
+    const int ranks = z3d_world_local_size(trainer->world);
+    z3d_room room = {.device = device,
                      .host = host == INT64_MAX ? host : host / ranks,
                      .from = trainer->host.from};
     if (z3d_trainer_device_is_host(trainer)) {
@@ -366,6 +362,18 @@ static z3d_room find_room(z3d_trainer *trainer) {
         room.shared = true;
     }
     return room;
+}
+
+/* What a rank of this node may take now. */
+static z3d_room find_room(z3d_trainer *trainer) {
+    z3d_host_memory_find(&trainer->host);
+    return share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
+}
+
+/* What it may take of the whole machine: what is free at the moment decides no value of a run. */
+static z3d_room nominal_room(z3d_trainer *trainer) {
+    z3d_host_memory_find(&trainer->host);
+    return share_room(trainer, z3d_device_memory(trainer->device), trainer->host.nominal);
 }
 
 /* What generation or evaluation needs on this rank with trainer->program. */
@@ -496,8 +504,9 @@ static z3d_status build(z3d_trainer *trainer) {
     int threads;
     Z3D_TRY(open_device(trainer, &threads));
     Z3D_TRY(z3d_trainer_choose_speeds(trainer));
-    z3d_room room = find_room(trainer);
-    Z3D_TRY(z3d_trainer_choose_program(trainer, threads, &room));
+    const z3d_room nominal = nominal_room(trainer);
+    Z3D_TRY(z3d_trainer_choose_program(trainer, threads, &nominal));
+    const z3d_room room = find_room(trainer);
     Z3D_TRY(check_room(trainer, threads, &room));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(z3d_trainer_time_products(trainer));
@@ -624,6 +633,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_string_free(&trainer->weights);
     z3d_string_free(&trainer->offload_why);
     z3d_string_free(&trainer->gather_why);
+    z3d_string_free(&trainer->granularity_why);
     z3d_string_free(&trainer->activation_why);
     z3d_string_free(&trainer->ratio_why);
     z3d_run_folder_release(&trainer->folder);

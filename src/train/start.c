@@ -146,7 +146,8 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
     z3d_config *config = trainer->config;
     int *const key[] = {&config->activation_checkpointing_cpu_checkpointing,
                         &config->zero_optimization_pipeline_gather,
-                        &config->activation_checkpointing_recompute_activation};
+                        &config->activation_checkpointing_recompute_activation,
+                        &config->activation_checkpointing_granularity};
     enum { KEYS = sizeof key / sizeof *key };
     z3d_hardware hardware;
     z3d_gather_price prices[2];
@@ -157,14 +158,17 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
     int ranks = z3d_world_size(trainer->world);
     bool known, gather = *key[1] == Z3D_PIPELINE_GATHER_AUTO && z3d_gather_matters(config, ranks);
     if (*key[0] != Z3D_OFFLOAD_AUTO && !gather && !z3d_ratio_is_open(config) &&
-        *key[2] != Z3D_RECOMPUTE_AUTO)
+        *key[2] != Z3D_RECOMPUTE_AUTO && *key[3] != Z3D_GRANULARITY_AUTO)
         return Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, describe_machine(trainer, threads, &known, &hardware)));
-    z3d_trainer_place(trainer, "start-up: choosing offload, when to gather and what to keep");
+    z3d_trainer_place(trainer, "start-up: choosing what to keep, offload and when to gather");
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0) {
         const z3d_hardware *machine = known ? &hardware : NULL;
-        status = z3d_choose_offload(config, ranks, machine, &trainer->offload_why);
+        status = z3d_choose_granularity(config, ranks, threads, NULL, room,
+                                        trainer->first_granularity, &trainer->granularity_why);
+        if (status == Z3D_OK)
+            status = z3d_choose_offload(config, ranks, machine, &trainer->offload_why);
         if (status == Z3D_OK)
             status = z3d_choose_ratio(config, ranks, threads, machine, room, &trainer->ratio_why);
         if (status == Z3D_OK && gather)
@@ -190,9 +194,18 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
 /* The method that a key's enumeration value names, and back. fp16 has no `matmul`. */
 static z3d_gemm_method method_of(z3d_dtype dtype, int value) {
     static const z3d_gemm_method all[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL,
-                                          Z3D_GEMM_PORTABLE};
-    static const z3d_gemm_method fp16[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_PORTABLE};
+                                          Z3D_GEMM_PORTABLE, Z3D_GEMM_AUTO};
+    static const z3d_gemm_method fp16[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_PORTABLE,
+                                           Z3D_GEMM_AUTO};
     return dtype == Z3D_F16 ? fp16[value] : all[value];
+}
+
+/* Open until the run chooses: by the table, or, with the last of the key's values, by a clock. */
+static bool is_open(z3d_dtype dtype, int value) {
+    return method_of(dtype, value) == Z3D_GEMM_AUTO;
+}
+static bool is_measured(z3d_dtype dtype, int value) {
+    return value > 0 && is_open(dtype, value);
 }
 
 static int value_of(z3d_dtype dtype, z3d_gemm_method method) {
@@ -228,8 +241,13 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: looking for checkpoints");
     if (trainer->rank == 0) status = z3d_trainer_saved_config(trainer, &saved);
     if (status == Z3D_OK && trainer->rank == 0) status = z3d_trainer_extend(trainer, saved);
-    if (saved && *key == Z3D_GEMM_AUTO) *key = *gemm_key(saved, trainer->program.dtype);
+    if (saved && is_open(trainer->program.dtype, *key))
+        *key = *gemm_key(saved, trainer->program.dtype);
     if (saved) keep_recomputing(config, saved);
+    trainer->first_granularity =
+        saved ? saved->activation_checkpointing_granularity : Z3D_GRANULARITY_NONE;
+    if (trainer->first_granularity == Z3D_GRANULARITY_AUTO)
+        trainer->first_granularity = Z3D_GRANULARITY_NONE;
     z3d_config_destroy(saved);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     struct {
@@ -249,9 +267,9 @@ typedef struct choice {
     double gflops;
 } choice;
 
-/* The method is chosen at the shape of a block's largest product; the peak is what one large square
- * product reaches. */
-static z3d_status measure(const z3d_trainer *trainer, int threads, choice *out) {
+/* A method that is measured is so at the shape of a block's largest product; the peak is what one
+ * large square product reaches. */
+static z3d_status measure(const z3d_trainer *trainer, int threads, bool choose, choice *out) {
     const z3d_model_facts *facts = &trainer->model->facts;
     z3d_dtype dtype = trainer->program.dtype;
     z3d_device *probe = NULL;
@@ -268,7 +286,7 @@ static z3d_status measure(const z3d_trainer *trainer, int threads, choice *out) 
                  end);
     Z3D_TRY_GOTO(status, z3d_device_measure_gemm(probe, dtype, 1024, 1024, 1024, &unused, &square),
                  end);
-    out->method = method;
+    if (choose) out->method = method;
     out->gflops = gflops > square ? gflops : square;
 end:
     z3d_device_destroy(probe);
@@ -279,23 +297,21 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
     z3d_dtype dtype = trainer->program.dtype;
     z3d_config *config = trainer->config;
     z3d_config_ENUM *key = gemm_key(config, dtype);
-    bool choose = method_of(dtype, *key) == Z3D_GEMM_AUTO;
-    choice chosen = {0};
+    const bool measured = is_measured(dtype, *key), open = is_open(dtype, *key);
+    choice chosen = {.method = z3d_gemm_from_table(dtype)};
     z3d_status status = Z3D_OK;
     trainer->peak_tflops = config->training_peak_tflops;
     if (config->training_device != Z3D_TRAINING_CPU) return Z3D_OK;
-    if (!choose && config->training_peak_tflops > 0) return Z3D_OK;
-    if (trainer->evaluates) { /* what is measured may differ from start to start, and so the bits */
-        if (choose) *key = value_of(dtype, Z3D_GEMM_SGEMM);
-        return Z3D_OK;
-    }
+    const bool wants_peak = config->training_peak_tflops == 0 && !trainer->evaluates;
+    if (!open && !wants_peak) return Z3D_OK;
     z3d_trainer_place(trainer, "start-up: measuring matrix products");
-    if (trainer->rank == 0) status = measure(trainer, threads, &chosen);
+    if (trainer->rank == 0 && (measured || wants_peak))
+        status = measure(trainer, threads, measured, &chosen);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
-    if (choose) *key = value_of(dtype, (z3d_gemm_method)chosen.method);
-    if (config->training_peak_tflops == 0) {
+    if (open) *key = value_of(dtype, (z3d_gemm_method)chosen.method);
+    if (wants_peak) {
         trainer->peak_tflops = chosen.gflops / 1e3;
         trainer->peak_measured = true;
     }

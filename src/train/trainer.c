@@ -2,6 +2,7 @@
 #include "src/train/train.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -265,10 +266,10 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     return check_result(trainer, &result);
 }
 
-/* Adds up the loss of all validation batches; a requested stop leaves it at once. */
-static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *loss_sum,
+/* Adds up the loss of all of a file's validation batches; a requested stop leaves it at once. */
+static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, int file, double *loss_sum,
                                  double *targets, bool *stopped) {
-    int64_t calls = z3d_trainer_validation_calls(trainer);
+    int64_t calls = z3d_trainer_validation_calls(trainer, file);
     for (int64_t call = 0; call < calls && !*stopped; call++) {
         z3d_step_input input = {
             .micro = trainer->micro,
@@ -278,7 +279,7 @@ static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *los
             .stop_requested = wants_stop(trainer),
         };
         z3d_trainer_place(trainer, "step %lld: reading validation data", (long long)step);
-        z3d_status status = z3d_trainer_read_validation(trainer, call);
+        z3d_status status = z3d_trainer_read_validation(trainer, file, call);
         if (status == Z3D_OK)
             status = z3d_engine_evaluate(trainer->engine, &input, loss_sum, targets, stopped);
         if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
@@ -286,24 +287,64 @@ static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *los
     return Z3D_OK;
 }
 
-/* A validation that a stop cut short leaves no result. */
-static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
-    double begin = z3d_now(), loss_sum = 0, targets = 0;
-    Z3D_TRY(sum_validation(trainer, step, &loss_sum, &targets, &progress->stopped));
-    if (progress->stopped) return Z3D_OK;
-    double seconds = z3d_now() - begin;
-    progress->validation_loss = targets > 0 ? loss_sum / targets : NAN;
+/* The loss of each file, and their mean by the weights of data.validation. */
+static z3d_status find_losses(z3d_trainer *trainer, progress *progress, int64_t step, double *loss,
+                              double *all_targets) {
+    const z3d_data_list *files = &trainer->config->data_validation;
+    double mean = 0, weights = 0;
+    for (int i = 0; i < files->count && !progress->stopped; i++) {
+        double loss_sum = 0, targets = 0;
+        Z3D_TRY(sum_validation(trainer, step, i, &loss_sum, &targets, &progress->stopped));
+        loss[i] = targets > 0 ? loss_sum / targets : NAN;
+        mean += files->weight[i] * loss[i];
+        weights += files->weight[i];
+        *all_targets += targets;
+    }
+    if (!progress->stopped) progress->validation_loss = files->count > 1 ? mean / weights : loss[0];
+    return Z3D_OK;
+}
+
+/* Rank 0: those of several files. */
+static void tell_losses(z3d_trainer *trainer, int64_t step, const double *loss) {
+    const z3d_data_list *files = &trainer->config->data_validation;
+    for (int i = 0; i < files->count && files->count > 1; i++) {
+        z3d_string tag = {0};
+        z3d_string_append(&tag, "validation/loss/%s", files->path[i]);
+        const z3d_scalar scalar = {tag.text, loss[i]};
+        if (!tag.failed) write_board(trainer, step, &scalar, 1);
+        z3d_console_say(&trainer->console, "  %10.6f  of %s, weight %g", loss[i], files->path[i],
+                        files->weight[i]);
+        z3d_string_free(&tag);
+    }
+}
+
+static void tell_validation(z3d_trainer *trainer, progress *progress, int64_t step,
+                            const double *loss, double targets, double seconds) {
     progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
-    if (trainer->rank != 0) return Z3D_OK;
+    if (trainer->rank != 0) return;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
-    z3d_metrics_validation_line(step, wall_time(), progress->validation_loss, (int64_t)targets,
-                                seconds, &trainer->line);
+    z3d_metrics_validation_line(step, wall_time(), progress->validation_loss, loss,
+                                trainer->config->data_validation.count, (int64_t)targets, seconds,
+                                &trainer->line);
     write_line(trainer, &trainer->metrics);
     z3d_scalar scalars[] = {{"validation/loss", progress->validation_loss},
                             {"validation/perplexity", exp(progress->validation_loss)}};
     write_board(trainer, step, scalars, 2);
     z3d_console_validation(&trainer->console, step, progress->validation_loss, seconds);
-    return Z3D_OK;
+    tell_losses(trainer, step, loss);
+}
+
+/* A validation that a stop cut short leaves no result. */
+static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
+    const int files = trainer->config->data_validation.count;
+    double begin = z3d_now(), targets = 0, *loss;
+    z3d_status status = z3d_new((size_t)files, sizeof *loss, "validation losses", &loss);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    status = find_losses(trainer, progress, step, loss, &targets);
+    if (status == Z3D_OK && !progress->stopped)
+        tell_validation(trainer, progress, step, loss, targets, z3d_now() - begin);
+    free(loss);
+    return status;
 }
 
 static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
@@ -343,6 +384,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .nodes = z3d_world_nodes(trainer->world),
         .offload_why = trainer->offload_why.text,
         .gather_why = trainer->gather_why.text,
+        .granularity_why = trainer->granularity_why.text,
         .activation_why = trainer->activation_why.text,
         .ratio_why = trainer->ratio_why.text,
         .graph_obstacle = trainer->graph_obstacle,

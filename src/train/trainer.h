@@ -48,8 +48,10 @@ typedef struct z3d_trainer {
     z3d_string weights;     /* where they come from */
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
     z3d_string gather_why;  /* and pipeline_gather, */
-    z3d_string activation_why; /* recompute_activation, */
-    z3d_string ratio_why;      /* and offload_optimizer.ratio */
+    int first_granularity;  /* rank 0: that `auto` tries first: of the run that goes on */
+    z3d_string granularity_why; /* granularity, */
+    z3d_string activation_why;  /* recompute_activation, */
+    z3d_string ratio_why;       /* and offload_optimizer.ratio */
 
     const char *graph_obstacle; /* why train steps cannot be captured; NULL: they can */
 
@@ -109,15 +111,17 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
 z3d_status z3d_trainer_make_program(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
-/* A resumed run multiplies matrices as before: training.gemm's `auto` becomes the choice in the
- * checkpoint's configuration. On a GPU it goes on to compute activations again. With --extend it
- * also keeps the schedule's end. */
+/* A resumed run multiplies matrices as before: training.gemm's `auto` or `measured` becomes the
+ * choice in the checkpoint's configuration. On a GPU it goes on to compute activations again. With
+ * --extend it also keeps the schedule's end. */
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer);
-/* Decides what is `auto` of cpu_checkpointing, offload_optimizer.ratio, pipeline_gather and
- * recompute_activation: rank 0 decides, the last one by the memory of a rank, the two before it
- * also if no machine is described. All ranks measure before, if training.hardware is `measure`. */
+/* Decides what is `auto` of granularity, cpu_checkpointing, offload_optimizer.ratio,
+ * pipeline_gather and recompute_activation: rank 0 decides, the first and the last by the memory of
+ * a rank, the two before the last also if no machine is described. All ranks measure before, if
+ * training.hardware is `measure`. */
 z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room);
-/* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
+/* Chooses how matrices are multiplied and finds the peak: rank 0 looks at its table or measures,
+ * all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 
 /* products.c. Chooses what a list in training.gemm.cuda says. Not collective. */
@@ -218,7 +222,7 @@ int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 /* data/batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step);
-z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call);
-int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer);
+z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t call);
+int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file);
 
 #endif

@@ -173,6 +173,22 @@ TEST(Check, Schedule) {
               std::string::npos);
     EXPECT_EQ(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1000}}"),
               "accepted");
+    // A run that the command line makes short warms up as long as it runs.
+    for (const char *key : {"training.steps=1", "scheduler.params.total_num_steps=1"}) {
+        Config c("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 100}}");
+        ASSERT_EQ(c.set(key), Z3D_OK);
+        testing::internal::CaptureStderr();
+        EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
+        const std::string said = testing::internal::GetCapturedStderr();
+        EXPECT_NE(
+            said.find("scheduler.params.warmup_num_steps is cut to 1 steps, where the command "
+                      "line ends"),
+            std::string::npos)
+            << said;
+        EXPECT_EQ(c->scheduler_params_warmup_num_steps, 1);
+        ASSERT_EQ(c.set("scheduler.params.warmup_num_steps=2"), Z3D_OK);
+        EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_ERR_CONFIG);
+    }
     EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 11, "
                     "total_num_steps: 10}}")
                   .find("total_num_steps 10"),

@@ -103,10 +103,27 @@ TEST(HostMemory, InAContainer) {
     }
 }
 
+// What the machine has, or the smallest limit, whatever is used.
+TEST(HostMemory, NominalMemoryDoesNotDependOnUse) {
+    System system;
+    EXPECT_EQ(system.look().nominal, 9 * 1024);
+    system.file("proc/meminfo", "MemTotal: 2048000 kB\nMemAvailable:  1024000 kB\n");
+    EXPECT_EQ(system.look().nominal, 2000 * MIB);
+    system.mounts("/", "/");
+    for (int64_t used : {100, 600}) {
+        system.old("/job", 1500 * MIB, used * MIB, 0);
+        system.unified("/new/scope", "max", used * MIB);
+        EXPECT_EQ(system.look().nominal, 1500 * MIB);
+    }
+    system.unified("/new", std::to_string(700 * MIB), 100 * MIB);
+    EXPECT_EQ(system.look().nominal, 700 * MIB);
+}
+
 TEST(HostMemory, OfThisMachine) {
     z3d_host_memory there;
     z3d_host_memory_find(&there);
     EXPECT_GT(there.bytes, MIB);
+    EXPECT_GT(there.nominal, there.bytes);
 }
 
 } // namespace

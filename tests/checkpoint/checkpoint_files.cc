@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <cmath>
+
 #include "folder.h"
 
 static z3d_status export_to(z3d_checkpoint *c, z3d_interop_format format, z3d_dtype dtype,
@@ -173,6 +175,38 @@ TEST(Files, EveryTopologyReadsEveryOther) {
             std::filesystem::rename(path, path + ".moved");
             expect_virtual(path + ".moved/checkpoint.h5");
         }
+}
+
+// Zeros would be a model, NaN is none: what a shard has that is not there.
+TEST(Files, AMissingShardReadsAsNaN) {
+    Folder folder;
+    const std::string path = folder / "10";
+    write_checkpoint(path, Gpt(), 1, 2);
+    std::filesystem::rename(path + "/shard-00001.h5", path + "/away.h5");
+    Gpt gpt;
+    z3d_model *model = gpt.make(1);
+    z3d_tensor *tensors;
+    int count, missing = 0, there = 0;
+    ASSERT_Z3D(z3d_tensors_of(model, &tensors, &count));
+    hid_t h5 = H5Fopen((path + "/checkpoint.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+    ASSERT_GE(h5, 0);
+    for (int t = 0; t < count; t++) {
+        char name[160];
+        ASSERT_Z3D(z3d_hdf5_path(&tensors[t], 0, 0, name, sizeof name));
+        hid_t dataset = H5Dopen2(h5, name, H5P_DEFAULT);
+        ASSERT_GE(dataset, 0) << name;
+        std::vector<float> values((size_t)z3d_tensor_elements(&tensors[t]), -1);
+        ASSERT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
+                  0);
+        for (float value : values) (std::isnan(value) ? missing : there)++;
+        H5Dclose(dataset);
+    }
+    EXPECT_GT(missing, 0);
+    EXPECT_EQ(missing + there, (int)z3d_model_parameter_count(model));
+    EXPECT_NEAR(missing, there, (missing + there) / 10);
+    H5Fclose(h5);
+    free(tensors);
+    z3d_model_destroy(model);
 }
 
 // Tiles are parts of whole tensors: any tiling reads any other, and the file for others shows none.

@@ -28,6 +28,28 @@ head -c 100000 /dev/urandom >noise.yaml
 expect 1 "$ZERO3D" config noise.yaml
 says 'noise.yaml'
 
+# A part of a configuration reads well; it is no run: nobody means GPT-2 124M by saying nothing.
+echo 'train_batch_size: 8' >part.yaml
+expect 0 "$ZERO3D" config part.yaml
+for command in plan train; do
+    expect 1 "$ZERO3D" $command part.yaml run.dir=none
+    says 'part.yaml: there is no model; write its sizes in a section `model`'
+done
+expect 1 "$ZERO3D" prove part.yaml part.yaml
+says 'part.yaml: there is no model'
+[ ! -e none ] || fail "a run without a model"
+expect 0 "$ZERO3D" plan part.yaml model.num_layers=2
+
+# By default a run keeps its model; its steps are few here, so it does at its end only.
+tiny
+sed '/^checkpoint/d' tiny.yaml >keeps.yaml
+expect 0 "$ZERO3D" train keeps.yaml run.dir=keeps
+grep -q '^checkpoints at the end, in keeps/checkpoints' out || fail "no word of checkpoints"
+[ -e keeps/checkpoints/step-00000005 ] || fail "the model is lost"
+grep -q '^  interval: 1000$' keeps/config.yaml || fail "what auto became"
+grep -q '^  granularity: none$' keeps/config.yaml || fail "what auto became"
+grep -q '^activation  granularity auto: none: a rank needs ' out || fail "no word of what is kept"
+
 : >empty.yaml
 expect 0 "$ZERO3D" config empty.yaml
 expect 1 "$ZERO3D" config empty.yaml modle.hidden_size=4
@@ -168,7 +190,7 @@ says 'offload.yaml:1:43: zero_optimization.offload_optimizer.device: nvme needs 
 expect 0 "$ZERO3D" config offload.yaml curriculum_learning.enabled=false zero_optimization.offload_optimizer.device=none
 
 # Options that a command does not have.
-expect 2 "$ZERO3D" train empty.yaml --steps 10
+expect 2 "$ZERO3D" train keeps.yaml --steps 10
 says '--steps 10 is what --record-rank R records .*; for the length of the run write training.steps=10'
 expect 2 "$ZERO3D" train --config empty.yaml
 says 'the file comes without an option'

@@ -68,6 +68,7 @@ gradient_accumulation_steps: 1
 optimizer: { params: { lr: 1e-3 } }
 data: { train: train.bin }
 training: { steps: 5, threads: 1, log_interval: 1, peak_tflops: 0.1, gemm: { fp32: sgemm } }
+checkpoint: { interval: 0 }
 run: { dir: run, tensorboard: false }
 END
 }

@@ -4,7 +4,7 @@
 
 demo=$SOURCE/configs/demo.yaml
 category() { awk -v name="$1" '$1 == name { print $2; exit }' out; }
-plan() { expect 0 "$ZERO3D" plan "$demo" --ranks 8 parallel.world_size=8 train_batch_size=16 "$@"; }
+plan() { expect 0 "$ZERO3D" plan "$demo" --ranks 8 parallel.world_size=8 train_batch_size=16 bf16.enabled=true "$@"; }
 
 # 16-bit, tensor 2 x data 4: 16P, 4P + 12P/N, 2P + 14P/N, 16P/N.
 for stage in 0 1 2 3; do

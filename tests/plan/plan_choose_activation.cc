@@ -1,5 +1,5 @@
-// recompute_activation auto: false where a tenth of the memory stays free, in a run or on a
-// described machine.
+// granularity and recompute_activation auto: what leaves a tenth of the memory free, in a run or on
+// a described machine.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -61,7 +61,63 @@ int64_t arena_there(const std::string &granularity) {
     return e.fullest.arena;
 }
 
+Choice granularity(const z3d_hardware *hardware, const z3d_room *room, const char *more = SMALL,
+                   int first = Z3D_GRANULARITY_NONE) {
+    Config c(std::string(TEXT) + "auto}\n");
+    EXPECT_EQ(z3d_config_override(c.it, more), Z3D_OK) << z3d_error_message();
+    z3d_string why = {};
+    Choice out;
+    EXPECT_EQ(z3d_choose_granularity(c.it, 4, 1, hardware, room, first, &why), Z3D_OK)
+        << z3d_error_message();
+    out.value = c.it->activation_checkpointing_granularity;
+    if (why.text) out.why = why.text;
+    z3d_string_free(&why);
+    return out;
+}
+
 } // namespace
+
+// The first of none, selective and full that leaves a tenth of the memory free.
+TEST(Granularity, IsTheFirstThatFits) {
+    const int64_t none = arena("none", "true"), selective = arena("selective", "true"),
+                  full = arena("full", "true");
+    ASSERT_GT(none, selective);
+    ASSERT_GT(selective, full);
+    EXPECT_EQ(arena("auto", "true"), full);
+    z3d_room room = {};
+    room.device = (none + 8) / 9 * 10 + 10;
+    expect(granularity(nullptr, &room), Z3D_GRANULARITY_NONE, "none: a rank needs ");
+    room.device = (none - 1) / 9 * 10;
+    expect(granularity(nullptr, &room), Z3D_GRANULARITY_SELECTIVE, ", with none ");
+    room.device = (selective - 1) / 9 * 10;
+    expect(granularity(nullptr, &room), Z3D_GRANULARITY_FULL, ", with selective ");
+    room.device = 1;
+    expect(granularity(nullptr, &room), Z3D_GRANULARITY_FULL, "of which a tenth stays free");
+    const z3d_hardware wide = machine(10000), tight = machine(0.001);
+    expect(granularity(&wide, nullptr), Z3D_GRANULARITY_NONE, "none: a rank needs ");
+    expect(granularity(&tight, nullptr), Z3D_GRANULARITY_FULL, "full: a rank needs ");
+}
+
+TEST(Granularity, KeepsWhatARunHad) {
+    z3d_room room = {};
+    room.device = INT64_MAX;
+    EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_SELECTIVE).value,
+              Z3D_GRANULARITY_SELECTIVE);
+    EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_FULL).value, Z3D_GRANULARITY_FULL);
+    room.device = 1;
+    EXPECT_EQ(granularity(nullptr, &room, SMALL, Z3D_GRANULARITY_SELECTIVE).value,
+              Z3D_GRANULARITY_FULL);
+}
+
+TEST(Granularity, IsFullWhereOtherKeysOrAnUnknownMachineWantIt) {
+    z3d_room room = {};
+    room.device = INT64_MAX;
+    for (const char *more :
+         {"activation_checkpointing.number_checkpoints=3", "activation_checkpointing.replay=full",
+          "activation_checkpointing.cpu_checkpointing=true"})
+        expect(granularity(nullptr, &room, more), Z3D_GRANULARITY_FULL, "which the other keys");
+    expect(granularity(nullptr, nullptr), Z3D_GRANULARITY_FULL, "a run decides by the memory");
+}
 
 TEST(Activation, IsKeptWhereATenthOfTheMemoryStaysFree) {
     for (const char *granularity : {"full", "selective", "none"}) {

@@ -107,9 +107,14 @@ TEST(Metrics, SkippedStepsNameTheGroupAndNaNsAreNull) {
     EXPECT_NE(text.find("\"skipped\":true,\"overflow_group\":\"block.\\\"3\""), std::string::npos);
     EXPECT_EQ(text.find("nan"), std::string::npos);
     z3d_string_free(&line);
-    z3d_metrics_validation_line(9, 2.5, 1.5, 100, 0.25, &line);
+    const double losses[] = {1.25, NAN};
+    z3d_metrics_validation_line(9, 2.5, 1.5, losses, 1, 100, 0.25, &line);
     EXPECT_STREQ(line.text, "{\"step\":9,\"validation_loss\":1.5,\"validation_targets\":100,"
                             "\"seconds\":0.25,\"time\":2.500}\n");
+    z3d_string_clear(&line);
+    z3d_metrics_validation_line(9, 2.5, 1.5, losses, 2, 100, 0.25, &line);
+    EXPECT_STREQ(line.text, "{\"step\":9,\"validation_loss\":1.5,\"validation_losses\":[1.25,null],"
+                            "\"validation_targets\":100,\"seconds\":0.25,\"time\":2.500}\n");
     z3d_string_clear(&line);
     z3d_metrics_event_line(9, "failure", 2.5, NAN, "a \"name\"", &line);
     EXPECT_STREQ(line.text, "{\"step\":9,\"event\":\"failure\",\"time\":2.500,"

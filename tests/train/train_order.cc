@@ -154,12 +154,15 @@ TEST_F(Schedule, WarmUp) {
 }
 
 TEST_F(Schedule, Decays) {
+    config->scheduler_params_total_num_steps = 109; // 100 steps of decay
     EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 60), 5.5e-4f);
     EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_COSINE, 60), 5.5e-4f);
     EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 35), 1e-4f + 9e-4f * 0.75f);
     EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_COSINE, 35),
                     static_cast<float>(1e-4 + 9e-4 * 0.5 * (1 + std::cos(M_PI / 4))));
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 109), 1e-4f + 9e-4f * 0.01f);
     for (int kind : {Z3D_LR_WARMUP_DECAY, Z3D_LR_WARMUP_COSINE}) {
+        EXPECT_GT(at(kind, 109), 1e-4f);
         EXPECT_FLOAT_EQ(at(kind, 110), 1e-4f);
         EXPECT_FLOAT_EQ(at(kind, 100000), 1e-4f);
     }
@@ -168,7 +171,24 @@ TEST_F(Schedule, Decays) {
 TEST_F(Schedule, TotalFollowsTheRunWhenAuto) {
     config->scheduler_params_total_num_steps = Z3D_AUTO;
     EXPECT_GT(at(Z3D_LR_WARMUP_DECAY, 999), 1e-4f);
-    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 1000), 1e-4f);
+    EXPECT_GT(at(Z3D_LR_WARMUP_DECAY, 1000), 1e-4f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 1001), 1e-4f);
+}
+
+// Whatever the lengths: the first step's rate is above 0, the last one's above the minimum, and the
+// peak is the rate at the end of the warm-up.
+TEST_F(Schedule, EveryStepTrains) {
+    config->scheduler_params_min_lr = 0;
+    for (int64_t total = 1; total <= 12; total++)
+        for (int64_t warmup = 0; warmup <= total; warmup++)
+            for (int kind : {Z3D_LR_WARMUP, Z3D_LR_WARMUP_DECAY, Z3D_LR_WARMUP_COSINE}) {
+                SCOPED_TRACE(std::to_string(total) + " steps, warm-up " + std::to_string(warmup));
+                config->scheduler_params_warmup_num_steps = warmup;
+                config->scheduler_params_total_num_steps = total;
+                for (int64_t step = 1; step <= total; step++) EXPECT_GT(at(kind, step), 0);
+                EXPECT_FLOAT_EQ(at(kind, warmup ? warmup : 1), 1e-3f);
+            }
+    EXPECT_EQ(at(Z3D_LR_WARMUP_DECAY, 13), 0);
 }
 
 TEST_F(Schedule, NoWarmUpAndNoRoomToDecay) {

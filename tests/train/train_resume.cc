@@ -141,6 +141,18 @@ TEST_F(Resume, LinesBeyondTheCheckpointAreRemoved) {
     EXPECT_EQ(metrics(folder).size(), 6u);
 }
 
+// What a run kept for its backward is kept when it goes on, also where there is room for more.
+TEST_F(Resume, KeepsItsGranularity) {
+    for (const char *kept : {"selective", "full", "none"}) {
+        const std::string key = "activation_checkpointing.granularity=";
+        expect_runs("training.steps=3\n" + key + kept);
+        expect_runs(key + "auto");
+        EXPECT_NE(read_file(folder / "run/config.yaml").find(std::string("granularity: ") + kept),
+                  std::string::npos);
+        on_rank_0([&] { std::filesystem::remove_all(folder / "run"); });
+    }
+}
+
 // Another way to multiply gives other bits: what a run chose is kept when it goes on.
 TEST_F(Resume, KeepsTheWayToMultiply) {
     for (const char *method : {"portable", "sgemm"}) {
@@ -156,7 +168,7 @@ TEST_F(Resume, KeepsTheWayToMultiply) {
         EXPECT_NE(read_file(folder / "other/config.yaml").find(std::string("fp32: ") + method),
                   std::string::npos);
         on_rank_0([&] { write_file(dir(6) + "/manifest.json", "?"); });
-        expect_runs("training.gemm.fp32=auto");
+        expect_runs("training.gemm.fp32=measured");
         EXPECT_NE(read_file(folder / "run/config.yaml").find(std::string("fp32: ") + method),
                   std::string::npos);
         on_rank_0([&] {

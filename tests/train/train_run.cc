@@ -95,6 +95,54 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
     EXPECT_NE(read_file(folder / "run/summary.json").find("\"steps\":6"), std::string::npos);
 }
 
+// Of several files: the loss of each, as alone, and their mean by the weights.
+TEST_F(Run, ValidatesByTheFilesWeights) {
+    const std::string train_file = folder / "train.bin", held = folder / "val.bin";
+    const std::string steps = "\ntraining.eval_steps=2\ntraining.steps=2\nrun.dir=" + folder / "";
+    auto loss = [&](const std::string &files, const std::string &name) {
+        Outcome o = train(folder, "data.validation=" + files + steps + name + "\n");
+        EXPECT_EQ(o.status, Z3D_OK) << o.message;
+        return series(metrics(folder, name), "validation_loss").back();
+    };
+    const double a = loss(train_file, "a"), b = loss(held, "b");
+    ASSERT_NE(a, b);
+    for (int weight : {1, 9}) {
+        const std::string name = "w" + std::to_string(weight);
+        const double mean = loss("[{path: " + train_file + ", weight: " + std::to_string(weight) +
+                                     "}, " + held + "]",
+                                 name);
+        EXPECT_NEAR(mean, (weight * a + b) / (weight + 1), 1e-12);
+        const std::string last = metrics(folder, name).back();
+        EXPECT_NE(last.find("\"validation_losses\":["), std::string::npos) << last;
+        EXPECT_NEAR(std::stod(last.substr(last.find("losses\":[") + 9)), a, 1e-12);
+    }
+}
+
+// What a run of the default file decides is not measured: the same bits, and config.yaml has it.
+TEST_F(Run, TwoRunsWithDefaultsHaveEqualBits) {
+    std::vector<double> losses;
+    for (const char *name : {"one", "two", "three"}) {
+        Outcome o = train(folder, std::string("training.gemm.fp32=auto\nrun.dir=") + (folder / "") +
+                                      name + "\n");
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+        if (losses.empty()) losses = series(metrics(folder, name), "loss");
+        EXPECT_EQ(series(metrics(folder, name), "loss"), losses);
+        const std::string said = read_file(folder / (std::string(name) + "/config.yaml"));
+        EXPECT_NE(
+            said.find(std::string("fp32: ") + z3d_gemm_method_name(z3d_gemm_from_table(Z3D_F32))),
+            std::string::npos);
+        EXPECT_NE(said.find("granularity: none"), std::string::npos);
+        if (rank() == 0) {
+            EXPECT_NE(o.said.find("granularity auto: none: a rank needs "), std::string::npos);
+        }
+    }
+    Outcome o = train(folder, "training.gemm.fp32=measured\nrun.dir=" + folder / "measured" + "\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    const std::string said = read_file(folder / "measured/config.yaml");
+    EXPECT_EQ(said.find("fp32: measured"), std::string::npos);
+    EXPECT_EQ(said.find("fp32: auto"), std::string::npos);
+}
+
 // cpu_checkpointing auto is settled by rank 0, for all, and said; the run is the same.
 TEST_F(Run, SettlesWhereCheckpointsLie) {
     ASSERT_EQ(train(folder, "").status, Z3D_OK);
@@ -109,7 +157,8 @@ TEST_F(Run, SettlesWhereCheckpointsLie) {
     SharedFolder::barrier();
     for (const char *speed : {"fast", "slow", ""}) {
         std::string file = *speed ? folder / (std::string(speed) + ".yaml") : "";
-        Outcome o = train(folder, "activation_checkpointing.cpu_checkpointing=auto\n" +
+        Outcome o = train(folder, "activation_checkpointing.granularity=full\n"
+                                  "activation_checkpointing.cpu_checkpointing=auto\n" +
                                       (*speed ? "training.hardware=" + file + "\n" : ""));
         ASSERT_EQ(o.status, Z3D_OK) << o.message;
         bool on = speed == std::string("fast");
@@ -205,8 +254,8 @@ TEST_F(Run, BatchesDependOnNoParallelSize) {
         for (int r = 0; r < data_size; r++) {
             EXPECT_EQ(z3d_mesh_make(1, data_size, 1, r, &trainer.mesh), Z3D_OK);
             if (validation) {
-                for (int64_t call = 0; call < z3d_trainer_validation_calls(&trainer); call++) {
-                    EXPECT_EQ(z3d_trainer_read_validation(&trainer, call), Z3D_OK);
+                for (int64_t call = 0; call < z3d_trainer_validation_calls(&trainer, 0); call++) {
+                    EXPECT_EQ(z3d_trainer_read_validation(&trainer, 0, call), Z3D_OK);
                     for (int64_t row = 0; row < micro_batch; row++)
                         if (targets[static_cast<size_t>(row * 16)] >= 0)
                             windows.emplace(targets.begin() + row * 16,

@@ -156,6 +156,14 @@ static void check_checkpoint_number(config_checker *k) {
                     (long long)asked, (long long)layers, (long long)given, (long long)above);
 }
 
+bool z3d_config_wants_checkpoints(const z3d_config *c) {
+    return c->activation_checkpointing_partition_activations ||
+           c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON ||
+           c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME ||
+           c->activation_checkpointing_number_checkpoints != Z3D_AUTO ||
+           c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL;
+}
+
 static void check_activation_parts(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key keys[] = {
@@ -184,7 +192,9 @@ static void check_activation_parts(config_checker *k) {
               "block",
         "set it to full",
         false};
-    if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
+    if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL ||
+        c->activation_checkpointing_granularity == Z3D_GRANULARITY_AUTO)
+        return;
     config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &parts);
     config_refuse_idle(k, &replay, 1, &no_replay);
 }
@@ -221,6 +231,22 @@ static void check_activation(config_checker *k) {
     if (c->parallel_tensor_model_parallel_size == 1) config_refuse_idle(k, &alone, 1, &one_rank);
 }
 
+#define TOTAL_STEPS "scheduler.params.total_num_steps"
+
+/* A run of a file that the command line makes short warms up as long as it runs. */
+static bool cut_warmup(config_checker *k, int64_t total) {
+    static const char path[] = "scheduler.params.warmup_num_steps";
+    char what[48];
+    if (config_is_overridden(k->c, path) ||
+        !(config_is_overridden(k->c, "training.steps") || config_is_overridden(k->c, TOTAL_STEPS)))
+        return false;
+    snprintf(what, sizeof what, "is cut to %lld", (long long)total);
+    config_tell(k->c, k->c->origin->place[config_find(path)], path, what,
+                "steps, where the command line ends the decay");
+    k->c->scheduler_params_warmup_num_steps = total;
+    return true;
+}
+
 static void check_decay(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
@@ -230,14 +256,13 @@ static void check_decay(config_checker *k) {
                         "%g is above the peak optimizer.params.lr %g; write at most that",
                         c->scheduler_params_min_lr, c->optimizer_params_lr);
     }
-    const char *end = "scheduler.params.total_num_steps";
+    const char *end = TOTAL_STEPS;
     if (total == Z3D_AUTO) {
         total = c->training_steps;
         end = "training.steps";
     }
-    if (config_sound(k, "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps",
-                     end, NULL) &&
-        c->scheduler_params_warmup_num_steps > total) {
+    if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
+        c->scheduler_params_warmup_num_steps > total && !cut_warmup(k, total)) {
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, %s %lld; write at most that",
                         (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
@@ -248,7 +273,7 @@ static void check_schedule(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
     const idle_key keys[] = {
-        {"scheduler.params.total_num_steps", total != Z3D_AUTO && total != c->training_steps},
+        {TOTAL_STEPS, total != Z3D_AUTO && total != c->training_steps},
         {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
         {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
     };

@@ -1,4 +1,8 @@
-/* The one table of configuration keys: X(field, path, type, default, rule, help).
+/* The one table of configuration keys: X(field, path, type, bits, default, rule, help).
+ * bits: what two values do to the bits of losses and parameters (z3d_config_bits). NONE: nothing,
+ * ever. SUM: they change only what the step programs are; of these the sums are read. DECIDE: other
+ * values are other bits, or may be. DECIDE_ON_GPUS: with training.device cuda. `zero3d prove` goes
+ * by it, so a class that is too weak makes it unsound.
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
  * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these or a list
@@ -17,147 +21,147 @@
 
 /* clang-format off */
 #define Z3D_CONFIG_KEYS(X) \
-  X(model_type, "model.type", STRING, "gpt2", "", "the model: gpt2, or llama, which with its keys is also Mistral, Qwen2 and Qwen3") \
-  X(model_num_layers, "model.num_layers", INT, "12", "[1,1000000]", "transformer blocks") \
-  X(model_hidden_size, "model.hidden_size", INT, "768", "[1,1048576]", "width of the residual stream") \
-  X(model_num_attention_heads, "model.num_attention_heads", INT, "12", "[1,65536]", "attention heads; must divide hidden_size, unless model.head_dim is set") \
-  X(model_seq_length, "model.seq_length", INT, "1024", "[1,16777216]", "tokens per sample") \
-  X(model_vocab_size, "model.vocab_size", INT, "50257", "[2,16777216]", "token ids; padded to make_vocab_size_divisible_by x tensor size, padded logits are masked") \
-  X(model_make_vocab_size_divisible_by, "model.make_vocab_size_divisible_by", INT, "128", "[1,65536]", "vocabulary padding unit, as in Megatron-LM") \
-  X(model_hidden_dropout, "model.hidden_dropout", FLOAT, "0", "[0,1)", "gpt2: dropout after the embedding and on each residual branch") \
-  X(model_attention_dropout, "model.attention_dropout", FLOAT, "0", "[0,1)", "dropout on attention probabilities") \
-  X(model_init_method_std, "model.init_method_std", FLOAT, "0.02", "(0,10]", "standard deviation of initial weights; residual projections use this / sqrt(2 num_layers), as in GPT-2") \
-  X(model_num_key_value_heads, "model.num_key_value_heads", INT, "auto", "[1,65536] auto", "llama: heads of keys and values, each for a group of attention heads (grouped-query attention); auto: num_attention_heads") \
-  X(model_head_dim, "model.head_dim", INT, "auto", "[2,1048576] auto", "llama: width of a head; auto: hidden_size / num_attention_heads") \
-  X(model_intermediate_size, "model.intermediate_size", INT, "auto", "[1,16777216] auto", "llama: width inside of the MLP; auto: 4 x hidden_size") \
-  X(model_rms_norm_eps, "model.rms_norm_eps", FLOAT, "1e-5", "(0,1]", "llama: epsilon of the RMSNorms") \
-  X(model_rope_theta, "model.rope_theta", FLOAT, "10000", "[1,1e15]", "llama: base of the rotary position embedding") \
-  X(model_rope_scaling_rope_type, "model.rope_scaling.rope_type", ENUM, "default", "default|linear|llama3|yarn", "llama: how rotary frequencies are stretched for longer contexts, as in Hugging Face's transformers. default: not at all") \
-  X(model_rope_scaling_factor, "model.rope_scaling.factor", FLOAT, "1", "[1,1e6]", "linear, llama3, yarn: how many times longer the context is") \
-  X(model_rope_scaling_original_max_position_embeddings, "model.rope_scaling.original_max_position_embeddings", INT, "auto", "[1,16777216] auto", "llama3, yarn: the context of the model before it was stretched; they need it, so auto is only for the others") \
-  X(model_rope_scaling_low_freq_factor, "model.rope_scaling.low_freq_factor", FLOAT, "1", "(0,1e6]", "llama3: waves longer than original_max_position_embeddings / this are stretched by the whole factor") \
-  X(model_rope_scaling_high_freq_factor, "model.rope_scaling.high_freq_factor", FLOAT, "4", "(0,1e6]", "llama3: waves shorter than original_max_position_embeddings / this stay as they are") \
-  X(model_rope_scaling_beta_fast, "model.rope_scaling.beta_fast", FLOAT, "32", "(0,1e6]", "yarn: dimensions with more turns than this in the original context stay as they are") \
-  X(model_rope_scaling_beta_slow, "model.rope_scaling.beta_slow", FLOAT, "1", "(0,1e6]", "yarn: dimensions with fewer turns than this are stretched by the whole factor") \
-  X(model_rope_scaling_attention_factor, "model.rope_scaling.attention_factor", FLOAT, "0", "[0,1e6]", "yarn: what multiplies queries and keys; 0: from factor, mscale and mscale_all_dim") \
-  X(model_rope_scaling_mscale, "model.rope_scaling.mscale", FLOAT, "0", "[0,1e6]", "yarn: weight of the attention factor's numerator; with mscale_all_dim") \
-  X(model_rope_scaling_mscale_all_dim, "model.rope_scaling.mscale_all_dim", FLOAT, "0", "[0,1e6]", "yarn: weight of the attention factor's denominator; with mscale") \
-  X(model_sliding_window, "model.sliding_window", INT, "0", "[0,16777216]", "llama: number of latest tokens that a token attends to, itself included; 0: all") \
-  X(model_attention_bias, "model.attention_bias", BOOL, "false", "", "llama: queries, keys and values have biases, as in Qwen2") \
-  X(model_qk_norm, "model.qk_norm", BOOL, "false", "", "llama: an RMSNorm of each head's queries and keys, as in Qwen3") \
-  X(model_tie_word_embeddings, "model.tie_word_embeddings", BOOL, "false", "", "llama: the embedding's table is also the head's; gpt2's always is") \
-  X(model_tiling, "model.tiling", INT, "1", "[1,1024] auto", "tiles that each block's MLP is cut into, run one after the other; ZeRO-3 gathers the parameters of one at a time. 1: whole blocks; auto: as few as make no tile larger than the attention. Checkpoints are those of whole blocks") \
-  X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
-  X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals work on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; tp must divide seq_length") \
-  X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,1024]", "pipeline stages: ranks that split the model's units (embedding, blocks, head). The number of micro-batches of a step is gradient_accumulation_steps") \
-  X(parallel_virtual_pipeline_model_parallel_size, "parallel.virtual_pipeline_model_parallel_size", INT, "1", "[1,1024]", "chunks of units per pipeline stage (Megatron-LM's virtual pipeline stages). interleaved needs 2 or more, zb-v 2, file any number, the other schedules 1") \
-  X(parallel_pipeline_schedule, "parallel.pipeline_schedule", ENUM, "auto", "auto|1f1b|gpipe|interleaved|zb-h1|zb-v|file", "order of forward and backward passes. auto: interleaved with several chunks per stage, else 1f1b. zb-h1, zb-v: zero-bubble schedules, which cut backward into input and weight gradients. file: parallel.pipeline_schedule_file") \
-  X(parallel_pipeline_schedule_file, "parallel.pipeline_schedule_file", STRING, "", "", "path of a schedule of your own, a CSV file with the header stage,pass,chunk,micro; for parallel.pipeline_schedule file") \
-  X(parallel_pipeline_partition, "parallel.pipeline_partition", STRING, "time", "time|parameters|uniform [4, 3, 3, 4]", "how units are split over chunks. time: equal times; parameters: equal numbers of parameters; uniform: equal numbers of units; a list: units in each chunk, in the order of the forward. Embedding and head are units too") \
-  X(parallel_device_speeds, "parallel.device_speeds", STRING, "equal", "equal|measured [1, 0.5]", "how fast each rank computes. equal: all ranks alike; measured: each rank is timed at the start; a list: one number per rank, in the order of ranks. Slower pipeline stages get fewer units, slower data ranks fewer samples of each micro-batch") \
-  X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
-  X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
-  X(parallel_elastic, "parallel.elastic", BOOL, "false", "", "a resumed run may have more or fewer ranks than before, whatever parallel.world_size and gradient_accumulation_steps say. train_batch_size stays: gradient_accumulation_steps becomes what makes it of micro-batches of at most train_micro_batch_size_per_gpu samples. Needs both batch keys") \
-  X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
-  X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch, on average if parallel.device_speeds differ; any two of the three batch keys give the third") \
-  X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
-  X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
-  X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
-  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, "5e8", "[1,1e12]", "largest number of elements in one reduction") \
-  X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "largest number of elements in one all-gather") \
-  X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "run collectives beside compute") \
-  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
-  X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, "auto", "auto|per_step|per_microbatch", "stage 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: the faster one that fits, if the machine is described (training.hardware, plan --hardware); else a run takes per_step if it leaves a tenth of the memory free") \
-  X(zero_optimization_sub_group_size, "zero_optimization.sub_group_size", INT, "1e9", "[0,1e15]", "with offload_optimizer: elements of a rank that are stepped at a time; with nvme also read and written at a time; 0: all of a parameter group") \
-  X(zero_optimization_offload_optimizer_device, "zero_optimization.offload_optimizer.device", ENUM, "none", "none|cpu|nvme", "where the optimizer's states and its fp32 parameters lie, in every stage. none: on the device; cpu: in host memory; nvme: in a file in nvme_path. With cpu and nvme the host's cores step them") \
-  X(zero_optimization_offload_optimizer_nvme_path, "zero_optimization.offload_optimizer.nvme_path", STRING, "", "", "nvme: folder on a local disk. Each rank's file there has no name and is gone when the run ends. ~ and $NAME are expanded on each rank") \
-  X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, "4", "[1,1024]", "with offload_optimizer: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
-  X(zero_optimization_offload_optimizer_ratio, "zero_optimization.offload_optimizer.ratio", FLOAT, "1", "[0,1] auto", "share of the optimizer states that is offloaded (Twin-Flow), by whole parameter groups, spread evenly; the device keeps and steps the others, with their gradients and parameters. auto: the fastest of 0, 1/8 .. 1 that fits, if the machine is described (training.hardware, plan --hardware); else a run takes the smallest that leaves a tenth of the memory free") \
-  X(zero_optimization_offload_optimizer_delayed_param_update, "zero_optimization.offload_optimizer.delayed_param_update", BOOL, "false", "", "one-step delayed parameter update (ZeRO-Offload): the host steps a step's gradients beside the next step's forward and backward, which use the parameters without them. It hides the host's step and changes the losses. Needs ratio 1") \
-  X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
-  X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
-  X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, "5e7", "[0,1e12]", "with offload_param: parameters, behind those of the next unit, that may be on their way to the device, and with nvme as many behind those from the disk to host memory; at least one unit. More hide a slow disk better and take more memory") \
-  X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
-  X(activation_checkpointing_recompute_activation, "activation_checkpointing.recompute_activation", ENUM, "auto", "auto|true|false", "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, in GPT 4 b s h more per block; with granularity full of the blocks that are recomputed at a time. auto: false if a tenth of the memory then stays free, or if keeping it needs no more memory, in a run or on the machine of plan --hardware; true where the memory is not known") \
-  X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
-  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto|nvme", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise. nvme: in a file in nvme_path; only those that leave and come are in host memory") \
-  X(activation_checkpointing_nvme_path, "activation_checkpointing.nvme_path", STRING, "", "", "cpu_checkpointing nvme: folder, as offload_optimizer.nvme_path; unset: the folder of offload_optimizer or offload_param") \
-  X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
-  X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "what a recomputation repeats. full: the block's whole forward, as the paper's systems do; minimal: only what backward reads") \
-  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's type. fp32 is allowed only if the model's type is bf16 or fp16") \
-  X(fp16_enabled, "fp16.enabled", BOOL, "false", "", "train in fp16 with loss scaling") \
-  X(fp16_loss_scale, "fp16.loss_scale", FLOAT, "0", "[0,1e38]", "fixed loss scale; 0: dynamic") \
-  X(fp16_initial_scale_power, "fp16.initial_scale_power", INT, "16", "[0,126]", "first loss scale is 2 to this power") \
-  X(fp16_loss_scale_window, "fp16.loss_scale_window", INT, "1000", "[1,1e9]", "steps without overflow before the scale doubles") \
-  X(fp16_hysteresis, "fp16.hysteresis", INT, "2", "[1,1e6]", "number of overflows before the scale halves") \
-  X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, "1", "(0,1e38]", "lowest dynamic loss scale") \
-  X(bf16_enabled, "bf16.enabled", BOOL, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
-  X(optimizer_type, "optimizer.type", ENUM, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer; SGD is torch.optim.SGD, with momentum") \
-  X(optimizer_params_lr, "optimizer.params.lr", FLOAT, "6e-4", "[0,1e6]", "peak learning rate") \
-  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, "[0.9, 0.95]", "[0,1)", "AdamW: decay rates of momentum and variance") \
-  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, "1e-8", "(0,1]", "AdamW: added to the root of the variance") \
-  X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
-  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW) or added to the gradient (SGD); biases and norms have none") \
-  X(scheduler_type, "scheduler.type", ENUM, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
-  X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, "0", "[0,1e12]", "steps of linear warm-up from 0") \
-  X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
-  X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, "0", "[0,1e6]", "learning rate at the end of the decay") \
-  X(data_train, "data.train", LIST, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
-  X(data_validation, "data.validation", LIST, "", "", "held-out token file(s) for validation") \
-  X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
-  X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2|huggingface", "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of Hugging Face (byte-pair encoding)") \
-  X(data_vocab, "data.vocab", STRING, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
-  X(data_special, "data.special", ENUM, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \
-  X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
-  X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
-  X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
-  X(training_device, "training.device", ENUM, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
-  X(training_collectives, "training.collectives", ENUM, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \
-  X(training_nccl_min_ctas, "training.nccl.min_ctas", INT, "auto", "[1,64] auto", "NCCL: the least thread blocks (CTAs) of a collective; auto: NCCL decides. They may change the order of its sums. NCCL_MIN_CTAS in the environment goes before this") \
-  X(training_nccl_max_ctas, "training.nccl.max_ctas", INT, "auto", "[1,64] auto", "NCCL: the most thread blocks of a collective. Fewer leave more of the GPU to kernels that run beside it; auto: NCCL decides. They may change the order of its sums. NCCL_MAX_CTAS in the environment goes before this") \
-  X(training_nccl_traffic_class, "training.nccl.traffic_class", INT, "auto", "[0,255] auto", "NCCL: the class of its traffic in the network, as the network names it (InfiniBand: service level, RoCE: type of service); auto: NCCL's. NCCL_IB_SL and NCCL_IB_TC in the environment go before this") \
-  X(training_nccl_windows, "training.nccl.windows", BOOL, "false", "", "NCCL: give it the memory that collectives use (ncclCommWindowRegister), so that GPUs that reach each other directly leave out its buffers. This may change the order of its sums. The start of the run says which groups have windows") \
-  X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN if it is installed and supports the case (16-bit types, no dropout on the probabilities), else zero3d's own kernels") \
-  X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN sum attention's input gradient in any order. This is faster and takes less memory, but two runs differ in their last bits") \
-  X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32: fast, with 10 bits of mantissa") \
-  X(training_cuda_graph, "training.cuda_graph", ENUM, "auto", "auto|on|off", "cuda: capture the train step once, and launch it as one graph from the second step on. Launches are fewer, results are bitwise equal. auto: on with one rank or NCCL, without training.digest and training.trace_steps. The start of the run says which") \
-  X(training_hardware, "training.hardware", STRING, "", "", "the machine for which activation_checkpointing.cpu_checkpointing: auto, zero_optimization.pipeline_gather: auto and zero_optimization.offload_optimizer.ratio: auto are decided. A path: a file that describes it (`zero3d doctor --measure FILE` writes one; see configs/hardware). measure: measure this machine at start-up. unset: cpu_checkpointing auto means false, the others go by memory") \
-  X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores / its ranks") \
-  X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "how an fp32 run multiplies matrices; auto: measure once and keep the choice") \
-  X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "how a bf16 run multiplies matrices (sgemm: converted to fp32)") \
-  X(training_gemm_fp16, "training.gemm.fp16", ENUM, "auto", "auto|sgemm|portable", "how an fp16 run multiplies matrices (always converted to fp32)") \
-  X(training_gemm_cuda, "training.gemm.cuda", LIST, "heuristic", "texts", "cuda: which of cuBLASLt's algorithms multiplies. heuristic: the first that its heuristic names and that runs; timed: at the start each shape of product is timed with up to 8 algorithms, with and without its epilogue fused, and the fastest is kept; a list: what a run's config.yaml says then") \
-  X(training_log_interval, "training.log_interval", INT, "10", "[1,1e9]", "steps between console lines") \
-  X(training_eval_interval, "training.eval_interval", INT, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; needs data.validation") \
-  X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss; needs data.validation") \
-  X(training_max_skipped_steps, "training.max_skipped_steps", INT, "20", "[1,1e9]", "largest number of steps in a row that are skipped for overflow before the run stops") \
-  X(training_peak_tflops, "training.peak_tflops", FLOAT, "0", "[0,1e6]", "peak TFLOP/s of one rank, for MFU; 0: measured with matrix products on the cpu device") \
-  X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait, or without an answer from a disk, after which the run ends with a report of who waits for whom; 0: no limit") \
-  X(training_digest, "training.digest", BOOL, "false", "", "write a digest of every instruction's output (slow)") \
-  X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "number of first steps whose timeline is written, for `zero3d trace` and Perfetto") \
-  X(training_verify, "training.verify", BOOL, "true", "", "verify the step program before running it") \
-  X(training_time_limit, "training.time_limit", FLOAT, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint if checkpoint.interval is set; 0: no limit") \
-  X(checkpoint_dir, "checkpoint.dir", STRING, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
-  X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. 0: no checkpoints") \
-  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
-  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
-  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \
-  X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
-  X(checkpoint_export_dtype, "checkpoint.export.dtype", ENUM, "fp32", "fp32|bf16|fp16", "type of the tensors in an export, unless --dtype says another; an import sets it to the model's own") \
-  X(checkpoint_export_max_position_embeddings, "checkpoint.export.max_position_embeddings", INT, "auto", "[1,16777216] auto", "llama: the longest text of the model as an export's config.json has it; an import sets it to the model's own, which a run with a shorter model.seq_length keeps. auto: model.seq_length") \
-  X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training continues") \
-  X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
-  X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \
-  X(generate_prompt, "generate.prompt", STRING, "", "", "text to continue at the end of the run; unset: no sample") \
-  X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "number of tokens to generate; this and the next keys need generate.prompt") \
-  X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "temperature of sampling; 0: always the most likely token") \
-  X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "sample from the k most likely tokens; 0: from all") \
-  X(generate_top_p, "generate.top_p", FLOAT, "1", "(0,1]", "nucleus sampling: of the tokens that top_k leaves, sample from the most likely ones whose probabilities add up to p; 1: from all") \
-  X(generate_repetition_penalty, "generate.repetition_penalty", FLOAT, "1", "(0,100]", "divides positive logits of tokens that the text has, and multiplies negative ones (CTRL); 1: none") \
-  X(generate_stop, "generate.stop", LIST, "", "texts", "texts that end an answer; they are no part of it. A special token of the tokenizer ends it as a token") \
-  X(generate_ignore_eos, "generate.ignore_eos", ENUM, "auto", "auto|true|false", "whether generation goes on behind the end of a document. auto: not for prompts of a file (generate --prompts), else it does") \
-  X(generate_batch, "generate.batch", INT, "auto", "[1,65536] auto", "prompts of a file that each model replica continues together. auto: as many as half of the free memory holds, at most 32") \
-  X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of sampling")
+  X(model_type, "model.type", STRING, DECIDE, "gpt2", "", "the model: gpt2, or llama, which with its keys is also Mistral, Qwen2 and Qwen3") \
+  X(model_num_layers, "model.num_layers", INT, DECIDE, "12", "[1,1000000]", "transformer blocks") \
+  X(model_hidden_size, "model.hidden_size", INT, DECIDE, "768", "[1,1048576]", "width of the residual stream") \
+  X(model_num_attention_heads, "model.num_attention_heads", INT, DECIDE, "12", "[1,65536]", "attention heads; must divide hidden_size, unless model.head_dim is set") \
+  X(model_seq_length, "model.seq_length", INT, DECIDE, "1024", "[1,16777216]", "tokens per sample") \
+  X(model_vocab_size, "model.vocab_size", INT, DECIDE, "50257", "[2,16777216]", "token ids; padded to make_vocab_size_divisible_by x tensor size, padded logits are masked") \
+  X(model_make_vocab_size_divisible_by, "model.make_vocab_size_divisible_by", INT, DECIDE, "128", "[1,65536]", "vocabulary padding unit, as in Megatron-LM") \
+  X(model_hidden_dropout, "model.hidden_dropout", FLOAT, DECIDE, "0", "[0,1)", "gpt2: dropout after the embedding and on each residual branch") \
+  X(model_attention_dropout, "model.attention_dropout", FLOAT, DECIDE, "0", "[0,1)", "dropout on attention probabilities") \
+  X(model_init_method_std, "model.init_method_std", FLOAT, DECIDE, "0.02", "(0,10]", "standard deviation of initial weights; residual projections use this / sqrt(2 num_layers), as in GPT-2") \
+  X(model_num_key_value_heads, "model.num_key_value_heads", INT, DECIDE, "auto", "[1,65536] auto", "llama: heads of keys and values, each for a group of attention heads (grouped-query attention); auto: num_attention_heads") \
+  X(model_head_dim, "model.head_dim", INT, DECIDE, "auto", "[2,1048576] auto", "llama: width of a head; auto: hidden_size / num_attention_heads") \
+  X(model_intermediate_size, "model.intermediate_size", INT, DECIDE, "auto", "[1,16777216] auto", "llama: width inside of the MLP; auto: 4 x hidden_size") \
+  X(model_rms_norm_eps, "model.rms_norm_eps", FLOAT, DECIDE, "1e-5", "(0,1]", "llama: epsilon of the RMSNorms") \
+  X(model_rope_theta, "model.rope_theta", FLOAT, DECIDE, "10000", "[1,1e15]", "llama: base of the rotary position embedding") \
+  X(model_rope_scaling_rope_type, "model.rope_scaling.rope_type", ENUM, DECIDE, "default", "default|linear|llama3|yarn", "llama: how rotary frequencies are stretched for longer contexts, as in Hugging Face's transformers. default: not at all") \
+  X(model_rope_scaling_factor, "model.rope_scaling.factor", FLOAT, DECIDE, "1", "[1,1e6]", "linear, llama3, yarn: how many times longer the context is") \
+  X(model_rope_scaling_original_max_position_embeddings, "model.rope_scaling.original_max_position_embeddings", INT, DECIDE, "auto", "[1,16777216] auto", "llama3, yarn: the context of the model before it was stretched; they need it, so auto is only for the others") \
+  X(model_rope_scaling_low_freq_factor, "model.rope_scaling.low_freq_factor", FLOAT, DECIDE, "1", "(0,1e6]", "llama3: waves longer than original_max_position_embeddings / this are stretched by the whole factor") \
+  X(model_rope_scaling_high_freq_factor, "model.rope_scaling.high_freq_factor", FLOAT, DECIDE, "4", "(0,1e6]", "llama3: waves shorter than original_max_position_embeddings / this stay as they are") \
+  X(model_rope_scaling_beta_fast, "model.rope_scaling.beta_fast", FLOAT, DECIDE, "32", "(0,1e6]", "yarn: dimensions with more turns than this in the original context stay as they are") \
+  X(model_rope_scaling_beta_slow, "model.rope_scaling.beta_slow", FLOAT, DECIDE, "1", "(0,1e6]", "yarn: dimensions with fewer turns than this are stretched by the whole factor") \
+  X(model_rope_scaling_attention_factor, "model.rope_scaling.attention_factor", FLOAT, DECIDE, "0", "[0,1e6]", "yarn: what multiplies queries and keys; 0: from factor, mscale and mscale_all_dim") \
+  X(model_rope_scaling_mscale, "model.rope_scaling.mscale", FLOAT, DECIDE, "0", "[0,1e6]", "yarn: weight of the attention factor's numerator; with mscale_all_dim") \
+  X(model_rope_scaling_mscale_all_dim, "model.rope_scaling.mscale_all_dim", FLOAT, DECIDE, "0", "[0,1e6]", "yarn: weight of the attention factor's denominator; with mscale") \
+  X(model_sliding_window, "model.sliding_window", INT, DECIDE, "0", "[0,16777216]", "llama: number of latest tokens that a token attends to, itself included; 0: all") \
+  X(model_attention_bias, "model.attention_bias", BOOL, DECIDE, "false", "", "llama: queries, keys and values have biases, as in Qwen2") \
+  X(model_qk_norm, "model.qk_norm", BOOL, DECIDE, "false", "", "llama: an RMSNorm of each head's queries and keys, as in Qwen3") \
+  X(model_tie_word_embeddings, "model.tie_word_embeddings", BOOL, DECIDE, "false", "", "llama: the embedding's table is also the head's; gpt2's always is") \
+  X(model_tiling, "model.tiling", INT, SUM, "1", "[1,1024] auto", "tiles that each block's MLP is cut into, run one after the other; ZeRO-3 gathers the parameters of one at a time. 1: whole blocks; auto: as few as make no tile larger than the attention. Checkpoints are those of whole blocks") \
+  X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, DECIDE, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
+  X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, DECIDE, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals work on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; tp must divide seq_length") \
+  X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, SUM, "1", "[1,1024]", "pipeline stages: ranks that split the model's units (embedding, blocks, head). The number of micro-batches of a step is gradient_accumulation_steps") \
+  X(parallel_virtual_pipeline_model_parallel_size, "parallel.virtual_pipeline_model_parallel_size", INT, SUM, "1", "[1,1024]", "chunks of units per pipeline stage (Megatron-LM's virtual pipeline stages). interleaved needs 2 or more, zb-v 2, file any number, the other schedules 1") \
+  X(parallel_pipeline_schedule, "parallel.pipeline_schedule", ENUM, SUM, "auto", "auto|1f1b|gpipe|interleaved|zb-h1|zb-v|file", "order of forward and backward passes. auto: interleaved with several chunks per stage, else 1f1b. zb-h1, zb-v: zero-bubble schedules, which cut backward into input and weight gradients. file: parallel.pipeline_schedule_file") \
+  X(parallel_pipeline_schedule_file, "parallel.pipeline_schedule_file", STRING, SUM, "", "", "path of a schedule of your own, a CSV file with the header stage,pass,chunk,micro; for parallel.pipeline_schedule file") \
+  X(parallel_pipeline_partition, "parallel.pipeline_partition", STRING, SUM, "time", "time|parameters|uniform [4, 3, 3, 4]", "how units are split over chunks. time: equal times; parameters: equal numbers of parameters; uniform: equal numbers of units; a list: units in each chunk, in the order of the forward. Embedding and head are units too") \
+  X(parallel_device_speeds, "parallel.device_speeds", STRING, SUM, "equal", "equal|measured [1, 0.5]", "how fast each rank computes. equal: all ranks alike; measured: each rank is timed at the start; a list: one number per rank, in the order of ranks. Slower pipeline stages get fewer units, slower data ranks fewer samples of each micro-batch") \
+  X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, NONE, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
+  X(parallel_world_size, "parallel.world_size", INT, NONE, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
+  X(parallel_elastic, "parallel.elastic", BOOL, SUM, "false", "", "a resumed run may have more or fewer ranks than before, whatever parallel.world_size and gradient_accumulation_steps say. train_batch_size stays: gradient_accumulation_steps becomes what makes it of micro-batches of at most train_micro_batch_size_per_gpu samples. Needs both batch keys") \
+  X(train_batch_size, "train_batch_size", INT, DECIDE, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
+  X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, SUM, "auto", "[1,1000000] auto", "samples per rank and micro-batch, on average if parallel.device_speeds differ; any two of the three batch keys give the third") \
+  X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, SUM, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
+  X(gradient_clipping, "gradient_clipping", FLOAT, DECIDE, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
+  X(zero_optimization_stage, "zero_optimization.stage", INT, SUM, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
+  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, SUM, "5e8", "[1,1e12]", "largest number of elements in one reduction") \
+  X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, SUM, "5e8", "[1,1e12]", "largest number of elements in one all-gather") \
+  X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, SUM, "true", "", "run collectives beside compute") \
+  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, SUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
+  X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, SUM, "auto", "auto|per_step|per_microbatch", "stage 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: the faster one that fits, if the machine is described (training.hardware, plan --hardware); else a run takes per_step if it leaves a tenth of the memory free") \
+  X(zero_optimization_sub_group_size, "zero_optimization.sub_group_size", INT, SUM, "1e9", "[0,1e15]", "with offload_optimizer: elements of a rank that are stepped at a time; with nvme also read and written at a time; 0: all of a parameter group") \
+  X(zero_optimization_offload_optimizer_device, "zero_optimization.offload_optimizer.device", ENUM, DECIDE_ON_GPUS, "none", "none|cpu|nvme", "where the optimizer's states and its fp32 parameters lie, in every stage. none: on the device; cpu: in host memory; nvme: in a file in nvme_path. With cpu and nvme the host's cores step them") \
+  X(zero_optimization_offload_optimizer_nvme_path, "zero_optimization.offload_optimizer.nvme_path", STRING, NONE, "", "", "nvme: folder on a local disk. Each rank's file there has no name and is gone when the run ends. ~ and $NAME are expanded on each rank") \
+  X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, SUM, "4", "[1,1024]", "with offload_optimizer: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
+  X(zero_optimization_offload_optimizer_ratio, "zero_optimization.offload_optimizer.ratio", FLOAT, DECIDE_ON_GPUS, "1", "[0,1] auto", "share of the optimizer states that is offloaded (Twin-Flow), by whole parameter groups, spread evenly; the device keeps and steps the others, with their gradients and parameters. auto: the fastest of 0, 1/8 .. 1 that fits, if the machine is described (training.hardware, plan --hardware); else a run takes the smallest that leaves a tenth of the memory free") \
+  X(zero_optimization_offload_optimizer_delayed_param_update, "zero_optimization.offload_optimizer.delayed_param_update", BOOL, DECIDE, "false", "", "one-step delayed parameter update (ZeRO-Offload): the host steps a step's gradients beside the next step's forward and backward, which use the parameters without them. It hides the host's step and changes the losses. Needs ratio 1") \
+  X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, SUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
+  X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, NONE, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
+  X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, SUM, "5e7", "[0,1e12]", "with offload_param: parameters, behind those of the next unit, that may be on their way to the device, and with nvme as many behind those from the disk to host memory; at least one unit. More hide a slow disk better and take more memory") \
+  X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, SUM, "auto", "full|selective|none|auto", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept. auto: the first of none, selective and full whose planned memory leaves a tenth of the machine's free, whatever else runs there (plan --hardware: of the described one's; full where no machine is known); full if a key beside this one needs it. A resumed run keeps it, or what it then fits in") \
+  X(activation_checkpointing_recompute_activation, "activation_checkpointing.recompute_activation", ENUM, SUM, "auto", "auto|true|false", "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, in GPT 4 b s h more per block; with granularity full of the blocks that are recomputed at a time. auto: false if it leaves a tenth of the machine's memory free, whatever else runs there, or if keeping it needs no more memory, in a run or on the machine of plan --hardware; true where the memory is not known") \
+  X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, SUM, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
+  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, SUM, "false", "false|true|auto|nvme", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise. nvme: in a file in nvme_path; only those that leave and come are in host memory") \
+  X(activation_checkpointing_nvme_path, "activation_checkpointing.nvme_path", STRING, NONE, "", "", "cpu_checkpointing nvme: folder, as offload_optimizer.nvme_path; unset: the folder of offload_optimizer or offload_param") \
+  X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, SUM, "auto", "[1,1000000] auto", "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
+  X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, SUM, "minimal", "minimal|full", "what a recomputation repeats. full: the block's whole forward, as the paper's systems do; minimal: only what backward reads") \
+  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, DECIDE, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's type. fp32 is allowed only if the model's type is bf16 or fp16") \
+  X(fp16_enabled, "fp16.enabled", BOOL, DECIDE, "false", "", "train in fp16 with loss scaling") \
+  X(fp16_loss_scale, "fp16.loss_scale", FLOAT, DECIDE, "0", "[0,1e38]", "fixed loss scale; 0: dynamic") \
+  X(fp16_initial_scale_power, "fp16.initial_scale_power", INT, DECIDE, "16", "[0,126]", "first loss scale is 2 to this power") \
+  X(fp16_loss_scale_window, "fp16.loss_scale_window", INT, DECIDE, "1000", "[1,1e9]", "steps without overflow before the scale doubles") \
+  X(fp16_hysteresis, "fp16.hysteresis", INT, DECIDE, "2", "[1,1e6]", "number of overflows before the scale halves") \
+  X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, DECIDE, "1", "(0,1e38]", "lowest dynamic loss scale") \
+  X(bf16_enabled, "bf16.enabled", BOOL, DECIDE, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
+  X(optimizer_type, "optimizer.type", ENUM, DECIDE, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer; SGD is torch.optim.SGD, with momentum") \
+  X(optimizer_params_lr, "optimizer.params.lr", FLOAT, DECIDE, "6e-4", "[0,1e6]", "peak learning rate") \
+  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, DECIDE, "[0.9, 0.95]", "[0,1)", "AdamW: decay rates of momentum and variance") \
+  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, DECIDE, "1e-8", "(0,1]", "AdamW: added to the root of the variance") \
+  X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, DECIDE, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
+  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW) or added to the gradient (SGD); biases and norms have none") \
+  X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
+  X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, DECIDE, "0", "[0,1e12]", "steps of linear warm-up from 0") \
+  X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, DECIDE, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
+  X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, DECIDE, "0", "[0,1e6]", "learning rate at the end of the decay") \
+  X(data_train, "data.train", LIST, DECIDE, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
+  X(data_validation, "data.validation", LIST, NONE, "", "", "held-out token file(s) for validation") \
+  X(data_seed, "data.seed", INT, DECIDE, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
+  X(data_tokenizer, "data.tokenizer", ENUM, NONE, "bytes", "bytes|gpt2|huggingface", "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of Hugging Face (byte-pair encoding)") \
+  X(data_vocab, "data.vocab", STRING, NONE, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
+  X(data_special, "data.special", ENUM, NONE, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \
+  X(data_merges, "data.merges", STRING, NONE, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
+  X(training_steps, "training.steps", INT, NONE, "1000", "[1,1e12]", "optimizer steps") \
+  X(training_seed, "training.seed", INT, DECIDE, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
+  X(training_device, "training.device", ENUM, DECIDE, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
+  X(training_collectives, "training.collectives", ENUM, DECIDE_ON_GPUS, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \
+  X(training_nccl_min_ctas, "training.nccl.min_ctas", INT, DECIDE_ON_GPUS, "auto", "[1,64] auto", "NCCL: the least thread blocks (CTAs) of a collective; auto: NCCL decides. They may change the order of its sums. NCCL_MIN_CTAS in the environment goes before this") \
+  X(training_nccl_max_ctas, "training.nccl.max_ctas", INT, DECIDE_ON_GPUS, "auto", "[1,64] auto", "NCCL: the most thread blocks of a collective. Fewer leave more of the GPU to kernels that run beside it; auto: NCCL decides. They may change the order of its sums. NCCL_MAX_CTAS in the environment goes before this") \
+  X(training_nccl_traffic_class, "training.nccl.traffic_class", INT, NONE, "auto", "[0,255] auto", "NCCL: the class of its traffic in the network, as the network names it (InfiniBand: service level, RoCE: type of service); auto: NCCL's. NCCL_IB_SL and NCCL_IB_TC in the environment go before this") \
+  X(training_nccl_windows, "training.nccl.windows", BOOL, DECIDE_ON_GPUS, "false", "", "NCCL: give it the memory that collectives use (ncclCommWindowRegister), so that GPUs that reach each other directly leave out its buffers. This may change the order of its sums. The start of the run says which groups have windows") \
+  X(training_attention, "training.attention", ENUM, DECIDE_ON_GPUS, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN if it is installed and supports the case (16-bit types, no dropout on the probabilities), else zero3d's own kernels") \
+  X(training_deterministic, "training.deterministic", BOOL, DECIDE_ON_GPUS, "true", "", "cuda: false lets cuDNN sum attention's input gradient in any order. This is faster and takes less memory, but two runs differ in their last bits") \
+  X(training_tf32, "training.tf32", BOOL, DECIDE_ON_GPUS, "false", "", "cuda: an fp32 run multiplies matrices in TF32: fast, with 10 bits of mantissa") \
+  X(training_cuda_graph, "training.cuda_graph", ENUM, NONE, "auto", "auto|on|off", "cuda: capture the train step once, and launch it as one graph from the second step on. Launches are fewer, results are bitwise equal. auto: on with one rank or NCCL, without training.digest and training.trace_steps. The start of the run says which") \
+  X(training_hardware, "training.hardware", STRING, SUM, "", "", "the machine for which activation_checkpointing.cpu_checkpointing: auto, zero_optimization.pipeline_gather: auto and zero_optimization.offload_optimizer.ratio: auto are decided. A path: a file that describes it (`zero3d doctor --measure FILE` writes one; see configs/hardware). measure: measure this machine at start-up. unset: cpu_checkpointing auto means false, the others go by memory") \
+  X(training_threads, "training.threads", INT, NONE, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores / its ranks") \
+  X(training_gemm_fp32, "training.gemm.fp32", ENUM, DECIDE, "auto", "auto|sgemm|matmul|portable|measured", "how an fp32 run multiplies matrices. auto: as a table says for the type and the CPU's instruction set; measured: the fastest at the start, which may be another one in the next run. config.yaml has what was chosen, and a resumed run keeps it") \
+  X(training_gemm_bf16, "training.gemm.bf16", ENUM, DECIDE, "auto", "auto|sgemm|matmul|portable|measured", "how a bf16 run multiplies matrices, likewise (sgemm: converted to fp32)") \
+  X(training_gemm_fp16, "training.gemm.fp16", ENUM, DECIDE, "auto", "auto|sgemm|portable|measured", "how an fp16 run multiplies matrices, likewise (always converted to fp32)") \
+  X(training_gemm_cuda, "training.gemm.cuda", LIST, DECIDE_ON_GPUS, "heuristic", "texts", "cuda: which of cuBLASLt's algorithms multiplies. heuristic: the first that its heuristic names and that runs; timed: at the start each shape of product is timed with up to 8 algorithms, with and without its epilogue fused, and the fastest is kept; a list: what a run's config.yaml says then") \
+  X(training_log_interval, "training.log_interval", INT, NONE, "10", "[1,1e9]", "steps between console lines") \
+  X(training_eval_interval, "training.eval_interval", INT, NONE, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; needs data.validation") \
+  X(training_eval_steps, "training.eval_steps", INT, NONE, "10", "[1,1e9]", "batches per validation loss; needs data.validation") \
+  X(training_max_skipped_steps, "training.max_skipped_steps", INT, NONE, "20", "[1,1e9]", "largest number of steps in a row that are skipped for overflow before the run stops") \
+  X(training_peak_tflops, "training.peak_tflops", FLOAT, NONE, "0", "[0,1e6]", "peak TFLOP/s of one rank, for MFU; 0: measured with matrix products on the cpu device") \
+  X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, NONE, "600", "[0,1e9]", "seconds in one wait, or without an answer from a disk, after which the run ends with a report of who waits for whom; 0: no limit") \
+  X(training_digest, "training.digest", BOOL, NONE, "false", "", "write a digest of every instruction's output (slow)") \
+  X(training_trace_steps, "training.trace_steps", INT, NONE, "0", "[0,1e6]", "number of first steps whose timeline is written, for `zero3d trace` and Perfetto") \
+  X(training_verify, "training.verify", BOOL, NONE, "true", "", "verify the step program before running it") \
+  X(training_time_limit, "training.time_limit", FLOAT, NONE, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint if checkpoint.interval is set; 0: no limit") \
+  X(checkpoint_dir, "checkpoint.dir", STRING, NONE, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
+  X(checkpoint_interval, "checkpoint.interval", INT, NONE, "auto", "[0,1e12] auto", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. auto: 1000. 0: no checkpoints, the model is lost") \
+  X(checkpoint_keep, "checkpoint.keep", INT, NONE, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
+  X(checkpoint_resume, "checkpoint.resume", STRING, DECIDE, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
+  X(checkpoint_init_from, "checkpoint.init_from", STRING, DECIDE, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \
+  X(checkpoint_verify, "checkpoint.verify", ENUM, NONE, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
+  X(checkpoint_export_dtype, "checkpoint.export.dtype", ENUM, NONE, "fp32", "fp32|bf16|fp16", "type of the tensors in an export, unless --dtype says another; an import sets it to the model's own") \
+  X(checkpoint_export_max_position_embeddings, "checkpoint.export.max_position_embeddings", INT, NONE, "auto", "[1,16777216] auto", "llama: the longest text of the model as an export's config.json has it; an import sets it to the model's own, which a run with a shorter model.seq_length keeps. auto: model.seq_length") \
+  X(checkpoint_async, "checkpoint.async", BOOL, SUM, "false", "", "save from a copy in host memory while training continues") \
+  X(run_dir, "run.dir", STRING, NONE, "runs/default", "", "folder that the run writes to") \
+  X(run_tensorboard, "run.tensorboard", BOOL, NONE, "true", "", "write TensorBoard event files") \
+  X(generate_prompt, "generate.prompt", STRING, SUM, "", "", "text to continue at the end of the run; unset: no sample") \
+  X(generate_tokens, "generate.tokens", INT, NONE, "200", "[1,1e6]", "number of tokens to generate; this and the next keys need generate.prompt") \
+  X(generate_temperature, "generate.temperature", FLOAT, NONE, "0.8", "[0,100]", "temperature of sampling; 0: always the most likely token") \
+  X(generate_top_k, "generate.top_k", INT, NONE, "40", "[0,16777216]", "sample from the k most likely tokens; 0: from all") \
+  X(generate_top_p, "generate.top_p", FLOAT, NONE, "1", "(0,1]", "nucleus sampling: of the tokens that top_k leaves, sample from the most likely ones whose probabilities add up to p; 1: from all") \
+  X(generate_repetition_penalty, "generate.repetition_penalty", FLOAT, NONE, "1", "(0,100]", "divides positive logits of tokens that the text has, and multiplies negative ones (CTRL); 1: none") \
+  X(generate_stop, "generate.stop", LIST, NONE, "", "texts", "texts that end an answer; they are no part of it. A special token of the tokenizer ends it as a token") \
+  X(generate_ignore_eos, "generate.ignore_eos", ENUM, NONE, "auto", "auto|true|false", "whether generation goes on behind the end of a document. auto: not for prompts of a file (generate --prompts), else it does") \
+  X(generate_batch, "generate.batch", INT, NONE, "auto", "[1,65536] auto", "prompts of a file that each model replica continues together. auto: as many as half of the free memory holds, at most 32") \
+  X(generate_seed, "generate.seed", INT, NONE, "1", "[0,9223372036854775807]", "seed of sampling")
 /* clang-format on */
 
 /* Reasons that several keys share. */

@@ -216,6 +216,9 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
+/* A run of fewer steps saves at its end only. */
+enum { AUTO_SAVE_STEPS = 1000 };
+
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {
     z3d_config *c = k->c;
     int64_t data = resolve_world(k, world_size);
@@ -228,5 +231,6 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
     if (z3d_config_decays(c) && c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps;
     }
+    if (c->checkpoint_interval == Z3D_AUTO) c->checkpoint_interval = AUTO_SAVE_STEPS;
     *data_parallel_size = (int)data;
 }

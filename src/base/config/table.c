@@ -8,7 +8,7 @@
 #include <string.h>
 
 const config_key config_table[CONFIG_KEY_COUNT] = {
-#define X(field, path, type, standard, rule, help)                                                 \
+#define X(field, path, type, bits, standard, rule, help)                                           \
     {path, standard, rule, help, CONFIG_##type, offsetof(z3d_config, field)},
     Z3D_CONFIG_KEYS(X)
 #undef X

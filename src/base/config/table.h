@@ -26,7 +26,7 @@ typedef struct config_key {
 } config_key;
 
 enum {
-#define X(field, path, type, standard, rule, help) CONFIG_KEY_##field,
+#define X(field, path, type, bits, standard, rule, help) CONFIG_KEY_##field,
     Z3D_CONFIG_KEYS(X)
 #undef X
         CONFIG_KEY_COUNT

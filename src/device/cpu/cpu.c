@@ -82,7 +82,7 @@ static z3d_status pick_methods(const z3d_device_config *config, z3d_gemm_method 
             !z3d_cpu_gemm_has_method((z3d_dtype)dtype, method))
             return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "products of %s by method '%s'",
                              z3d_dtype_name((z3d_dtype)dtype), z3d_gemm_method_name(method));
-        out[dtype] = method == Z3D_GEMM_AUTO ? Z3D_GEMM_SGEMM : method;
+        out[dtype] = method == Z3D_GEMM_AUTO ? z3d_gemm_from_table((z3d_dtype)dtype) : method;
     }
     return Z3D_OK;
 }
@@ -244,6 +244,13 @@ static z3d_status copy_wait(void *self, int64_t id) {
     return z3d_cpu_transfer_wait(cpu->transfer, id);
 }
 
+static int64_t memory(const void *self) {
+    z3d_host_memory there;
+    (void)self;
+    z3d_host_memory_find(&there);
+    return there.nominal;
+}
+
 static int64_t available(const void *self) {
     z3d_host_memory there;
     (void)self;
@@ -259,6 +266,7 @@ const z3d_device_ops z3d_device_ops_cpu = {
     .threads = threads,
     .alloc = alloc,
     .free = free_block,
+    .memory = memory,
     .available = available,
     .set_scratch = set_scratch,
     .set_poll = set_poll,

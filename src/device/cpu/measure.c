@@ -1,10 +1,21 @@
-/* Measures which method multiplies fastest here: a table of CPUs would be out of date. */
+/* Which method multiplies: by a table, and the one that is measured to be fastest here. */
 #include "src/device/cpu/measure.h"
 
+#include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/strings.h"
+
+/* oneDNN has products in bf16 where the CPU has instructions for them; elsewhere they are slower
+ * than fp32 ones of converted operands. Its fp32 products are made for x86 only. What this costs
+ * against measured choices is in docs/results/products.md. */
+z3d_gemm_method z3d_gemm_from_table(z3d_dtype dtype) {
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    if (isa < dnnl_cpu_isa_sse41) return Z3D_GEMM_PORTABLE;
+    return dtype == Z3D_BF16 && isa >= dnnl_cpu_isa_avx512_core_bf16 ? Z3D_GEMM_MATMUL
+                                                                     : Z3D_GEMM_SGEMM;
+}
 
 enum { REPETITIONS = 4 };
 #define ENOUGH_SECONDS 0.05 /* for one method: slow ones are repeated less often */

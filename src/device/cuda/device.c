@@ -179,6 +179,13 @@ static int64_t used_bytes(const void *self) {
     return (int64_t)(total - available);
 }
 
+static int64_t memory(const void *self) {
+    (void)self;
+    size_t available, total;
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return INT64_MAX;
+    return (int64_t)total;
+}
+
 static int64_t available(const void *self) {
     (void)self;
     size_t available, total;
@@ -369,6 +376,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .description = description,
     .identity = identity,
     .used_bytes = used_bytes,
+    .memory = memory,
     .available = available,
     .apart = true,
     .alloc = alloc,

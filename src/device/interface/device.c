@@ -142,6 +142,10 @@ void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t b
     }
 }
 
+int64_t z3d_device_memory(const z3d_device *device) {
+    return device->ops->memory ? device->ops->memory(device->self) : INT64_MAX;
+}
+
 int64_t z3d_device_available(const z3d_device *device) {
     return device->ops->available ? device->ops->available(device->self) : INT64_MAX;
 }

@@ -25,7 +25,8 @@ typedef struct z3d_device_ops {
     int (*host_node)(const void *self);
     z3d_status (*pin)(void *self, void *block, int64_t bytes);
     void (*unpin)(void *self, void *block);
-    /* Optional: see z3d_device_available. */
+    /* Optional: see z3d_device_memory and z3d_device_available. */
+    int64_t (*memory)(const void *self);
     int64_t (*available)(const void *self);
     /* Optional: scratch and poll, where kernels use them. */
     void (*set_scratch)(void *self, void *scratch, int64_t bytes);

@@ -1,5 +1,5 @@
-/* activation_checkpointing.recompute_activation: auto. */
-#include "src/plan/choose/choose.h"
+/* activation_checkpointing.granularity and recompute_activation: auto. */
+#include "src/plan/choose/fit.h"
 
 /* What a rank has and needs: bytes of device memory. */
 typedef struct weight {
@@ -39,20 +39,63 @@ static z3d_status weigh_here(z3d_config *config, int ranks, int threads, const z
     return Z3D_OK;
 }
 
-static z3d_status weigh(z3d_config *config, const place *at, z3d_recompute recompute, weight *out) {
-    config->activation_checkpointing_recompute_activation = recompute;
+static z3d_status weigh(z3d_config *config, const place *at, weight *out) {
     if (at->room) return weigh_here(config, at->ranks, at->threads, at->room, out);
     return weigh_described(config, at->ranks, at->hardware, out);
 }
+
+/* ---- granularity ---- */
+
+/* The enumeration's values fall as less is kept. */
+static z3d_status first_that_fits(z3d_config *config, const place *at, int first, z3d_string *why) {
+    z3d_config_ENUM *key = &config->activation_checkpointing_granularity;
+    char need[32], capacity[32];
+    weight of = {0}, before = of;
+    for (*key = first;; --*key) {
+        Z3D_TRY(weigh(config, at, &of));
+        if (of.fits || *key == Z3D_GRANULARITY_FULL) break;
+        before = of;
+    }
+    z3d_string_append(why, "%s: a rank needs %s", z3d_fit_granularities[*key],
+                      z3d_format_bytes((int64_t)of.need, need, sizeof need));
+    if (*key < first)
+        z3d_string_append(why, ", with %s %s", z3d_fit_granularities[*key + 1],
+                          z3d_format_bytes((int64_t)before.need, need, sizeof need));
+    z3d_string_append(why, "; it has %s, of which a tenth stays free",
+                      z3d_format_bytes((int64_t)of.capacity, capacity, sizeof capacity));
+    return Z3D_OK;
+}
+
+z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
+                                  const z3d_hardware *hardware, const z3d_room *room, int first,
+                                  z3d_string *why) {
+    z3d_config_ENUM *key = &config->activation_checkpointing_granularity;
+    const place at = {ranks, threads, hardware, room};
+    if (*key != Z3D_GRANULARITY_AUTO) return Z3D_OK;
+    *key = Z3D_GRANULARITY_FULL;
+    if (z3d_config_wants_checkpoints(config))
+        z3d_string_append(why, "full, which the other keys of activation_checkpointing need");
+    else if (room || hardware)
+        Z3D_TRY(first_that_fits(config, &at, first, why));
+    else
+        z3d_string_append(why, "full, which needs least memory; a run decides by the memory of its "
+                               "machine, plan --hardware FILE by that of a described one");
+    if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
+    return Z3D_OK;
+}
+
+/* ---- recompute_activation ---- */
 
 /* Where it is not among what lives at the peak, it is kept for nothing. */
 static z3d_status decide(z3d_config *config, const place *at, bool *keep, z3d_string *why) {
     weight kept, again;
     char need[32], capacity[32];
-    Z3D_TRY(weigh(config, at, Z3D_RECOMPUTE_FALSE, &kept));
+    config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_FALSE;
+    Z3D_TRY(weigh(config, at, &kept));
     *keep = kept.fits;
     if (!kept.fits) {
-        Z3D_TRY(weigh(config, at, Z3D_RECOMPUTE_TRUE, &again));
+        config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_TRUE;
+        Z3D_TRY(weigh(config, at, &again));
         *keep = kept.need <= again.need;
     }
     z3d_string_append(why, "%s: a rank that keeps the output needs %s of %s%s",

@@ -6,6 +6,17 @@
 #include "src/plan/choose/advice.h"
 #include "src/plan/price/estimate.h"
 
+/* Decides activation_checkpointing.granularity if it is `auto`, for a world of `ranks` (0: as
+ * z3d_plan_place finds them): the first of none, selective and full, from `first` on, that leaves a
+ * tenth of a rank's memory free, of the room of each rank with so many threads, or on the described
+ * hardware if room is NULL; full if none does, with neither, and where
+ * z3d_config_wants_checkpoints. Resolves `config`. Call it before the others, which see what it
+ * leaves. why: gets a phrase if it decides. Not collective; rank 0 decides for all. Errors:
+ * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
+                                  const z3d_hardware *hardware, const z3d_room *room, int first,
+                                  z3d_string *why);
+
 /* Decides activation_checkpointing.cpu_checkpointing if it is `auto`, for a world of `ranks` (0: as
  * z3d_plan_place finds them). On if compute hides the step's copies (they lengthen it by at most 1
  * %), or if the run does not fit into the device's memory otherwise; else off. Resolves `config`

@@ -44,7 +44,8 @@ static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool *offload,
                          z3d_string *why) {
     z3d_estimate off, on;
-    if (config->activation_checkpointing_granularity != Z3D_GRANULARITY_FULL) {
+    if (config->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE ||
+        config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE) {
         z3d_string_append(why, "off: only granularity full has activation checkpoints");
         return Z3D_OK;
     }

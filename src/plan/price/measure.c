@@ -65,18 +65,6 @@ static void close_bench(bench *b) {
     free(b->tokens);
 }
 
-/* Products by the method that training would choose here for this shape. */
-static z3d_status choose_method(const shape *shape, int threads, z3d_gemm_method *out) {
-    z3d_device *device;
-    double gflops;
-    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = threads}, &device));
-    z3d_status status =
-        z3d_device_measure_gemm(device, shape->dtype, (int64_t)shape->batch * shape->seq,
-                                4L * shape->hidden, shape->hidden, out, &gflops);
-    z3d_device_destroy(device);
-    return status;
-}
-
 static z3d_status make_model(const shape *shape, z3d_model **out) {
     z3d_config *config;
     Z3D_TRY(z3d_config_create(&config));
@@ -111,7 +99,6 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     Z3D_TRY(make_model(shape, &b->model));
     Z3D_TRY(z3d_tape_create(&b->tape));
     z3d_device_config device = {.backend = "cpu", .threads = threads, .tape = b->tape};
-    Z3D_TRY(choose_method(shape, threads, &device.gemm[shape->dtype]));
     Z3D_TRY(z3d_device_create(&device, &b->device));
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (z3d_axes_have_group((z3d_axes)axes))

@@ -1,49 +1,11 @@
-/* Compares keys whose values decide bits, or may. A key that is not left out here is compared. */
+/* Compares keys whose values decide bits, or may: by their class in the key table. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/plan/prove/internal.h"
 
-/* Paths, or sections with their point, that change no bit, or of which the programs say what they
- * do to sums. */
-static const char *const left_out[] = {"parallel.",
-                                       "train_micro_batch_size_per_gpu",
-                                       "gradient_accumulation_steps",
-                                       "zero_optimization.",
-                                       "activation_checkpointing.",
-                                       "model.tiling",
-                                       "data.validation",
-                                       "data.tokenizer",
-                                       "data.vocab",
-                                       "data.special",
-                                       "data.merges",
-                                       "checkpoint.",
-                                       "run.",
-                                       "generate.",
-                                       "training."};
-
 #define DELAYED "zero_optimization.offload_optimizer.delayed_param_update"
-
-/* Of these sections, what is compared all the same. */
-static const char *const compared[] = {"parallel.tensor_model_parallel_size",
-                                       "parallel.sequence_parallel",
-                                       "checkpoint.init_from",
-                                       "checkpoint.resume",
-                                       "training.seed",
-                                       "training.device",
-                                       DELAYED};
-
-/* On GPUs only. */
-static const char *const on_cuda[] = {"training.collectives",
-                                      "training.nccl.min_ctas",
-                                      "training.nccl.max_ctas",
-                                      "training.nccl.windows",
-                                      "training.attention",
-                                      "training.tf32",
-                                      "zero_optimization.offload_optimizer.device",
-                                      "zero_optimization.offload_optimizer.ratio",
-                                      "training.gemm.cuda"};
 
 /* Of one side they make another sum of everything. */
 static const char *const everywhere[] = {"model.",      "fp16.enabled", "bf16.enabled",
@@ -64,7 +26,6 @@ static const char *const deciding[] = {"model.type",
                                        "model.qk_norm",
                                        "model.tie_word_embeddings",
                                        "parallel.tensor_model_parallel_size",
-                                       "parallel.sequence_parallel",
                                        "train_batch_size",
                                        "data_types.grad_accum_dtype",
                                        "fp16.enabled",
@@ -81,9 +42,6 @@ static const char *const deciding_weights[] = {"training.seed", "model.init_meth
 /* Bounds, which decide bits only in steps that reach them. */
 static const char *const bounds[] = {"gradient_clipping", "fp16."};
 static const char *const files[] = {"data.train", "checkpoint.init_from", "checkpoint.resume"};
-
-/* They choose the groups that a GPU's host steps, where it steps some. */
-static const char *const placing[] = {"parallel.", "zero_optimization.", "training.hardware"};
 
 static bool lists(const char *const *list, size_t count, const char *path) {
     for (size_t i = 0; i < count; i++) {
@@ -108,20 +66,22 @@ static const char *gemm_key(const z3d_comparison *c) {
     return key[c->plan[0]->program_config.dtype];
 }
 
-/* How long a run is, and where its schedule ends, matters only to rates that fall. Where one of two
- * does, scheduler.type says it. */
+/* A run multiplies in one type. How long it is, and where its schedule ends, matters only to rates
+ * that fall. Where one of two does, scheduler.type says it. */
 static bool is_idle(const z3d_comparison *c, const char *path) {
+    if (strncmp(path, "training.gemm.", 14) == 0)
+        return !is_cuda(c) &&
+               (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype ||
+                strcmp(path, gemm_key(c)) != 0);
     if (strcmp(path, "checkpoint.resume") == 0)
         return !z3d_config_resumes_path(c->config[0]) && !z3d_config_resumes_path(c->config[1]);
     return strcmp(path, "scheduler.params.total_num_steps") == 0 &&
            !(z3d_config_decays(c->config[0]) && z3d_config_decays(c->config[1]));
 }
 
-static bool is_compared(const z3d_comparison *c, const char *path) {
+static bool is_compared(const z3d_comparison *c, const char *path, z3d_config_bits bits) {
     if (is_idle(c, path)) return false;
-    if (LISTS(compared, path)) return true;
-    if (is_cuda(c) && LISTS(on_cuda, path)) return true;
-    return !LISTS(left_out, path);
+    return bits == Z3D_BITS_DECIDE || (bits == Z3D_BITS_DECIDE_ON_GPUS && is_cuda(c));
 }
 
 /* Small differences may be lost where numbers are rounded. */
@@ -178,6 +138,8 @@ static void append(z3d_comparison *c, z3d_string *out, const char *what, const c
 static const char *why_open(const char *path, const char *a, const char *b) {
     if (LISTS(bounds, path)) return "decides bits only in steps that reach it";
     if (LISTS(files, path)) return "files, which are not read";
+    if (strcmp(path, "parallel.sequence_parallel") == 0) return "its reductions may round alike";
+    if (strncmp(path, "training.gemm.", 14) == 0) return "two methods, which may round alike";
     if (strcmp(a, "auto") == 0 || strcmp(b, "auto") == 0) return "auto may be the same value";
     return "may change bits, or none";
 }
@@ -238,36 +200,6 @@ static void leave_open(z3d_comparison *c, bool open, const char *line) {
     c->steps = true;
 }
 
-/* A key that a run decides where it is `auto`. how: how it decides, and a value that is none. */
-static void compare_choice(z3d_comparison *c, const char *key, const char *how, const char *why) {
-    z3d_string line = {0};
-    values v = read_values(c, key);
-    z3d_string_append(&line, "%s is auto: a run %s in both, or what the run's config.yaml has", key,
-                      how);
-    if (v.failed || line.failed)
-        c->unproved.failed = true;
-    else if (strcmp(v.a.text, "auto") == 0 || strcmp(v.b.text, "auto") == 0)
-        leave_open(c, true, line.text);
-    else if (strcmp(v.a.text, v.b.text) != 0)
-        append(c, &c->unproved, key, why, v.a.text, v.b.text);
-    free_values(&v);
-    z3d_string_free(&line);
-}
-
-/* Small products of two methods are often added in the same order; nobody says which. Of two types
- * all is different. A GPU's product in 16 bits gives gelu of what it has not rounded yet. */
-static void compare_methods(z3d_comparison *c) {
-    const z3d_dtype dtype = c->plan[0]->program_config.dtype;
-    if (dtype != c->plan[1]->program_config.dtype) return;
-    if (!is_cuda(c))
-        compare_choice(c, gemm_key(c), "measures what is fastest; write sgemm",
-                       "two methods, which may round alike");
-    else if (dtype != Z3D_F32)
-        compare_choice(c, "activation_checkpointing.recompute_activation",
-                       "decides by the memory that it finds; write true",
-                       "what is kept may be rounded otherwise than what is computed again");
-}
-
 static bool is_other(const z3d_comparison *c, const char *path) {
     values v = read_values(c, path);
     const bool other = v.failed || strcmp(v.a.text, v.b.text) != 0;
@@ -275,36 +207,72 @@ static bool is_other(const z3d_comparison *c, const char *path) {
     return other;
 }
 
+/* Of one number of ranks, with no key different that has any say: what one run decides by its
+ * memory and its sizes, the other does likewise. */
+static bool are_alike(const z3d_comparison *c) {
+    bool alike = z3d_mesh_size(&c->plan[0]->mesh, Z3D_AXES_WORLD) ==
+                 z3d_mesh_size(&c->plan[1]->mesh, Z3D_AXES_WORLD);
+#define X(field, path, type, bits, standard, rule, help)                                           \
+    alike = alike && (Z3D_BITS_##bits == Z3D_BITS_NONE || !is_other(c, path));
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    return alike;
+}
+
+/* A GPU's product in 16 bits gives gelu of what it has not rounded yet. */
+static void compare_activation(z3d_comparison *c) {
+    static const char key[] = "activation_checkpointing.recompute_activation";
+    const z3d_dtype dtype = c->plan[0]->program_config.dtype;
+    if (!is_cuda(c) || dtype == Z3D_F32 || dtype != c->plan[1]->program_config.dtype) return;
+    values v = read_values(c, key);
+    if (v.failed)
+        c->unproved.failed = true;
+    else if (strcmp(v.a.text, "auto") == 0 || strcmp(v.b.text, "auto") == 0)
+        leave_open(c, !are_alike(c),
+                   "activation_checkpointing.recompute_activation is auto: a run decides by what "
+                   "its ranks need; write true in both, or what the run's config.yaml has");
+    else if (strcmp(v.a.text, v.b.text) != 0)
+        append(c, &c->unproved, key,
+               "what is kept may be rounded otherwise than what is computed again", v.a.text,
+               v.b.text);
+    free_values(&v);
+}
+
 /* A GPU and its host step in different orders, and each chooses its groups by what a stage has. */
 static void compare_hosts(z3d_comparison *c) {
     const z3d_config *config = c->config[0];
     const double ratio = config->zero_optimization_offload_optimizer_ratio;
-    bool placed_alike = !z3d_is_auto(ratio);
     if (!is_cuda(c) || ratio == 1 ||
         config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NONE)
         return;
-#define X(field, path, type, standard, rule, help)                                                 \
-    if (LISTS(placing, path) && is_other(c, path)) placed_alike = false;
-    Z3D_CONFIG_KEYS(X)
-#undef X
-    leave_open(c, !placed_alike,
+    leave_open(c, !are_alike(c),
                "zero_optimization.offload_optimizer.ratio: the GPU steps some groups, and other "
                "ones where stages or states lie differently; write 1 in both");
 }
 
+/* Whether a side's products are by the method that is fastest when it starts. */
+static bool is_measured(const z3d_comparison *c, int side) {
+    z3d_string value = {0};
+    z3d_config_value(c->config[side], gemm_key(c), &value);
+    const bool measured = value.failed || strcmp(value.text, "measured") == 0;
+    z3d_string_free(&value);
+    return measured;
+}
+
 /* What each run finds out for itself. */
 static void find_choices(z3d_comparison *c) {
-    bool measured = false, any_order = false, timed = false;
+    bool speeds = false, any_order = false, timed = false, measured = false;
     for (int side = 0; side < 2; side++) {
         const z3d_config *config = c->config[side];
         int unused;
         bool alone = z3d_mesh_size(&c->plan[side]->mesh, Z3D_AXES_WORLD) == 1;
-        measured = measured || (!alone && z3d_config_device_speeds(config, NULL, 0, &unused) ==
-                                              Z3D_SPEEDS_MEASURED);
+        speeds = speeds || (!alone && z3d_config_device_speeds(config, NULL, 0, &unused) ==
+                                          Z3D_SPEEDS_MEASURED);
         any_order = any_order || !config->training_deterministic;
         timed = timed || z3d_config_cuda_gemm(config) == Z3D_CUDA_GEMM_TIMED;
+        measured = measured || is_measured(c, side);
     }
-    leave_open(c, measured,
+    leave_open(c, speeds,
                "parallel.device_speeds is measured: a run measures the shares of its ranks; write "
                "a list in both");
     leave_open(c, any_order && is_cuda(c),
@@ -312,6 +280,9 @@ static void find_choices(z3d_comparison *c) {
     leave_open(c, timed && is_cuda(c),
                "training.gemm.cuda is timed: a run measures which products are fastest; write "
                "heuristic in both, or what the run's config.yaml has");
+    leave_open(c, measured && !is_cuda(c),
+               "training.gemm is measured: a run measures which method is fastest; write auto in "
+               "both, or what the run's config.yaml has");
 }
 
 /* NCCL chooses the order of its sums by sizes. */
@@ -331,13 +302,13 @@ static void compare_nccl(z3d_comparison *c) {
 }
 
 void z3d_prove_keys(z3d_comparison *c) {
-#define X(field, path, type, standard, rule, help)                                                 \
-    if (is_compared(c, path)) compare_key(c, path);
+#define X(field, path, type, bits, standard, rule, help)                                           \
+    if (is_compared(c, path, Z3D_BITS_##bits)) compare_key(c, path);
     Z3D_CONFIG_KEYS(X)
 #undef X
     compare_tiles(c);
     if (!c->apart) compare_nccl(c);
     compare_hosts(c);
-    compare_methods(c);
+    compare_activation(c);
     find_choices(c);
 }

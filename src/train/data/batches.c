@@ -19,9 +19,9 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     return Z3D_OK;
 }
 
-/* Windows of one validation: eval_steps batches of train_batch_size, or all there are. */
-static int64_t validation_windows(const z3d_trainer *trainer) {
-    int64_t windows = z3d_dataset_windows(trainer->validation), wanted;
+/* Windows that are read of one file: eval_steps batches of train_batch_size, or all there are. */
+static int64_t validation_windows(const z3d_trainer *trainer, int64_t windows) {
+    int64_t wanted;
     if (!z3d_mul_i64(trainer->config->training_eval_steps, trainer->config->train_batch_size,
                      &wanted))
         return windows;
@@ -32,16 +32,17 @@ static int64_t windows_per_call(const z3d_trainer *trainer) {
     return z3d_samples_in_all(&trainer->program, &trainer->mesh);
 }
 
-int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer) {
-    int64_t per_call = windows_per_call(trainer);
-    return (validation_windows(trainer) + per_call - 1) / per_call;
+int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file) {
+    int64_t per_call = windows_per_call(trainer), unused;
+    int64_t windows = z3d_dataset_file_windows(trainer->validation, file, &unused);
+    return (validation_windows(trainer, windows) + per_call - 1) / per_call;
 }
 
-z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call) {
+z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t call) {
     int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
             seq = trainer->config->model_seq_length;
-    int64_t wanted = validation_windows(trainer),
-            windows = z3d_dataset_windows(trainer->validation);
+    int64_t begin, windows = z3d_dataset_file_windows(trainer->validation, file, &begin),
+                   wanted = validation_windows(trainer, windows);
     int64_t first =
         call * windows_per_call(trainer) + z3d_samples_before(&trainer->program, &trainer->mesh);
     for (int64_t row = 0; row < rows; row++) {
@@ -49,7 +50,7 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call) {
         /* Evenly spread over the file; outside (-1) the row is all ignored targets. In 128 bits:
          * the product may pass 2^63. */
         int64_t window =
-            index < wanted ? (int64_t)((__int128)index * windows / wanted) : (int64_t)-1;
+            index < wanted ? begin + (int64_t)((__int128)index * windows / wanted) : (int64_t)-1;
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
                                    trainer->targets + row * seq, &valid));
     }

@@ -161,6 +161,12 @@ int64_t z3d_dataset_windows(const z3d_dataset *dataset) {
     return windows;
 }
 
+int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first) {
+    *first = 0;
+    for (int i = 0; i < file; i++) *first += dataset->padded[i];
+    return dataset->padded[file];
+}
+
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
                               int32_t *targets, int64_t *valid) {
     int64_t seq = dataset->seq_length;

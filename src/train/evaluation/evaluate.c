@@ -48,7 +48,7 @@ static z3d_status evaluate_call(z3d_trainer *trainer, int64_t call, part *mine, 
     const z3d_step_input input = {.micro = trainer->micro,
                                   .stop_requested = z3d_world_stop_requested(trainer->world)};
     z3d_trainer_place(trainer, "evaluation");
-    z3d_status status = z3d_trainer_read_validation(trainer, call);
+    z3d_status status = z3d_trainer_read_validation(trainer, 0, call);
     if (status == Z3D_OK)
         status = z3d_engine_evaluate(trainer->engine, &input, &loss, &targets, stop);
     if (status == Z3D_OK)
@@ -58,7 +58,7 @@ static z3d_status evaluate_call(z3d_trainer *trainer, int64_t call, part *mine, 
 
 /* Ranks have consecutive samples in their own order, so the sum of all calls is in the data's. */
 static z3d_status add_calls(z3d_trainer *trainer, part *all, part *sum) {
-    const int64_t calls = z3d_trainer_validation_calls(trainer);
+    const int64_t calls = z3d_trainer_validation_calls(trainer, 0);
     for (int64_t call = 0; call < calls; call++) {
         bool stop = false;
         part mine;

@@ -108,6 +108,8 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->ratio_why)
         z3d_console_say(console, "offload     offload_optimizer.ratio auto: %s", facts->ratio_why);
     say_offload(console, facts);
+    if (facts->granularity_why)
+        z3d_console_say(console, "activation  granularity auto: %s", facts->granularity_why);
     if (facts->activation_why)
         z3d_console_say(console, "activation  recompute_activation auto: %s",
                         facts->activation_why);
@@ -230,6 +232,9 @@ static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
         snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
     if (config->checkpoint_interval == 0)
         z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
+    else if (config->checkpoint_interval > config->training_steps)
+        z3d_console_say(console, "checkpoints at the end, in %s, keeps %s", facts->checkpoint_dir,
+                        kept);
     else
         z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
                         (long long)config->checkpoint_interval,

@@ -25,6 +25,7 @@ typedef struct z3d_run_facts {
     int nodes;
     const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
     const char *gather_why;  /* and pipeline_gather, */
+    const char *granularity_why;   /* granularity, */
     const char *activation_why;    /* recompute_activation, */
     const char *ratio_why;         /* and offload_optimizer.ratio */
     const char *graph_obstacle;    /* why steps cannot be captured; NULL: they can */

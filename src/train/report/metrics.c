@@ -200,10 +200,17 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     z3d_string_append(out, "}}\n");
 }
 
-void z3d_metrics_validation_line(int64_t step, double time, double loss, int64_t targets,
-                                 double seconds, z3d_string *out) {
+void z3d_metrics_validation_line(int64_t step, double time, double loss, const double *of_file,
+                                 int files, int64_t targets, double seconds, z3d_string *out) {
     z3d_string_append(out, "{\"step\":%lld", (long long)step);
     append_double(out, "validation_loss", loss);
+    for (int i = 0; i < files && files > 1; i++) {
+        char text[32];
+        z3d_string_append(out, "%s%s%s", i == 0 ? ",\"validation_losses\":[" : ",",
+                          isfinite(of_file[i]) ? z3d_format_number(of_file[i], text, sizeof text)
+                                               : "null",
+                          i == files - 1 ? "]" : "");
+    }
     z3d_string_append(out, ",\"validation_targets\":%lld", (long long)targets);
     append_measured(out, "seconds", seconds);
     append_time(out, time);

@@ -61,9 +61,10 @@ typedef struct z3d_step_record {
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
-/* {"step", "validation_loss", "validation_targets", "seconds", "time"} */
-void z3d_metrics_validation_line(int64_t step, double time, double loss, int64_t targets,
-                                 double seconds, z3d_string *out);
+/* {"step", "validation_loss", "validation_losses", "validation_targets", "seconds", "time"};
+ * validation_losses is of each of several files. */
+void z3d_metrics_validation_line(int64_t step, double time, double loss, const double *of_file,
+                                 int files, int64_t targets, double seconds, z3d_string *out);
 /* {"step", "event", "time", "seconds", "detail"}: seconds NAN, detail NULL: left out. */
 void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
                             const char *detail, z3d_string *out);
