@@ -13,7 +13,7 @@ TEST(Stop, OneRanksSignalDuringTheStartIsHeardBeforeTheFirstStep) {
     if (z3d_world_rank(world) == 0)
         write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
     SharedFolder::barrier();
-    z3d_world_catch_signals(world);
+    z3d_world_catch_signals();
     if (z3d_world_rank(world) == last) raise(SIGUSR1);
     Outcome o = train(folder, "training.steps=1000000\ngenerate.prompt=x\ndata.validation=" +
                                   folder / "train.bin" + "\ntraining.eval_interval=1\n");

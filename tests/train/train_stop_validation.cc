@@ -11,7 +11,7 @@ TEST(Stop, OneRanksSignalEndsAValidation) {
         write_file(folder / "val.bin", token_bytes(some_tokens(4000000)));
     }
     SharedFolder::barrier();
-    z3d_world_catch_signals(world);
+    z3d_world_catch_signals();
     Outcome o;
     {
         // The step's line is written before the validation, which would take minutes.
