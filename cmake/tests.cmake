@@ -4,6 +4,7 @@
 # ranks (default: started alone). LONG: with ZERO3D_LONG in its environment it does more, in `make test-long`, which runs what has the
 # label `long`. LONG_RANKS: numbers of ranks on which it runs there only. SCRIPT file: a long test only, which the script
 # tests/<room>/<file> runs: file LAUNCH PROGRAM. SHARDS n: n tests that each run a part, side by side. WAITS: it mostly waits.
+# CHAIN: each number of ranks reads what fewer have left.
 # STATIC: linked with the archive, for a test that replaces functions of the library by its own or has the linker wrap them.
 # Threads do not spin for their next piece of work: other tests run beside them.
 find_package(GTest)
@@ -59,7 +60,7 @@ set(ZERO3D_PROCESSORS_RANKS 3)
 set(ZERO3D_PROCESSORS_WAITS 1)
 
 function(zero3d_test name)
-  cmake_parse_arguments(ARG "LONG;WAITS;STATIC" "ROOM;TIMEOUT;SCRIPT;SHARDS" "RANKS;LONG_RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "LONG;WAITS;STATIC;CHAIN" "ROOM;TIMEOUT;SCRIPT;SHARDS" "RANKS;LONG_RANKS" ${ARGN})
   add_executable(${name} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/${ARG_ROOM}/${name}.cc ${ZERO3D_PROGRAM_OBJECTS})
   add_dependencies(tests ${name})
   set(library zero3d_shared)
@@ -111,7 +112,7 @@ function(zero3d_test name)
   endif()
   # What runs on 2 ranks and on 4 has 4 in make test, and 2 in the sanitized build: .ci/run has both. make test-long has the other one.
   set(other_build "")
-  if(2 IN_LIST ARG_RANKS AND 4 IN_LIST ARG_RANKS)
+  if(2 IN_LIST ARG_RANKS AND 4 IN_LIST ARG_RANKS AND NOT ARG_CHAIN)
     if(ZERO3D_SANITIZE)
       set(other_build 4)
     else()

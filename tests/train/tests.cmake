@@ -23,6 +23,6 @@ zero3d_test(train_resume ROOM train RANKS 1 2 LONG)
 zero3d_test(train_memory ROOM train RANKS 1 2 LONG STATIC)
 zero3d_count_allocations(train_memory)
 # Each world leaves what it trained; the largest compares.
-zero3d_test(train_prove ROOM train RANKS 1 2 4 LONG)
+zero3d_test(train_prove ROOM train RANKS 1 2 4 LONG CHAIN)
 set_tests_properties(train_prove.1 train_prove.2 PROPERTIES FIXTURES_SETUP proved_runs)
 set_tests_properties(train_prove.4 PROPERTIES FIXTURES_REQUIRED proved_runs)

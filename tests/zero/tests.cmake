@@ -33,7 +33,7 @@ if(ZERO3D_SANITIZE)
   set_property(TEST zero_decisions.1 zero_decisions.2 zero_decisions.4 APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=symbolize=0 UBSAN_OPTIONS=symbolize=0)
 endif()
 # Each world leaves what larger ones are compared with.
-zero3d_test(zero_pipeline ROOM zero RANKS 1 2 4 8)
+zero3d_test(zero_pipeline ROOM zero RANKS 1 2 4 8 CHAIN)
 set_tests_properties(zero_pipeline.1 PROPERTIES FIXTURES_SETUP pipelines_of_one)
 set_tests_properties(zero_pipeline.2 PROPERTIES FIXTURES_REQUIRED pipelines_of_one FIXTURES_SETUP pipelines_of_two)
 set_tests_properties(zero_pipeline.4 PROPERTIES FIXTURES_REQUIRED "pipelines_of_one;pipelines_of_two" FIXTURES_SETUP pipelines_of_four)
