@@ -98,16 +98,20 @@ void move_apart(Victim &v) {
     v.world->local_size = 1;
 }
 
-// This process ends, and its connection with that port with a reset.
+// This process ends, and its connection with that port with a reset, soon after there is one.
 [[noreturn]] void reset_connection(int port) {
-    for (int fd = 3; fd < 64; fd++) {
-        sockaddr_in to = {};
-        socklen_t length = sizeof to;
-        linger no = {1, 0};
-        if (getpeername(fd, (sockaddr *)&to, &length) == 0 && ntohs(to.sin_port) == port)
+    for (;;) {
+        usleep(300000);
+        for (int fd = 3; fd < 64; fd++) {
+            sockaddr_in to = {};
+            socklen_t length = sizeof to;
+            linger no = {1, 0};
+            if (getpeername(fd, (sockaddr *)&to, &length) != 0 || ntohs(to.sin_port) != port)
+                continue;
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &no, sizeof no);
+            _exit(0);
+        }
     }
-    _exit(0);
 }
 
 // Meets the others, and is gone when they want to talk to it, or before, or does not move.
@@ -119,7 +123,7 @@ void move_apart(Victim &v) {
     std::vector<z3d_tcp_place> all(size_t(launch.size));
     z3d_tcp_place place = {"here", "", z3d_socket_port(listener), int32_t(getpid())};
     if (how == "reset-at-start") {
-        std::thread([&] { usleep(300000), reset_connection(launch.port); }).detach();
+        std::thread([&] { reset_connection(launch.port); }).detach();
         (void)z3d_tcp_rendezvous(&launch, &place, all.data(), &token);
         sleep_for_ever();
     }
