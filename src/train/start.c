@@ -142,7 +142,8 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
     return status == Z3D_OK ? status : z3d_error_context(status, "training.hardware");
 }
 
-z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room) {
+/* The keys at `auto` on which the program depends. Collective, agreed. */
+static z3d_status choose_keys(z3d_trainer *trainer, int threads, const z3d_room *room) {
     z3d_config *config = trainer->config;
     int *const key[] = {&config->activation_checkpointing_cpu_checkpointing,
                         &config->zero_optimization_pipeline_gather,
@@ -188,6 +189,12 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
     Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
     for (int k = 0; k < KEYS; k++) *key[k] = chosen.key[k];
     config->zero_optimization_offload_optimizer_ratio = chosen.ratio;
+    return Z3D_OK;
+}
+
+/* The program is made again in any case: z3d_trainer_keep_choices has changed keys, too. */
+z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room) {
+    Z3D_TRY(choose_keys(trainer, threads, room));
     return z3d_trainer_make_program(trainer);
 }
 
@@ -259,7 +266,7 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     *key = (z3d_config_ENUM)kept.gemm;
     config->scheduler_params_total_num_steps = kept.schedule_end;
     config->activation_checkpointing_recompute_activation = (z3d_config_ENUM)kept.recompute;
-    return z3d_trainer_make_program(trainer); /* the one before had the key at auto */
+    return Z3D_OK;
 }
 
 typedef struct choice {

@@ -5,30 +5,34 @@
 #include <ctype.h>
 #include <string.h>
 
+#define ACCELERATE                                                                                 \
+    "a file of Accelerate; its deepspeed_config block, or the file that its "                      \
+    "deepspeed_config_file "                                                                       \
+    "names, is DeepSpeed's: write that as JSON and convert it"
+#define MODEL                                                                                      \
+    "the description of a model; `zero3d checkpoint import FOLDER TO` reads the model in its "     \
+    "folder"
+#define NEOX                                                                                       \
+    "a file of GPT-NeoX, which is not read; write its model by hand, and convert its DeepSpeed "   \
+    "keys as a file of their own"
+#define NEMO                                                                                       \
+    ", which is not read; convert the list of arguments that Megatron-LM prints in the run's log " \
+    "(--from-megatron LOG)"
+
 static const struct {
     const char *key, *what; /* key: with - for _ */
 } formats[] = {
-    {"distributed-type", "a file of Accelerate; its deepspeed_config block, or the file that its "
-                         "deepspeed_config_file names, is DeepSpeed's: write that as JSON and "
-                         "convert it"},
-    {"compute-environment", "a file of Accelerate; its deepspeed_config block, or the file that "
-                            "its deepspeed_config_file names, is DeepSpeed's: write that as JSON "
-                            "and convert it"},
+    {"distributed-type", ACCELERATE},
+    {"compute-environment", ACCELERATE},
     {"deepspeed", "a program's own settings; convert the file that its key deepspeed names"},
-    {"architectures", "the description of a model; `zero3d checkpoint import FOLDER TO` reads the "
-                      "model in its folder"},
-    {"model-type", "the description of a model; `zero3d checkpoint import FOLDER TO` reads the "
-                   "model in its folder"},
-    {"exp-manager", "a file of NeMo, which is not read; convert the list of arguments that "
-                    "Megatron-LM prints in the run's log (--from-megatron LOG)"},
-    {"trainer", "a file of NeMo or another trainer, which is not read; convert the list of "
-                "arguments that Megatron-LM prints in the run's log (--from-megatron LOG)"},
-    {"pipe-parallel-size", "a file of GPT-NeoX, which is not read; write its model by hand, and "
-                           "convert its DeepSpeed keys as a file of their own"},
-    {"model-parallel-size", "a file of GPT-NeoX, which is not read; write its model by hand, and "
-                            "convert its DeepSpeed keys as a file of their own"},
-    {"per-device-train-batch-size", "a Trainer's arguments; convert the DeepSpeed file that they "
-                                    "name"},
+    {"architectures", MODEL},
+    {"model-type", MODEL},
+    {"exp-manager", "a file of NeMo" NEMO},
+    {"trainer", "a file of NeMo or another trainer" NEMO},
+    {"pipe-parallel-size", NEOX},
+    {"model-parallel-size", NEOX},
+    {"per-device-train-batch-size",
+     "a Trainer's arguments; convert the DeepSpeed file that they name"},
 };
 
 /* The name of a key of the topmost mapping at `at`; 0: none is there. */

@@ -24,13 +24,16 @@ bool z3d_is_json(const char *path) {
 
 /* ---- the buffer ---- */
 
-static const char byte_order_mark[] = "\xef\xbb\xbf"; /* some editors begin a file with it */
+/* Some editors begin a file with a byte order mark: its length, or 0. */
+static size_t mark_length(const char *text, size_t length) {
+    return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
 
 void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
     l->layout = Z3D_LAYOUT_LINES;
     l->buffer = text;
     l->capacity = l->end = length;
-    l->begin = length >= 3 && memcmp(text, byte_order_mark, 3) == 0 ? 3 : 0;
+    l->begin = mark_length(text, length);
     l->ended = true;
 }
 
@@ -90,9 +93,13 @@ static z3d_status next_line(z3d_json_lines *l, char **line, size_t *length) {
     return Z3D_OK;
 }
 
+static bool is_white(int c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static bool is_blank(const char *line, size_t length) {
     for (size_t i = 0; i < length; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+        if (!is_white(line[i])) return false;
     return true;
 }
 
@@ -120,7 +127,7 @@ static z3d_status look(z3d_json_lines *l, size_t at, int *c) {
 static z3d_status skip_space(z3d_json_lines *l, int *c) {
     for (;; l->begin++) {
         Z3D_TRY(look(l, 0, c));
-        if (*c != ' ' && *c != '\t' && *c != '\r' && *c != '\n') return Z3D_OK;
+        if (!is_white(*c)) return Z3D_OK;
         l->newlines += *c == '\n';
     }
 }
@@ -175,7 +182,7 @@ static z3d_status find_layout(z3d_json_lines *l) {
     Z3D_TRY(look(l, 3, &c));
     size_t count = l->end - l->begin;
     Z3D_TRY(z3d_refuse_utf16(l->path, l->buffer + l->begin, count));
-    if (count >= 3 && memcmp(l->buffer + l->begin, byte_order_mark, 3) == 0) l->begin += 3;
+    l->begin += mark_length(l->buffer + l->begin, count);
     Z3D_TRY(skip_space(l, &c));
     l->layout = c == '[' ? Z3D_LAYOUT_ARRAY : Z3D_LAYOUT_LINES;
     l->begin += c == '[';
@@ -277,10 +284,6 @@ static bool is_json_object(const char *line, size_t length) {
     return true;
 }
 
-static bool is_white(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* [ {" */
 static bool begins_array(const char *at, const char *end) {
     for (const char *next = "[{\""; *next; next++) {
@@ -316,7 +319,7 @@ z3d_status z3d_looks_like_json_lines(int fd, const char *path, bool *out) {
     z3d_status status = z3d_input_open(&input, fd, path);
     if (status == Z3D_OK) status = z3d_input_read(&input, text, FIRST_BUFFER, &count);
     const char *at = text, *end = text + count;
-    if (count >= 3 && memcmp(at, byte_order_mark, 3) == 0) at += 3;
+    at += mark_length(at, count);
     if (status == Z3D_OK) *out = begins_array(at, end) || has_lines(at, end, count < FIRST_BUFFER);
     z3d_input_close(&input);
     free(text);
