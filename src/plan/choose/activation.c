@@ -3,7 +3,7 @@
 
 /* What a rank has and needs: bytes of device memory. */
 typedef struct weight {
-    double need, capacity;
+    int64_t need, capacity;
     bool fits; /* a tenth of the memory stays free, in a run at least BESIDE_PLAN */
 } weight;
 
@@ -22,7 +22,7 @@ static z3d_status weigh_described(z3d_config *config, int ranks, const z3d_hardw
     z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &e);
     const z3d_memory_need *need = &e.fullest;
     if (status == Z3D_OK)
-        *out = (weight){need->capacity - need->free, need->capacity,
+        *out = (weight){(int64_t)(need->capacity - need->free), (int64_t)need->capacity,
                         need->fits && need->free >= need->capacity / 10};
     z3d_case_destroy(of);
     return status;
@@ -39,8 +39,7 @@ static z3d_status weigh_here(z3d_config *config, int ranks, int threads, const z
                            .shared = room->shared};
     z3d_need need;
     Z3D_TRY(z3d_plan_need(config, ranks, threads, &need));
-    *out = (weight){(double)z3d_need_total(&need, room), (double)room->device,
-                    z3d_need_missing(&need, &most) == 0};
+    *out = (weight){z3d_need_total(&need, room), room->device, z3d_need_missing(&need, &most) == 0};
     return Z3D_OK;
 }
 
@@ -62,12 +61,12 @@ static z3d_status first_that_fits(z3d_config *config, const place *at, int first
         before = of;
     }
     z3d_string_append(why, "%s: a rank needs %s", z3d_fit_granularities[*key],
-                      z3d_format_bytes((int64_t)of.need, need, sizeof need));
+                      z3d_format_bytes(of.need, need, sizeof need));
     if (*key < first)
         z3d_string_append(why, ", with %s %s", z3d_fit_granularities[*key + 1],
-                          z3d_format_bytes((int64_t)before.need, need, sizeof need));
+                          z3d_format_bytes(before.need, need, sizeof need));
     z3d_string_append(why, "; it has %s, of which a tenth stays free",
-                      z3d_format_bytes((int64_t)of.capacity, capacity, sizeof capacity));
+                      z3d_format_bytes(of.capacity, capacity, sizeof capacity));
     return Z3D_OK;
 }
 
@@ -104,9 +103,8 @@ static z3d_status decide(z3d_config *config, const place *at, bool *keep, z3d_st
         *keep = kept.need <= again.need;
     }
     z3d_string_append(why, "%s: a rank that keeps the output needs %s of %s%s",
-                      *keep ? "false" : "true",
-                      z3d_format_bytes((int64_t)kept.need, need, sizeof need),
-                      z3d_format_bytes((int64_t)kept.capacity, capacity, sizeof capacity),
+                      *keep ? "false" : "true", z3d_format_bytes(kept.need, need, sizeof need),
+                      z3d_format_bytes(kept.capacity, capacity, sizeof capacity),
                       kept.fits ? ""
                       : *keep   ? ", as much as one that does not"
                                 : ", of which a tenth stays free");
