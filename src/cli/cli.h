@@ -64,8 +64,6 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
 /* The same for a command that knows its number of ranks: the error also has what is wrong for that
  * number. */
 z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out);
-/* The same, also of a part of a configuration, without a model. */
-z3d_status cli_read_any_config(int count, char **arguments, int ranks, z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);

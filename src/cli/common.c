@@ -117,26 +117,8 @@ z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *coun
     return Z3D_OK;
 }
 
-z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
-    return cli_read_config_for(count, arguments, 0, out);
-}
-
-z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
-    Z3D_TRY(cli_read_any_config(count, arguments, ranks, out));
-#define X(field, path, type, bits, standard, rule, help)                                           \
-    if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
-    Z3D_CONFIG_KEYS(X)
-#undef X
-    z3d_config_destroy(*out);
-    *out = NULL;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "%s: there is no model; write its sizes in a section `model`: num_layers, "
-                     "hidden_size, num_attention_heads, seq_length, vocab_size (or one of them, "
-                     "to change GPT-2 124M)",
-                     arguments[0]);
-}
-
-z3d_status cli_read_any_config(int count, char **arguments, int ranks, z3d_config **out) {
+/* Also a part of a configuration, without a model. */
+static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **out) {
     *out = NULL;
     if (count < 1)
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -167,6 +149,25 @@ z3d_status cli_read_any_config(int count, char **arguments, int ranks, z3d_confi
     else
         z3d_config_destroy(config);
     return status;
+}
+
+z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
+    return cli_read_config_for(count, arguments, 0, out);
+}
+
+z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
+    Z3D_TRY(read_any(count, arguments, ranks, out));
+#define X(field, path, type, bits, standard, rule, help)                                           \
+    if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    z3d_config_destroy(*out);
+    *out = NULL;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "%s: there is no model; write its sizes in a section `model`: num_layers, "
+                     "hidden_size, num_attention_heads, seq_length, vocab_size (or one of them, "
+                     "to change GPT-2 124M)",
+                     arguments[0]);
 }
 
 /* A message of several lines is indented below its first. */

@@ -14,7 +14,7 @@ static const char help[] =
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
     "With CONFIG checks what can be checked without the number of ranks, and prints all keys with\n"
-    "the values that a run would use.\n"
+    "their values: auto where the run decides (its folder's config.yaml has what it decided).\n"
     "\n"
     "  --markdown              prints the reference page docs/configuration.md\n"
     "  --keys                  prints only the keys, one per line\n"
@@ -52,7 +52,7 @@ static z3d_status describe(int count, char **arguments, bool markdown, bool keys
     if (markdown || keys)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
-    Z3D_TRY(cli_read_any_config(count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(count, arguments, &config));
     z3d_status status = z3d_config_check_training(config, &z3d_model_rules);
     if (status == Z3D_OK) z3d_config_write(config, text);
     z3d_config_destroy(config);

@@ -80,11 +80,15 @@ static const struct {
     {"nodes", "N", "write --nodes N of submit"},
     {"ntasks", "n", "write --ranks-per-node N of submit"},
     {"ntasks-per-node", "", "write --ranks-per-node N of submit"},
+    {"ntasks-per-gpu", "", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"ntasks-per-socket", "", "write --ranks-per-node N of submit"},
+    {"ntasks-per-core", "", "write --cpus-per-rank N of submit"},
     {"tasks-per-node", "", "write --ranks-per-node N of submit"},
     {"cpus-per-task", "c", "write --cpus-per-rank N of submit"},
     {"mincpus", "", "write --cpus-per-rank N of submit"},
     {"gpus-per-node", "", "write --ranks-per-node N of submit: a rank has one GPU"},
     {"gpus-per-task", "", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"gpus-per-socket", "", "write --ranks-per-node N of submit: a rank has one GPU"},
     {"gpus", "G", "write --ranks-per-node N of submit: a rank has one GPU"},
     {"time", "t", "write --time T of submit"},
     {"time-min", "", "write --time T of submit"},
@@ -107,11 +111,31 @@ static bool is_option(const char *text) {
     return (word || letter) && !strchr(text, '\n');
 }
 
+/* --gres=gpu:2, --gres=gres/gpu:2, --tres-per-node=gres/gpu:2; of --gres other things are fine. */
+static bool asks_for_gpus(const char *text) {
+    const bool resources = strncmp(text, "--gres=", 7) == 0 || strncmp(text, "--tres-per-", 11) == 0;
+    return resources && strstr(text, "gpu");
+}
+
+/* "-H" holds the job: what stands behind it would be lost. */
+static bool has_lost_value(const char *text) {
+    return text[1] != '-' && strchr("HhkOQsuvVW", text[1]) && text[2];
+}
+
 static z3d_status check_option(const char *text) {
     if (!is_option(text))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--sbatch %s: expected an option of sbatch with its dashes: --sbatch "
                          "--partition=gpu",
+                         text);
+    if (has_lost_value(text))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--sbatch %s: -%c takes no value; give each option its own --sbatch", text,
+                         text[1]);
+    if (asks_for_gpus(text))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--sbatch %s: the script decides this, as it is planned: write "
+                         "--ranks-per-node N of submit: a rank has one GPU",
                          text);
     const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
     for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {

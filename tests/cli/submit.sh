@@ -163,13 +163,18 @@ exit'; do
     says 'expected an option of sbatch'
 done
 for option in --nodes=3 '-N 3' -N3 --ntasks-per-node=4 -n4 -c2 --cpus-per-task=2 --time=1 -t1 --array=0-3 -a0-3 \
-    --no-requeue --no-req --requeue --signal=B:TERM@10 --gpus-per-node=1 --job-name=x -Jx --output=x --open-mode=truncate; do
+    --no-requeue --no-req --requeue --signal=B:TERM@10 --gpus-per-node=1 --gres=gpu:2 --gres=craynetwork:1,gpu:2 \
+    --tres-per-task=gres/gpu:1 --ntasks-per-gpu=1 --ntasks-per-socket=2 --gpus-per-socket=1 --job-name=x -Jx --output=x --open-mode=truncate; do
     submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch "$option"
     says "--sbatch $option: the script decides this, as it is planned: "
 done
+for option in -HN2 '-H N2' -Hn4 -kx; do
+    submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch "$option"
+    says "--sbatch $option: .* takes no value"
+done
 submit 0 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --sbatch '-A my project' --sbatch -Cfast \
-    --sbatch '-q high' --sbatch --mem=0 --sbatch --exclusive
-for line in '-A "my project"' '-C fast' '-q high' --mem=0 --exclusive; do
+    --sbatch '-q high' --sbatch --mem=0 --sbatch --exclusive --sbatch -H --sbatch --gres=nvme:1
+for line in '-A "my project"' '-C fast' '-q high' --mem=0 --exclusive -H --gres=nvme:1; do
     grep -qxF -- "#SBATCH $line" out || fail "no $line in the script"
 done
 submit 2 tiny.yaml --nodes 1 --time 10000 --ranks-per-node 1 --signal 65536

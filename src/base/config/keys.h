@@ -140,7 +140,7 @@
   X(training_digest, "training.digest", BOOL, NONE, "false", "", "write a digest of every instruction's output (slow)") \
   X(training_trace_steps, "training.trace_steps", INT, NONE, "0", "[0,1e6]", "number of first steps whose timeline is written, for `zero3d trace` and Perfetto") \
   X(training_verify, "training.verify", BOOL, NONE, "true", "", "verify the step program before running it") \
-  X(training_time_limit, "training.time_limit", FLOAT, NONE, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint if checkpoint.interval is set; 0: no limit") \
+  X(training_time_limit, "training.time_limit", FLOAT, NONE, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint unless checkpoint.interval is 0; 0: no limit") \
   X(checkpoint_dir, "checkpoint.dir", STRING, NONE, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
   X(checkpoint_interval, "checkpoint.interval", INT, NONE, "auto", "[0,1e12] auto", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. auto: 1000. 0: no checkpoints, the model is lost") \
   X(checkpoint_keep, "checkpoint.keep", INT, NONE, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
