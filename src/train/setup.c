@@ -634,6 +634,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_string_free(&trainer->offload_why);
     z3d_string_free(&trainer->gather_why);
     z3d_string_free(&trainer->granularity_why);
+    z3d_string_free(&trainer->products_why);
     z3d_string_free(&trainer->activation_why);
     z3d_string_free(&trainer->ratio_why);
     z3d_run_folder_release(&trainer->folder);

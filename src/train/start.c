@@ -317,7 +317,12 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
-    if (open) *key = value_of(dtype, (z3d_gemm_method)chosen.method);
+    if (open) {
+        *key = value_of(dtype, (z3d_gemm_method)chosen.method);
+        z3d_string_append(&trainer->products_why, "training.gemm.%s %s: %s", z3d_dtype_name(dtype),
+                          measured ? "measured" : "auto",
+                          z3d_gemm_method_name(method_of(dtype, *key)));
+    }
     if (wants_peak) {
         trainer->peak_tflops = chosen.gflops / 1e3;
         trainer->peak_measured = true;

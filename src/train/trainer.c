@@ -387,6 +387,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .granularity_why = trainer->granularity_why.text,
         .activation_why = trainer->activation_why.text,
         .ratio_why = trainer->ratio_why.text,
+        .products_why = trainer->products_why.text,
         .graph_obstacle = trainer->graph_obstacle,
         .memory = memory,
         .peak_tflops = trainer->peak_tflops,

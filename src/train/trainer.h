@@ -51,7 +51,8 @@ typedef struct z3d_trainer {
     int first_granularity;  /* rank 0: that `auto` tries first: of the run that goes on */
     z3d_string granularity_why; /* granularity, */
     z3d_string activation_why;  /* recompute_activation, */
-    z3d_string ratio_why;       /* and offload_optimizer.ratio */
+    z3d_string ratio_why;       /* offload_optimizer.ratio */
+    z3d_string products_why;    /* and training.gemm of the run's type */
 
     const char *graph_obstacle; /* why train steps cannot be captured; NULL: they can */
 

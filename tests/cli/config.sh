@@ -45,11 +45,12 @@ expect 0 "$ZERO3D" plan part.yaml model.num_layers=2
 # By default a run keeps its model; its steps are few here, so it does at its end only.
 tiny
 sed '/^checkpoint/d' tiny.yaml >keeps.yaml
-expect 0 "$ZERO3D" train keeps.yaml run.dir=keeps
+expect 0 "$ZERO3D" train keeps.yaml run.dir=keeps training.gemm.fp32=auto
 grep -q '^checkpoints at the end, in keeps/checkpoints' out || fail "no word of checkpoints"
 [ -e keeps/checkpoints/step-00000005 ] || fail "the model is lost"
 grep -q '^  interval: 1000$' keeps/config.yaml || fail "what auto became"
 grep -q '^  granularity: none$' keeps/config.yaml || fail "what auto became"
+grep -q '^products    training.gemm.fp32 auto: [a-z]*$' out || fail "no word of the product's method"
 grep -q '^activation  granularity auto: none: a rank needs ' out || fail "no word of what is kept"
 
 : >empty.yaml
@@ -187,7 +188,7 @@ expect 2 "$ZERO3D" config --from-megatron a --from-deepspeed b
 
 # An override switches off a block that is not supported.
 printf 'zero_optimization: { offload_optimizer: { device: nvme } }\ncurriculum_learning: { enabled: true }\n' >offload.yaml
-expect 1 "$ZERO3D" config offload.yaml curriculum_learning.enabled=false
+expect 1 "$ZERO3D" config offload.yaml model.num_layers=2 curriculum_learning.enabled=false
 says 'offload.yaml:1:43: zero_optimization.offload_optimizer.device: nvme needs a folder'
 [ "$(wc -l <err)" -eq 1 ] || fail "an override did not take back the error of curriculum_learning"
 expect 0 "$ZERO3D" config offload.yaml model.num_layers=2 curriculum_learning.enabled=false zero_optimization.offload_optimizer.device=none

@@ -82,6 +82,16 @@ grep -Eq '"best": \{"tensor": [0-9], .*"lost_shares": .*"rows": \[\{' out || fai
 expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.world_size=auto zero_optimization.offload_optimizer.device=none --recommend --ranks 2 $v100
 says 'no way fits 2 ranks with 31.* each: tensor .* too much \(its largest part is .*; use more ranks'
 # shellcheck disable=SC2086
+# The fastest may leave little memory free: said on its line.
+cat >7b.yaml <<END
+model: { num_layers: 32, hidden_size: 4096, num_attention_heads: 32, seq_length: 4096, vocab_size: 32000 }
+train_batch_size: 256
+bf16: { enabled: true }
+END
+expect 0 "$ZERO3D" plan 7b.yaml --recommend --ranks 8 $h100
+grep -q '^ 1 .*; tight$' out || fail "the first line leaves 4 % and says nothing"
+grep -q '^tight: less than a tenth' out || fail "tight is not explained"
+
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 7 $h100
 says 'no tensor, pipeline and data size for 7 ranks and train_batch_size 8'
 # shellcheck disable=SC2086

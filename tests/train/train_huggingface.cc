@@ -147,8 +147,9 @@ TEST_F(Changed, AnotherKindIsRefusedByName) {
                    "\"decoder\" of type WordPiece is not supported");
     expect_refused("gpt2", "\"single_word\":false", "\"single_word\":true",
                    "added token <|endoftext|>: \"single_word\" is not supported");
-    expect_refused("llama3", "\"single\":[", "\"single\":[{\"Sequence\":{\"id\":\"A\"}},",
-                   "it may add one token before a text, and none behind it");
+    expect_refused("llama3", "\"single\":[",
+                   "\"single\":[{\"SpecialToken\":{\"id\":\"<|begin_of_text|>\"}},",
+                   "it may add one token before a text, and one behind it");
     expect_refused("llama3", "\"behavior\":\"Isolated\"", "\"behavior\":\"Contiguous\"",
                    "its behavior must be Isolated, Removed or MergedWithPrevious");
     expect_refused("smollm", "{\"type\":\"Digits\",\"individual_digits\":true}",
@@ -292,6 +293,20 @@ TEST_F(Ends, AnOptionChoosesThemAndNoneIsDoubled) {
         EXPECT_EQ(document(t.tokenizer, "The"), c.plain) << c.special;
         EXPECT_EQ(document(t.tokenizer, chat), c.chat) << c.special;
     }
+    // A template's end is the document's: once, also before a file's last newline.
+    change("llama3", "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]",
+           "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
+           "{\"SpecialToken\":{\"id\":\"<|endoftext|>\",\"type_id\":0}}]");
+    Json ends(folder.path);
+    ASSERT_EQ(ends.status, Z3D_OK) << ends.message;
+    EXPECT_EQ(document(ends.tokenizer, "The"), (Ids{521, 361, 68, 522}));
+    EXPECT_EQ(document(ends.tokenizer, "The", true), (Ids{521, 361, 68})); // to go on from
+    Ids lined = document(ends.tokenizer, chat + " \n");
+    EXPECT_EQ(std::count(lined.begin(), lined.end(), 522), 1);
+    lined = document(ends.tokenizer, chat + " x\n");
+    EXPECT_EQ(std::count(lined.begin(), lined.end(), 522), 2);
+    config("tokenizer_config.json", "{\"eos_token\": \"<|im_start|>\"}");
+    EXPECT_NE(Json(folder.path).message.find("make them the same"), std::string::npos);
     change("gpt2", "}", "}"); // one token for both: it is put there only where that is asked for
     config("tokenizer_config.json",
            "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": \"<|endoftext|>\"}");

@@ -101,6 +101,11 @@ static const char *sequence_of(const z3d_fit_layout *layout) {
     return layout->tensor == 1 ? "-" : layout->sequence_parallel ? "yes" : "no";
 }
 
+/* granularity auto leaves a tenth: a run may need more than its plan. */
+static bool is_tight(const z3d_fit_row *row) {
+    return row->memory.free < 0.1 * row->memory.capacity;
+}
+
 static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     const z3d_fit_row *row = &r->row[index];
     const z3d_fit_layout *l = &row->layout;
@@ -126,7 +131,7 @@ static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
                           number_of(time, "%.1f", 100 * row->loss[k] / row->seconds).text);
     z3d_string_append(out, "  ");
     append_limit(r, row, out);
-    z3d_string_append(out, "\n");
+    z3d_string_append(out, "%s\n", is_tight(row) ? "; tight" : "");
 }
 
 /* Where the memory goes, and what a way costs beyond the cheapest. */
@@ -279,12 +284,16 @@ static void print_head(const z3d_recommendation *r, z3d_string *out) {
 }
 
 void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
-    bool once = false;
+    bool once = false, tight = false;
     print_head(r, out);
     for (int i = 0; i < r->count; i++) {
         print_row(r, i, out);
         once = once || r->row[i].gather == Z3D_PIPELINE_GATHER_PER_STEP;
+        tight = tight || is_tight(&r->row[i]);
     }
+    if (tight)
+        z3d_string_append(out, "tight: less than a tenth of the device stays free; a run that needs "
+                               "more than its plan fails: take a line with more free, or try it\n");
     if (once) z3d_string_append(out, "once: parameters are gathered once a step, and kept\n");
     print_memory(r, out);
     print_offload(r, out);

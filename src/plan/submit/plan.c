@@ -120,9 +120,30 @@ static void say_time(const z3d_job *job, const z3d_config *config, double second
                       z3d_format_seconds(seconds, step, sizeof step),
                       z3d_format_seconds(whole, all, sizeof all),
                       (long long)config->training_steps);
+    const double between = seconds * (double)config->checkpoint_interval;
+    if (between > 3600 && config->checkpoint_interval < config->training_steps)
+        z3d_string_append(line, ", a save every %lld steps (%s)",
+                          (long long)config->checkpoint_interval,
+                          z3d_format_seconds(between, all, sizeof all));
     if (whole > left)
         z3d_string_append(line, "; the job is put into the queue again after about %.0f steps",
                           fmax(1, left / seconds));
+}
+
+/* What decides the training and is not written: nobody may have thought of it. */
+static void say_defaults(const char *name, const z3d_config *config, z3d_string *out) {
+    z3d_string list = {0};
+    if (!z3d_config_is_set(config, "optimizer.params.lr"))
+        z3d_string_append(&list, ", lr %g", config->optimizer_params_lr);
+    if (!z3d_config_is_set(config, "scheduler.type")) z3d_string_append(&list, ", a constant rate");
+    if (!z3d_config_is_set(config, "gradient_clipping"))
+        z3d_string_append(&list, ", no clipping");
+    if (!z3d_config_is_set(config, "training.steps"))
+        z3d_string_append(&list, ", %lld steps", (long long)config->training_steps);
+    if (list.length && !list.failed)
+        z3d_string_append(out, "%s: not written, so the defaults: %s\n", name, list.text + 2);
+    out->failed = out->failed || list.failed;
+    z3d_string_free(&list);
 }
 
 /* On described hardware. */
@@ -205,5 +226,6 @@ z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
         z3d_string_free(&unused);
         Z3D_TRY(status);
     }
+    say_defaults(name, config, &job->facts);
     return job->facts.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text") : Z3D_OK;
 }

@@ -113,6 +113,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->activation_why)
         z3d_console_say(console, "activation  recompute_activation auto: %s",
                         facts->activation_why);
+    if (facts->products_why) z3d_console_say(console, "products    %s", facts->products_why);
     int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
     z3d_console_say(

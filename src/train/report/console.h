@@ -27,7 +27,8 @@ typedef struct z3d_run_facts {
     const char *gather_why;  /* and pipeline_gather, */
     const char *granularity_why;   /* granularity, */
     const char *activation_why;    /* recompute_activation, */
-    const char *ratio_why;         /* and offload_optimizer.ratio */
+    const char *ratio_why;         /* offload_optimizer.ratio, */
+    const char *products_why;      /* and training.gemm of the run's type */
     const char *graph_obstacle;    /* why steps cannot be captured; NULL: they can */
     const z3d_rank_memory *memory; /* of the rank that takes most */
     double peak_tflops;            /* of one rank; 0: unknown */

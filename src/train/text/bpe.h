@@ -176,6 +176,7 @@ z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length, 
 
 typedef struct z3d_bpe_tokenizer {
     z3d_tokenizer base;
+    int32_t closing; /* that the post-processor puts behind a text; -1: none */
     z3d_vocabulary vocabulary;
     z3d_word_merger *merger;
     z3d_added_set raw, rewritten; /* tokens found in the text as it is; in what is between them */

@@ -142,6 +142,7 @@ z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
                               .begin_of_text = -1,
                               .usual_begin = -1,
                               .end_of_text = -1};
+    t->closing = -1;
     z3d_added_set_init(&t->raw);
     z3d_added_set_init(&t->rewritten);
     *out = t;

@@ -262,6 +262,23 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t lengt
     return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
 }
 
+#define WHITE " \t\r\n"
+
+/* Whether the end of text is the last of ids[0 .. count), or only white space follows it, as the
+ * newline of a file that a template ended. The text behind it is at most `space` bytes. */
+static z3d_status find_end(const z3d_tokenizer *t, const int32_t *ids, size_t count, size_t space,
+                           bool *found) {
+    size_t at = count;
+    z3d_string rest = {0};
+    while (at > 0 && count - at < space && ids[at - 1] != t->end_of_text) at--;
+    *found = at > 0 && ids[at - 1] == t->end_of_text;
+    if (!*found || at == count) return Z3D_OK;
+    z3d_status status = t->ops->decode(t, ids + at, count - at, false, &rest);
+    *found = rest.text && strspn(rest.text, WHITE) == rest.length;
+    z3d_string_free(&rest);
+    return status;
+}
+
 z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length, bool begins,
                               bool ends, z3d_token_list *out) {
     size_t before = out->count;
@@ -270,7 +287,11 @@ z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length,
     bool unended = t->special == Z3D_SPECIAL_NONE || t->special == Z3D_SPECIAL_BOS;
     Z3D_TRY(append_text(t, begins && !doubled ? t->begin_of_text : -1, text, length, begins, out));
     if (!ends || unended) return Z3D_OK;
-    bool ended = out->count > before && length > 0 && out->id[out->count - 1] == t->end_of_text;
+    size_t space = 0;
+    bool ended = false;
+    while (space < length && strchr(WHITE, text[length - space - 1])) space++;
+    if (length > 0)
+        Z3D_TRY(find_end(t, out->id + before, out->count - before, space, &ended));
     return ended ? Z3D_OK : append_id(out, t->end_of_text);
 }
 

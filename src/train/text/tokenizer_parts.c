@@ -212,7 +212,7 @@ static z3d_status read_decoders(reader *r) {
 
 /* ---- post_processor ---- */
 
-/* One token before a text is supported; behind it, end_of_text is put anyway. */
+/* One token before a text is supported, and one behind it, which must be the end of documents. */
 static z3d_status read_template(reader *r, const z3d_json *part) {
     const z3d_json *single = z3d_json_member(part, "single");
     bool text = false;
@@ -220,13 +220,14 @@ static z3d_status read_template(reader *r, const z3d_json *part) {
         const z3d_json *token = z3d_json_member(m, "SpecialToken");
         text = text || z3d_json_member(m, "Sequence");
         if (!token) continue;
-        if (text || r->t->base.begin_of_text >= 0)
-            return refuse(r, part, "it may add one token before a text, and none behind it");
+        int32_t *place = text ? &r->t->closing : &r->t->base.begin_of_text;
+        if (*place >= 0)
+            return refuse(r, part, "it may add one token before a text, and one behind it");
         int64_t id = z3d_tokenizer_json_id(r->root, text_of(token, "id"));
         if (id < 0 || id > Z3D_MAX_TOKEN_ID)
             return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: \"%s\": there is no token %.40s", r->path,
                              (long long)part->line, r->stage, text_of(token, "id"));
-        r->t->base.begin_of_text = (int32_t)id;
+        *place = (int32_t)id;
     }
     return Z3D_OK;
 }
