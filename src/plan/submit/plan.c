@@ -146,6 +146,20 @@ static void say_defaults(const char *name, const z3d_config *config, z3d_string 
     z3d_string_free(&list);
 }
 
+/* The advice counts what a plan can use: the message also says what the device has. */
+static z3d_status refuse_memory(const z3d_config *config, int ranks, int threads,
+                                const z3d_hardware *hardware, const z3d_memory_need *need) {
+    char there[32], outside[32];
+    const int64_t usable = need->arena + (int64_t)need->free;
+    const z3d_room room = {.device = usable, .host = (int64_t)need->host_capacity};
+    z3d_status status = z3d_plan_check_room(config, ranks, threads, &room);
+    if (status != Z3D_ERR_MEMORY) return status;
+    return z3d_error_context(
+        status, "%s has %s, of which %s lie outside the plan", hardware->device,
+        z3d_format_bytes((int64_t)need->capacity, there, sizeof there),
+        z3d_format_bytes((int64_t)need->capacity - usable, outside, sizeof outside));
+}
+
 /* On described hardware. */
 static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *hardware, int ranks,
                         z3d_string *line) {
@@ -161,9 +175,7 @@ static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *ha
     Z3D_TRY(status);
     const z3d_memory_need *fullest = &estimate.fullest;
     if (!fullest->fits) {
-        const z3d_room room = {.device = fullest->arena + (int64_t)fullest->free,
-                               .host = (int64_t)fullest->host_capacity};
-        Z3D_TRY(z3d_plan_check_room(config, ranks, node.threads, &room));
+        Z3D_TRY(refuse_memory(config, ranks, node.threads, hardware, fullest));
         return Z3D_ERROR(Z3D_ERR_MEMORY, "it does not fit on %s", hardware->name);
     }
     const int64_t step = (int64_t)ceil(2 * estimate.time.seconds + fmax(0, saving.save_seconds));
