@@ -113,7 +113,8 @@ static bool is_option(const char *text) {
 
 /* --gres=gpu:2, --gres=gres/gpu:2, --tres-per-node=gres/gpu:2; of --gres other things are fine. */
 static bool asks_for_gpus(const char *text) {
-    const bool resources = strncmp(text, "--gres=", 7) == 0 || strncmp(text, "--tres-per-", 11) == 0;
+    const bool resources =
+        strncmp(text, "--gres=", 7) == 0 || strncmp(text, "--tres-per-", 11) == 0;
     return resources && strstr(text, "gpu");
 }
 

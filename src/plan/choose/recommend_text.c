@@ -292,8 +292,9 @@ void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
         tight = tight || is_tight(&r->row[i]);
     }
     if (tight)
-        z3d_string_append(out, "tight: less than a tenth of the device stays free; a run that needs "
-                               "more than its plan fails: take a line with more free, or try it\n");
+        z3d_string_append(out,
+                          "tight: less than a tenth of the device stays free; a run that needs "
+                          "more than its plan fails: take a line with more free, or try it\n");
     if (once) z3d_string_append(out, "once: parameters are gathered once a step, and kept\n");
     print_memory(r, out);
     print_offload(r, out);

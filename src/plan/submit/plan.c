@@ -136,8 +136,7 @@ static void say_defaults(const char *name, const z3d_config *config, z3d_string 
     if (!z3d_config_is_set(config, "optimizer.params.lr"))
         z3d_string_append(&list, ", lr %g", config->optimizer_params_lr);
     if (!z3d_config_is_set(config, "scheduler.type")) z3d_string_append(&list, ", a constant rate");
-    if (!z3d_config_is_set(config, "gradient_clipping"))
-        z3d_string_append(&list, ", no clipping");
+    if (!z3d_config_is_set(config, "gradient_clipping")) z3d_string_append(&list, ", no clipping");
     if (!z3d_config_is_set(config, "training.steps"))
         z3d_string_append(&list, ", %lld steps", (long long)config->training_steps);
     if (list.length && !list.failed)

@@ -84,10 +84,11 @@ z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, c
     Z3D_TRY(read_ids(t, path));
     if (t->base.end_of_text < 0) t->base.end_of_text = t->closing;
     if (t->closing >= 0 && t->closing != t->base.end_of_text)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "%s: \"post_processor\" puts token %d behind a text, but its documents end "
-                         "with token %d (\"eos_token\"): make them the same",
-                         path, t->closing, t->base.end_of_text);
+        return Z3D_ERROR(
+            Z3D_ERR_UNSUPPORTED,
+            "%s: \"post_processor\" puts token %d behind a text, but its documents end "
+            "with token %d (\"eos_token\"): make them the same",
+            path, t->closing, t->base.end_of_text);
     for (size_t i = 0; i < sizeof usual / sizeof *usual && t->base.end_of_text < 0; i++)
         t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, usual[i]);
     if (t->base.end_of_text >= 0) return Z3D_OK;

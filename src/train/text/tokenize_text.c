@@ -44,8 +44,9 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
                           "           the end of %s: whole documents are too few or too unequal to "
                           "hold out the share that was asked for\n",
                           result->cut_file);
-    z3d_string_append(out, "vocabulary %d (model.vocab_size must be at least this; an import has set it)\n",
-                      result->vocab_size);
+    z3d_string_append(
+        out, "vocabulary %d (model.vocab_size must be at least this; an import has set it)\n",
+        result->vocab_size);
 }
 
 /* Decimal units, as disks and networks have them. */

@@ -290,8 +290,7 @@ z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length,
     size_t space = 0;
     bool ended = false;
     while (space < length && strchr(WHITE, text[length - space - 1])) space++;
-    if (length > 0)
-        Z3D_TRY(find_end(t, out->id + before, out->count - before, space, &ended));
+    if (length > 0) Z3D_TRY(find_end(t, out->id + before, out->count - before, space, &ended));
     return ended ? Z3D_OK : append_id(out, t->end_of_text);
 }
 
