@@ -67,6 +67,7 @@ typedef struct z3d_tokenize_result {
     z3d_json_repairs repairs;    /* in JSON lines */
     bool limited;                /* limit_bytes was reached */
     char cut_file[256];          /* the text file whose end is held out; "": none */
+    char duplicate_file[256];    /* the first one of skipped_duplicate */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;
 
