@@ -206,8 +206,8 @@ TEST_F(Tokenize, NoPartEndsWithinAWord) {
     ASSERT_EQ(own.status, Z3D_OK) << own.message;
     tokenizer = own.tokenizer;
     std::string text;
-    for (int i = 0; i < 3000; i++) text += "a!\n/a";
-    write_file(in / "text", text + "\n" + text);
+    for (int i = 0; i < 6000; i++) text += i % 5 ? "a!\n/a" : "a!\n/a\n";
+    write_file(in / "text", text);
     ASSERT_EQ(run({in / "text"}, 0.5).status, Z3D_OK);
     std::vector<int32_t> all = ids(train), tail = ids(validation);
     all.insert(all.end(), tail.begin(), tail.end());
@@ -273,6 +273,21 @@ TEST_F(Tokenize, TheEndOfAFileIsHeldOutWhereWholeDocumentsCannotBe) {
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
     EXPECT_EQ(documents(validation), (std::vector<std::string>{big + "8"}));
     EXPECT_EQ(t.result.cut_file[0], 0);
+}
+
+// Whatever its lines begin and end with.
+TEST_F(Tokenize, AnyTextWithLinesCanBeHeldOut) {
+    for (const char *line : {"- a point of some words\n", "A paragraph of some words.\n\n",
+                             "A line of some words.\r\n", "  one more\n"}) {
+        std::string text;
+        for (int i = 0; i < 400; i++) text += line;
+        write_file(in / "a", text);
+        Tokenized t = run({in / "a"}, 0.1);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        auto a = documents(train), b = documents(validation);
+        EXPECT_TRUE(a.size() == 1 && b.size() == 1 && a[0] + b[0] == text);
+        EXPECT_NEAR(static_cast<double>(b[0].size()), 0.1 * text.size(), 0.05 * text.size());
+    }
 }
 
 // JSON lines are never cut: each is a sample.
@@ -469,6 +484,8 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
             "(it has: id, body), as in `zero3d data tokenize " + in / "z" + " --json-key body ");
     refused("o", "{\"n\": 1, \"text\": \"" + big + big + "\"}", "(it has: n, text)");
     refused("j", "{\"text\": \"" + big + "\"}\n{\"text\": \"b\"}\n", "(it has: text)");
+    refused("b", "{\"text\": \"a\"}\n{\"text\": b}\n", "(it has: text)"); // a mistake later
+    refused("c", "[{\"text\": \"a\"}\n{\"text\": \"b\"}]\n", "(it has: text)");
     refused("alpaca.txt", "[{\"instruction\": \"a\", \"input\": \"\", \"output\": \"c\"}]",
             "(it has: instruction, input, output), as in `zero3d data tokenize " +
                 in / "alpaca.txt" + " --json-key output ");
@@ -755,7 +772,7 @@ TEST_F(Tokenize, SaysWhatShareIsHeldOut) {
         write_file(in / ("sub/" + std::string(name)), big + name);
     t = run({in / "sub"}, 0.1, Z3D_SPLIT_TAIL);
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
-    EXPECT_NE(t.summary.find("  1 of 3 documents, 33 % of the tokens; 10 % were asked for\n"),
+    EXPECT_NE(t.summary.find("  1 of 3 documents, 33.3 % of the tokens; 10 % were asked for\n"),
               std::string::npos)
         << t.summary;
     EXPECT_NE(t.summary.find("3 documents, each with its end token\n"), std::string::npos);

@@ -80,13 +80,23 @@ static verdict scan_value(cursor *c, int depth) {
     return *c->at == '"' ? scan_string(c) : scan_word(c);
 }
 
-/* whole: all of the file is there. */
+/* [ {" */
+static bool begins_array(cursor c) {
+    for (const char *next = "[{\""; *next; next++)
+        if (skip_space(&c) != VALUE || *c.at++ != *next) return false;
+    return true;
+}
+
+/* Who begins so and makes a mistake later writes JSON, too; its reader names the place. whole: all
+ * of the file is there. */
 static z3d_json_look judge(cursor c, bool whole) {
     if (skip_space(&c) != VALUE) return Z3D_LOOK_TEXT;
+    if (begins_array(c)) return Z3D_LOOK_LIST;
     const char *begin = c.at, *first_end = NULL;
     for (int i = 0; i < LOOKED_AT && skip_space(&c) == VALUE; i++) {
         if (*c.at != '{' && *c.at != '[') return Z3D_LOOK_TEXT;
         verdict v = scan_value(&c, 0);
+        if (v == NO_JSON && i > 0 && *begin == '{') break;
         if (v == NO_JSON || (v == CUT_OFF && whole && c.items == 0)) return Z3D_LOOK_TEXT;
         if (!first_end) first_end = c.at;
         if (v == CUT_OFF) break;

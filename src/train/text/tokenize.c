@@ -159,6 +159,13 @@ static size_t find_cut(const unsigned char *text, size_t count, size_t smallest)
     return 0;
 }
 
+/* After any line: where nothing else can be held out, one word's tokens matter less. */
+static size_t find_line(const unsigned char *text, size_t count, size_t smallest) {
+    for (size_t at = smallest; at < count; at++)
+        if (text[at - 1] == '\n' && text[at] != '\n' && text[at] != '\r') return at;
+    return 0;
+}
+
 /* Without a character at the end that is not complete. */
 static size_t whole_characters(const unsigned char *text, size_t count) {
     size_t rest;
@@ -200,6 +207,7 @@ static z3d_status add_parts(work *w, window *v, int64_t bytes) {
         Z3D_TRY(fill_window(w, v, wanted));
         const unsigned char *text = w->text + v->begin;
         size_t cut = find_cut(text, wanted, w->part_bytes);
+        if (!cut && w->options->output_validation) cut = find_line(text, wanted, w->part_bytes);
         if (!cut && at + (int64_t)wanted < bytes) cut = force_cut(text, wanted);
         if (!cut && w->result->limited)
             bytes = at + (int64_t)(wanted = whole_characters(text, wanted));

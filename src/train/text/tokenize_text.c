@@ -16,7 +16,7 @@ static void append_split(const z3d_tokenize_options *options, const z3d_tokenize
         (double)r->validation_tokens / (double)(r->train_tokens + r->validation_tokens);
     if (share > far * wanted || share < wanted / far)
         z3d_string_append(out,
-                          "           %lld of %lld documents, %.2g %% of the tokens; %g %% were "
+                          "           %lld of %lld documents, %.3g %% of the tokens; %g %% were "
                           "asked for\n",
                           (long long)r->validation_documents, (long long)r->documents, 100 * share,
                           100 * wanted);
