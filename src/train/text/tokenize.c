@@ -207,7 +207,8 @@ static z3d_status add_parts(work *w, window *v, int64_t bytes) {
         Z3D_TRY(fill_window(w, v, wanted));
         const unsigned char *text = w->text + v->begin;
         size_t cut = find_cut(text, wanted, w->part_bytes);
-        if (!cut && w->options->output_validation) cut = find_line(text, wanted, w->part_bytes);
+        if (!cut && w->options->output_validation && !find_cut(text, wanted, 1))
+            cut = find_line(text, wanted, w->part_bytes);
         if (!cut && at + (int64_t)wanted < bytes) cut = force_cut(text, wanted);
         if (!cut && w->result->limited)
             bytes = at + (int64_t)(wanted = whole_characters(text, wanted));
