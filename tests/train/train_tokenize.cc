@@ -519,11 +519,12 @@ TEST_F(Tokenize, AnArrayOfObjectsIsReadAsLinesAre) {
             "3 (element 2): --json-key text: this element has no such key; it has: body");
     refused(",\n[3]]", "2 (element 2): --json-key text: expected a JSON object");
     refused(",\n]", "2: byte 0: ");
-    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']'");
-    refused(",\n{\"text\": \"b", "2: the file ends within");
+    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']' behind element 1");
+    refused(",\n{\"text\": \"b", "2: the file ends within element 2");
     refused("\n", "2: expected ',' or ']'");
     refused("]\n{\"text\": \"b\"}", "2: text behind the array's end");
     refused(",\n}]", "2: byte 0: ");
+    EXPECT_EQ(t.message.find("element 2: "), 0u) << t.message;
 }
 
 TEST_F(Tokenize, AKeyMayNameATextInAnotherObject) {

@@ -112,8 +112,9 @@ static z3d_status next_filled_line(z3d_json_lines *l, char **line, size_t *lengt
 
 /* ---- an array ---- */
 
-static z3d_status refuse(const z3d_json_lines *l, const char *what) {
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", l->path, (long long)l->newlines + 1, what);
+static z3d_status refuse(const z3d_json_lines *l, const char *what, int64_t element) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s element %lld", l->path, (long long)l->newlines + 1,
+                     what, (long long)element);
 }
 
 /* The byte `at` behind those that were used; *c -1: the file has ended. */
@@ -138,7 +139,7 @@ static z3d_status find_end(z3d_json_lines *l, size_t *length) {
     int c, depth = 0;
     for (*length = 0;; ++*length) {
         Z3D_TRY(look(l, *length, &c));
-        if (c < 0) return refuse(l, "the file ends within an array's value");
+        if (c < 0) return refuse(l, "the file ends within", l->elements);
         if (string) {
             string = escaped || c != '"';
             escaped = !escaped && c == '\\';
@@ -161,10 +162,10 @@ static z3d_status next_element(z3d_json_lines *l, char **text, size_t *length) {
     if (c == ']') {
         l->begin++;
         Z3D_TRY(skip_space(l, &c));
-        return c < 0 ? Z3D_OK : refuse(l, "text behind the array's end");
+        return c < 0 ? Z3D_OK : refuse(l, "text behind the array's end, after", l->elements);
     }
     if (l->elements++ > 0) {
-        if (c != ',') return refuse(l, "expected ',' or ']' behind an array's value");
+        if (c != ',') return refuse(l, "expected ',' or ']' behind", l->elements - 1);
         l->begin++;
         Z3D_TRY(skip_space(l, &c));
     }

@@ -127,7 +127,7 @@ static utf8proc_int32_t character(const unsigned char *text, size_t count, size_
     return utf8proc_iterate(text + at, (utf8proc_ssize_t)(count - at), &c) < 1 ? -1 : c;
 }
 
-/* Whether the character before `at` is white space. */
+/* Whether the character before `at`, which is above 0, is white space. */
 static bool follows_space(const unsigned char *text, size_t count, size_t at) {
     for (at--; at > 0 && (text[at] & 0xc0) == 0x80;) at--;
     utf8proc_int32_t c = character(text, count, at);
@@ -207,7 +207,7 @@ static z3d_status add_parts(work *w, window *v, int64_t bytes) {
         Z3D_TRY(fill_window(w, v, wanted));
         const unsigned char *text = w->text + v->begin;
         size_t cut = find_cut(text, wanted, w->part_bytes);
-        if (!cut && w->options->output_validation && !find_cut(text, wanted, 1))
+        if (!cut && w->options->output_validation && !find_cut(text, wanted, 2))
             cut = find_line(text, wanted, w->part_bytes);
         if (!cut && at + (int64_t)wanted < bytes) cut = force_cut(text, wanted);
         if (!cut && w->result->limited)
