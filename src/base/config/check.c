@@ -233,18 +233,17 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* A run of a file that the command line makes short warms up as long as it runs. */
-static bool cut_warmup(config_checker *k, int64_t total) {
+/* A run or a decay that the command line ends early warms up no longer than that. */
+static void cut_warmup(config_checker *k, const char *end, int64_t steps) {
     static const char path[] = "scheduler.params.warmup_num_steps";
-    char what[48];
-    if (config_is_overridden(k->c, path) ||
-        !(config_is_overridden(k->c, "training.steps") || config_is_overridden(k->c, TOTAL_STEPS)))
-        return false;
-    snprintf(what, sizeof what, "is cut to %lld", (long long)total);
-    config_tell(k->c, k->c->origin->place[config_find(path)], path, what,
-                "steps, where the command line ends the decay");
-    k->c->scheduler_params_warmup_num_steps = total;
-    return true;
+    char what[48], why[96];
+    if (!config_sound(k, path, end, NULL) || config_is_overridden(k->c, path) ||
+        !config_is_overridden(k->c, end) || k->c->scheduler_params_warmup_num_steps <= steps)
+        return;
+    snprintf(what, sizeof what, "is cut to %lld", (long long)steps);
+    snprintf(why, sizeof why, "steps, where the command line ends it: %s", end);
+    config_tell(k->c, k->c->origin->place[config_find(path)], path, what, why);
+    k->c->scheduler_params_warmup_num_steps = steps;
 }
 
 static void check_decay(config_checker *k) {
@@ -262,7 +261,7 @@ static void check_decay(config_checker *k) {
         end = "training.steps";
     }
     if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
-        c->scheduler_params_warmup_num_steps > total && !cut_warmup(k, total)) {
+        c->scheduler_params_warmup_num_steps > total) {
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, %s %lld; write at most that",
                         (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
@@ -286,6 +285,10 @@ static void check_schedule(config_checker *k) {
                                 "choose WarmupDecayLR or WarmupCosineLR",
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
+    if (c->scheduler_type != Z3D_LR_CONSTANT) {
+        cut_warmup(k, "training.steps", c->training_steps);
+        if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total);
+    }
     if (c->scheduler_type == Z3D_LR_CONSTANT) {
         config_refuse_idle(k, keys, 3, &constant);
     } else if (!z3d_config_decays(c)) {
