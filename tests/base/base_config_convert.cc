@@ -152,6 +152,8 @@ TEST(Sources, ArgumentsInTwoMappingsOfYamlAreRefusedByName) {
     EXPECT_EQ(megatron("--num-layers: 12\n---\n--hidden-size: 64\n").status, Z3D_ERR_DATA);
     EXPECT_EQ(megatron("A:\n  --num-layers: 12\nB:\n  c: 1\n").status, Z3D_OK);
     EXPECT_TRUE(has(megatron("A:\n  --data-path: [a,\n    b]\n").error, "a list without its end"));
+    EXPECT_TRUE(has(megatron("A:\n  --data-path: a\n    b\n").error, "'b' goes on with the value"));
+    EXPECT_TRUE(has(megatron("A:\n  --data-path: |\n    a\n").error, "'|' is not read"));
 }
 
 static std::vector<std::string> paths(const conversion &c) {
@@ -333,6 +335,8 @@ TEST(Dialects, WhatIsLostHasARow) {
                              "scheduler.params.warmup_num_steps"})
         EXPECT_TRUE(is_in(c, DIFFERENT, name)) << name << c.table;
     EXPECT_TRUE(is_in(megatron("--lr 1 --data-path <DATA> --split 9,1,0"), DIFFERENT, "--split"));
+    EXPECT_TRUE(is_in(megatron("--lr 1 --valid-data-path <DATA> --eval-iters 9"), DIFFERENT,
+                      "--eval-iters"));
     c = megatron("--lr 1 --vocab-size 257 --fp16 --hysteresis 0");
     EXPECT_FALSE(is_in(c, DIFFERENT, "--tokenizer-type")) << c.table;
     EXPECT_EQ(Config(c.yaml)->fp16_hysteresis, 1); // both mean at once

@@ -512,10 +512,10 @@ static void convert_tokenizer(converter *m) {
 
 static void convert_data(converter *m) {
     static const char *const evaluates[][2] = {
-        {"eval-interval", "the validation data of --split is not here; write data.validation and "
-                          "training.eval_interval"},
-        {"eval-iters", "the validation data of --split is not here; write data.validation and "
-                       "training.eval_steps"}};
+        {"eval-interval",
+         "no validation data is taken; write data.validation and training.eval_interval"},
+        {"eval-iters",
+         "no validation data is taken; write data.validation and training.eval_steps"}};
     const bool splits = take_data(m, "data-path", "data.train");
     if (splits)
         row(m, CONFIG_DIFFERENT, "split",
@@ -524,14 +524,15 @@ static void convert_data(converter *m) {
     else if (has(m, "split"))
         row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
     take_data(m, "train-data-path", "data.train");
-    if (take_data(m, "valid-data-path", "data.validation")) {
+    const bool unknown = is_unknown(m, "valid-data-path");
+    if (take_data(m, "valid-data-path", "data.validation") && !unknown) {
         take_or_default(m, "eval-interval", "training.eval_interval", "1000");
         take_or_default(m, "eval-iters", "training.eval_steps", "100");
     } else {
         for (size_t i = 0; i < 2; i++)
             if (has(m, evaluates[i][0]))
-                row(m, splits ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT, evaluates[i][0],
-                    splits ? evaluates[i][1] : "there is no --valid-data-path");
+                row(m, splits || unknown ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT, evaluates[i][0],
+                    splits || unknown ? evaluates[i][1] : "there is no --valid-data-path");
     }
     convert_tokenizer(m);
     take_or_default(m, "seed", "training.seed", "1234");

@@ -297,6 +297,9 @@ static z3d_status add_values(megatron_text *out, const char *value, const char *
         return Z3D_OK;
     }
     if (strcmp(value, "true") == 0 || strcmp(value, "True") == 0) return Z3D_OK;
+    if (!out->is_log && *value && strchr("|>&*!{", *value))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: '%.80s' is not read; write the value itself",
+                         source, value);
     const bool whole = *value == '<' || (out->is_log && *value != '[');
     return whole ? add_value(out, value) : add_each(out, value, source);
 }
@@ -333,8 +336,10 @@ static void cut_comment(char *line) {
 /* "--num-layers: 24"; "- a" is one more value. Other lines are other settings. */
 static z3d_status read_yaml(char *text, const char *source, megatron_text *out) {
     bool open = false;
-    for (char *line; (line = next_line(&text));) {
+    size_t depth = SIZE_MAX; /* of the last argument */
+    for (char *line, *begin = text; (line = next_line(&text)); begin = text) {
         const bool comment = line[0] == '#' || !line[0];
+        const size_t here = (size_t)(line - begin);
         cut_comment(line);
         size_t name = is_flag(line) ? strcspn(line, ":") : 0;
         if (name > 0 && line[name] == ':') {
@@ -342,10 +347,17 @@ static z3d_status read_yaml(char *text, const char *source, megatron_text *out) 
             const int before = out->count;
             Z3D_TRY(add_line(out, line + 2, name - 2, value + strspn(value, " \t"), source));
             open = out->count > before;
+            depth = here;
         } else if (open && line[0] == '-' && line[1] == ' ') {
             Z3D_TRY(add_values(out, line + 2, source));
+        } else if (!comment && here > depth && line[0] != '-') {
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%.200s: '%.80s' goes on with the value above; write a value on one "
+                             "line, or several as a list",
+                             source, line);
         } else if (!comment) {
             open = false;
+            depth = SIZE_MAX;
         }
     }
     return Z3D_OK;
