@@ -233,15 +233,19 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* A run or a decay that the command line ends early warms up no longer than that. */
-static void cut_warmup(config_checker *k, const char *end, int64_t steps) {
+/* A run or a decay that the command line ends early warms up no longer than that. `whole`: a longer
+ * warm-up is valid, as that of a run that goes on later. */
+static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
-    char what[48], why[96];
+    const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
+    char what[48], keep[96], why[200];
     if (!config_sound(k, path, end, NULL) || config_is_overridden(k->c, path) ||
-        !config_is_overridden(k->c, end) || k->c->scheduler_params_warmup_num_steps <= steps)
+        !config_is_overridden(k->c, end) || warmup <= steps)
         return;
     snprintf(what, sizeof what, "is cut to %lld", (long long)steps);
-    snprintf(why, sizeof why, "steps, where the command line ends it: %s", end);
+    snprintf(keep, sizeof keep, "; to keep it, write %s=%lld there too", path, (long long)warmup);
+    snprintf(why, sizeof why, "steps, where the command line ends it: %s%s", end,
+             whole ? keep : "");
     config_tell(k->c, k->c->origin->place[config_find(path)], path, what, why);
     k->c->scheduler_params_warmup_num_steps = steps;
 }
@@ -286,8 +290,9 @@ static void check_schedule(config_checker *k) {
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
     if (c->scheduler_type != Z3D_LR_CONSTANT) {
-        cut_warmup(k, "training.steps", c->training_steps);
-        if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total);
+        const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
+        cut_warmup(k, "training.steps", c->training_steps, fixed);
+        if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
     }
     if (c->scheduler_type == Z3D_LR_CONSTANT) {
         config_refuse_idle(k, keys, 3, &constant);
