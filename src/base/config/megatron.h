@@ -333,6 +333,9 @@ void megatron_text_free(megatron_text *text);
 const char *megatron_value(const megatron_text *text, const char *name);
 /* The values one by one, in place of joined. */
 const z3d_data_list *megatron_words(const megatron_text *text, const char *name);
+/* "0.3" "a" "0.7" "b" or "a" "b" as files with weights; also those of a single word that is itself
+ * weights and paths. */
+z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
 /* It is given, but its value is still to be written: no default stands for it. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
 /* It is given by an older name. */
