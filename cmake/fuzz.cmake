@@ -5,9 +5,10 @@ set(ZERO3D_FUZZ_SOURCES_config "")
 set(ZERO3D_FUZZ_SOURCES_tokens src/train/data/map_file.c src/train/data/token_file.c src/train/data/megatron_file.c)
 set(ZERO3D_FUZZ_SOURCES_schedule parallel/schedule/check.c parallel/schedule/file.c parallel/schedule/schedule.c parallel/schedule/times.c)
 set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/text/added_tokens.c src/train/text/bpe_tokenizer.c src/train/text/bpe_vocabulary.c src/train/text/bpe_words.c src/train/text/gpt2_files.c
-  src/train/text/gpt2_words.c src/train/text/normalize.c src/train/text/special_tokens.c src/train/text/split.c src/train/text/tokenizer.c src/train/text/tokenizer_json.c src/train/text/tokenizer_parts.c)
+  src/train/text/gpt2_words.c src/train/text/normalize.c src/train/text/special_tokens.c src/train/text/split.c src/train/text/input.c src/train/text/text_files.c src/train/text/tokenizer.c src/train/text/tokenizer_json.c src/train/text/tokenizer_parts.c)
 set(ZERO3D_FUZZ_SOURCES_huggingface ${ZERO3D_FUZZ_SOURCES_gpt2})
 set(ZERO3D_FUZZ_SOURCES_prompts src/train/generation/prompts.c src/train/text/json_lines.c ${ZERO3D_FUZZ_SOURCES_gpt2})
+set(ZERO3D_FUZZ_SOURCES_texts src/train/text/input.c src/train/text/json_lines.c src/train/text/json_look.c src/train/text/text_files.c)
 set(ZERO3D_FUZZ_SOURCES_trace src/train/trace/file.c src/train/trace/merge.c src/train/trace/ranks.c src/train/trace/step.c src/plan/timeline_picture.c
   parallel/interface/mesh.c parallel/schedule/schedule.c src/model/unit.c zero/program/layout.c zero/program/opcodes.c zero/program/states.c)
 set(ZERO3D_FUZZ_SOURCES_history src/train/history/facts.c src/train/history/page.c src/train/history/read.c)

@@ -1,8 +1,15 @@
 /* Memory shared by the processes of one node. */
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "parallel/interface/internal.h"
@@ -10,6 +17,26 @@
 static void *map_shared(int fd, size_t bytes) {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return at == MAP_FAILED ? NULL : at;
+}
+
+/* A process that is killed between create_named and its name's end leaves the file. `ours` that are
+ * a minute old, and whose process is no more, go away. (A process of another container may not be
+ * seen; within a minute everybody has opened the file.) */
+static void remove_dead(const char *folder, const char *ours) {
+    enum { OLD = 60 };
+    DIR *names = opendir(folder);
+    for (struct dirent *e; names && (e = readdir(names));) {
+        char *end;
+        struct stat at;
+        const int here = dirfd(names);
+        if (strncmp(e->d_name, ours, strlen(ours)) != 0) continue;
+        long process = strtol(e->d_name + strlen(ours), &end, 10);
+        if (*end != '-' || process < 1 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
+        if (fstatat(here, e->d_name, &at, AT_SYMLINK_NOFOLLOW) != 0 || at.st_uid != geteuid())
+            continue;
+        if (time(NULL) - at.st_mtime > OLD) unlinkat(here, e->d_name, 0);
+    }
+    if (names) closedir(names);
 }
 
 /* Space is taken now: on a full /dev/shm a later first touch would be a SIGBUS. */
@@ -39,6 +66,7 @@ z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out) {
     char name[64] = "";
     bool first = channel->index == 0;
     *out = NULL;
+    if (first) remove_dead("/dev/shm", "zero3d-");
     void *at = first ? create_named(name, sizeof name, bytes) : NULL;
     z3d_status status = z3d_channel_broadcast(channel, name, sizeof name, 0);
     if (status == Z3D_OK && !first) at = open_named(name, bytes);

@@ -43,10 +43,12 @@ typedef struct z3d_tokenize_options {
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
     z3d_tokenizer *tokenizer; /* NULL: bytes */
-    /* Of the text in JSON: files named as inputs, and in folders .jsonl, .ndjson and .json files
-     * that have lines or an array of objects; NULL: there are none. */
+    /* Of the text in JSON: .jsonl and .ndjson files, .json files that are named as inputs or have
+     * lines of objects or an array of texts, and named files that begin as JSON does; NULL: there
+     * are none. */
     const char *json_key;
-    bool skip_bad; /* leaves out JSON lines without a text at the key; else they end the work */
+    bool skip_bad; /* leaves out lines and elements without a text at the key; else they are errors
+                    */
     /* Called after every file and every few MiB; NULL: not at all. */
     void (*progress)(void *context, const z3d_tokenize_progress *progress);
     void *context;
@@ -62,11 +64,12 @@ typedef struct z3d_tokenize_result {
     int64_t skipped_encoding;    /* files that are not UTF-8 */
     int64_t duplicate_documents; /* documents whose text was seen before */
     int64_t empty_documents;     /* JSON lines whose text is empty */
-    int64_t bad_documents;       /* JSON lines left out by skip_bad */
-    char bad_lines[512];         /* the first ones of them: "a.jsonl:3, a.jsonl:7" */
+    int64_t bad_documents;       /* JSON lines and elements left out by skip_bad */
+    char bad_lines[512];         /* the first ones: "a.jsonl:3, a.json:7 (element 2)" */
     z3d_json_repairs repairs;    /* in JSON lines */
     bool limited;                /* limit_bytes was reached */
     char cut_file[256];          /* the text file whose end is held out; "": none */
+    char duplicate_file[256];    /* the first one of skipped_duplicate */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;
 
@@ -74,9 +77,9 @@ typedef struct z3d_tokenize_result {
  * text where it was not named itself. Ends
  * every document (a text file, a JSON line) with the tokenizer's end-of-text and writes token files
  * in llm.c's format, each through a temporary file that is renamed when complete. Not collective.
- * Errors: ERR_USAGE (no input, bad fraction, equal outputs, JSON lines without a key or a key
- * without JSON lines), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text found,
- * a bad line of JSON, or nothing left for one of the outputs). */
+ * Errors: ERR_USAGE (no input, bad fraction, equal outputs, an output that is an input or no token
+ * file, JSON without a key or a key without JSON), ERR_IO (cannot read an input named, cannot
+ * write), ERR_DATA (no text found, a bad line of JSON, or nothing left for one of the outputs). */
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result);
 
 /* One line: "1.20 GB of 4.00 GB (30 %), 25.1 MB/s, 300 M tokens". */

@@ -52,6 +52,8 @@ struct z3d_tokenizer {
     z3d_token_list ends; /* ids that end a generated text like end_of_text, which may be one */
 };
 
+/* Whether its documents end with end_of_text. */
+bool z3d_tokenizer_ends_documents(const z3d_tokenizer *tokenizer);
 /* Whether it ends a generated text. */
 bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id);
 

@@ -189,6 +189,21 @@ TEST(Check, Schedule) {
         ASSERT_EQ(c.set("scheduler.params.warmup_num_steps=2"), Z3D_OK);
         EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_ERR_CONFIG);
     }
+    for (const char *type : {"WarmupLR", "WarmupDecayLR"}) {
+        Config c(std::string("scheduler: {type: ") + type + ", params: {warmup_num_steps: 10" +
+                 (type[6] == 'D' ? ", total_num_steps: 50}}" : "}}"));
+        ASSERT_EQ(c.set("training.steps=1"), Z3D_OK);
+        testing::internal::CaptureStderr();
+        EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
+        EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                      "to keep it, write scheduler.params.warmup_num_steps=10 there too"),
+                  std::string::npos);
+        EXPECT_EQ(c->scheduler_params_warmup_num_steps, 1) << type;
+        ASSERT_EQ(c.set("scheduler.params.warmup_num_steps=10"), Z3D_OK);
+        EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(c->scheduler_params_warmup_num_steps, 10) << type;
+    }
+    EXPECT_EQ(check("scheduler: {type: WarmupLR, params: {warmup_num_steps: 4000}}"), "accepted");
     EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 11, "
                     "total_num_steps: 10}}")
                   .find("total_num_steps 10"),

@@ -144,13 +144,78 @@ TEST(Sources, AListAndYaml) {
     EXPECT_EQ(y->data_train.weight[1], 0.7);
 }
 
+TEST(Sources, ArgumentsInTwoMappingsOfYamlAreRefusedByName) {
+    conversion c = megatron("SMALL:\n  ARGS:\n    --num-layers: 12\n    X: 1\n    --lr: 1\n"
+                            "LARGE:\n  # or\n  MORE:\n    --hidden-size: 64\n");
+    EXPECT_EQ(c.status, Z3D_ERR_DATA) << c.yaml;
+    EXPECT_TRUE(has(c.error, "ARGS and MORE both have --arguments")) << c.error;
+    EXPECT_EQ(megatron("--num-layers: 12\n---\n--hidden-size: 64\n").status, Z3D_ERR_DATA);
+    EXPECT_EQ(megatron("A:\n  --num-layers: 12\nB:\n  c: 1\n").status, Z3D_OK);
+    EXPECT_TRUE(has(megatron("A:\n  --data-path: [a,\n    b]\n").error, "a list without its end"));
+    EXPECT_TRUE(has(megatron("A:\n  --data-path: a\n    b\n").error, "'b' goes on with the value"));
+    EXPECT_TRUE(has(megatron("A:\n  --data-path: |\n    a\n").error, "'|' is not read"));
+}
+
+static std::vector<std::string> paths(const conversion &c) {
+    Config m(c.yaml);
+    std::vector<std::string> out;
+    for (int i = 0; i < m->data_train.count; i++)
+        out.push_back(std::to_string((int)(10 * m->data_train.weight[i])) + m->data_train.path[i]);
+    return out;
+}
+
+using Paths = std::vector<std::string>;
+
+TEST(Sources, APathIsAsTheShellOrTheFileHasIt) {
+    EXPECT_EQ(paths(command({"--data-path", "my data", "b"})), (Paths{"10my data", "10b"}));
+    EXPECT_EQ(paths(command({"--data-path", "my data"})), (Paths{"10my data"}));
+    EXPECT_EQ(paths(command({"--data-path", "2 files"})), (Paths{"102 files"}));
+    EXPECT_EQ(paths(command({"--data-path", "0.5 a 0.7 b"})), (Paths{"5a", "7b"}));
+    EXPECT_EQ(paths(megatron("--data-path 0.5 'my data' 0.7 b \\")), (Paths{"5my data", "7b"}));
+    EXPECT_EQ(megatron("--data-path my\\ data").status, Z3D_ERR_DATA);
+    EXPECT_EQ(paths(megatron("--data-path: \"my #data\" # x\n")), (Paths{"10my #data"}));
+    EXPECT_EQ(paths(megatron("--data-path: [0.5, 'a, b', 0.7, c]\n")), (Paths{"5a, b", "7c"}));
+    EXPECT_EQ(paths(megatron("--data-path: 0.5 a 0.7 b\n")), (Paths{"5a", "7b"}));
+}
+
+static const std::string begin = "0: ------------------------ arguments ------------------------\n",
+                         end = "0: -------------------- end of arguments ---------------------\n";
+
+static std::string line(const std::string &name, const std::string &value) {
+    return "0:   " + name + " " + std::string(name.size() < 48 ? 48 - name.size() : 0, '.') + " " +
+           value + "\n";
+}
+
+TEST(Sources, ALogIsReadWhole) {
+    std::string files;
+    for (int i = 0; i < 300; i++)
+        files += std::string(i ? ", " : "") + "'1.0', '" + std::string(80, 'a') + "/file " +
+                 std::to_string(i) + "'";
+    Paths found = paths(megatron(begin + line("data_path", "[" + files + "]") + end));
+    ASSERT_EQ(found.size(), 300u);
+    EXPECT_EQ(found.back(), "10" + std::string(80, 'a') + "/file 299");
+    // Bytes of 0, where a file was cut, end nothing.
+    const std::string cut = begin + line("lr", "7") + end + std::string(9, '\0') + begin +
+                            line("lr", "1") + line("save", "a, b") + end;
+    EXPECT_EQ(Config(megatron(cut).yaml)->optimizer_params_lr, 1);
+    EXPECT_STREQ(Config(megatron(cut).yaml)->checkpoint_dir, "a, b");
+    // 0 is no sign that an argument is harmless.
+    conversion c = megatron(begin + line("lr", "1") + line("residual_scale", "0.0") +
+                            line("fp8_margin", "0") + end);
+    EXPECT_TRUE(is_in(c, REFUSED, "--residual-scale")) << c.table;
+    EXPECT_TRUE(is_in(c, IDLE, "--fp8-margin")) << c.table;
+    c = megatron(begin + line("lr", "1") + line("train_iters", "500") +
+                 line("lr_warmup_samples", "0") + line("lr_warmup_iters", "5") + end);
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->scheduler_params_warmup_num_steps, 5);
+    c = megatron(begin + line("lr", "1") + line("train_samples", "4000") +
+                 line("global_batch_size", "8") + line("lr_warmup_samples", "80") +
+                 line("lr_warmup_iters", "0") + end);
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->scheduler_params_warmup_num_steps, 10);
+}
+
 TEST(Sources, TheLogOfARunHasTheFinalValues) {
-    auto line = [](const std::string &name, const std::string &value) {
-        return "0:   " + name + " " + std::string(name.size() < 48 ? 48 - name.size() : 0, '.') +
-               " " + value + "\n";
-    };
-    const std::string begin = "0: ------------------------ arguments ------------------------\n",
-                      end = "0: -------------------- end of arguments ---------------------\n";
     std::string arguments =
         line("num_layers", "2") + line("hidden_size", "64") + line("num_attention_heads", "4") +
         line("kv_channels", "16") + line("add_bias_linear", "True") + line("add_qkv_bias", "True") +
@@ -233,6 +298,55 @@ TEST(Dialects, SamplesAreDividedByTheBatch) {
     EXPECT_TRUE(is_in(c, REFUSED, "--train-samples")) << c.table;
     EXPECT_TRUE(is_in(c, REFUSED, "--rampup-batch-size")) << c.table;
     EXPECT_TRUE(is_in(megatron("--lr 1 --train-samples 2000"), REFUSED, "--train-samples"));
+    const std::string both = "--lr 1 --global-batch-size 8 --train-samples 800 --train-iters ";
+    EXPECT_TRUE(megatron(both + "100").complete);
+    c = megatron(both + "200");
+    EXPECT_TRUE(is_in(c, REFUSED, "--train-samples")) << c.table;
+    EXPECT_TRUE(has(c.table, "--train-iters 200 says otherwise")) << c.table;
+    c = megatron("--lr 1 --lr-decay-style constant --lr-decay-samples 800");
+    EXPECT_TRUE(is_in(c, IDLE, "--lr-decay-samples")) << c.table;
+}
+
+TEST(Dialects, NoDefaultStandsBesideAnUnknownArgumentOfItsMatter) {
+    const struct {
+        const char *argument, *path;
+    } matters[] = {{"--attn-dropout 0", "model.attention_dropout"},
+                   {"--lr-schedule constant", "scheduler.type"},
+                   {"--clip-gradients 0.5", "gradient_clipping"},
+                   {"--max_grad_norm 0.5", "gradient_clipping"},
+                   {"--wd 0.1", "optimizer.params.weight_decay"}};
+    for (const auto &m : matters) {
+        conversion c = megatron(std::string("--lr 1 --min-lr 0.1 ") + m.argument);
+        EXPECT_FALSE(z3d_config_is_set(Config(c.yaml).get, m.path)) << c.yaml;
+        EXPECT_TRUE(is_in(c, DIFFERENT, m.path)) << c.table;
+    }
+    conversion c = deepspeed("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1, "
+                             "\"wd\": 0.1}}, \"grad_clip\": 0.5}");
+    for (const char *path : {"optimizer.params.weight_decay", "gradient_clipping"}) {
+        EXPECT_FALSE(z3d_config_is_set(Config(c.yaml).get, path)) << c.yaml;
+        EXPECT_TRUE(is_in(c, DIFFERENT, path)) << c.table;
+    }
+}
+
+TEST(Dialects, WhatIsLostHasARow) {
+    conversion c = megatron("--lr 1 --data-path a --split 90,10,0 --eval-interval 5 --eval-iters 2 "
+                            "--lr-warmup-iters 10 --train-iters 100");
+    for (const char *name : {"--split", "--eval-interval", "--eval-iters", "--tokenizer-type",
+                             "scheduler.params.warmup_num_steps"})
+        EXPECT_TRUE(is_in(c, DIFFERENT, name)) << name << c.table;
+    EXPECT_TRUE(is_in(megatron("--lr 1 --data-path <DATA> --split 9,1,0"), DIFFERENT, "--split"));
+    EXPECT_TRUE(is_in(megatron("--lr 1 --valid-data-path <DATA> --eval-iters 9"), DIFFERENT,
+                      "--eval-iters"));
+    c = megatron("--lr 1 --vocab-size 257 --fp16 --hysteresis 0");
+    EXPECT_FALSE(is_in(c, DIFFERENT, "--tokenizer-type")) << c.table;
+    EXPECT_EQ(Config(c.yaml)->fp16_hysteresis, 1); // both mean at once
+}
+
+TEST(Dialects, BothFrameworksTrainOnGpus) {
+    for (const conversion &c : {megatron("--lr 1"), deepspeed("{\"train_batch_size\": 8}")}) {
+        EXPECT_EQ(Config(c.yaml)->training_device, Z3D_TRAINING_CUDA) << c.yaml;
+        EXPECT_TRUE(has(c.table, "to train on CPUs write cpu")) << c.table;
+    }
 }
 
 TEST(Dialects, AnUnknownArgumentMayChangeTheModel) {
@@ -248,10 +362,11 @@ TEST(Dialects, AnUnknownArgumentMayChangeTheModel) {
 TEST(Dialects, MethodsOfRecomputation) {
     const std::string full = "--lr 1 --recompute-granularity full --recompute-num-layers ";
     EXPECT_TRUE(megatron(full + "8 --recompute-method block --num-layers 8").complete);
-    EXPECT_TRUE(is_in(megatron(full + "4 --recompute-method block --num-layers 8"), REFUSED,
-                      "--recompute-method"));
+    conversion c = megatron(full + "4 --recompute-method block --num-layers 8");
+    EXPECT_TRUE(is_in(c, REFUSED, "--recompute-method")) << c.table;
+    EXPECT_TRUE(is_in(c, REFUSED, "--recompute-num-layers")) << c.table;
     EXPECT_TRUE(is_in(megatron(full + "2"), REFUSED, "--recompute-num-layers"));
-    conversion c = megatron("--lr 1 --recompute-method uniform --recompute-num-layers 2");
+    c = megatron("--lr 1 --recompute-method uniform --recompute-num-layers 2");
     EXPECT_TRUE(c.complete) << c.table;
     EXPECT_TRUE(is_in(c, IDLE, "--recompute-method") && is_in(c, IDLE, "--recompute-num-layers"));
 }
@@ -336,7 +451,12 @@ TEST(DeepSpeed, WhatTheTrainerFillsIn) {
     EXPECT_EQ(trainer->scheduler_params_warmup_num_steps, 0);
     EXPECT_EQ(trainer->optimizer_params_lr, 5e-5);
     EXPECT_TRUE(is_in(c, DIFFERENT, "bf16, fp16")) << c.table;
+    EXPECT_TRUE(has(c.yaml, "(auto): this is fp32")) << c.yaml;
+    EXPECT_TRUE(is_in(c, DIFFERENT, "activation_checkpointing.granularity")) << c.table;
+    EXPECT_TRUE(has(deepspeed("{\"train_batch_size\": \"auto\"}").table,
+                    "auto, zero3d's default, is left out"));
     c = deepspeed(autos, "bf16");
+    EXPECT_FALSE(has(c.yaml, "fp32")) << c.yaml;
     EXPECT_TRUE(Config(c.yaml)->bf16_enabled);
     EXPECT_FALSE(is_in(c, DIFFERENT, "bf16, fp16")) << c.table;
     EXPECT_TRUE(c.complete) << c.table;

@@ -125,7 +125,7 @@ grep -q 'num_layers: 2' out || fail "not the value that the shell computes"
 grep -q 'hidden_size: 32' out || fail "not the last value of a variable"
 grep -q 'granularity: none' out || fail "the branch that is not taken is taken"
 expect 0 "$ZERO3D" plan launched.yaml --ranks 1
-expect 0 "$LAUNCH" -n 1 "$ZERO3D" train launched.yaml run.dir=runs/launched
+expect 0 "$LAUNCH" -n 1 "$ZERO3D" train launched.yaml training.device=cpu run.dir=runs/launched
 [ "$(wc -l <runs/launched/metrics.jsonl)" -ge 2 ] || fail "two steps were expected"
 RECOMPUTE=true BEFORE="$ZERO3D config --from-megatron --" expect 0 bash launch.sh
 grep -q 'granularity: full' out || fail "the branch is not taken"
@@ -141,7 +141,7 @@ expect 1 "$ZERO3D" config --from-deepspeed "$SOURCE/tests/data/configs/megatron_
 
 # Of the grid (tests/base/base_config_convert.cc) some trains two steps.
 small="model.num_layers=2 model.hidden_size=32 model.num_attention_heads=4 model.seq_length=32 model.vocab_size=257
-    data.train=train.bin training.steps=2 train_micro_batch_size_per_gpu=1"
+    data.train=train.bin training.steps=2 training.device=cpu train_micro_batch_size_per_gpu=1"
 converts=0
 trains_converted() { # trains_converted OPTION TEXT: convert, config, plan, two steps on two ranks
     converts=$((converts + 1))

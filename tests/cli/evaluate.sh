@@ -73,6 +73,12 @@ expect 0 "$ZERO3D" evaluate run/checkpoints lines.jsonl --json
 [ "$(number bytes)" = 25 ] && [ "$(number tokens)" = 27 ] || fail "lines: $(cat out)" # each has an end; nothing predicts the first byte
 expect 1 "$ZERO3D" evaluate run/checkpoints lines.jsonl --json-key none
 says 'lines.jsonl:1: --json-key none: .*it has: text, other'
+printf '{\n "text": "Line one."\n}\n' >pretty.json
+expect 1 "$ZERO3D" evaluate run/checkpoints pretty.json # raw JSON is no text
+says 'pretty.json:1: '
+printf '\n[{"text": "Line one."},\n{"text": "Line two, longer."}]' >array.txt
+expect 0 "$ZERO3D" evaluate run/checkpoints array.txt --json
+[ "$(number bytes)" = 25 ] || fail "array: $(cat out)"
 mkdir tmp
 expect 0 env TMPDIR="$work/tmp" "$ZERO3D" evaluate run/checkpoints text
 rmdir tmp || fail "a folder is left"

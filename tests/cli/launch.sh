@@ -56,6 +56,7 @@ for shell in dash bash; do
     expect 3 $shell "$LAUNCH" -n 3 sh -c '[ $RANK = 1 ] || exit 75; sleep 0.3; exit 3'
     # Death by a signal, and programs that are not there.
     expect 137 $shell "$LAUNCH" -n 3 sh -c '[ $RANK != 2 ] || kill -KILL $$'
+    grep -q "^launch: rank 2 ended by signal 9$" err || fail "which rank was killed"
     expect 127 $shell "$LAUNCH" -n 2 ./nowhere
     # What does not end after a failure is killed, what is frozen at once.
     expect 4 env ZERO3D_GRACE_SECONDS=1 timeout 30 $shell "$LAUNCH" -n 3 sh -c '[ $RANK != 2 ] || exit 4; exec sleep 1000'
@@ -172,3 +173,10 @@ expect 139 env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_R
 expect fail env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 ./nowhere
 grep -q '^Executable: *./nowhere' err || fail "what mpirun has to say is lost"
 expect 75 env ZERO3D_GRACE_SECONDS=2 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5; exit 75'
+
+# Closed outputs leave nobody behind, and a limit with which mpirun would hang is told.
+for closed in 1 2; do
+    expect 3 timeout 60 sh -c '"$0" -n 2 sh -c "exit 3" '$closed'>&-' "$LAUNCH"
+done
+expect 1 timeout 60 sh -c 'ulimit -f 60 && "$0" -n 2 true' "$LAUNCH"
+grep -q "^launch: the limit of a file's size is 30 KiB" err || fail "a small limit is not told"

@@ -13,6 +13,20 @@ run tcp
 [ "$(numbers run-mpi | grep -c '"loss":[0-9.]* "grad_norm":[0-9.]*$')" -eq 5 ] || fail "no numbers of five steps"
 [ "$(numbers run-mpi)" = "$(numbers run-tcp)" ] || fail "other numbers over TCP than over MPI"
 
+# Shared memory of a process that was killed goes away; that of the living, and what is new, stays.
+if [ -w /dev/shm ]; then
+    true &
+    dead=$!
+    wait $dead
+    left=/dev/shm/zero3d-$dead-0123456789abcdef alive=/dev/shm/zero3d-$$-0123456789abcdef new=/dev/shm/zero3d-$dead-1123456789abcdef
+    touch -d '2 minutes ago' "$left" "$alive" && touch "$new"
+    run tcp
+    [ ! -e "$left" ] && [ -e "$alive" ] && [ -e "$new" ]
+    right=$?
+    rm -f "$left" "$alive" "$new"
+    [ $right -eq 0 ] || fail "files of the dead and the living in /dev/shm"
+fi
+
 # A configuration that cannot be is told once.
 expect fail env ZERO3D_LAUNCH=tcp "$LAUNCH" -n 3 "$ZERO3D" train tiny.yaml parallel.tensor_model_parallel_size=2
 says 'tensor'

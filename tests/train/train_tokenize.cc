@@ -115,6 +115,8 @@ TEST_F(Tokenize, TakesTextAndLeavesOutTheRest) {
     EXPECT_EQ(t.result.skipped_encoding, 2);
     EXPECT_EQ(t.result.skipped_empty, 1);
     EXPECT_EQ(t.result.skipped_unreadable, 2);
+    EXPECT_NE(t.summary.find("duplicate files: " + in / "b.txt" + "\n"), std::string::npos)
+        << t.summary;
     EXPECT_EQ(t.result.files, 3);
     // In name order: a/copy.txt comes before b.txt, which is its copy.
     EXPECT_EQ(documents(train),
@@ -189,6 +191,29 @@ TEST_F(Tokenize, PartsOfATextHaveTheTokensOfTheWhole) {
     }
 }
 
+// o200k's words may have a line's end and a slash: no part ends between them.
+TEST_F(Tokenize, NoPartEndsWithinAWord) {
+    write_file(in / "v/tokenizer.json",
+               R"({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                    {"type": "Split", "behavior": "Isolated", "invert": false, "pattern":
+                     {"Regex": " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\p{L}+|\\s+"}},
+                    {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+                   "decoder": {"type": "ByteLevel"},
+                   "added_tokens": [{"id": 6, "content": "</s>", "special": true}],
+                   "model": {"type": "BPE", "vocab": {"a": 0, "!": 1, "\u010a": 2, "/": 3,
+                     "!\u010a": 4, "!\u010a/": 5}, "merges": ["! \u010a", "!\u010a /"]}})");
+    Tokenizer own(Z3D_TOKENIZER_HUGGINGFACE, in / "v");
+    ASSERT_EQ(own.status, Z3D_OK) << own.message;
+    tokenizer = own.tokenizer;
+    std::string text;
+    for (int i = 0; i < 6000; i++) text += i % 5 ? "a!\n/a" : "a!\n/a\n";
+    write_file(in / "text", text);
+    ASSERT_EQ(run({in / "text"}, 0.5).status, Z3D_OK);
+    std::vector<int32_t> all = ids(train), tail = ids(validation);
+    all.insert(all.end(), tail.begin(), tail.end());
+    EXPECT_EQ(std::count(all.begin(), all.end(), 5), 6000);
+}
+
 TEST_F(Tokenize, HoldsOutDocumentsThatAreInNoOther) {
     for (int i = 0; i < 400; i++)
         write_file(in / ("f" + std::to_string(i)), "document " + std::to_string(i % 300));
@@ -248,6 +273,21 @@ TEST_F(Tokenize, TheEndOfAFileIsHeldOutWhereWholeDocumentsCannotBe) {
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
     EXPECT_EQ(documents(validation), (std::vector<std::string>{big + "8"}));
     EXPECT_EQ(t.result.cut_file[0], 0);
+}
+
+// Whatever its lines begin and end with.
+TEST_F(Tokenize, AnyTextWithLinesCanBeHeldOut) {
+    for (const char *line : {"- a point of some words\n", "A paragraph of some words.\n\n",
+                             "A line of some words.\r\n", "  one more\n"}) {
+        std::string text;
+        for (int i = 0; i < 400; i++) text += line;
+        write_file(in / "a", text);
+        Tokenized t = run({in / "a"}, 0.1);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        auto a = documents(train), b = documents(validation);
+        EXPECT_TRUE(a.size() == 1 && b.size() == 1 && a[0] + b[0] == text);
+        EXPECT_NEAR(static_cast<double>(b[0].size()), 0.1 * text.size(), 0.05 * text.size());
+    }
 }
 
 // JSON lines are never cut: each is a sample.
@@ -331,7 +371,7 @@ TEST_F(Tokenize, BadJsonLinesAreNamedAndLeaveNothing) {
     refused("plain", "byte 0: ");
     refused("{\"text\": \"\\ud800\\u00g0\"}", "byte ");
     refused("{\"te\\u0000xt\": \"a\"}", "byte ");
-    refused("{\"text\": \"\xff\"}", "byte ");
+    refused("{\"text\": \"\xff\"}", "it is not UTF-8; it looks like Latin-1");
     refused(std::string("{\"text\": \"a\0b\"}", 16), "byte ");
     refused("{\"body\": \"a\", \"id\": 1}",
             "--json-key text: this line has no such key; it has: body, id");
@@ -347,7 +387,8 @@ TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
     Tokenized t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
     EXPECT_NE(t.message.find("sub/a.jsonl has texts in JSON"), std::string::npos) << t.message;
-    EXPECT_NE(t.message.find("`zero3d data tokenize " + in.path + " --json-key text --output "),
+    EXPECT_NE(t.message.find("`zero3d data tokenize " + in / "sub/a.jsonl" +
+                             " --json-key text --output "),
               std::string::npos)
         << t.message;
     write_file(in / "b.txt", "text");
@@ -355,11 +396,14 @@ TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
     std::filesystem::remove_all(in / "sub");
     t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
-    EXPECT_NE(t.message.find("there is no .jsonl"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("there is no JSON in "), std::string::npos) << t.message;
+    t = run({in / "b.txt"});
+    EXPECT_NE(t.message.find("there is no JSON in "), std::string::npos) << t.message;
     EXPECT_TRUE(only_outputs_left(0));
 }
 
-// Megatron's my-corpus.json: a file that is named has JSON lines if there is a key.
+// Megatron's my-corpus.json: a file that is named has JSON lines if there is a key. A text stays
+// one.
 TEST_F(Tokenize, ANamedFileHasJsonLinesWhateverItsName) {
     const std::string lines = "\n{\"text\": \"one\"}\n { \"text\": \"two\"}\n";
     for (const char *name : {"my-corpus.json", "corpus.txt", "corpus"}) {
@@ -370,6 +414,13 @@ TEST_F(Tokenize, ANamedFileHasJsonLinesWhateverItsName) {
         EXPECT_EQ(documents(train), (std::vector<std::string>{"one", "two"}));
         std::filesystem::remove(in / name);
     }
+    write_file(in / "a.txt", "A text\nof lines.\n");
+    write_file(in / "b.jsonl", lines);
+    skip_bad = true;
+    Tokenized t = run({in / "a.txt", in / "b.jsonl"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train), (std::vector<std::string>{"A text\nof lines.\n", "one", "two"}));
+    EXPECT_EQ(t.result.bad_documents, 0);
 }
 
 // Without a key it is not read as text in silence.
@@ -396,14 +447,48 @@ TEST_F(Tokenize, JsonUnderAnotherNameIsRefusedOrNoticed) {
     for (const char *name : {"sub/a.json", "sub/b.txt", "sub/c.json"}) refused(in / name, name);
     refused(in / "sub", "sub/a.json"); // nothing else is in the folder
     write_file(in / "sub/z.txt", "a text\n");
-    read(in / "sub", "a.json (and 2 other files): these look like texts in JSON");
-    // JSON of another kind is text, and so is a text that only begins like it.
-    write_file(in / "pretty.json", "{\n  \"text\": \"one\"\n}\n");
-    read(in / "pretty.json", "");
-    write_file(in / "numbers.json", "[1, 2]\n");
-    read(in / "numbers.json", "");
-    write_file(in / "c.txt", "{\"text\": \"one\"}\nis a line of JSON.\n");
-    read(in / "c.txt", "");
+    refused(in / "sub", "sub/a.json"); // also beside texts
+    std::filesystem::remove(in / "sub/a.json");
+    write_file(in / "sub/c.json", "{\n  \"name\": \"a package\"\n}\n");
+    read(in / "sub", "b.txt (and 1 other file): this is JSON, but was read as plain text");
+    // A text that only begins like JSON.
+    for (const char *text : {"{\"text\": \"one\"}\nis a line of JSON.\n", "[1] Smith: \"One\".\n",
+                             "[1, 2, 3, 4] and more\n", "[a](b)\n", "[\n", "{{ \"x\" }}\n"}) {
+        write_file(in / "c.txt", text);
+        read(in / "c.txt", "");
+    }
+}
+
+// Whatever its shape, raw JSON that is named needs a key; the message has a command that works.
+TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
+    const std::string big(1200000, 'x');
+    write_file(in / "a.txt", "a text\n");
+    auto refused = [&](const char *name, const std::string &text, const std::string &what) {
+        write_file(in / name, text);
+        Tokenized t = run({in / "a.txt", in / name});
+        EXPECT_EQ(t.status, Z3D_ERR_USAGE) << text.substr(0, 80);
+        EXPECT_NE(t.message.find(what), std::string::npos) << t.message;
+        EXPECT_NE(t.message.find(in / name), std::string::npos) << t.message;
+        std::filesystem::remove(in / name);
+    };
+    const std::string none = "no element of an array is an object with a text";
+    refused("p.json", "{\n \"text\": \"one\"\n}\n", none);
+    refused("p.json", "Only words.\n", none);
+    refused("p", "{\n \"text\": \"one\"\n}\n", none);
+    refused("n.json", "[1, 2]\n", none);
+    refused("n", "[1, 2]\n", none);
+    refused("s", "[\"text\", \"more\", \"", none); // cut off
+    refused("l", "[[{\"text\": \"a\"}]]", none);
+    refused("e", "[{}, {\"text\": \"a\"}]", "(it has: text)");
+    refused("z", "[null, {\"id\": 1, \"body\": \"a\"}]",
+            "(it has: id, body), as in `zero3d data tokenize " + in / "z" + " --json-key body ");
+    refused("o", "{\"n\": 1, \"text\": \"" + big + big + "\"}", "(it has: n, text)");
+    refused("j", "{\"text\": \"" + big + "\"}\n{\"text\": \"b\"}\n", "(it has: text)");
+    refused("b", "{\"text\": \"a\"}\n{\"text\": b}\n", "(it has: text)"); // a mistake later
+    refused("c", "[{\"text\": \"a\"}\n{\"text\": \"b\"}]\n", "(it has: text)");
+    refused("alpaca.txt", "[{\"instruction\": \"a\", \"input\": \"\", \"output\": \"c\"}]",
+            "(it has: instruction, input, output), as in `zero3d data tokenize " +
+                in / "alpaca.txt" + " --json-key output ");
 }
 
 // Alpaca's and ShareGPT's files.
@@ -430,14 +515,16 @@ TEST_F(Tokenize, AnArrayOfObjectsIsReadAsLinesAre) {
         EXPECT_EQ(t.status, Z3D_ERR_DATA) << text;
         EXPECT_NE(t.message.find("bad.json:" + what), std::string::npos) << t.message;
     };
-    refused(",\n\n{\"body\": 1}]", "3: --json-key text: this line has no such key; it has: body");
-    refused(",\n[3]]", "2: --json-key text: expected a JSON object");
+    refused(",\n\n{\"body\": 1}]",
+            "3 (element 2): --json-key text: this element has no such key; it has: body");
+    refused(",\n[3]]", "2 (element 2): --json-key text: expected a JSON object");
     refused(",\n]", "2: byte 0: ");
-    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']'");
-    refused(",\n{\"text\": \"b", "2: the file ends within");
+    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']' behind element 1");
+    refused(",\n{\"text\": \"b", "2: the file ends within element 2");
     refused("\n", "2: expected ',' or ']'");
     refused("]\n{\"text\": \"b\"}", "2: text behind the array's end");
     refused(",\n}]", "2: byte 0: ");
+    EXPECT_EQ(t.message.find("element 2: "), 0u) << t.message;
 }
 
 TEST_F(Tokenize, AKeyMayNameATextInAnotherObject) {
@@ -474,20 +561,21 @@ TEST_F(Tokenize, LinesWithoutATextMayBeSkipped) {
     EXPECT_EQ(documents(train), (std::vector<std::string>{"one", "two"}));
     EXPECT_EQ(t.result.bad_documents, 4);
     const std::string name = in / "a.jsonl";
-    EXPECT_NE(t.summary.find("lines without a text: " + name + ":2, " + name + ":3, " + name +
-                             ":4, " + name + ":5\n"),
+    EXPECT_NE(t.summary.find("  without a text: " + name + ":2, " + name + ":3, " + name + ":4, " +
+                             name + ":5\n"),
               std::string::npos)
         << t.summary;
     write_file(in / "b.json", "[{\"text\": null}, {\"text\": \"three\"}]");
     t = run({in / "b.json"});
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
     EXPECT_EQ(documents(train), (std::vector<std::string>{"three"}));
+    EXPECT_NE(t.summary.find("b.json:1 (element 1)\n"), std::string::npos) << t.summary;
     write_file(in / "b.json", "[{\"text\": null}, {\"text\": ");
     EXPECT_EQ(run({in / "b.json"}).status, Z3D_ERR_DATA);
     json_key = "wrong"; // not one line is left
     t = run({in / "a.jsonl"});
     EXPECT_EQ(t.status, Z3D_ERR_DATA);
-    EXPECT_NE(t.message.find("6 lines have no text"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("6 lines and elements have no text"), std::string::npos) << t.message;
 }
 
 std::string gzip(const std::string &text) {
@@ -542,6 +630,23 @@ TEST_F(Tokenize, PackedFilesAreUnpacked) {
     }
 }
 
+// What other programs put around and between: tar's zeros, a frame to skip, a window beyond 128
+// MiB.
+TEST_F(Tokenize, RareFormsOfPackedFilesAreRead) {
+    const std::string text = "a text that is packed\n", skipped("\x5f\x2a\x4d\x18\3\0\0\0abc", 11);
+    const std::string zeros(70000, '\0');
+    std::string wide("\x28\xb5\x2f\xfd\0\x90", 6); // 2^28 bytes
+    wide += std::string{static_cast<char>(text.size() << 3 | 1), 0, 0} + text;
+    for (const std::string &packed :
+         {gzip(text) + zeros, gzip(text.substr(0, 5)) + "\0" + zeros + gzip(text.substr(5)),
+          skipped + zstd(text), zstd(text) + skipped, wide}) {
+        write_file(in / "a", packed);
+        Tokenized t = run({in / "a"});
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_EQ(documents(train), (std::vector<std::string>{text}));
+    }
+}
+
 // What is named and is no text is an error that says what to do.
 TEST_F(Tokenize, OtherEncodingsAreToldApart) {
     auto refused = [&](const std::string &content, const std::string &what) {
@@ -564,6 +669,8 @@ TEST_F(Tokenize, OtherEncodingsAreToldApart) {
     json_key = "text";
     refused(little, "UTF-8; it looks like UTF-16LE");
     json_key = nullptr;
+    refused(std::string("\xff\xfe\0\0a\0\0\0", 8), "UTF-8; it looks like UTF-32LE: convert it");
+    refused(std::string("\0\0\xfe\xff\0\0\0a", 8), "UTF-8; it looks like UTF-32BE: convert it");
     refused(std::string("MZ\0\1\2\3", 6), "text");
     write_file(in / "b.txt", std::string(30000, 'a') + "\xe4"); // an accident
     EXPECT_EQ(run({in / "b.txt"}).status, Z3D_OK);
@@ -643,6 +750,76 @@ TEST_F(Tokenize, StopsAtTheLimit) {
     std::string joined;
     for (const std::string &d : documents(train)) joined += d;
     EXPECT_EQ(joined, paragraphs(1000).substr(0, 12345));
+    std::string umlauts;
+    for (int i = 0; i < 1000; i++) umlauts += "\xc3\xa9";
+    write_file(in / "c", umlauts); // ends behind a character
+    ASSERT_EQ(run({in / "c"}, 0, Z3D_SPLIT_HASH, 101).status, Z3D_OK);
+    EXPECT_EQ(documents(train), (std::vector<std::string>{umlauts.substr(0, 100)}));
+}
+
+// A word on how far the split is from what was asked for.
+TEST_F(Tokenize, SaysWhatShareIsHeldOut) {
+    json_key = "text";
+    write_file(in / "a.jsonl",
+               "{\"text\": \"" + std::string(996, 'a') + "\"}\n{\"text\": \"b\"}\n");
+    Tokenized t = run({in / "a.jsonl"}, 0.1, Z3D_SPLIT_TAIL);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_NE(t.summary.find("  1 of 2 documents, 0.2 % of the tokens; 10 % were asked for\n"),
+              std::string::npos)
+        << t.summary;
+    json_key = nullptr;
+    const std::string big = paragraphs(300);
+    for (const char *name : {"a", "b", "c"})
+        write_file(in / ("sub/" + std::string(name)), big + name);
+    t = run({in / "sub"}, 0.1, Z3D_SPLIT_TAIL);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_NE(t.summary.find("  1 of 3 documents, 33.3 % of the tokens; 10 % were asked for\n"),
+              std::string::npos)
+        << t.summary;
+    EXPECT_NE(t.summary.find("3 documents, each with its end token\n"), std::string::npos);
+    t = run({in / "sub"}, 0.33, Z3D_SPLIT_TAIL);
+    EXPECT_EQ(t.summary.find("asked for"), std::string::npos) << t.summary;
+    for (const char *name : {"sub/d", "sub/e"})
+        write_file(in / name, std::string("small\n") + name);
+    t = run({in / "sub"}, 0.1, Z3D_SPLIT_TAIL); // two small files, and the end of the third
+    EXPECT_NE(t.summary.find("the end of " + in / "sub/c" + " and the 2 documents behind it: "),
+              std::string::npos)
+        << t.summary;
+}
+
+// The only copy of a text is not written over.
+TEST_F(Tokenize, AnOutputIsNoInputAndNoOtherFile) {
+    const std::string text = "only copy\n";
+    write_file(in / "a.txt", text);
+    std::string name = in / "a.txt", other = in / "./a.txt", fresh = in / "o.bin";
+    const char *inputs[] = {name.c_str()};
+    z3d_tokenize_options options{};
+    z3d_tokenize_result result;
+    options.inputs = inputs;
+    options.count = 1;
+    auto refused = [&](const std::string &what) {
+        EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_ERR_USAGE);
+        EXPECT_NE(std::string(z3d_error_message()).find(what), std::string::npos)
+            << z3d_error_message();
+        EXPECT_EQ(read_file(name), text);
+    };
+    options.output_train = other.c_str();
+    refused("a.txt is an input");
+    options.output_train = fresh.c_str();
+    write_file(fresh, "no tokens");
+    refused("o.bin exists and is no token file");
+    EXPECT_EQ(read_file(fresh), "no tokens");
+    write_file(fresh, "");
+    EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
+    options.output_validation = name.c_str();
+    options.validation_fraction = 0.5;
+    refused("a.txt is an input");
+    std::string same = in / "./o.bin";
+    options.output_validation = same.c_str();
+    refused("cannot be both the training and the validation file");
+    std::filesystem::remove(fresh);
+    refused("cannot be both the training and the validation file");
 }
 
 TEST_F(Tokenize, RefusesWhatCannotWork) {

@@ -233,18 +233,21 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* A run of a file that the command line makes short warms up as long as it runs. */
-static bool cut_warmup(config_checker *k, int64_t total) {
+/* A run or a decay that the command line ends early warms up no longer than that. `whole`: a longer
+ * warm-up is valid, as that of a run that goes on later. */
+static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
-    char what[48];
-    if (config_is_overridden(k->c, path) ||
-        !(config_is_overridden(k->c, "training.steps") || config_is_overridden(k->c, TOTAL_STEPS)))
-        return false;
-    snprintf(what, sizeof what, "is cut to %lld", (long long)total);
-    config_tell(k->c, k->c->origin->place[config_find(path)], path, what,
-                "steps, where the command line ends the decay");
-    k->c->scheduler_params_warmup_num_steps = total;
-    return true;
+    const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
+    char what[48], keep[96], why[200];
+    if (!config_sound(k, path, end, NULL) || config_is_overridden(k->c, path) ||
+        !config_is_overridden(k->c, end) || warmup <= steps)
+        return;
+    snprintf(what, sizeof what, "is cut to %lld", (long long)steps);
+    snprintf(keep, sizeof keep, "; to keep it, write %s=%lld there too", path, (long long)warmup);
+    snprintf(why, sizeof why, "steps, where the command line ends it: %s%s", end,
+             whole ? keep : "");
+    config_tell(k->c, k->c->origin->place[config_find(path)], path, what, why);
+    k->c->scheduler_params_warmup_num_steps = steps;
 }
 
 static void check_decay(config_checker *k) {
@@ -262,7 +265,7 @@ static void check_decay(config_checker *k) {
         end = "training.steps";
     }
     if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
-        c->scheduler_params_warmup_num_steps > total && !cut_warmup(k, total)) {
+        c->scheduler_params_warmup_num_steps > total) {
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, %s %lld; write at most that",
                         (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
@@ -286,6 +289,11 @@ static void check_schedule(config_checker *k) {
                                 "choose WarmupDecayLR or WarmupCosineLR",
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
+    if (c->scheduler_type != Z3D_LR_CONSTANT) {
+        const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
+        cut_warmup(k, "training.steps", c->training_steps, fixed);
+        if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
+    }
     if (c->scheduler_type == Z3D_LR_CONSTANT) {
         config_refuse_idle(k, keys, 3, &constant);
     } else if (!z3d_config_decays(c)) {

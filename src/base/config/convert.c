@@ -58,12 +58,33 @@ static void append_key(const config_conversion *v, int key, z3d_string *out) {
     config_append_value(out, v->config, &config_table[key], 2);
 }
 
+bool config_is_doubted(const config_conversion *v, const char *path) {
+    return v->config->origin->wrong[config_find(path)];
+}
+
+void config_take_device(config_conversion *v) {
+    static const char path[] = "training.device";
+    if (config_is_mentioned(v, path)) return;
+    config_take_quietly(v, path, "cuda");
+    config_report_add(
+        &v->report, CONFIG_DEFAULTED, path,
+        "cuda: %s trains on GPUs, and zero3d's default is cpu; to train on CPUs write "
+        "cpu",
+        v->peer);
+}
+
 void config_take_default(config_conversion *v, const char *path, const char *text,
                          const char *whose) {
     int key = config_find(path);
     z3d_string ours = {0}, theirs = {0};
     if (key < 0) return;
     config_unset(v->config, key);
+    if (config_is_doubted(v, path)) {
+        config_report_add(&v->report, CONFIG_DIFFERENT, path,
+                          "%s, %s, is not written: a setting that is not known here may say it",
+                          whose, text);
+        return;
+    }
     append_key(v, key, &ours);
     if (set(v, path, text) == Z3D_OK) append_key(v, key, &theirs);
     if (ours.failed || theirs.failed || !theirs.text) {
@@ -154,6 +175,7 @@ z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules
     bool valid = drop_what_is_refused(v, rules);
     *complete = valid && v->report.count[CONFIG_REFUSED] == 0;
     z3d_string_append(yaml, "# From the %s settings in %s.\n", v->peer, v->file);
+    if (v->remark) z3d_string_append(yaml, "# %s\n", v->remark);
     config_write_set(v->config, yaml);
     for (int i = 0; i < CONFIG_VERDICTS; i++) {
         const z3d_string *rows = &v->report.rows[i];

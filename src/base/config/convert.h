@@ -8,6 +8,7 @@ typedef struct config_conversion {
     z3d_config *config;
     config_report report;
     const char *file, *peer; /* what is read; "DeepSpeed" */
+    const char *remark;      /* a comment at the top of the YAML; NULL: none */
 } config_conversion;
 
 /* Refuses, with what to do, a text that is another program's settings. */
@@ -20,9 +21,14 @@ void config_conversion_end(config_conversion *v);
 bool config_is_mentioned(const config_conversion *v, const char *name);
 /* Sets a key as the file says, and a row `name`; a value that the key refuses is a row too. */
 void config_take(config_conversion *v, const char *name, const char *path, const char *text);
-/* Sets a key that nothing has set to `text`, the default of `whose`, where that is not ours. */
+/* Sets a key that nothing has set to `text`, the default of `whose`, where that is not ours and no
+ * setting that is not known here may say it. */
 void config_take_default(config_conversion *v, const char *path, const char *text,
                          const char *whose);
+/* Both frameworks train on GPUs. */
+void config_take_device(config_conversion *v);
+/* Whether a setting that is not known here may be about this key. */
+bool config_is_doubted(const config_conversion *v, const char *path);
 /* The key is written whatever its default is. */
 void config_take_quietly(config_conversion *v, const char *path, const char *text);
 

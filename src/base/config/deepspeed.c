@@ -35,9 +35,9 @@ static bool fill_autos(config_conversion *v) {
         config_take_default(v, filled[i][0], filled[i][1],
                             "the file says auto; the Trainer's default");
         if (!config_is_mentioned(v, filled[i][0])) {
-            bool open = strcmp(filled[i][1], "auto") == 0;
-            config_report_add(&v->report, CONFIG_TAKEN, filled[i][0], "auto%s%s", open ? "" : ": ",
-                              open ? "" : filled[i][1]);
+            config_report_add(&v->report, CONFIG_TAKEN, filled[i][0],
+                              "%s%s, zero3d's default, is left out",
+                              strcmp(filled[i][1], "auto") == 0 ? "" : "auto: ", filled[i][1]);
         }
     }
     return any;
@@ -60,10 +60,13 @@ static void fill_type(config_conversion *v, const char *type) {
         !z3d_config_is_set(v->config, strcmp(type, "bf16") == 0 ? "bf16.enabled" : "fp16.enabled"))
         config_report_add(&v->report, CONFIG_REFUSED, "--bf16, --fp16",
                           "the file decides the type: it does not say auto");
-    else if (open && !type && !v->config->bf16_enabled && !v->config->fp16_enabled)
+    if (open && !type && !v->config->bf16_enabled && !v->config->fp16_enabled) {
+        v->remark = "bf16 and fp16 are not decided in that file (auto): this is fp32. If your "
+                    "script passes one of them, convert with --bf16 or --fp16.";
         config_report_add(&v->report, CONFIG_DIFFERENT, "bf16, fp16",
                           "auto: your script chooses; this is fp32. Convert with --bf16 or --fp16 "
                           "if it passes that");
+    }
 }
 
 static void fill(config_conversion *v, const char *path, const char *text) {
@@ -93,6 +96,7 @@ static void fill_optimizer(config_conversion *v) {
 static void fill_clipping(config_conversion *v) {
     if (config_is_mentioned(v, "gradient_clipping")) return;
     fill(v, "gradient_clipping", "1");
+    if (config_is_doubted(v, "gradient_clipping")) return;
     config_report_add(&v->report, CONFIG_DIFFERENT, "gradient_clipping",
                       "before June 2026 DeepSpeed's default was 0 (off); if your version is older, "
                       "write 0");
@@ -128,6 +132,10 @@ static void fill_scheduler(config_conversion *v) {
     char number[40];
     if (c->scheduler_type == Z3D_LR_CONSTANT) return;
     fill(v, "scheduler.params.warmup_num_steps", "1000");
+    if (c->scheduler_params_warmup_num_steps > 0)
+        config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",
+                          "the first rate is peak / warmup_num_steps; DeepSpeed's first two are 0, "
+                          "and its peak is two steps later");
     if (!config_is_mentioned(v, "scheduler.params.warmup_type")) {
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_type",
                           "DeepSpeed's default is log; the warm-up here is linear");
@@ -159,9 +167,13 @@ static void convert(config_conversion *v, const char *type) {
         config_take_default(v, "scheduler.type", "WarmupDecayLR",
                             "not in the file; the Trainer's default");
     fill_pipeline(v);
+    config_take_device(v);
+    if (!config_is_mentioned(v, "activation_checkpointing.granularity"))
+        config_report_add(&v->report, CONFIG_DIFFERENT, "activation_checkpointing.granularity",
+                          "DeepSpeed leaves it to the model's code; auto, the default here, "
+                          "recomputes blocks where memory is short; none stores all activations");
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
-                      "not in a DeepSpeed file: add model.*, data.train, training.steps and "
-                      "training.device");
+                      "not in a DeepSpeed file: add model.*, data.train and training.steps");
 }
 
 static z3d_status refuse_file(const char *path) {

@@ -64,12 +64,21 @@ static bool number_of(const converter *m, const char *name, double *out) {
     return value && z3d_parse_float(value, out) == Z3D_OK;
 }
 
+/* Whether an argument is given and is not 0, which a log has where another one counts. */
+static bool counts(const converter *m, const char *name) {
+    double value;
+    return has(m, name) && !(number_of(m, name, &value) && value == 0);
+}
+
 /* --samples divided by the global batch; false: not given, or it cannot be known. */
 static bool steps_of(converter *m, const char *samples, const char *iterations, double *out) {
     double count, batch;
-    const bool given = has(m, samples), ramps = has(m, "rampup-batch-size");
-    if (number_of(m, iterations, out)) return true;
-    if (!given || !number_of(m, samples, &count)) return false;
+    const bool ramps = has(m, "rampup-batch-size");
+    if ((counts(m, iterations) || !counts(m, samples)) && number_of(m, iterations, out))
+        return true;
+    if (!number_of(m, samples, &count)) return false;
+    *out = 0;
+    if (count == 0) return true;
     if (ramps || !number_of(m, "global-batch-size", &batch) || batch < 1) {
         char why[80];
         snprintf(why, sizeof why, "write --%s: %s", iterations,
@@ -81,11 +90,33 @@ static bool steps_of(converter *m, const char *samples, const char *iterations, 
     return true;
 }
 
+/* A row for an argument beside the one that says the same. */
+static void report_second(converter *m, const char *name, const char *taken, bool agrees) {
+    char what[120];
+    if (!has(m, name)) return;
+    if (!counts(m, name))
+        snprintf(what, sizeof what, "0: --%s counts", taken);
+    else if (agrees)
+        snprintf(what, sizeof what, "the same as --%s", taken);
+    else
+        snprintf(what, sizeof what, "--%s %.40s says otherwise; leave one of them out", taken,
+                 value_of(m, taken));
+    row(m, agrees || !counts(m, name) ? CONFIG_TAKEN : CONFIG_REFUSED, name, what);
+}
+
 static void take_steps(converter *m, const char *samples, const char *iterations,
                        const char *path) {
-    double steps;
+    double steps, count = 0, batch = 0;
     char text[32], flag[80];
-    if (take(m, iterations, path) || !steps_of(m, samples, iterations, &steps)) return;
+    if (counts(m, iterations) || !counts(m, samples)) {
+        bool known = number_of(m, samples, &count) && number_of(m, iterations, &steps) &&
+                     number_of(m, "global-batch-size", &batch) && batch >= 1;
+        if (take(m, iterations, path))
+            report_second(m, samples, iterations, known && floor(count / batch) == steps);
+        return;
+    }
+    report_second(m, iterations, samples, false);
+    if (!steps_of(m, samples, iterations, &steps)) return;
     snprintf(text, sizeof text, "%.0f", steps);
     snprintf(flag, sizeof flag, "--%.70s", samples);
     config_take(&m->v, flag, path, text);
@@ -94,17 +125,19 @@ static void take_steps(converter *m, const char *samples, const char *iterations
 /* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
 static bool convert_warmup(converter *m) {
     static const char key[] = "scheduler.params.warmup_num_steps";
+    static const char *const beside[] = {"lr-warmup-iters", "lr-warmup-samples"};
     double fraction, iterations = 0;
     char text[24];
     if (!has(m, "lr-warmup-fraction")) {
         bool warms =
             steps_of(m, "lr-warmup-samples", "lr-warmup-iters", &iterations) && iterations > 0;
-        if (warms)
-            take_steps(m, "lr-warmup-samples", "lr-warmup-iters", key);
-        else if (has(m, "lr-warmup-iters"))
-            row(m, CONFIG_TAKEN, "lr-warmup-iters", "no warm-up, same as zero3d");
+        if (warms) take_steps(m, "lr-warmup-samples", "lr-warmup-iters", key);
+        for (size_t i = 0; !warms && i < 2; i++)
+            if (has(m, beside[i]) && !counts(m, beside[i]))
+                row(m, CONFIG_TAKEN, beside[i], "no warm-up, same as zero3d");
         return warms;
     }
+    for (size_t i = 0; i < 2; i++) report_second(m, beside[i], "lr-warmup-fraction", false);
     bool known = steps_of(m, "lr-decay-samples", "lr-decay-iters", &iterations) ||
                  steps_of(m, "train-samples", "train-iters", &iterations);
     if (!known || !number_of(m, "lr-warmup-fraction", &fraction)) {
@@ -116,32 +149,48 @@ static bool convert_warmup(converter *m) {
     return strcmp(text, "0") != 0;
 }
 
-static void convert_schedule(converter *m) {
+/* Nothing is taken of a schedule whose form is not known. */
+static void report_open_schedule(converter *m) {
+    static const char *const parts[] = {"min-lr",         "lr-warmup-iters",    "lr-warmup-samples",
+                                        "lr-decay-iters", "lr-warmup-fraction", "lr-decay-samples"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (has(m, parts[i]))
+            row(m, CONFIG_REFUSED, parts[i],
+                "the schedule is not known; write scheduler.type and scheduler.params");
+}
+
+/* The form of the decay, NULL: not known. */
+static const char *form_of(converter *m) {
+    static const char *const forms[][2] = {
+        {"linear", "WarmupDecayLR"}, {"cosine", "WarmupCosineLR"}, {"constant", "constant"}};
     const char *style = value_of(m, "lr-decay-style");
-    const char *type = "WarmupDecayLR";
-    config_conversion *v = &m->v;
-    bool warms = convert_warmup(m);
-    take_steps(m, "train-samples", "train-iters", "training.steps");
-    if (!style && !is_unknown(m, "lr-decay-style"))
-        config_take_default(v, "scheduler.type", type, theirs);
-    else if (!style)
-        return;
-    else if (strcmp(style, "linear") == 0 || strcmp(style, "cosine") == 0)
-        config_take(v, "--lr-decay-style", "scheduler.type",
-                    style[0] == 'l' ? type : "WarmupCosineLR");
-    else if (strcmp(style, "constant") == 0)
-        config_take(v, "--lr-decay-style", "scheduler.type", warms ? "WarmupLR" : "constant");
-    else
+    for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(style, forms[i][0]) == 0) return forms[i][1];
+    if (style)
         row(m, CONFIG_REFUSED, "lr-decay-style", "write constant, linear or cosine");
-    bool constant = style && strcmp(style, "constant") == 0;
-    if (!constant) {
-        take(m, "min-lr", "scheduler.params.min_lr");
-        take_steps(m, "lr-decay-samples", "lr-decay-iters", "scheduler.params.total_num_steps");
-    } else {
-        if (has(m, "min-lr")) row(m, CONFIG_NO_EFFECT, "min-lr", "a constant rate never decays");
-        if (has(m, "lr-decay-iters"))
-            row(m, CONFIG_NO_EFFECT, "lr-decay-iters", "a constant rate never decays");
-    }
+    else if (!is_unknown(m, "lr-decay-style"))
+        config_take_default(&m->v, "scheduler.type", forms[0][1], theirs);
+    return z3d_config_is_set(m->v.config, "scheduler.type") ? forms[0][1] : NULL;
+}
+
+static void convert_schedule(converter *m) {
+    static const char *const ends[] = {"min-lr", "lr-decay-iters", "lr-decay-samples"};
+    config_conversion *v = &m->v;
+    const char *form = form_of(m);
+    take_steps(m, "train-samples", "train-iters", "training.steps");
+    if (!form) return report_open_schedule(m);
+    const bool warms = convert_warmup(m), constant = strcmp(form, "constant") == 0;
+    if (warms)
+        config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",
+                          "the first rate is peak / warmup_num_steps; Megatron-LM's is 0, and its "
+                          "peak is one step later");
+    if (has(m, "lr-decay-style"))
+        config_take(v, "--lr-decay-style", "scheduler.type", constant && warms ? "WarmupLR" : form);
+    for (size_t i = 0; constant && i < sizeof ends / sizeof *ends; i++)
+        if (has(m, ends[i])) row(m, CONFIG_NO_EFFECT, ends[i], "a constant rate never decays");
+    if (constant) return;
+    take(m, "min-lr", "scheduler.params.min_lr");
+    take_steps(m, "lr-decay-samples", "lr-decay-iters", "scheduler.params.total_num_steps");
 }
 
 /* Megatron-LM ignores what another optimizer's flags say. */
@@ -238,7 +287,10 @@ static void convert_precision(converter *m) {
     if (fp16 && !fixed) {
         convert_first_scale(m);
         take(m, "loss-scale-window", "fp16.loss_scale_window");
-        take(m, "hysteresis", "fp16.hysteresis");
+        if (has(m, "hysteresis") && !counts(m, "hysteresis")) /* 0 and 1: at once */
+            config_take(&m->v, "--hysteresis", "fp16.hysteresis", "1");
+        else
+            take(m, "hysteresis", "fp16.hysteresis");
         take(m, "min-loss-scale", "fp16.min_loss_scale");
     } else {
         for (size_t i = 0; i < sizeof dynamic / sizeof *dynamic; i++) {
@@ -324,6 +376,8 @@ static void convert_recompute_layers(converter *m, bool full) {
                     : "same as zero3d");
     if (counted && !full) {
         row(m, CONFIG_NO_EFFECT, number, idle);
+    } else if (counted && block && !all) {
+        row(m, CONFIG_REFUSED, number, "it is of --recompute-method block");
     } else if (counted && (block || every <= 1)) {
         row(m, CONFIG_TAKEN, number, "one checkpoint in each block, same as zero3d");
     } else if (counted && !known) {
@@ -361,35 +415,12 @@ static void convert_recompute(converter *m) {
                     "true");
 }
 
-/* "0.3 a 0.7 b" or "a b" as a list of files. */
-static z3d_status data_list(const char *values, z3d_data_list *out) {
-    char *copy = strdup(values), *rest = NULL;
-    double weight = 1, number;
-    bool weighed = false;
-    z3d_status status = copy ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for data paths");
-    char *word = copy ? strtok_r(copy, " ", &rest) : NULL;
-    for (; status == Z3D_OK && word; word = strtok_r(NULL, " ", &rest)) {
-        if (!weighed && z3d_parse_float(word, &number) == Z3D_OK && number > 0) {
-            weight = number;
-            weighed = true;
-            continue;
-        }
-        status = config_list_append(out, word, weight);
-        weight = 1;
-        weighed = false;
-    }
-    if (status == Z3D_OK && weighed)
-        status = Z3D_ERROR(Z3D_ERR_DATA, "the last weight has no path");
-    free(copy);
-    return status;
-}
-
 static bool take_data(converter *m, const char *name, const char *path) {
-    const char *values = value_of(m, name);
+    const z3d_data_list *words = megatron_words(&m->text, name);
     int key = config_find(path);
     z3d_data_list list = {0};
-    if (!values) return false;
-    if (!*values || data_list(values, &list) != Z3D_OK) {
+    if (!words) return is_unknown(m, name);
+    if (!words->count || megatron_data_list(words, &list) != Z3D_OK) {
         config_list_free(&list);
         row(m, CONFIG_REFUSED, name, "the paths cannot be read; write them out");
         return true;
@@ -418,6 +449,10 @@ static void convert_tokenizer(converter *m) {
     bool huggingface = type && strcmp(type, "HuggingFaceTokenizer") == 0;
     if (gpt2 || huggingface)
         config_take(&m->v, "--tokenizer-type", "data.tokenizer", gpt2 ? "gpt2" : "huggingface");
+    else if (!is_given(m, "tokenizer-type") && !is_given(m, "vocab-size"))
+        row(m, CONFIG_DIFFERENT, "tokenizer-type",
+            "not given, so the vocabulary is not known: without model.vocab_size a run has 50257 "
+            "tokens; write its size");
     else if (type)
         row(m, CONFIG_DIFFERENT, "tokenizer-type",
             "text is tokenized with GPT2BPETokenizer, HuggingFaceTokenizer or bytes; write the "
@@ -433,21 +468,28 @@ static void convert_tokenizer(converter *m) {
 }
 
 static void convert_data(converter *m) {
-    if (take_data(m, "data-path", "data.train"))
+    static const char *const evaluates[][2] = {
+        {"eval-interval",
+         "no validation data is taken; write data.validation and training.eval_interval"},
+        {"eval-iters",
+         "no validation data is taken; write data.validation and training.eval_steps"}};
+    const bool splits = take_data(m, "data-path", "data.train");
+    if (splits)
         row(m, CONFIG_DIFFERENT, "split",
             "data is not split here: all of --data-path is trained on; write a file of its own in "
             "data.validation");
     else if (has(m, "split"))
         row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
     take_data(m, "train-data-path", "data.train");
-    if (take_data(m, "valid-data-path", "data.validation")) {
+    const bool unknown = is_unknown(m, "valid-data-path");
+    if (take_data(m, "valid-data-path", "data.validation") && !unknown) {
         take_or_default(m, "eval-interval", "training.eval_interval", "1000");
         take_or_default(m, "eval-iters", "training.eval_steps", "100");
     } else {
-        if (has(m, "eval-interval"))
-            row(m, CONFIG_NO_EFFECT, "eval-interval", "there is no --valid-data-path");
-        if (has(m, "eval-iters"))
-            row(m, CONFIG_NO_EFFECT, "eval-iters", "there is no --valid-data-path");
+        for (size_t i = 0; i < 2; i++)
+            if (has(m, evaluates[i][0]))
+                row(m, splits || unknown ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT, evaluates[i][0],
+                    splits || unknown ? evaluates[i][1] : "there is no --valid-data-path");
     }
     convert_tokenizer(m);
     take_or_default(m, "seed", "training.seed", "1234");
@@ -491,6 +533,7 @@ static void convert_by_table(converter *m, const megatron_given *given) {
         row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
     } else if (!found) {
         row(m, CONFIG_REFUSED, given->name, "not known here; it may change the model or the run");
+        config_doubt(m->v.config, given->name);
     } else if (found->kind == MEGATRON_KEY) {
         take(m, given->name, found->text);
     } else if (found->kind == MEGATRON_TRUE && given->values[0]) {
@@ -553,10 +596,11 @@ static void convert(converter *m) {
     convert_recompute(m);
     convert_data(m);
     convert_checkpoints(m);
+    config_take_device(&m->v);
     refuse_unread(m);
 }
 
-static z3d_status from(const char *source, const char *text, const char *const *words, int count,
+static z3d_status from(const char *source, char *text, const char *const *words, int count,
                        const z3d_config_rules *rules, z3d_string *yaml, z3d_string *table,
                        bool *complete) {
     converter *m;
@@ -581,6 +625,8 @@ z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *ru
     char *text = NULL;
     size_t length;
     Z3D_TRY(z3d_read_file(path, LIMIT, &text, &length));
+    for (size_t i = 0; i < length; i++)
+        if (!text[i]) text[i] = ' '; /* a log may have some where its file was cut */
     z3d_status status = from(path, text, NULL, 0, rules, yaml, table, complete);
     free(text);
     return status;

@@ -302,8 +302,9 @@ enum { MEGATRON_GIVEN = 1024 };
 /* "--name values", values joined with spaces; "": a switch. */
 typedef struct megatron_given {
     char *name, *values;
-    const char *old; /* the older name that the text has; NULL: it has this one */
-    bool unknown;    /* a placeholder stands for the value */
+    z3d_data_list words; /* the values one by one, each as the shell or the file has it */
+    const char *old;     /* the older name that the text has; NULL: it has this one */
+    bool unknown;        /* a placeholder stands for the value */
 } megatron_given;
 
 typedef struct megatron_text {
@@ -316,9 +317,9 @@ typedef struct megatron_text {
  * `source`: for messages. ERR_DATA without any argument, or with what is not one command's. */
 z3d_status megatron_read_words(const char *const *words, int count, const char *source,
                                megatron_text *out);
-/* The same from a file: a list, YAML with --names as keys, or the log of a run. ERR_DATA for a
- * shell's script. */
-z3d_status megatron_read_text(const char *text, const char *source, megatron_text *out);
+/* The same from a file's text, which is cut in pieces: a list, YAML with --names as keys, or the
+ * log of a run. ERR_DATA for a shell's script. */
+z3d_status megatron_read_text(char *text, const char *source, megatron_text *out);
 /* Whether a log has this argument, whatever it says, or with this value only, also where it changes
  * nothing here. */
 bool megatron_is_printed(const char *name, const char *values);
@@ -330,6 +331,11 @@ void megatron_convert_pipeline(config_conversion *v, const megatron_text *text);
 void megatron_text_free(megatron_text *text);
 /* The values of --name ("" for a switch), NULL: not given, or not known. The last one counts. */
 const char *megatron_value(const megatron_text *text, const char *name);
+/* The values one by one, in place of joined. */
+const z3d_data_list *megatron_words(const megatron_text *text, const char *name);
+/* "0.3" "a" "0.7" "b" or "a" "b" as files with weights; also those of a single word that is itself
+ * weights and paths. */
+z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
 /* It is given, but its value is still to be written: no default stands for it. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
 /* It is given by an older name. */

@@ -112,6 +112,16 @@ static const struct {
     {"vision-pretraining-type", NULL},
     {"ft-num-warmup-iters", NULL},
     {"sft-tokenizer-prompt-format", NULL},
+    /* 0: not used. */
+    {"dsa-indexer-loss-coeff", "0.0"},
+    {"encoder-pipeline-model-parallel-size", "0"},
+    {"encoder-tensor-model-parallel-size", "0"},
+    {"error-injection-rate", "0"},
+    {"fp8-margin", "0"},
+    {"glu-linear-offset", "0.0"},
+    {"hybrid-attention-ratio", "0.0"},
+    {"hybrid-mlp-ratio", "0.0"},
+    {"wgrad-deferral-limit", "0"},
 };
 
 /* Parts that only programs of their own have. */
@@ -127,5 +137,5 @@ bool megatron_is_printed(const char *name, const char *values) {
         if (strncmp(name, families[i], strlen(families[i])) == 0)
             return values[0] != '\0' || strcmp(name, "bert-binary-head") == 0 ||
                    strcmp(name, "muon-split-qkv") == 0;
-    return strcmp(values, "0") == 0 || strcmp(values, "0.0") == 0;
+    return false;
 }

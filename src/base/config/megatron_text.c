@@ -65,7 +65,7 @@ static z3d_status add_value(megatron_text *out, const char *word) {
     g->unknown = g->unknown || is_placeholder(word);
     free(g->values);
     g->values = joined.text;
-    return Z3D_OK;
+    return config_list_append(&g->words, joined.text + before + (before > 0), 1);
 }
 
 /* "--name" or "--name=value". */
@@ -87,6 +87,12 @@ static z3d_status begin_argument(megatron_text *out, const char *word, const cha
         if (!g->name) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
     }
     return word[length] ? add_value(out, word + length + 1) : Z3D_OK;
+}
+
+static void free_given(megatron_given *given) {
+    free(given->name);
+    free(given->values);
+    config_list_free(&given->words);
 }
 
 static z3d_status check_some(const megatron_text *out, const char *source) {
@@ -145,6 +151,8 @@ static void skip_blanks(list *l) {
         if (continued) {
             l->at += 1 + (l->at[1] == '\r');
             l->line++;
+        } else if (l->at[0] == '\\' && !l->at[1]) {
+            continue; /* nothing follows */
         } else if (*l->at == '#') {
             while (l->at[1] && l->at[1] != '\n') l->at++;
         } else if (*l->at == '\n') {
@@ -163,7 +171,8 @@ static z3d_status read_word(list *l, z3d_string *word) {
     if (quote && l->at[1] == '<') return refuse_shell(l, "<<");
     for (; *l->at && (quote || !isspace((unsigned char)*l->at)); l->at++) {
         const char c = *l->at;
-        if (quote != '\'' && quote != '>' && strchr("$`", c)) return refuse_shell(l, "$ or `");
+        if (quote != '\'' && quote != '>' && strchr("$`\\", c))
+            return refuse_shell(l, "$, ` or a backslash");
         if (!quote && strchr(";|&()>", c)) return refuse_shell(l, (const char[]){c, '\0'});
         if (!quote && (c == '"' || c == '\'')) {
             quote = c;
@@ -227,19 +236,16 @@ static z3d_status read_list(const char *text, const char *source, megatron_text 
 
 /* ---- lines of name and value ---- */
 
-/* The next line without blanks around it, and without a comment; false at the end. */
-static bool next_line(const char **at, const char *end, char *line, size_t size) {
-    if (*at >= end) return false;
-    size_t length = strcspn(*at, "\n");
-    const char *start = *at;
-    if (length > (size_t)(end - start)) length = (size_t)(end - start);
-    *at = start + length + 1;
-    while (length > 0 && isspace((unsigned char)*start)) start++, length--;
-    while (length > 0 && isspace((unsigned char)start[length - 1])) length--;
-    if (length >= size) length = size - 1;
-    memcpy(line, start, length);
+/* Cuts the next line out of the text, without blanks around it; NULL at the end. */
+static char *next_line(char **at) {
+    char *line = *at;
+    if (!*line) return NULL;
+    size_t length = strcspn(line, "\n");
+    *at = line + length + (line[length] == '\n');
+    while (length > 0 && isspace((unsigned char)*line)) line++, length--;
+    while (length > 0 && isspace((unsigned char)line[length - 1])) length--;
     line[length] = '\0';
-    return true;
+    return line;
 }
 
 /* What a log has without its `no`. */
@@ -248,71 +254,170 @@ static bool is_negated(const megatron_text *out, const char *name, const char *v
            (strcmp(name, "add_bias_linear") == 0 || strcmp(name, "add_position_embedding") == 0);
 }
 
-/* A value as YAML and Python write it: text in quotes, a list of several. False and None say that
- * the argument is not given. */
-static z3d_status add_values(megatron_text *out, char *value) {
+/* The end of the value at `at`, which stands in a list or is followed by a blank. */
+static const char *end_of_value(const char *at, bool in_list) {
+    if (*at == '"' || *at == '\'') {
+        const char *end = strchr(at + 1, *at);
+        return end ? end + 1 : NULL;
+    }
+    return at + strcspn(at, in_list ? ",]" : " \t");
+}
+
+/* "[0.3, 'a b']" or "0.3 'a b'". */
+static z3d_status add_each(megatron_text *out, const char *text, const char *source) {
+    const bool list = *text == '[';
+    for (const char *at = text + list, *end; at[strspn(at, " \t,")]; at = end) {
+        at += strspn(at, list ? " \t," : " \t");
+        if (list && *at == ']') return Z3D_OK;
+        end = end_of_value(at, list);
+        if (!end)
+            return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: %.80s: a quote without its end", source, text);
+        const size_t quoted = *at == '"' || *at == '\'';
+        size_t length = (size_t)(end - at) - 2 * quoted;
+        while (!quoted && length > 0 && isspace((unsigned char)at[length - 1])) length--;
+        char *word = strndup(at + quoted, length);
+        z3d_status status =
+            word ? add_value(out, word) : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
+        free(word);
+        Z3D_TRY(status);
+    }
+    return !list ? Z3D_OK
+                 : Z3D_ERROR(Z3D_ERR_DATA,
+                             "%.200s: %.80s: a list without its end; write it on one "
+                             "line",
+                             source, text);
+}
+
+/* A value as YAML and Python write it. False and None say that the argument is not given. */
+static z3d_status add_values(megatron_text *out, const char *value, const char *source) {
     static const char *const off[] = {"false", "False", "None", "null", "[]"};
-    char *rest = NULL;
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
         if (strcmp(value, off[i]) != 0) continue;
-        megatron_given *g = &out->given[--out->count];
-        free(g->name);
-        free(g->values);
+        free_given(&out->given[--out->count]);
         return Z3D_OK;
     }
     if (strcmp(value, "true") == 0 || strcmp(value, "True") == 0) return Z3D_OK;
-    for (char *word = strtok_r(value, *value == '<' ? "" : " ,[]\"'", &rest); word;
-         word = strtok_r(NULL, " ,[]\"'", &rest))
-        Z3D_TRY(add_value(out, word));
-    return Z3D_OK;
+    if (!out->is_log && *value && strchr("|>&*!{", *value))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: '%.80s' is not read; write the value itself",
+                         source, value);
+    const bool whole = *value == '<' || (out->is_log && *value != '[');
+    return whole ? add_value(out, value) : add_each(out, value, source);
 }
 
-enum { LINE = 1 << 14, NAME = 128 };
-
-static z3d_status add_line(megatron_text *out, const char *name, size_t length, char *value,
+static z3d_status add_line(megatron_text *out, const char *name, size_t length, const char *value,
                            const char *source) {
-    char flag[NAME + 3];
-    if (length >= NAME) return Z3D_OK;
-    snprintf(flag, sizeof flag, "--%.*s", (int)length, name);
-    if (is_negated(out, flag + 2, value))
-        return begin_argument(
-            out, flag[6] == 'b' ? "--disable-bias-linear" : "--no-position-embedding", source);
-    Z3D_TRY(begin_argument(out, flag, source));
-    return add_values(out, value);
+    z3d_string flag = {0};
+    z3d_string_append(&flag, "--%.*s", (int)length, name);
+    if (flag.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
+    const bool negated = is_negated(out, flag.text + 2, value);
+    const char *negation =
+        flag.text[6] == 'b' ? "--disable-bias-linear" : "--no-position-embedding";
+    z3d_status status = begin_argument(out, negated ? negation : flag.text, source);
+    z3d_string_free(&flag);
+    return status == Z3D_OK && !negated ? add_values(out, value, source) : status;
+}
+
+/* ---- YAML ---- */
+
+/* "a: b # c" without the comment. */
+static void cut_comment(char *line) {
+    char quote = '\0';
+    for (char *at = line; *at; at++) {
+        const bool begins = at == line || strchr(" \t[,", at[-1]);
+        if (quote)
+            quote = *at == quote ? '\0' : quote;
+        else if (begins && *at == '#')
+            *at-- = '\0';
+        else if (begins && (*at == '"' || *at == '\''))
+            quote = *at;
+    }
 }
 
 /* "--num-layers: 24"; "- a" is one more value. Other lines are other settings. */
-static z3d_status read_yaml(const char *text, const char *source, megatron_text *out) {
-    char line[LINE];
+static z3d_status read_yaml(char *text, const char *source, megatron_text *out) {
     bool open = false;
-    const char *end = text + strlen(text);
-    for (const char *at = text; next_line(&at, end, line, sizeof line);) {
-        char *comment = strstr(line, " #");
-        if (comment) *comment = '\0';
+    size_t depth = SIZE_MAX; /* of the last argument */
+    for (char *line, *begin = text; (line = next_line(&text)); begin = text) {
+        const bool comment = line[0] == '#' || !line[0];
+        const size_t here = (size_t)(line - begin);
+        cut_comment(line);
         size_t name = is_flag(line) ? strcspn(line, ":") : 0;
         if (name > 0 && line[name] == ':') {
             char *value = line + name + 1;
             const int before = out->count;
             Z3D_TRY(add_line(out, line + 2, name - 2, value + strspn(value, " \t"), source));
             open = out->count > before;
+            depth = here;
         } else if (open && line[0] == '-' && line[1] == ' ') {
-            Z3D_TRY(add_values(out, line + 2));
-        } else if (line[0] && line[0] != '#') {
+            Z3D_TRY(add_values(out, line + 2, source));
+        } else if (!comment && here > depth && line[0] != '-') {
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%.200s: '%.80s' goes on with the value above; write a value on one "
+                             "line, or several as a list",
+                             source, line);
+        } else if (!comment) {
             open = false;
+            depth = SIZE_MAX;
         }
     }
     return Z3D_OK;
 }
 
-static bool is_yaml(const char *text) {
-    char line[LINE];
-    const char *end = text + strlen(text);
-    for (const char *at = text; next_line(&at, end, line, sizeof line);) {
-        size_t name = is_flag(line) ? 2 + strcspn(line + 2, ": =\t") : 0;
-        if (name > 0 && line[name] == ':') return true;
-    }
-    return false;
+static const char *line_after(const char *line) {
+    const char *end = strchr(line, '\n');
+    return end ? end + 1 : NULL;
 }
+
+/* Whether a line is one of --name: VALUE. */
+static bool is_yaml_argument(const char *line) {
+    line += strspn(line, " \t");
+    return is_flag(line) && line[2 + strcspn(line + 2, ": =\t\n")] == ':';
+}
+
+static bool is_yaml(const char *text) {
+    while (text && !is_yaml_argument(text)) text = line_after(text);
+    return text != NULL;
+}
+
+/* The nearest line above that is less indented, or begins a document; NULL: there is none. */
+static const char *parent_of(const char *text, const char *line) {
+    const size_t depth = strspn(line, " ");
+    while (line > text) {
+        for (line--; line > text && line[-1] != '\n';) line--;
+        const size_t here = strspn(line, " ");
+        if (strncmp(line, "---", 3) == 0 || (here < depth && !strchr("#\r\n", line[here])))
+            return line;
+    }
+    return NULL;
+}
+
+/* "MODEL_ARGS" */
+static void name_mapping(const char *line, char *out, size_t size) {
+    line = line ? line + strspn(line, " ") : "the top of the file";
+    snprintf(out, size, "%.*s", (int)strcspn(line, ":\r\n"), line);
+}
+
+/* Arguments in two mappings are those of two runs. */
+static z3d_status check_one_mapping(const char *text, const char *source) {
+    const char *first = NULL;
+    int count = 0;
+    for (const char *line = text; line && count <= MEGATRON_GIVEN; line = line_after(line)) {
+        char one[64], other[64];
+        if (!is_yaml_argument(line)) continue;
+        const char *parent = parent_of(text, line);
+        if (count++ == 0) first = parent;
+        if (parent == first) continue;
+        name_mapping(first, one, sizeof one);
+        name_mapping(parent, other, sizeof other);
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%.200s: %s and %s both have --arguments, which are two runs'; leave one "
+                         "of them in the file",
+                         source, one, other);
+    }
+    return Z3D_OK;
+}
+
+/* ---- the log of a run ---- */
 
 /* The blanks behind a name that leaves no room for dots. */
 static char *end_of_long_name(char *line) {
@@ -326,14 +431,14 @@ static char *end_of_long_name(char *line) {
 }
 
 /* "  num_layers ............ 24", with what a launcher writes in front of a line. */
-static z3d_status read_log(const char *begin, const char *source, megatron_text *out) {
-    char line[LINE];
-    const char *end = strstr(begin, LOG_END), *at = begin + strcspn(begin, "\n") + 1;
+static z3d_status read_log(char *begin, const char *source, megatron_text *out) {
+    char *end = strstr(begin, LOG_END), *at = begin + strcspn(begin, "\n");
     if (!end)
         return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: the list of arguments is cut: no '%s' follows",
                          source, LOG_END);
+    *end = '\0';
     out->is_log = true;
-    while (next_line(&at, end, line, sizeof line)) {
+    for (char *line; (line = next_line(&at));) {
         char *dots = strstr(line, " .");
         if (!dots || dots[1 + strspn(dots + 1, ".")] != ' ') dots = end_of_long_name(line);
         if (!dots || dots == line) continue;
@@ -345,29 +450,27 @@ static z3d_status read_log(const char *begin, const char *source, megatron_text 
 }
 
 /* The last one: a run that starts again appends to its log. */
-static const char *log_of(const char *text) {
-    const char *found = NULL;
-    for (const char *at = text; (at = strstr(at, LOG_BEGIN)); at++) found = at;
+static char *log_of(char *text) {
+    char *found = NULL;
+    for (char *at = text; (at = strstr(at, LOG_BEGIN)); at++) found = at;
     return found;
 }
 
-z3d_status megatron_read_text(const char *text, const char *source, megatron_text *out) {
-    const char *log = log_of(text);
+z3d_status megatron_read_text(char *text, const char *source, megatron_text *out) {
+    char *log = log_of(text);
     if (log) {
         Z3D_TRY(read_log(log, source, out));
         return check_some(out, source);
     }
     Z3D_TRY(config_refuse_format(text, source, "--from-megatron"));
     if (!is_yaml(text)) return read_list(text, source, out);
+    Z3D_TRY(check_one_mapping(text, source));
     Z3D_TRY(read_yaml(text, source, out));
     return check_some(out, source);
 }
 
 void megatron_text_free(megatron_text *text) {
-    for (int i = 0; i < text->count; i++) {
-        free(text->given[i].name);
-        free(text->given[i].values);
-    }
+    for (int i = 0; i < text->count; i++) free_given(&text->given[i]);
 }
 
 static const megatron_given *last_of(const megatron_text *text, const char *name) {
@@ -379,6 +482,10 @@ static const megatron_given *last_of(const megatron_text *text, const char *name
 const char *megatron_value(const megatron_text *text, const char *name) {
     const megatron_given *g = last_of(text, name);
     return g && !g->unknown ? g->values : NULL;
+}
+
+const z3d_data_list *megatron_words(const megatron_text *text, const char *name) {
+    return megatron_value(text, name) ? &last_of(text, name)->words : NULL;
 }
 
 bool megatron_is_unknown(const megatron_text *text, const char *name) {

@@ -123,6 +123,9 @@ struct z3d_config_origin {
 void config_add_error(z3d_config *config, const char *path);
 /* Every key that is `path` or lies below it is wrong. */
 void config_mark_wrong(z3d_config *config, const char *path);
+/* A setting of another framework that is not known here: the keys that its name speaks of are
+ * wrong. */
+void config_doubt(z3d_config *config, const char *name);
 /* One line about `path`, written at `place`: "<place>: <path> <what> <why>". */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);

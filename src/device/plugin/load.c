@@ -35,7 +35,7 @@ static z3d_status find(const char *folders, z3d_string *path) {
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                      "training.device cuda: no " Z3D_PLUGIN_FILE " in %s; build zero3d where the "
                      "CUDA toolkit is (make build CUDA=1, or cmake -DZERO3D_CUDA=ON), or name its "
-                     "folder in ZERO3D_PLUGIN_PATH",
+                     "folder in ZERO3D_PLUGIN_PATH; to run on CPUs write training.device: cpu",
                      folders);
 }
 

@@ -15,6 +15,15 @@ static z3d_status copy_text(const char *text, char **out) {
     return Z3D_OK;
 }
 
+bool z3d_is_token_file(const char *path) {
+    int32_t magic = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool read_it = read(fd, &magic, sizeof magic) == (ssize_t)sizeof magic;
+    close(fd);
+    return read_it && (magic == Z3D_TOKEN_MAGIC_U16 || magic == Z3D_TOKEN_MAGIC_U32);
+}
+
 static z3d_status read_llmc_header(z3d_token_file *file) {
     const z3d_mapped_file *data = &file->data;
     if (data->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the token file is empty", file->path);

@@ -33,6 +33,9 @@ typedef enum z3d_token_type {
 
 int z3d_token_type_bytes(z3d_token_type type);
 
+/* Whether it begins as llm.c's files do. */
+bool z3d_is_token_file(const char *path);
+
 /* A file mapped for reading. */
 typedef struct z3d_mapped_file {
     char *path;

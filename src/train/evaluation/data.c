@@ -17,15 +17,6 @@ static bool ends_with(const char *text, const char *end) {
     return a > b && strcmp(text + a - b, end) == 0;
 }
 
-static bool has_token_magic(const char *path) {
-    int32_t magic = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool read_it = read(fd, &magic, sizeof magic) == (ssize_t)sizeof magic;
-    close(fd);
-    return read_it && (magic == Z3D_TOKEN_MAGIC_U16 || magic == Z3D_TOKEN_MAGIC_U32);
-}
-
 /* The path without .bin and .idx of a Megatron-LM pair. */
 static bool is_prefix(const char *path) {
     z3d_string index = {0};
@@ -35,21 +26,21 @@ static bool is_prefix(const char *path) {
     return is;
 }
 
-/* A .json file with lines or an array of objects. */
-static bool is_json_text(const char *path) {
-    bool is = false;
-    int fd = z3d_is_json(path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+/* By its name, or its content. */
+static bool is_json(const char *path) {
+    if (z3d_is_json_lines(path) || z3d_is_json(path)) return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
-    bool known = z3d_looks_like_json_lines(fd, path, &is) == Z3D_OK;
+    bool is = z3d_look_for_json(fd, path) != Z3D_LOOK_TEXT;
     close(fd);
-    return known && is;
+    return is;
 }
 
 z3d_evaluation_kind z3d_evaluation_kind_of(const char *path) {
     if (ends_with(path, ".bin") || ends_with(path, ".idx") || is_prefix(path) ||
-        has_token_magic(path))
+        z3d_is_token_file(path))
         return Z3D_EVALUATE_TOKENS;
-    return z3d_is_json_lines(path) || is_json_text(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
+    return is_json(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
 }
 
 /* ---- text ---- */
@@ -68,7 +59,7 @@ static z3d_status read_text(int fd, const char *path, char **text, size_t *lengt
     int64_t bytes;
     z3d_input input;
     Z3D_TRY(z3d_text_survey(fd, path, &unused, &bytes, &kind));
-    if (kind != Z3D_TEXT_UTF8) return z3d_text_refuse(path, kind);
+    if (kind != Z3D_TEXT_UTF8) return z3d_text_refuse(path, path, kind);
     if (bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the file is empty", path);
     if (bytes > MOST)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld bytes of text: expected at most %d", path,

@@ -7,8 +7,8 @@
 /* What a path names, by its content and name. */
 typedef enum z3d_evaluation_kind {
     Z3D_EVALUATE_TOKENS, /* .bin, .idx, a Megatron-LM prefix, or llm.c's magic number */
-    Z3D_EVALUATE_LINES,  /* .jsonl, .ndjson: each line is a document, as `zero3d data tokenize` ends
-                            it */
+    Z3D_EVALUATE_LINES,  /* .jsonl, .ndjson, .json, or JSON by its content: each line or element is
+                            a document, as `zero3d data tokenize` ends it */
     Z3D_EVALUATE_TEXT    /* anything else: one document, as transformers' tokenizer gives it */
 } z3d_evaluation_kind;
 

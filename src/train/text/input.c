@@ -38,7 +38,11 @@ static const char *gzip_step(void *state, const unsigned char **in, size_t *in_l
     enum { MOST = 1 << 30 };
     z_stream *z = state;
     size_t room = *out_left < MOST ? *out_left : MOST;
-    if (*between && *in_left > 0) inflateReset(z);
+    if (*between) { /* zeros may fill a tape's block up */
+        while (*in_left > 0 && **in == 0) ++*in, --*in_left;
+        if (*in_left == 0) return NULL;
+        inflateReset(z);
+    }
     z->next_in = (unsigned char *)*in;
     z->avail_in = (unsigned)*in_left;
     z->next_out = *out;
@@ -61,7 +65,10 @@ static void gzip_destroy(void *state) {
 /* ---- zstd ---- */
 
 static void *zstd_create(void) {
-    return ZSTD_createDStream();
+    enum { LONGEST = 31 }; /* of zstd --long=31 */
+    ZSTD_DStream *stream = ZSTD_createDStream();
+    if (stream) ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, LONGEST);
+    return stream;
 }
 
 static const char *zstd_step(void *state, const unsigned char **in, size_t *in_left,
@@ -116,6 +123,10 @@ z3d_status z3d_input_open(z3d_input *in, int fd, const char *path) {
     *in = (z3d_input){.fd = fd, .path = path};
     Z3D_TRY(read_file(in, magic, sizeof magic, &count));
     in->position = 0;
+    /* zstd's file may begin with a frame to skip, of 16 kinds. */
+    if (count == sizeof magic && (magic[0] & 0xf0) == 0x50 &&
+        memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0)
+        memcpy(magic, unpackers[UNPACKERS - 1].magic, sizeof magic);
     for (int i = 0; i < UNPACKERS && !in->unpacker; i++)
         if (count >= unpackers[i].magic_bytes &&
             memcmp(magic, unpackers[i].magic, unpackers[i].magic_bytes) == 0)

@@ -1,13 +1,14 @@
 /* The reader of texts in JSON. */
 #include "src/train/text/json_lines.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "src/train/text/text_files.h"
 
-enum { FIRST_BUFFER = 1 << 20, LONGEST_LINE = 1 << 28, LOOKED_AT = 3 };
+enum { FIRST_BUFFER = 1 << 20, LONGEST_LINE = 1 << 28, PLACE = 512 };
 
 static bool has_end(const char *path, const char *end) {
     size_t length = z3d_unpacked_name_length(path), wanted = strlen(end);
@@ -24,8 +25,7 @@ bool z3d_is_json(const char *path) {
 
 /* ---- the buffer ---- */
 
-/* Some editors begin a file with a byte order mark: its length, or 0. */
-static size_t mark_length(const char *text, size_t length) {
+size_t z3d_json_mark_length(const char *text, size_t length) {
     return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
@@ -33,7 +33,7 @@ void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
     l->layout = Z3D_LAYOUT_LINES;
     l->buffer = text;
     l->capacity = l->end = length;
-    l->begin = mark_length(text, length);
+    l->begin = z3d_json_mark_length(text, length);
     l->ended = true;
 }
 
@@ -112,8 +112,9 @@ static z3d_status next_filled_line(z3d_json_lines *l, char **line, size_t *lengt
 
 /* ---- an array ---- */
 
-static z3d_status refuse(const z3d_json_lines *l, const char *what) {
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", l->path, (long long)l->newlines + 1, what);
+static z3d_status refuse(const z3d_json_lines *l, const char *what, int64_t element) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s element %lld", l->path, (long long)l->newlines + 1,
+                     what, (long long)element);
 }
 
 /* The byte `at` behind those that were used; *c -1: the file has ended. */
@@ -138,7 +139,7 @@ static z3d_status find_end(z3d_json_lines *l, size_t *length) {
     int c, depth = 0;
     for (*length = 0;; ++*length) {
         Z3D_TRY(look(l, *length, &c));
-        if (c < 0) return refuse(l, "the file ends within an array's value");
+        if (c < 0) return refuse(l, "the file ends within", l->elements);
         if (string) {
             string = escaped || c != '"';
             escaped = !escaped && c == '\\';
@@ -161,10 +162,10 @@ static z3d_status next_element(z3d_json_lines *l, char **text, size_t *length) {
     if (c == ']') {
         l->begin++;
         Z3D_TRY(skip_space(l, &c));
-        return c < 0 ? Z3D_OK : refuse(l, "text behind the array's end");
+        return c < 0 ? Z3D_OK : refuse(l, "text behind the array's end, after", l->elements);
     }
     if (l->elements++ > 0) {
-        if (c != ',') return refuse(l, "expected ',' or ']' behind an array's value");
+        if (c != ',') return refuse(l, "expected ',' or ']' behind", l->elements - 1);
         l->begin++;
         Z3D_TRY(skip_space(l, &c));
     }
@@ -181,8 +182,8 @@ static z3d_status find_layout(z3d_json_lines *l) {
     int c;
     Z3D_TRY(look(l, 3, &c));
     size_t count = l->end - l->begin;
-    Z3D_TRY(z3d_refuse_utf16(l->path, l->buffer + l->begin, count));
-    l->begin += mark_length(l->buffer + l->begin, count);
+    Z3D_TRY(z3d_refuse_wide(l->path, l->buffer + l->begin, count));
+    l->begin += z3d_json_mark_length(l->buffer + l->begin, count);
     Z3D_TRY(skip_space(l, &c));
     l->layout = c == '[' ? Z3D_LAYOUT_ARRAY : Z3D_LAYOUT_LINES;
     l->begin += c == '[';
@@ -206,20 +207,33 @@ static void append_key(z3d_string *keys, int *named, const char *outer, const ch
                           key);
 }
 
-/* The object has other keys: which. Those of an object within it are named as --json-key would. */
-static z3d_status refuse_key(const z3d_json_lines *l) {
-    z3d_string keys = {0};
+void z3d_json_append_keys(const z3d_json *object, z3d_string *keys) {
     int named = 0;
-    for (const z3d_json *m = l->object->first; m; m = m->next) {
+    for (const z3d_json *m = object->first; m; m = m->next) {
         bool inner = m->type == Z3D_JSON_OBJECT && m->count > 0;
-        if (!inner) append_key(&keys, &named, "", m->key);
+        if (!inner) append_key(keys, &named, "", m->key);
         for (const z3d_json *n = inner ? m->first : NULL; n; n = n->next)
-            append_key(&keys, &named, m->key, n->key);
+            append_key(keys, &named, m->key, n->key);
     }
-    z3d_status status =
-        Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s%s: this line has no such key; it has%s%s%s", l->path,
-                  (long long)l->line, l->option ? l->option : "", l->key, named ? ": " : " none",
-                  keys.text ? keys.text : "", named > NAMED ? ", ..." : "");
+    if (named > NAMED) z3d_string_append(keys, ", ...");
+}
+
+void z3d_json_lines_place(const z3d_json_lines *l, char *out, size_t size) {
+    int used = snprintf(out, size, "%s:%lld", l->path, (long long)l->line);
+    if (l->layout == Z3D_LAYOUT_ARRAY && used > 0 && (size_t)used < size)
+        snprintf(out + used, size - (size_t)used, " (element %lld)", (long long)l->elements);
+}
+
+/* The object has other keys: which. */
+static z3d_status refuse_key(const z3d_json_lines *l) {
+    char place[PLACE];
+    z3d_string keys = {0};
+    z3d_json_lines_place(l, place, sizeof place);
+    z3d_json_append_keys(l->object, &keys);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s: this %s has no such key; it has%s%s",
+                                  place, l->option ? l->option : "", l->key,
+                                  l->layout == Z3D_LAYOUT_ARRAY ? "element" : "line",
+                                  keys.text ? ": " : " none", keys.text ? keys.text : "");
     z3d_string_free(&keys);
     return status;
 }
@@ -237,6 +251,7 @@ static const z3d_json *find_member(const z3d_json *object, const char *key) {
 }
 
 static z3d_status find_text(const z3d_json_lines *l, const char **text, size_t *length) {
+    char place[PLACE];
     const char *what = NULL;
     const z3d_json *member = find_member(l->object, l->key);
     if (l->object->type != Z3D_JSON_OBJECT)
@@ -245,12 +260,26 @@ static z3d_status find_text(const z3d_json_lines *l, const char **text, size_t *
         return refuse_key(l);
     else if (member->type != Z3D_JSON_STRING)
         what = member->type == Z3D_JSON_NULL ? "its value is null" : "its value is not a string";
+    z3d_json_lines_place(l, place, sizeof place);
     if (what)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s%s: %s", l->path, (long long)l->line,
-                         l->option ? l->option : "", l->key, what);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s: %s", place, l->option ? l->option : "", l->key,
+                         what);
     *text = member->text;
     *length = member->length;
     return Z3D_OK;
+}
+
+/* Why the value is no JSON: `status` says it, unless it is the file's encoding. */
+static z3d_status refuse_value(const z3d_json_lines *l, const char *value, size_t bytes,
+                               z3d_status status) {
+    char place[PLACE];
+    size_t rest;
+    if (status != Z3D_ERR_DATA) return status;
+    z3d_json_lines_place(l, place, sizeof place);
+    if (l->input && z3d_utf8_faults((const unsigned char *)value, bytes, &rest) + (int64_t)rest > 0)
+        return z3d_text_refuse(l->path, place, Z3D_TEXT_OTHER_ENCODING);
+    if (l->layout != Z3D_LAYOUT_ARRAY) return status;
+    return z3d_error_context(status, "element %lld", (long long)l->elements);
 }
 
 z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *length) {
@@ -263,67 +292,12 @@ z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *len
     Z3D_TRY(next_value(l, &value, &bytes));
     if (!value) return Z3D_OK;
     l->bad = true; /* what follows is about this object alone */
-    Z3D_TRY(z3d_json_parse_line(value, bytes, l->path, l->line, l->strict ? NULL : &l->repairs,
-                                &l->object));
+    z3d_status status = z3d_json_parse_line(value, bytes, l->path, l->line,
+                                            l->strict ? NULL : &l->repairs, &l->object);
+    if (status != Z3D_OK) return refuse_value(l, value, bytes, status);
     Z3D_TRY(find_text(l, text, length));
     l->bad = false;
     return Z3D_OK;
-}
-
-/* ---- a look at a file ---- */
-
-static bool is_json_object(const char *line, size_t length) {
-    z3d_json *object;
-    z3d_json_repairs unused;
-    size_t at = 1;
-    if (length < 2 || line[0] != '{') return false;
-    while (at < length && (line[at] == ' ' || line[at] == '\t')) at++;
-    if (at == length || line[at] != '"') return false;
-    if (z3d_json_parse_line(line, length, "", 1, &unused, &object) != Z3D_OK) return false;
-    z3d_json_free(object);
-    return true;
-}
-
-/* [ {" */
-static bool begins_array(const char *at, const char *end) {
-    for (const char *next = "[{\""; *next; next++) {
-        while (at < end && is_white(*at)) at++;
-        if (at == end || *at++ != *next) return false;
-    }
-    return true;
-}
-
-/* whole: all of the file is there. */
-static bool has_lines(const char *at, const char *end, bool whole) {
-    int found = 0;
-    bool good = true;
-    while (at < end && good && found < LOOKED_AT) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((newline ? newline : end) - at);
-        if (!newline && !whole) break; /* the line is cut off here */
-        if (!is_blank(at, length)) {
-            good = is_json_object(at, length);
-            found++;
-        }
-        at += length + (newline != NULL);
-    }
-    return good && found > 0;
-}
-
-z3d_status z3d_looks_like_json_lines(int fd, const char *path, bool *out) {
-    char *text;
-    size_t count = 0;
-    z3d_input input;
-    *out = false;
-    Z3D_TRY(z3d_new(FIRST_BUFFER, 1, "the beginning of a file", &text));
-    z3d_status status = z3d_input_open(&input, fd, path);
-    if (status == Z3D_OK) status = z3d_input_read(&input, text, FIRST_BUFFER, &count);
-    const char *at = text, *end = text + count;
-    at += mark_length(at, count);
-    if (status == Z3D_OK) *out = begins_array(at, end) || has_lines(at, end, count < FIRST_BUFFER);
-    z3d_input_close(&input);
-    free(text);
-    return status;
 }
 
 void z3d_json_lines_free(z3d_json_lines *l) {

@@ -13,9 +13,21 @@
 bool z3d_is_json_lines(const char *path);
 /* ".json", likewise. */
 bool z3d_is_json(const char *path);
-/* Whether an open file has texts in JSON, whatever its name: its first lines that are not blank (up
- * to three) begin with {" and are JSON objects, or it begins as an array of objects does. */
-z3d_status z3d_looks_like_json_lines(int fd, const char *path, bool *out);
+/* The length of the byte order mark with which some editors begin a file, or 0. */
+size_t z3d_json_mark_length(const char *text, size_t length);
+/* "a, b, c.d": some keys of an object; those of an object within it as --json-key names them. */
+void z3d_json_append_keys(const z3d_json *object, z3d_string *keys);
+
+/* What an open file is, whatever its name, by its beginning (up to 1 MiB): JSON if its first three
+ * values, or items of an array, are. */
+typedef enum z3d_json_look {
+    Z3D_LOOK_TEXT,  /* no JSON, or it cannot be read */
+    Z3D_LOOK_VALUE, /* JSON without records: an object over several lines, an array of numbers */
+    Z3D_LOOK_LIST   /* each line is an object, or it is an array that has texts */
+} z3d_json_look;
+z3d_json_look z3d_look_for_json(int fd, const char *path);
+/* ERR_USAGE: raw JSON is no text to train on; its keys, and the command that reads one. */
+z3d_status z3d_refuse_raw_json(const char *path, const char *output);
 
 /* Reads a file object by object, with as much memory as its longest one needs. A text in memory
  * is read likewise, as lines: z3d_json_lines_of. */
@@ -44,6 +56,8 @@ void z3d_json_lines_of(z3d_json_lines *lines, char *text, size_t length);
  * with "file:line: what": no JSON object, no string `key` in it, or one of more than 256 MiB.
  * ERR_IO, ERR_MEMORY. */
 z3d_status z3d_json_lines_next(z3d_json_lines *lines, const char **text, size_t *length);
+/* Where the last object is: "FILE:3", in an array "FILE:3 (element 2)". */
+void z3d_json_lines_place(const z3d_json_lines *lines, char *out, size_t size);
 void z3d_json_lines_free(z3d_json_lines *lines);
 
 #endif

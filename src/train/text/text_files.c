@@ -231,8 +231,10 @@ void z3d_text_printable(const char *text, size_t length, z3d_string *out) {
 /* ---- what a file is ---- */
 
 /* A mark at the beginning, or a zero in each pair of bytes at the same place. */
-static z3d_text_kind utf16_kind(const unsigned char *bytes, size_t count) {
+static z3d_text_kind wide_kind(const unsigned char *bytes, size_t count) {
     size_t zeros[2] = {0, 0};
+    if (count >= 4 && memcmp(bytes, "\xff\xfe\0", 4) == 0) return Z3D_TEXT_UTF32LE;
+    if (count >= 4 && memcmp(bytes, "\0\0\xfe\xff", 4) == 0) return Z3D_TEXT_UTF32BE;
     if (count >= 2 && bytes[0] == 0xff && bytes[1] == 0xfe) return Z3D_TEXT_UTF16LE;
     if (count >= 2 && bytes[0] == 0xfe && bytes[1] == 0xff) return Z3D_TEXT_UTF16BE;
     for (size_t i = 0; i < count; i++) zeros[i % 2] += bytes[i] == 0;
@@ -242,32 +244,34 @@ static z3d_text_kind utf16_kind(const unsigned char *bytes, size_t count) {
     return Z3D_TEXT_NONE;
 }
 
-z3d_status z3d_text_refuse(const char *path, z3d_text_kind kind) {
+z3d_status z3d_text_refuse(const char *path, const char *place, z3d_text_kind kind) {
     static const char *const from[] = {[Z3D_TEXT_UTF16LE] = "UTF-16LE",
                                        [Z3D_TEXT_UTF16BE] = "UTF-16BE",
+                                       [Z3D_TEXT_UTF32LE] = "UTF-32LE",
+                                       [Z3D_TEXT_UTF32BE] = "UTF-32BE",
                                        [Z3D_TEXT_OTHER_ENCODING] = "WINDOWS-1252"};
     if (kind == Z3D_TEXT_NONE)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: it is not text: it has bytes that no text has", path);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: it is not text: it has bytes that no text has", place);
     return Z3D_ERROR(
         Z3D_ERR_DATA,
         "%s: it is not UTF-8; it looks like %s: convert it with `iconv -f %s -t UTF-8 "
         "%s > %s.utf8`%s",
-        path, kind == Z3D_TEXT_OTHER_ENCODING ? "Latin-1 or another 8-bit encoding" : from[kind],
+        place, kind == Z3D_TEXT_OTHER_ENCODING ? "Latin-1 or another 8-bit encoding" : from[kind],
         from[kind], path, path,
         kind == Z3D_TEXT_OTHER_ENCODING ? ", or with the encoding that it has (iconv -l lists them)"
                                         : "");
 }
 
-z3d_status z3d_refuse_utf16(const char *path, const char *begin, size_t count) {
+z3d_status z3d_refuse_wide(const char *path, const char *begin, size_t count) {
     enum { ENOUGH = 64 };
-    z3d_text_kind kind = utf16_kind((const unsigned char *)begin, count < ENOUGH ? count : ENOUGH);
-    return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, kind);
+    z3d_text_kind kind = wide_kind((const unsigned char *)begin, count < ENOUGH ? count : ENOUGH);
+    return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, path, kind);
 }
 
 typedef struct survey {
     int64_t bytes, faults, characters; /* characters: of several bytes */
     bool nul;
-    z3d_text_kind utf16;
+    z3d_text_kind wide;
 } survey;
 
 static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
@@ -279,7 +283,7 @@ static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
 /* What was read; a character that is cut off is left for the next time: *count becomes less. */
 static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool last) {
     size_t rest;
-    if (s->bytes == 0) s->utf16 = utf16_kind(buffer, *count);
+    if (s->bytes == 0) s->wide = wide_kind(buffer, *count);
     s->nul |= memchr(buffer, 0, *count) != NULL;
     int64_t faults = z3d_utf8_faults(buffer, *count, &rest);
     if (last)
@@ -294,7 +298,7 @@ static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool 
 /* A fault may be an accident, but not where most characters beyond ASCII are faults. */
 static z3d_text_kind kind_of(const survey *s) {
     enum { RARE = 10000 };
-    if (s->utf16 != Z3D_TEXT_NONE) return s->utf16;
+    if (s->wide != Z3D_TEXT_NONE) return s->wide;
     if (s->nul) return Z3D_TEXT_NONE;
     bool many = s->faults * RARE > s->bytes;
     return many && 2 * s->faults > s->characters ? Z3D_TEXT_OTHER_ENCODING : Z3D_TEXT_UTF8;
@@ -304,7 +308,7 @@ z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int
                            z3d_text_kind *kind) {
     enum { CHUNK = 1 << 16 };
     unsigned char *buffer;
-    survey s = {.utf16 = Z3D_TEXT_NONE};
+    survey s = {.wide = Z3D_TEXT_NONE};
     z3d_input input;
     size_t kept = 0, count = 1;
     *hash = (z3d_content_hash){{0, 0}};

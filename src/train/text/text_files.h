@@ -44,6 +44,8 @@ typedef enum z3d_text_kind {
     Z3D_TEXT_UTF8, /* no NUL byte, and hardly a byte that is no part of valid UTF-8 */
     Z3D_TEXT_UTF16LE,
     Z3D_TEXT_UTF16BE,
+    Z3D_TEXT_UTF32LE,
+    Z3D_TEXT_UTF32BE,
     Z3D_TEXT_OTHER_ENCODING, /* one byte a character, such as Latin-1 */
     Z3D_TEXT_NONE
 } z3d_text_kind;
@@ -52,10 +54,11 @@ typedef enum z3d_text_kind {
  * it is. ERR_IO, ERR_DATA (what is packed is damaged), ERR_MEMORY. */
 z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int64_t *bytes,
                            z3d_text_kind *kind);
-/* ERR_DATA: what a file is that is not UTF-8, and the command that converts it. */
-z3d_status z3d_text_refuse(const char *path, z3d_text_kind kind);
-/* ERR_DATA if a file begins so that it must be UTF-16. */
-z3d_status z3d_refuse_utf16(const char *path, const char *begin, size_t count);
+/* ERR_DATA: what a file is that is not UTF-8, and the command that converts it. place: where that
+ * was found, the path or a line of it. */
+z3d_status z3d_text_refuse(const char *path, const char *place, z3d_text_kind kind);
+/* ERR_DATA if a file begins so that it must be UTF-16 or UTF-32. */
+z3d_status z3d_refuse_wide(const char *path, const char *begin, size_t count);
 
 /* Number of bytes among `count` that are no valid UTF-8; a character cut off at the end counts as
  * *rest bytes instead. */

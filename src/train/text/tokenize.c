@@ -14,6 +14,7 @@
 #include "src/train/data/token_writer.h"
 #include "src/train/text/input.h"
 #include "src/train/text/json_lines.h"
+#include "src/train/text/outputs.h"
 #include "src/train/text/text_files.h"
 
 /* A part is at most LARGEST_PART bytes, and half of that where lines let it. Where the end of one
@@ -49,7 +50,8 @@ typedef struct work {
     size_t part_bytes;  /* that a part has at least */
     unsigned char *text;
     z3d_token_list ids;
-    int64_t raw_json; /* files of JSON lines that were read as plain text */
+    int64_t json_files; /* that were read as JSON */
+    int64_t raw_json;   /* files of JSON that were read as plain text */
     const char *first_raw_json;
     double begun;
     int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
@@ -63,9 +65,6 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "limit of %lld bytes: expected 0 (none) or more",
                          (long long)options->limit_bytes);
     if (!options->output_validation) return Z3D_OK;
-    if (strcmp(options->output_train, options->output_validation) == 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "%s cannot be both the training and the validation file",
-                         options->output_train);
     if (!(options->validation_fraction > 0 && options->validation_fraction < 1))
         return Z3D_ERROR(Z3D_ERR_USAGE, "validation fraction %g: expected a number between 0 and 1",
                          options->validation_fraction);
@@ -122,36 +121,63 @@ static z3d_status add_text(work *w, const unsigned char *text, size_t bytes, boo
 
 /* ---- parts of a text ---- */
 
-/* Whether a character of white space begins at, or (before) ends at `at`. */
-static bool is_space(const unsigned char *text, size_t count, size_t at, bool before) {
-    if (before)
-        for (at--; at > 0 && (text[at] & 0xc0) == 0x80;) at--;
-    utf8proc_int32_t c;
-    if (utf8proc_iterate(text + at, (utf8proc_ssize_t)(count - at), &c) < 1) return false;
-    utf8proc_category_t kind = utf8proc_category(c);
-    return kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL ||
-           kind == UTF8PROC_CATEGORY_ZP || (c >= '\t' && c <= '\r') || c == 0x85;
+/* The character at `at`; -1: none. */
+static utf8proc_int32_t character(const unsigned char *text, size_t count, size_t at) {
+    utf8proc_int32_t c = -1;
+    return utf8proc_iterate(text + at, (utf8proc_ssize_t)(count - at), &c) < 1 ? -1 : c;
 }
 
-/* Where a part of at least `smallest` bytes ends: after a line that no white space precedes or
- * follows, since every tokenizer has a border of words there, so that the tokens are those of the
- * whole text. 0: nowhere. */
+/* Whether the character before `at`, which is above 0, is white space. */
+static bool follows_space(const unsigned char *text, size_t count, size_t at) {
+    for (at--; at > 0 && (text[at] & 0xc0) == 0x80;) at--;
+    utf8proc_int32_t c = character(text, count, at);
+    if (c < 0) return false;
+    utf8proc_category_t kind = utf8proc_category(c);
+    return (kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP) ||
+           (c >= '\t' && c <= '\r') || c == 0x85;
+}
+
+/* Whether a letter or digit is at `at`. */
+static bool begins_word(const unsigned char *text, size_t count, size_t at) {
+    utf8proc_int32_t c = character(text, count, at);
+    if (c < 0) return false;
+    utf8proc_category_t kind = utf8proc_category(c);
+    return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
+           (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
+}
+
+/* Where a part of at least `smallest` bytes ends: between a line's end that no white space precedes
+ * and a letter or digit. There the patterns of GPT-2, Llama 3, Qwen, o200k and DeepSeek have a
+ * border of words (a sign may join the line's end before it, as in o200k's "!\n/"), and the
+ * vocabularies of Llama 2 and Gemma no token across: the tokens are those of the whole text. 0:
+ * nowhere. */
 static size_t find_cut(const unsigned char *text, size_t count, size_t smallest) {
     for (size_t at = smallest; at < count; at++)
-        if (text[at - 1] == '\n' && !is_space(text, count, at - 1, true) &&
-            !is_space(text, count, at, false))
+        if (text[at - 1] == '\n' && !follows_space(text, count, at - 1) &&
+            begins_word(text, count, at))
             return at;
     return 0;
 }
 
-/* The end of a part that has no such line, and more text follows: after the last line, else before
- * the character that is not complete. */
-static size_t force_cut(const unsigned char *text, size_t count) {
-    const unsigned char *line = memrchr(text, '\n', count);
+/* After any line: where nothing else can be held out, one word's tokens matter less. */
+static size_t find_line(const unsigned char *text, size_t count, size_t smallest) {
+    for (size_t at = smallest; at < count; at++)
+        if (text[at - 1] == '\n' && text[at] != '\n' && text[at] != '\r') return at;
+    return 0;
+}
+
+/* Without a character at the end that is not complete. */
+static size_t whole_characters(const unsigned char *text, size_t count) {
     size_t rest;
-    if (line) return (size_t)(line - text) + 1;
     z3d_utf8_faults(text, count, &rest);
     return rest < count ? count - rest : count;
+}
+
+/* The end of a part that has no such line, and more text follows: after the last line, else behind
+ * the last character. Words around it may have other tokens than in the whole text. */
+static size_t force_cut(const unsigned char *text, size_t count) {
+    const unsigned char *line = memrchr(text, '\n', count);
+    return line ? (size_t)(line - text) + 1 : whole_characters(text, count);
 }
 
 /* What was read of a text and is not used yet: text[begin .. end) of w->text, which has room for
@@ -181,7 +207,12 @@ static z3d_status add_parts(work *w, window *v, int64_t bytes) {
         Z3D_TRY(fill_window(w, v, wanted));
         const unsigned char *text = w->text + v->begin;
         size_t cut = find_cut(text, wanted, w->part_bytes);
-        if (!cut) cut = at + (int64_t)wanted < bytes ? force_cut(text, wanted) : wanted;
+        if (!cut && w->options->output_validation && !find_cut(text, wanted, 2))
+            cut = find_line(text, wanted, w->part_bytes);
+        if (!cut && at + (int64_t)wanted < bytes) cut = force_cut(text, wanted);
+        if (!cut && w->result->limited)
+            bytes = at + (int64_t)(wanted = whole_characters(text, wanted));
+        if (!cut) cut = wanted;
         Z3D_TRY(add_text(w, text, cut, at == 0, at + (int64_t)cut == bytes));
         at += (int64_t)cut;
         v->begin += cut;
@@ -222,9 +253,11 @@ static z3d_status skip_line(work *w, const z3d_json_lines *lines, z3d_status sta
     z3d_tokenize_result *result = w->result;
     size_t used = strlen(result->bad_lines);
     if (status != Z3D_ERR_DATA || !lines->bad || !w->options->skip_bad) return status;
+    char place[sizeof result->bad_lines];
+    z3d_json_lines_place(lines, place, sizeof place);
     if (result->bad_documents++ < Z3D_BAD_LINES_NAMED)
-        snprintf(result->bad_lines + used, sizeof result->bad_lines - used, "%s%s:%lld",
-                 used ? ", " : "", lines->path, (long long)lines->line);
+        snprintf(result->bad_lines + used, sizeof result->bad_lines - used, "%s%s",
+                 used ? ", " : "", place);
     return Z3D_OK;
 }
 
@@ -270,7 +303,7 @@ static z3d_status add_json_lines(work *w, int fd, const char *path) {
 /* A file that is not UTF-8: an error where it was named, else left out, and the first one told. */
 static z3d_status leave_out(work *w, const z3d_text_file *file, z3d_text_kind kind) {
     z3d_tokenize_result *result = w->result;
-    z3d_status refusal = z3d_text_refuse(file->path, kind);
+    z3d_status refusal = z3d_text_refuse(file->path, file->path, kind);
     if (file->named) return refusal;
     if (kind == Z3D_TEXT_NONE)
         result->skipped_binary++;
@@ -295,37 +328,30 @@ static z3d_status examine(work *w, int fd, const z3d_text_file *file, z3d_conten
     if (kind != Z3D_TEXT_UTF8) return leave_out(w, file, kind);
     if (*bytes > 0) Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, &added));
     result->skipped_empty += *bytes == 0;
-    result->skipped_duplicate += !added;
+    if (!added && result->skipped_duplicate++ == 0)
+        snprintf(result->duplicate_file, sizeof result->duplicate_file, "%s", file->path);
     *used = *bytes > 0 && added;
     return Z3D_OK;
 }
 
-/* Whoever names a file and a key means JSON. */
-static bool is_json(const work *w, const z3d_text_file *file) {
-    return z3d_is_json_lines(file->path) || (w->options->json_key && file->named);
+/* By the name: .json may be anything, unless the user names it. */
+static bool has_json_name(const z3d_text_file *file) {
+    return z3d_is_json_lines(file->path) || (file->named && z3d_is_json(file->path));
 }
 
-/* In a folder the name tells, or of .json, which may be anything, the content. */
-static z3d_status find_format(const work *w, int fd, const z3d_text_file *file, bool *json) {
-    *json = is_json(w, file);
-    if (*json || !w->options->json_key || !z3d_is_json(file->path)) return Z3D_OK;
-    return z3d_looks_like_json_lines(fd, file->path, json);
+/* The name tells. So does the content of a file that is named or, in a folder, of .json. */
+static bool is_json(const work *w, const z3d_text_file *file, z3d_json_look look) {
+    if (has_json_name(file)) return true; /* check_json wants a key */
+    if (!w->options->json_key) return false;
+    return file->named ? look != Z3D_LOOK_TEXT : z3d_is_json(file->path) && look == Z3D_LOOK_LIST;
 }
 
-/* Raw JSON is no text to train on: whoever gives it says where the text is. */
-static z3d_status refuse_raw_json(const work *w, const char *path) {
-    return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "%s has texts in JSON: name their key, as in `zero3d data tokenize %s "
-                     "--json-key text --output %s`",
-                     path, w->options->inputs[0], w->options->output_train);
-}
-
-/* JSON under a name of texts: refused in a file that was named, else told in the end. */
-static z3d_status notice_raw_json(work *w, int fd, const z3d_text_file *file) {
-    bool found;
-    Z3D_TRY(z3d_looks_like_json_lines(fd, file->path, &found));
-    if (!found) return Z3D_OK;
-    if (file->named) return refuse_raw_json(w, file->path);
+/* JSON that is read as text: refused in a file that is named, and records in .json, else told in
+ * the end. */
+static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_look look) {
+    if (look == Z3D_LOOK_TEXT) return Z3D_OK;
+    if (file->named || (look == Z3D_LOOK_LIST && z3d_is_json(file->path)))
+        return z3d_refuse_raw_json(file->path, w->options->output_train);
     if (w->raw_json++ == 0) w->first_raw_json = file->path;
     return Z3D_OK;
 }
@@ -333,13 +359,14 @@ static z3d_status notice_raw_json(work *w, int fd, const z3d_text_file *file) {
 static z3d_status judge_raw_json(const work *w) {
     char others[48] = "";
     if (w->raw_json == 0) return Z3D_OK;
-    if (w->raw_json == w->result->files) return refuse_raw_json(w, w->first_raw_json);
+    if (w->raw_json == w->result->files)
+        return z3d_refuse_raw_json(w->first_raw_json, w->options->output_train);
     if (w->raw_json > 1)
         snprintf(others, sizeof others, " (and %lld other file%s)", (long long)w->raw_json - 1,
                  w->raw_json == 2 ? "" : "s");
     z3d_log(Z3D_LOG_WARN,
-            "%s%s: these look like texts in JSON, but were read as plain text, with braces and "
-            "keys; to use only the text in them, name each file and use --json-key KEY",
+            "%s%s: this is JSON, but was read as plain text, with braces and keys; of a file that "
+            "you name, --json-key KEY reads the texts in its lines or its array",
             w->first_raw_json, others);
     return Z3D_OK;
 }
@@ -354,17 +381,18 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     }
     int64_t bytes = file->bytes, before = w->read_bytes;
     z3d_content_hash hash;
-    bool used = bytes > 0, json;
-    z3d_status status = find_format(w, fd, file, &json);
-    if (status != Z3D_OK)
-        used = false;
-    else if (json) /* its bad lines are errors, its equal lines are found one by one */
+    z3d_status status = Z3D_OK;
+    const z3d_json_look look = z3d_look_for_json(fd, file->path);
+    const bool json = is_json(w, file, look);
+    bool used = bytes > 0;
+    if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
         status = examine(w, fd, file, &hash, &bytes, &used);
-    if (status == Z3D_OK && used && !json) status = notice_raw_json(w, fd, file);
+    if (status == Z3D_OK && used && !json) status = notice_raw_json(w, file, look);
     if (status == Z3D_OK && used) {
         w->result->files++;
+        w->json_files += json;
         status = json ? add_json_lines(w, fd, file->path)
                       : add_file_text(w, fd, file->path, bytes, hash.word[0]);
     }
@@ -373,19 +401,24 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     return status;
 }
 
+static z3d_status refuse_key(const work *w) {
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "--json-key %s: there is no JSON in %s%s: no .jsonl, .ndjson or .json file, "
+                     "and no named file that begins as JSON does",
+                     w->options->json_key, w->options->inputs[0],
+                     w->options->count > 1 ? " and the others" : "");
+}
+
+/* Before gigabytes are read: a key needs JSON, and JSON a key. */
 static z3d_status check_json(const work *w) {
-    const char *key = w->options->json_key, *found = NULL;
-    for (int64_t i = 0; i < w->list.count && !found; i++)
-        if (is_json(w, &w->list.file[i]) || (key && z3d_is_json(w->list.file[i].path)))
-            found = w->list.file[i].path;
-    if (found && !key) return refuse_raw_json(w, found);
-    if (key && !found)
-        return Z3D_ERROR(
-            Z3D_ERR_USAGE,
-            "--json-key %s: there is no .jsonl, .ndjson or .json file in %s; a file with "
-            "another name is read as JSON lines if you name the file itself",
-            key, w->options->inputs[0]);
-    return Z3D_OK;
+    bool possible = false;
+    for (int64_t i = 0; i < w->list.count; i++) {
+        const z3d_text_file *file = &w->list.file[i];
+        if (!w->options->json_key && has_json_name(file))
+            return z3d_refuse_raw_json(file->path, w->options->output_train);
+        possible |= file->named || z3d_is_json_lines(file->path) || z3d_is_json(file->path);
+    }
+    return w->options->json_key && !possible ? refuse_key(w) : Z3D_OK;
 }
 
 /* ", 3 files are not text": appends one reason when there is something to it. */
@@ -405,7 +438,8 @@ static z3d_status refuse_no_text(const work *w) {
                           w->list.count > 1 ? "their" : "its");
     else
         append_reason(&why, r->empty_documents, "document is empty", "documents are empty");
-    append_reason(&why, r->bad_documents, "line has no text", "lines have no text");
+    append_reason(&why, r->bad_documents, "line or element has no text",
+                  "lines and elements have no text");
     append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
     append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
     append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
@@ -435,7 +469,9 @@ static z3d_status read_all(work *w) {
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
     Z3D_TRY(judge_raw_json(w));
-    return w->result->documents ? Z3D_OK : refuse_no_text(w);
+    if (w->result->documents == 0) return refuse_no_text(w);
+    return w->options->json_key && w->json_files == 0 && !w->result->limited ? refuse_key(w)
+                                                                             : Z3D_OK;
 }
 
 /* ---- second pass ---- */
@@ -616,6 +652,7 @@ z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_r
     z3d_status status;
     *result = (z3d_tokenize_result){0};
     Z3D_TRY_GOTO(status, check_options(options), end);
+    Z3D_TRY_GOTO(status, z3d_check_outputs(options), end);
     if (!w.tokenizer) {
         Z3D_TRY_GOTO(status, z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, NULL, NULL, &own), end);
         w.tokenizer = own;

@@ -8,14 +8,36 @@ static void append_reason(z3d_string *out, bool *any, int64_t count, const char 
     *any = true;
 }
 
+/* Of a split that is far from what was asked for, and of a text that was cut. */
+static void append_split(const z3d_tokenize_options *options, const z3d_tokenize_result *r,
+                         z3d_string *out) {
+    const double far = 1.5, wanted = options->validation_fraction;
+    const double share =
+        (double)r->validation_tokens / (double)(r->train_tokens + r->validation_tokens);
+    if (share > far * wanted || share < wanted / far)
+        z3d_string_append(out,
+                          "           %lld of %lld documents, %.3g %% of the tokens; %g %% were "
+                          "asked for\n",
+                          (long long)r->validation_documents, (long long)r->documents, 100 * share,
+                          100 * wanted);
+    if (!r->cut_file[0]) return;
+    z3d_string_append(out, "           the end of %s", r->cut_file);
+    if (r->validation_documents > 1)
+        z3d_string_append(out, " and the %lld documents behind it",
+                          (long long)r->validation_documents - 1);
+    z3d_string_append(out, ": whole documents are too few or too unequal to hold out the share "
+                           "that was asked for\n");
+}
+
 void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
                           z3d_string *out) {
     char bytes[32];
-    bool any = false;
-    z3d_string_append(out, "read       %lld text files, %s, %lld documents%s\n",
-                      (long long)result->files,
-                      z3d_format_bytes(result->bytes, bytes, sizeof bytes),
-                      (long long)result->documents, result->limited ? " (limit reached)" : "");
+    bool any = false,
+         ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
+    z3d_string_append(
+        out, "read       %lld text files, %s, %lld documents%s%s\n", (long long)result->files,
+        z3d_format_bytes(result->bytes, bytes, sizeof bytes), (long long)result->documents,
+        ends ? ", each with its end token" : "", result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "files that are not text");
     append_reason(out, &any, result->skipped_encoding, "files that are not UTF-8");
     append_reason(out, &any, result->skipped_duplicate, "duplicate files");
@@ -23,10 +45,13 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     append_reason(out, &any, result->skipped_empty, "empty files");
     append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
     append_reason(out, &any, result->empty_documents, "empty documents");
-    append_reason(out, &any, result->bad_documents, "lines without a text");
+    append_reason(out, &any, result->bad_documents, "lines and elements without a text");
     if (any) z3d_string_append(out, "\n");
+    if (result->skipped_duplicate)
+        z3d_string_append(out, "           duplicate files: %s%s\n", result->duplicate_file,
+                          result->skipped_duplicate > 1 ? ", ..." : "");
     if (result->bad_documents)
-        z3d_string_append(out, "           lines without a text: %s%s\n", result->bad_lines,
+        z3d_string_append(out, "           without a text: %s%s\n", result->bad_lines,
                           result->bad_documents > Z3D_BAD_LINES_NAMED ? ", ..." : "");
     if (result->repairs.surrogates || result->repairs.nuls)
         z3d_string_append(out,
@@ -35,15 +60,12 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
                           (long long)result->repairs.surrogates, (long long)result->repairs.nuls);
     z3d_string_append(out, "training   %s: %lld tokens, %lld documents\n", options->output_train,
                       (long long)result->train_tokens, (long long)result->train_documents);
-    if (options->output_validation)
+    if (options->output_validation) {
         z3d_string_append(out, "held out   %s: %lld tokens, %lld documents\n",
                           options->output_validation, (long long)result->validation_tokens,
                           (long long)result->validation_documents);
-    if (result->cut_file[0])
-        z3d_string_append(out,
-                          "           the end of %s: whole documents are too few or too unequal to "
-                          "hold out the share that was asked for\n",
-                          result->cut_file);
+        append_split(options, result, out);
+    }
     z3d_string_append(
         out, "vocabulary %d (model.vocab_size must be at least this; an import has set it)\n",
         result->vocab_size);

@@ -262,6 +262,10 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t lengt
     return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
 }
 
+bool z3d_tokenizer_ends_documents(const z3d_tokenizer *t) {
+    return t->special != Z3D_SPECIAL_NONE && t->special != Z3D_SPECIAL_BOS;
+}
+
 #define WHITE " \t\r\n"
 
 /* Whether the end of text is the last of ids[0 .. count), or only white space follows it, as the
@@ -284,9 +288,8 @@ z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length,
     size_t before = out->count;
     /* Where the end of the document before is what begins this one, too, it is there already. */
     bool doubled = t->special == Z3D_SPECIAL_AUTO && t->begin_of_text == t->end_of_text;
-    bool unended = t->special == Z3D_SPECIAL_NONE || t->special == Z3D_SPECIAL_BOS;
     Z3D_TRY(append_text(t, begins && !doubled ? t->begin_of_text : -1, text, length, begins, out));
-    if (!ends || unended) return Z3D_OK;
+    if (!ends || !z3d_tokenizer_ends_documents(t)) return Z3D_OK;
     size_t space = 0;
     bool ended = false;
     while (space < length && strchr(WHITE, text[length - space - 1])) space++;
