@@ -22,7 +22,7 @@ END
 expect 0 "$ZERO3D" report a
 cat >wanted <<'END'
 a
-  run            3 M parameters, <ZeRO> & more
+  run            first; after step 3: 3 M parameters, <ZeRO> & more
   steps          1 to 4, 1 skipped, 2.67 s each
   loss           4.000000 -> 3.000000, lowest 2.500000 at step 3
   validation     0.000000 at step 3, perplexity 1

@@ -80,9 +80,17 @@ static const z3d_history_event *last_event(const z3d_history *history, const cha
     return NULL;
 }
 
+/* What it ran as, and from which step on as something else. */
 static void tell_run(telling *t) {
-    const z3d_history_event *start = last_event(t->history, "start", "resume");
-    if (start) z3d_string_append(&t->text, "%s", start->detail);
+    const char *before = NULL;
+    for (int i = 0; i < t->history->events; i++) {
+        const z3d_history_event *e = &t->history->event[i];
+        if (strcmp(e->event, "start") != 0 && strcmp(e->event, "resume") != 0) continue;
+        if (before && strcmp(before, e->detail) == 0) continue;
+        if (before) z3d_string_append(&t->text, "; after step %lld: ", (long long)e->step);
+        z3d_string_append(&t->text, "%s", e->detail);
+        before = e->detail;
+    }
     tell(t, "run");
 }
 
