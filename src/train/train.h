@@ -19,7 +19,7 @@ typedef struct z3d_train_options {
     const char *command; /* the command without --extend, for messages that say how to continue;
                             NULL: unknown */
     const char *program; /* the program as it is called, for such messages; NULL: zero3d */
-    bool verbose;        /* the end of the run has all tables */
+    bool verbose;        /* the start says why, the end has all tables */
     /* Steps first .. last of one rank are recorded with all that comes into it, as
      * RUN/replay-rankR.z3d, for z3d_replay_rank. first 0: nothing is. */
     int64_t record_rank, record_first, record_last;

@@ -398,6 +398,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .largest_token = trainer->largest_token,
         .checkpoint_dir = trainer->checkpoint_dir,
         .weights = trainer->weights.text ? trainer->weights.text : "?",
+        .verbose = trainer->options->verbose,
     };
     z3d_console_start(&trainer->console, out, &facts);
 }

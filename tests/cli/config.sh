@@ -45,13 +45,21 @@ expect 0 "$ZERO3D" plan part.yaml model.num_layers=2
 # By default a run keeps its model; its steps are few here, so it does at its end only.
 tiny
 sed '/^checkpoint/d' tiny.yaml >keeps.yaml
-expect 0 "$ZERO3D" train keeps.yaml run.dir=keeps training.gemm.fp32=auto
+expect 0 "$ZERO3D" train keeps.yaml run.dir=keeps training.gemm.fp32=auto --verbose
 grep -q '^checkpoints at the end, in keeps/checkpoints' out || fail "no word of checkpoints"
 [ -e keeps/checkpoints/step-00000005 ] || fail "the model is lost"
 grep -q '^  interval: 1000$' keeps/config.yaml || fail "what auto became"
 grep -q '^  granularity: none$' keeps/config.yaml || fail "what auto became"
 grep -q '^products    training.gemm.fp32 auto: [a-z]*$' out || fail "no word of the product's method"
 grep -q '^activation  granularity auto: none: a rank needs ' out || fail "no word of what is kept"
+# The start fits on a screen, and says what most readers want; the rest is for --verbose.
+sed -n '/^$/q;p' out >whole-start
+expect 0 "$ZERO3D" train keeps.yaml run.dir=short
+sed -n '/^$/q;p' out >short-start
+[ "$(wc -l <short-start)" -le 12 ] && [ "$(wc -l <whole-start)" -gt "$(wc -l <short-start)" ] || fail "the start has $(wc -l <short-start) lines, with --verbose $(wc -l <whole-start)"
+for line in model ranks device method batch data weights memory checkpoints 'run folder'; do
+    grep -q "^$line  *[^ ]" short-start || fail "the start does not say: $line"
+done
 
 : >empty.yaml
 expect 1 "$ZERO3D" config empty.yaml

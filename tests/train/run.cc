@@ -12,7 +12,7 @@ std::vector<uint16_t> some_tokens(size_t count, unsigned seed) {
     return tokens;
 }
 
-Outcome train(const SharedFolder &folder, const std::string &more) {
+Outcome train(const SharedFolder &folder, const std::string &more, bool verbose) {
     z3d_config *config = nullptr;
     EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
     std::string base = "model.num_layers=1\nmodel.hidden_size=16\nmodel.num_attention_heads=2\n"
@@ -34,7 +34,10 @@ Outcome train(const SharedFolder &folder, const std::string &more) {
         }
     ::testing::internal::CaptureStdout();
     Outcome outcome;
-    outcome.status = z3d_train(world, config);
+    z3d_train_options options = {};
+    bool unfinished;
+    options.verbose = verbose;
+    outcome.status = z3d_train_part(world, config, &options, &unfinished);
     outcome.said = ::testing::internal::GetCapturedStdout();
     if (outcome.status != Z3D_OK) outcome.message = z3d_error_message();
     outcome.recompute_activation = config->activation_checkpointing_recompute_activation;

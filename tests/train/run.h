@@ -22,7 +22,7 @@ struct Outcome {
 };
 
 // A tiny GPT on RUN/train.bin; `more` are lines of key=value.
-Outcome train(const SharedFolder &folder, const std::string &more);
+Outcome train(const SharedFolder &folder, const std::string &more, bool verbose = false);
 
 // The lines of RUN/metrics.jsonl.
 std::vector<std::string> metrics(const SharedFolder &folder, const std::string &run = "run");

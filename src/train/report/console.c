@@ -56,7 +56,7 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
             .text,
         facts->nodes, facts->nodes == 1 ? "" : "s");
     z3d_console_say(console, "device      %s", facts->device);
-    if (facts->peak_tflops > 0)
+    if (facts->verbose && facts->peak_tflops > 0)
         z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
                         facts->peak_tflops >= 1 ? facts->peak_tflops : facts->peak_tflops * 1e3,
                         facts->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
@@ -92,6 +92,19 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     z3d_string_free(&line);
 }
 
+/* What else was auto, and what it became. */
+static void say_choices(z3d_console *console, const z3d_run_facts *facts) {
+    const struct {
+        const char *what, *why;
+    } choices[] = {{"offload     cpu_checkpointing auto: ", facts->offload_why},
+                   {"offload     offload_optimizer.ratio auto: ", facts->ratio_why},
+                   {"activation  recompute_activation auto: ", facts->activation_why},
+                   {"products    ", facts->products_why},
+                   {"gather      pipeline_gather auto: ", facts->gather_why}};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (choices[i].why) z3d_console_say(console, "%s%s", choices[i].what, choices[i].why);
+}
+
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
@@ -103,17 +116,10 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                     program->recompute   ? "activations recomputed"
                     : program->selective ? "layernorms and attention recomputed"
                                          : "activations kept");
-    if (facts->offload_why)
-        z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
-    if (facts->ratio_why)
-        z3d_console_say(console, "offload     offload_optimizer.ratio auto: %s", facts->ratio_why);
     say_offload(console, facts);
     if (facts->granularity_why)
         z3d_console_say(console, "activation  granularity auto: %s", facts->granularity_why);
-    if (facts->activation_why)
-        z3d_console_say(console, "activation  recompute_activation auto: %s",
-                        facts->activation_why);
-    if (facts->products_why) z3d_console_say(console, "products    %s", facts->products_why);
+    if (facts->verbose) say_choices(console, facts);
     int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
     z3d_console_say(
@@ -142,8 +148,6 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
                     z3d_keeps_all_rows(layout, 0, Z3D_PART_PARAMETERS) ? ""
                     : program->pipeline.gather_per_step ? "; parameters gathered once per step"
                                                         : "; parameters gathered for each pass");
-    if (facts->gather_why)
-        z3d_console_say(console, "gather      pipeline_gather auto: %s", facts->gather_why);
     z3d_string_clear(&chunks);
     z3d_plan_few_micro_batches(program, layout->stages, "warning: ", &chunks);
     if (chunks.length) z3d_console_say(console, "%.*s", (int)chunks.length - 1, chunks.text);
@@ -223,6 +227,22 @@ static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
                           z3d_format_bytes(ledger->peak[category], bytes, sizeof bytes));
 }
 
+static void say_planned(z3d_console *console, const z3d_run_facts *facts) {
+    z3d_string memory = {0};
+    char bytes[32], buffers[32], beside[96] = "", whose[48] = "per rank";
+    if (facts->memory->buffer_bytes > 0)
+        snprintf(beside, sizeof beside, ", plus %s of communication buffers",
+                 z3d_format_bytes(facts->memory->buffer_bytes, buffers, sizeof buffers));
+    if (z3d_mesh_size(facts->mesh, Z3D_AXES_PIPELINE) > 1)
+        snprintf(whose, sizeof whose, "on rank %d, which takes most,", facts->memory->rank);
+    if (facts->verbose) z3d_string_append(&memory, "; peak use:\n            ");
+    if (facts->verbose) append_ledger(&memory, &facts->memory->planned[Z3D_SPACE_DEVICE]);
+    z3d_console_say(console, "memory      %s %s in one block%s%s",
+                    z3d_format_bytes(facts->memory->arena_bytes, bytes, sizeof bytes), whose,
+                    beside, memory.text ? memory.text : "");
+    z3d_string_free(&memory);
+}
+
 static const char no_checkpoints[] =
     "this run saves no checkpoints; set checkpoint.interval to keep the model";
 
@@ -253,24 +273,16 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_method(console, facts);
     say_pipeline(console, facts);
     say_speeds(console, facts);
-    say_graph(console, facts);
-    say_buckets(console, facts);
+    if (facts->verbose) {
+        say_graph(console, facts);
+        say_buckets(console, facts);
+    }
     say_data(console, facts);
     z3d_console_say(console, "weights     %s", facts->weights);
-    z3d_string memory = {0};
-    char bytes[32], buffers[32], beside[96] = "", whose[48] = "per rank";
-    append_ledger(&memory, &facts->memory->planned[Z3D_SPACE_DEVICE]);
-    if (facts->memory->buffer_bytes > 0)
-        snprintf(beside, sizeof beside, ", plus %s of communication buffers",
-                 z3d_format_bytes(facts->memory->buffer_bytes, buffers, sizeof buffers));
-    if (z3d_mesh_size(facts->mesh, Z3D_AXES_PIPELINE) > 1)
-        snprintf(whose, sizeof whose, "on rank %d, which takes most,", facts->memory->rank);
-    z3d_console_say(console, "memory      %s %s in one block%s; peak use:\n            %s",
-                    z3d_format_bytes(facts->memory->arena_bytes, bytes, sizeof bytes), whose,
-                    beside, memory.text ? memory.text : "?");
-    z3d_string_free(&memory);
+    say_planned(console, facts);
     say_checkpoints(console, facts);
-    z3d_console_say(console, "run folder  %s", facts->config->run_dir);
+    z3d_console_say(console, "run folder  %s%s", facts->config->run_dir,
+                    facts->verbose ? "" : " (config.yaml has all keys; --verbose says more)");
 }
 
 static int step_width(const z3d_console *console) {

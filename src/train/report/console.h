@@ -38,6 +38,7 @@ typedef struct z3d_run_facts {
     int32_t largest_token; /* -1: unknown */
     const char *checkpoint_dir;
     const char *weights; /* where they come from */
+    bool verbose;        /* also what was decided, and why */
 } z3d_run_facts;
 
 typedef struct z3d_console {
