@@ -34,6 +34,10 @@ void z3d_string_append_number(z3d_string *string, double value);
 /* A name from a file, fit for a message: at most Z3D_SHOWN printable characters. */
 enum { Z3D_SHOWN = 100 };
 const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
+/* Edit distance with swaps of neighbours (optimal string alignment), case and -/_ aside; of words
+ * of Z3D_WORD bytes and more Z3D_FAR_AWAY. */
+enum { Z3D_WORD = 64, Z3D_FAR_AWAY = 1000 };
+int z3d_word_distance(const char *a, const char *b);
 /* Makes it empty and not failed; keeps its memory for reuse. */
 void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);

@@ -55,6 +55,8 @@ typedef struct cli_option {
 /* Removes the options from argv[1..] and leaves the other arguments there, in order: argv[1 ..
  * *count]. After "--" nothing is an option. ERR_USAGE on an unknown option or a missing value. */
 z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count);
+/* Whether a word is likely the misspelt `name` of a command or an option. */
+bool cli_is_near(const char *given, const char *name);
 
 /* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE if an
  * argument is not an assignment; ERR_CONFIG with every error of both and of z3d_config_check, and

@@ -29,6 +29,11 @@ static bool resembles(const char *given, size_t length, const char *name) {
     return true;
 }
 
+bool cli_is_near(const char *given, const char *name) {
+    const int far = z3d_word_distance(given, name);
+    return far <= 1 + (int)strlen(name) / 5 && far < (int)strlen(name);
+}
+
 /* argv[i] is "--something" that the command does not have: suggests what to write. */
 static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *options) {
     const char *given = argv[i] + 2, *value = strchr(given, '=');
@@ -37,14 +42,14 @@ static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *
                       strcmp(argv[0], "generate") == 0 || strcmp(argv[0], "evaluate") == 0 ||
                       strcmp(argv[0], "submit") == 0;
     char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), given);
     for (const cli_option *o = options; o->name; o++)
-        if (resembles(given, length, o->name))
+        if (resembles(given, length, o->name) || cli_is_near(name, o->name))
             return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s; did you mean --%s?", argv[i],
                              o->name);
     if (configured && length == 6 && strncmp(given, "config", 6) == 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s; the file comes without an option",
                          argv[i]);
-    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), given);
     const char *key = configured ? z3d_config_key_named(name) : NULL;
     if (!key && strcmp(argv[0], "submit") == 0)
         return Z3D_ERROR(Z3D_ERR_USAGE,

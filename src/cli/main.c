@@ -67,6 +67,14 @@ static const cli_command *find_command(const char *name) {
     return NULL;
 }
 
+static z3d_status refuse_command(const char *name) {
+    for (int i = 0; cli_commands[i]; i++)
+        if (cli_is_near(name, cli_commands[i]->name))
+            return Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; did you mean `zero3d %s`?", name,
+                             cli_commands[i]->name);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; `zero3d --help` lists the commands", name);
+}
+
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
@@ -132,10 +140,7 @@ int main(int argc, char **argv) {
     bool help = strcmp(argv[1], "help") == 0;
     const char *name = argv[help ? 2 : 1];
     const cli_command *command = find_command(name);
-    if (!command)
-        return cli_finish(
-            Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; `zero3d --help` lists the commands", name),
-            NULL);
+    if (!command) return cli_finish(refuse_command(name), NULL);
     if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
     const bool stops = stops_when_asked(command);
     if (stops) z3d_world_hold_signals();

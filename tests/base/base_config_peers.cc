@@ -85,6 +85,11 @@ TEST(Names, OfOtherFrameworks) {
         {"training.max_steps", "training.steps"},
         {"max_steps", "training.steps"},
         {"train_iters", "training.steps"},
+        {"warmup_ratio", "scheduler.params.warmup_num_steps"},
+        {"logging_steps", "training.log_interval"},
+        {"gradient_checkpointing", "activation_checkpointing.granularity"},
+        {"training.validation_interval", "training.eval_interval"},
+        {"eval_steps", "training.eval_interval"},
     };
     for (const auto &name : names) {
         std::string message = all_errors("", {(std::string(name.theirs) + "=1").c_str()});

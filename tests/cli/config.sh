@@ -210,6 +210,8 @@ expect 2 "$ZERO3D" generate x --top_p 0.5
 says 'did you mean --top-p?'
 expect 2 "$ZERO3D" generate x --max-new-tokens 5
 says 'did you mean --tokens?'
+expect 2 "$ZERO3D" plan empty.yaml --hardwear x
+says 'did you mean --hardware[?]'
 expect 2 "$ZERO3D" plan empty.yaml --frobnicate 5
 says 'unknown option --frobnicate; see'
 

@@ -42,7 +42,7 @@ done
 
 expect 2 "$ZERO3D"
 expect 2 "$ZERO3D" tarin
-says "no command 'tarin'"
+says "no command 'tarin'; did you mean .zero3d train.[?]"
 expect 2 "$ZERO3D" train
 says 'a configuration file is missing'
 expect 2 "$ZERO3D" plan x.yaml --ranks

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORD = CONFIG_WORD, FAR_AWAY = CONFIG_FAR_AWAY };
-
 /* Names by which users of other frameworks know our keys: a whole path, or ".leaf" in any section
  * and in none. */
 static const struct {
@@ -49,6 +47,23 @@ static const struct {
     {".init_std", "model.init_method_std"},
     {".recompute_granularity", "activation_checkpointing.granularity"},
     {".output_dir", "run.dir"},
+    {".warmup_ratio", "scheduler.params.warmup_num_steps"},
+    {".lr_scheduler_type", "scheduler.type"},
+    {".adam_beta1", "optimizer.params.betas"},
+    {".adam_beta2", "optimizer.params.betas"},
+    {".adam_epsilon", "optimizer.params.eps"},
+    {".gradient_checkpointing", "activation_checkpointing.granularity"},
+    {".logging_steps", "training.log_interval"},
+    {".validation_interval", "training.eval_interval"},
+    {"eval_steps", "training.eval_interval"}, /* of transformers' Trainer */
+    {".save_total_limit", "checkpoint.keep"},
+    {".resume_from_checkpoint", "checkpoint.resume"},
+    {".model_name_or_path", "checkpoint.init_from"},
+    {".ddp_timeout", "training.watchdog_timeout"},
+    {".report_to", "run.tensorboard"},
+    {".max_seq_length", "model.seq_length"},
+    {".max_seq_len", "model.seq_length"},
+    {".data_path", "data.train"},
     {".train_micro_batch_size", "train_micro_batch_size_per_gpu"},
     {".per_device_train_batch_size", "train_micro_batch_size_per_gpu"},
     {"model.vocab", "model.vocab_size"},
@@ -111,7 +126,7 @@ static bool same_parent(const char *a, const char *b) {
 
 /* In a section that we have a key of that section is meant. */
 static bool is_elsewhere(const char *path, const char *candidate) {
-    char section[2 * WORD];
+    char section[2 * Z3D_WORD];
     const size_t length = (size_t)(leaf_of(path) - path);
     if (length == 0 || length > sizeof section) return false;
     snprintf(section, sizeof section, "%.*s", (int)(length - 1), path);
@@ -122,10 +137,10 @@ static bool is_elsewhere(const char *path, const char *candidate) {
  * costs one more, so that a misspelling beside wins over one far away. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
-    if (is_elsewhere(path, candidate)) return FAR_AWAY;
-    int d = config_distance(leaf, leaf_of(candidate));
+    if (is_elsewhere(path, candidate)) return Z3D_FAR_AWAY;
+    int d = z3d_word_distance(leaf, leaf_of(candidate));
     int allowed = 1 + (int)strlen(leaf) / 4;
-    if (d > allowed || (d > 0 && (size_t)d >= strlen(leaf))) return FAR_AWAY;
+    if (d > allowed || (d > 0 && (size_t)d >= strlen(leaf))) return Z3D_FAR_AWAY;
     return 2 * d + !same_parent(path, candidate);
 }
 
@@ -138,7 +153,7 @@ typedef struct nearest {
 
 /* Compares with a key and with each section that it lies in. */
 static void take_nearer(nearest *search, const char *key) {
-    char candidate[2 * WORD];
+    char candidate[2 * Z3D_WORD];
     for (size_t length = strlen(key); length > 0; length--) {
         if ((key[length] != '\0' && key[length] != '.') || length >= sizeof candidate) continue;
         memcpy(candidate, key, length);
@@ -155,25 +170,25 @@ static const char *known_elsewhere(const char *path) {
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
         bool leaf = renamed[i].name[0] == '.';
         const char *name = renamed[i].name + leaf;
-        if (config_distance(leaf ? leaf_of(path) : path, name) == 0) return renamed[i].path;
+        if (z3d_word_distance(leaf ? leaf_of(path) : path, name) == 0) return renamed[i].path;
     }
     return NULL;
 }
 
 const char *config_nearest(const char *path, char *buf, size_t size) {
-    nearest search = {path, buf, size, FAR_AWAY};
+    nearest search = {path, buf, size, Z3D_FAR_AWAY};
     const char *known = known_elsewhere(path);
     if (known) return known;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) take_nearer(&search, config_table[i].path);
     for (int i = 0; i < config_accepted_count; i++) take_nearer(&search, config_accepted[i].path);
-    for (int i = 0; i < CONFIG_LATER_COUNT; i++) take_nearer(&search, config_later[i].path);
-    return search.best < FAR_AWAY ? buf : NULL;
+    return search.best < Z3D_FAR_AWAY ? buf : NULL;
 }
 
 const char *z3d_config_key_named(const char *name) {
     const char *known = known_elsewhere(name);
     for (int i = 0; i < CONFIG_KEY_COUNT && !known; i++) {
-        if (config_distance(leaf_of(config_table[i].path), name) == 0) known = config_table[i].path;
+        if (z3d_word_distance(leaf_of(config_table[i].path), name) == 0)
+            known = config_table[i].path;
     }
     return known && config_find(known) >= 0 ? known : NULL;
 }

@@ -203,10 +203,6 @@ const char *config_nearest(const char *path, char *buf, size_t size);
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
 /* Frees what a key's value has on the heap. */
 void config_release_value(z3d_config *config, const config_key *key);
-/* Edit distance with swaps of neighbours (optimal string alignment), case and -/_ aside; of words
- * of CONFIG_WORD bytes and more CONFIG_FAR_AWAY. */
-enum { CONFIG_WORD = 64, CONFIG_FAR_AWAY = 1000 };
-int config_distance(const char *a, const char *b);
 /* The option of "a|b|c" nearest to text, NULL if none is near; in buf. */
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
 
