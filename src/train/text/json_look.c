@@ -26,8 +26,10 @@ static verdict scan_string(cursor *c) {
         if ((unsigned char)*c->at < ' ') return NO_JSON;
         c->at += *c->at == '\\' && c->at + 1 < c->end;
     }
+    if (c->at == c->end) return CUT_OFF;
+    c->at++;
     c->strings++;
-    return c->at++ < c->end ? VALUE : CUT_OFF;
+    return VALUE;
 }
 
 /* A number, or what Python's json writes as a word. */
