@@ -64,7 +64,7 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     launch=$two refuses 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: host'
     launch=$two refuses 'training.cuda_graph: on is not possible here: collectives use host memory .*; use auto' \
         training.collectives=host training.cuda_graph=on
-    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=host
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=host --verbose
     grep -q '^graph       none: collectives use host memory' out || fail "no word of the graph"
     # A step as a graph, and a run that goes on from one: the same numbers as without. So has a run whose capture fails, unless a graph
     # was asked for.
