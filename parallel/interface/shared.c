@@ -19,18 +19,22 @@ static void *map_shared(int fd, size_t bytes) {
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* A process that is killed between create_named and its name's end leaves the file. `ours` that are
- * a minute old, and whose process is no more, go away. (A process of another container may not be
+/* A file in FOLDER: this, the process that made it, '-' and a random number. */
+#define OURS "zero3d-"
+#define FOLDER "/dev/shm"
+
+/* A process that is killed between create_named and shm_unlink leaves its file. Files that are a
+ * minute old, and whose process is no more, go away. (A process of another container may not be
  * seen; within a minute everybody has opened the file.) */
-static void remove_dead(const char *folder, const char *ours) {
+static void remove_dead(void) {
     enum { OLD = 60 };
-    DIR *names = opendir(folder);
+    DIR *names = opendir(FOLDER);
     for (struct dirent *e; names && (e = readdir(names));) {
         char *end;
         struct stat at;
         const int here = dirfd(names);
-        if (strncmp(e->d_name, ours, strlen(ours)) != 0) continue;
-        long process = strtol(e->d_name + strlen(ours), &end, 10);
+        if (strncmp(e->d_name, OURS, strlen(OURS)) != 0) continue;
+        long process = strtol(e->d_name + strlen(OURS), &end, 10);
         if (*end != '-' || process < 1 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
         if (fstatat(here, e->d_name, &at, AT_SYMLINK_NOFOLLOW) != 0 || at.st_uid != geteuid())
             continue;
@@ -43,7 +47,7 @@ static void remove_dead(const char *folder, const char *ours) {
 static void *create_named(char *name, size_t name_size, size_t bytes) {
     uint64_t random = 0;
     ssize_t got = getrandom(&random, sizeof random, GRND_NONBLOCK);
-    snprintf(name, name_size, "/zero3d-%d-%016llx", (int)getpid(),
+    snprintf(name, name_size, "/" OURS "%d-%016llx", (int)getpid(),
              (unsigned long long)(got == sizeof random ? random : 0));
     int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     void *at = NULL;
@@ -66,7 +70,7 @@ z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out) {
     char name[64] = "";
     bool first = channel->index == 0;
     *out = NULL;
-    if (first) remove_dead("/dev/shm", "zero3d-");
+    if (first) remove_dead();
     void *at = first ? create_named(name, sizeof name, bytes) : NULL;
     z3d_status status = z3d_channel_broadcast(channel, name, sizeof name, 0);
     if (status == Z3D_OK && !first) at = open_named(name, bytes);

@@ -73,6 +73,8 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
     return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes %s: expected a number, or a range such as 2-4", text);
 }
 
+#define ONE_GPU "write --ranks-per-node N of submit: a rank has one GPU"
+
 /* Options that the script decides, by both of sbatch's names, and what decides them here. */
 static const struct {
     const char *name, *letter, *instead;
@@ -80,16 +82,16 @@ static const struct {
     {"nodes", "N", "write --nodes N of submit"},
     {"ntasks", "n", "write --ranks-per-node N of submit"},
     {"ntasks-per-node", "", "write --ranks-per-node N of submit"},
-    {"ntasks-per-gpu", "", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"ntasks-per-gpu", "", ONE_GPU},
     {"ntasks-per-socket", "", "write --ranks-per-node N of submit"},
     {"ntasks-per-core", "", "write --cpus-per-rank N of submit"},
     {"tasks-per-node", "", "write --ranks-per-node N of submit"},
     {"cpus-per-task", "c", "write --cpus-per-rank N of submit"},
     {"mincpus", "", "write --cpus-per-rank N of submit"},
-    {"gpus-per-node", "", "write --ranks-per-node N of submit: a rank has one GPU"},
-    {"gpus-per-task", "", "write --ranks-per-node N of submit: a rank has one GPU"},
-    {"gpus-per-socket", "", "write --ranks-per-node N of submit: a rank has one GPU"},
-    {"gpus", "G", "write --ranks-per-node N of submit: a rank has one GPU"},
+    {"gpus-per-node", "", ONE_GPU},
+    {"gpus-per-task", "", ONE_GPU},
+    {"gpus-per-socket", "", ONE_GPU},
+    {"gpus", "G", ONE_GPU},
     {"time", "t", "write --time T of submit"},
     {"time-min", "", "write --time T of submit"},
     {"array", "a", "give submit several CONFIGs"},
@@ -123,6 +125,11 @@ static bool has_lost_value(const char *text) {
     return text[1] != '-' && strchr("HhkOQsuvVW", text[1]) && text[2];
 }
 
+static z3d_status refuse_decided(const char *text, const char *instead) {
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--sbatch %s: the script decides this, as it is planned: %s",
+                     text, instead);
+}
+
 static z3d_status check_option(const char *text) {
     if (!is_option(text))
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -133,21 +140,14 @@ static z3d_status check_option(const char *text) {
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--sbatch %s: -%c takes no value; give each option its own --sbatch", text,
                          text[1]);
-    if (asks_for_gpus(text))
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--sbatch %s: the script decides this, as it is planned: write "
-                         "--ranks-per-node N of submit: a rank has one GPU",
-                         text);
+    if (asks_for_gpus(text)) return refuse_decided(text, ONE_GPU);
     const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
     for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {
         const char *name = decided[i].name;
         /* sbatch takes a long name's beginning for it. */
         const bool same = length ? strncmp(text + 2, name, length) == 0
                                  : decided[i].letter[0] && text[1] == decided[i].letter[0];
-        if (same)
-            return Z3D_ERROR(Z3D_ERR_USAGE,
-                             "--sbatch %s: the script decides this, as it is planned: %s", text,
-                             decided[i].instead);
+        if (same) return refuse_decided(text, decided[i].instead);
     }
     return Z3D_OK;
 }

@@ -289,14 +289,14 @@ static void check_schedule(config_checker *k) {
                                 "choose WarmupDecayLR or WarmupCosineLR",
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
-    if (c->scheduler_type != Z3D_LR_CONSTANT) {
-        const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
-        cut_warmup(k, "training.steps", c->training_steps, fixed);
-        if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
-    }
     if (c->scheduler_type == Z3D_LR_CONSTANT) {
         config_refuse_idle(k, keys, 3, &constant);
-    } else if (!z3d_config_decays(c)) {
+        return;
+    }
+    const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
+    cut_warmup(k, "training.steps", c->training_steps, fixed);
+    if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
+    if (!z3d_config_decays(c)) {
         config_refuse_idle(k, keys, 2, &warmup);
     } else {
         check_decay(k);

@@ -93,13 +93,9 @@ static z3d_status next_line(z3d_json_lines *l, char **line, size_t *length) {
     return Z3D_OK;
 }
 
-static bool is_white(int c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static bool is_blank(const char *line, size_t length) {
     for (size_t i = 0; i < length; i++)
-        if (!is_white(line[i])) return false;
+        if (!z3d_json_is_white(line[i])) return false;
     return true;
 }
 
@@ -128,7 +124,7 @@ static z3d_status look(z3d_json_lines *l, size_t at, int *c) {
 static z3d_status skip_space(z3d_json_lines *l, int *c) {
     for (;; l->begin++) {
         Z3D_TRY(look(l, 0, c));
-        if (!is_white(*c)) return Z3D_OK;
+        if (!z3d_json_is_white(*c)) return Z3D_OK;
         l->newlines += *c == '\n';
     }
 }

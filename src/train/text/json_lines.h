@@ -13,6 +13,9 @@
 bool z3d_is_json_lines(const char *path);
 /* ".json", likewise. */
 bool z3d_is_json(const char *path);
+static inline bool z3d_json_is_white(int c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 /* The length of the byte order mark with which some editors begin a file, or 0. */
 size_t z3d_json_mark_length(const char *text, size_t length);
 /* "a, b, c.d": some keys of an object; those of an object within it as --json-key names them. */

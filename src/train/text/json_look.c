@@ -16,7 +16,7 @@ typedef struct cursor {
 } cursor;
 
 static verdict skip_space(cursor *c) {
-    while (c->at < c->end && strchr(" \t\r\n", *c->at) && *c->at) c->at++;
+    while (c->at < c->end && z3d_json_is_white(*c->at)) c->at++;
     return c->at < c->end ? VALUE : CUT_OFF;
 }
 
@@ -89,8 +89,8 @@ static bool begins_array(cursor c) {
     return true;
 }
 
-/* Who begins so and makes a mistake later writes JSON, too; its reader names the place. whole: all
- * of the file is there. */
+/* A file that begins as JSON is JSON, also with a mistake later: its reader names the place.
+ * whole: all of the file is there. */
 static z3d_json_look judge(cursor c, bool whole) {
     if (skip_space(&c) != VALUE) return Z3D_LOOK_TEXT;
     if (begins_array(c)) return Z3D_LOOK_LIST;

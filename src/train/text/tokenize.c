@@ -199,6 +199,15 @@ static z3d_status fill_window(const work *w, window *v, size_t wanted) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s: the file became shorter", v->input.path);
 }
 
+/* Where the part that begins at `text` ends, of `wanted` bytes at most; more: text follows. */
+static size_t end_of_part(const work *w, const unsigned char *text, size_t wanted, bool more) {
+    size_t cut = find_cut(text, wanted, w->part_bytes);
+    if (!cut && w->options->output_validation && !find_cut(text, wanted, 2))
+        cut = find_line(text, wanted, w->part_bytes);
+    if (!cut && more) cut = force_cut(text, wanted);
+    return cut ? cut : wanted;
+}
+
 /* A text file, part by part. */
 static z3d_status add_parts(work *w, window *v, int64_t bytes) {
     int64_t before = w->read_bytes;
@@ -206,13 +215,11 @@ static z3d_status add_parts(work *w, window *v, int64_t bytes) {
         size_t wanted = bytes - at < LARGEST_PART ? (size_t)(bytes - at) : LARGEST_PART;
         Z3D_TRY(fill_window(w, v, wanted));
         const unsigned char *text = w->text + v->begin;
-        size_t cut = find_cut(text, wanted, w->part_bytes);
-        if (!cut && w->options->output_validation && !find_cut(text, wanted, 2))
-            cut = find_line(text, wanted, w->part_bytes);
-        if (!cut && at + (int64_t)wanted < bytes) cut = force_cut(text, wanted);
-        if (!cut && w->result->limited)
-            bytes = at + (int64_t)(wanted = whole_characters(text, wanted));
-        if (!cut) cut = wanted;
+        if (w->result->limited && at + (int64_t)wanted == bytes) {
+            wanted = whole_characters(text, wanted);
+            bytes = at + (int64_t)wanted;
+        }
+        size_t cut = end_of_part(w, text, wanted, at + (int64_t)wanted < bytes);
         Z3D_TRY(add_text(w, text, cut, at == 0, at + (int64_t)cut == bytes));
         at += (int64_t)cut;
         v->begin += cut;
@@ -382,7 +389,8 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     int64_t bytes = file->bytes, before = w->read_bytes;
     z3d_content_hash hash;
     z3d_status status = Z3D_OK;
-    const z3d_json_look look = z3d_look_for_json(fd, file->path);
+    const z3d_json_look look =
+        has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_for_json(fd, file->path);
     const bool json = is_json(w, file, look);
     bool used = bytes > 0;
     if (json) /* its bad lines are errors, its equal lines are found one by one */
