@@ -6,29 +6,33 @@
 
 namespace {
 
-constexpr int SUM_LANES = 8; // rows that a block adds at a time
+// Rows that a block adds at a time: more where there is one chunk, and so fewer blocks.
+constexpr int sum_lanes(bool chunked) {
+    return chunked ? 8 : 32;
+}
 
 // to[chunks, cols] = (accumulate ? to : 0) + sums over each chunk's rows of from[rows, cols]. A
 // block has a chunk (CHUNKED; else there is one) of a stripe: the columns of 32 threads. Lane l of
-// a column adds every eighth row, from l on; the lanes are added in order.
+// a column adds every row that is l modulo the lanes; the lanes are added in order.
 template <bool CHUNKED, int N, class From, class To>
-__global__ void __launch_bounds__(WARP *SUM_LANES)
+__global__ void __launch_bounds__(WARP *sum_lanes(CHUNKED))
     column_sums_kernel(const void *from, void *to, int64_t rows, int64_t cols, int64_t stripes,
                        bool accumulate) {
-    float *sums = shared_memory<float>(); // [SUM_LANES][WARP * N]
+    constexpr int LANES = sum_lanes(CHUNKED);
+    float *sums = shared_memory<float>(); // [LANES][WARP * N]
     const int64_t chunks = CHUNKED ? gridDim.x / stripes : 1;
     const int64_t chunk = CHUNKED ? blockIdx.x / stripes : 0;
     const int64_t column = ((blockIdx.x - chunk * stripes) * WARP + threadIdx.x) * N;
     const int64_t end = column < cols ? rows * (chunk + 1) / chunks : 0;
     float sum[N] = {0};
-    for (int64_t row = rows * chunk / chunks + threadIdx.y; row < end; row += SUM_LANES)
+    for (int64_t row = rows * chunk / chunks + threadIdx.y; row < end; row += LANES)
         add<From>(sum, from, row * cols + column);
     float *mine = sums + threadIdx.x * N;
 #pragma unroll
     for (int i = 0; i < N; i++) mine[threadIdx.y * WARP * N + i] = sum[i];
     __syncthreads();
     if (threadIdx.y > 0 || column >= cols) return;
-    for (int lane = 1; lane < SUM_LANES; lane++)
+    for (int lane = 1; lane < LANES; lane++)
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] += mine[lane * WARP * N + i];
     if (accumulate) add<To>(sum, to, chunk * cols + column);
@@ -38,10 +42,11 @@ __global__ void __launch_bounds__(WARP *SUM_LANES)
 template <bool CHUNKED, int N, class From, class To>
 z3d_status column_sums(const z3d_cuda_lane *lane, const char *name, const void *from, void *to,
                        int64_t rows, int64_t cols, int64_t chunks, bool accumulate) {
+    constexpr int LANES = sum_lanes(CHUNKED);
     const int64_t stripes = divide_up(cols, WARP * N);
-    return launch(lane, name, chunks * stripes, dim3(WARP, SUM_LANES),
-                  SUM_LANES * WARP * N * sizeof(float), column_sums_kernel<CHUNKED, N, From, To>,
-                  from, to, rows, cols, stripes, accumulate);
+    return launch(lane, name, chunks * stripes, dim3(WARP, LANES), LANES * WARP * N * sizeof(float),
+                  column_sums_kernel<CHUNKED, N, From, To>, from, to, rows, cols, stripes,
+                  accumulate);
 }
 
 // The second half: gradient[cols] = (accumulate ? gradient : 0) + sum of the chunks' partial sums.

@@ -75,15 +75,16 @@ constexpr int backward_threads(int packs) {
 // Of two values for each warp, twice in turns.
 constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1) / WARP;
 
-// `count` of WIDE elements, the rest are zeros; WHOLE: all of them, aligned.
+// `count` of WIDE elements as they are in memory, the rest are zeros; WHOLE: all, aligned.
 template <bool WHOLE, class T>
-__device__ inline void load_part(float (&to)[WIDE], const void *from, int64_t at, int64_t count) {
-    if constexpr (WHOLE)
-        load<T>(to, from, at);
-    else
+__device__ inline pack<T, WIDE> load_part(const void *from, int64_t at, int64_t count) {
+    const T *first = static_cast<const T *>(from) + at;
+    if constexpr (WHOLE) return *reinterpret_cast<const pack<T, WIDE> *>(first);
+    pack<T, WIDE> part = {};
 #pragma unroll
-        for (int i = 0; i < WIDE; i++)
-            to[i] = i < count ? widen(static_cast<const T *>(from)[at + i]) : 0.0f;
+    for (int i = 0; i < WIDE; i++)
+        if (i < count) part.at[i] = first[i];
+    return part;
 }
 
 template <bool WHOLE, class T>
@@ -141,55 +142,80 @@ __device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int6
     }
 }
 
+// What a thread reads of a vector: WIDE columns.
+template <class T> struct backward_inputs { pack<T, WIDE> x, dy, added; };
+
+template <bool WHOLE, class T>
+__device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k, int64_t index,
+                                                 int64_t column) {
+    const int64_t count = k.cols - column;
+    backward_inputs<T> in = {};
+    in.x = load_part<WHOLE, T>(k.x, vector_at(k, index, k.x_stride) + column, count);
+    in.dy = load_part<WHOLE, T>(k.dy, vector_at(k, index, k.y_stride) + column, count);
+    if (k.add_to)
+        in.added = load_part<WHOLE, T>(k.add_to, vector_at(k, index, k.dx_stride) + column, count);
+    return in;
+}
+
 // With g = dy * weight and x^ = (x - mean) * rstd: dx = rstd * (g - mean(g) - x^ * mean(g x^));
 // RMS: without mean and mean(g). A block has a chunk of the vectors, a row of threads has one at a
-// time and keeps its columns' sums in registers. The second time a vector is read it comes from the
-// first-level cache.
+// time and keeps its columns' sums in registers. One pack a thread: the next vector is read before
+// this one's sums are waited for. Several: it is read twice, the second time from the first-level
+// cache.
 template <bool RMS, int PACKS, bool WHOLE, class T>
 __global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: none spills
     backward_kernel(z3d_rmsnorm_backward k, const float *means, float *partials) {
     const int64_t cols = k.cols, count = k.rows * k.heads, chunks = gridDim.x, chunk = blockIdx.x;
     const int64_t end = count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
+    const int64_t mine = threadIdx.x * WIDE;
     float *const shared = shared_memory<float>(), *slots = shared;
     float weight_sum[PACKS][WIDE] = {}, bias_sum[PACKS][WIDE] = {};
-    for (int64_t begin = count * chunk / chunks; begin < end; begin += blockDim.y) {
-        const int64_t index = begin + threadIdx.y;
-        const int64_t last = index < end ? cols : 0; // rows of threads without a vector only sum
-        const int64_t from = last ? vector_at(k, index, k.x_stride) : 0;
-        const int64_t dy_from = last ? vector_at(k, index, k.y_stride) : 0;
+    int64_t index = count * chunk / chunks + threadIdx.y;
+    backward_inputs<T> next = {};
+    if (PACKS == 1 && index < end && mine < cols) next = load_inputs<WHOLE, T>(k, index, mine);
+    // Rows of threads without a vector only sum.
+    for (int64_t begin = index - threadIdx.y; begin < end; begin += blockDim.y) {
+        const int64_t last = index < end ? cols : 0;
         const float mean = RMS || !last ? 0.0f : means[index], rstd = last ? k.rstd[index] : 0.0f;
-        float x[WIDE], dy[WIDE], weight[WIDE], sum_g = 0.0f, sum_gx = 0.0f;
-        const auto load_inputs = [&](int64_t column) {
-            load_part<WHOLE, T>(x, k.x, from + column, cols - column);
-            load_part<WHOLE, T>(dy, k.dy, dy_from + column, cols - column);
-            load_part<WHOLE, T>(weight, k.weight, column, cols - column);
+        const backward_inputs<T> first = next;
+        const int64_t following = index + blockDim.y;
+        if (PACKS == 1 && following < end && mine < cols)
+            next = load_inputs<WHOLE, T>(k, following, mine);
+        const auto inputs = [&](int64_t column) {
+            return PACKS == 1 ? first : load_inputs<WHOLE, T>(k, index, column);
         };
+        float sum_g = 0.0f, sum_gx = 0.0f;
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
-            const int64_t column = threadIdx.x * WIDE + p * step;
+            const int64_t column = mine + p * step;
             if (column >= last) break;
-            load_inputs(column);
+            const backward_inputs<T> in = inputs(column);
+            const auto weight = load_part<WHOLE, T>(k.weight, column, cols - column);
 #pragma unroll
             for (int i = 0; i < WIDE; i++) {
-                const float normalized = (x[i] - mean) * rstd, g = dy[i] * weight[i];
-                weight_sum[p][i] += dy[i] * normalized;
-                if (!RMS) bias_sum[p][i] += dy[i];
+                const float dy = widen(in.dy.at[i]), g = dy * widen(weight.at[i]);
+                const float normalized = (widen(in.x.at[i]) - mean) * rstd;
+                weight_sum[p][i] += dy * normalized;
+                if (!RMS) bias_sum[p][i] += dy;
                 sum_g += g;
                 sum_gx += g * normalized;
             }
         }
         row_sums(sum_g, sum_gx, slots);
         const float mean_g = RMS ? 0.0f : sum_g / (float)cols, mean_gx = sum_gx / (float)cols;
-        const int64_t to = last ? vector_at(k, index, k.dx_stride) : 0;
-        for (int64_t column = threadIdx.x * WIDE; column < last; column += step) {
-            float sum[WIDE] = {0};
-            load_inputs(column);
-            if (k.add_to) load_part<WHOLE, T>(sum, k.add_to, to + column, cols - column);
+        for (int64_t column = mine; column < last; column += step) {
+            const backward_inputs<T> in = inputs(column);
+            const auto weight = load_part<WHOLE, T>(k.weight, column, cols - column);
+            float dx[WIDE];
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
-                sum[i] += rstd * (dy[i] * weight[i] - mean_g - (x[i] - mean) * rstd * mean_gx);
-            store_part<WHOLE, T>(k.dx, to + column, sum, cols - column);
+                dx[i] = widen(in.added.at[i]) +
+                        rstd * (widen(in.dy.at[i]) * widen(weight.at[i]) - mean_g -
+                                (widen(in.x.at[i]) - mean) * rstd * mean_gx);
+            store_part<WHOLE, T>(k.dx, vector_at(k, index, k.dx_stride) + column, dx,
+                                 cols - column);
         }
+        index = following;
         slots = slots == shared ? shared + BACKWARD_SLOTS / 2 : shared;
     }
     add_rows<PACKS, WHOLE>(weight_sum, partials + chunk * cols, cols, shared);
