@@ -7,18 +7,16 @@
 namespace {
 
 // Rows that a block adds at a time: more where there is one chunk, and so fewer blocks.
-constexpr int sum_lanes(bool chunked) {
-    return chunked ? 8 : 32;
-}
+template <bool CHUNKED> constexpr int SUM_LANES = CHUNKED ? 8 : 32;
 
 // to[chunks, cols] = (accumulate ? to : 0) + sums over each chunk's rows of from[rows, cols]. A
 // block has a chunk (CHUNKED; else there is one) of a stripe: the columns of 32 threads. Lane l of
 // a column adds every row that is l modulo the lanes; the lanes are added in order.
 template <bool CHUNKED, int N, class From, class To>
-__global__ void __launch_bounds__(WARP *sum_lanes(CHUNKED))
+__global__ void __launch_bounds__(WARP *SUM_LANES<CHUNKED>)
     column_sums_kernel(const void *from, void *to, int64_t rows, int64_t cols, int64_t stripes,
                        bool accumulate) {
-    constexpr int LANES = sum_lanes(CHUNKED);
+    constexpr int LANES = SUM_LANES<CHUNKED>;
     float *sums = shared_memory<float>(); // [LANES][WARP * N]
     const int64_t chunks = CHUNKED ? gridDim.x / stripes : 1;
     const int64_t chunk = CHUNKED ? blockIdx.x / stripes : 0;
@@ -42,7 +40,7 @@ __global__ void __launch_bounds__(WARP *sum_lanes(CHUNKED))
 template <bool CHUNKED, int N, class From, class To>
 z3d_status column_sums(const z3d_cuda_lane *lane, const char *name, const void *from, void *to,
                        int64_t rows, int64_t cols, int64_t chunks, bool accumulate) {
-    constexpr int LANES = sum_lanes(CHUNKED);
+    constexpr int LANES = SUM_LANES<CHUNKED>;
     const int64_t stripes = divide_up(cols, WARP * N);
     return launch(lane, name, chunks * stripes, dim3(WARP, LANES), LANES * WARP * N * sizeof(float),
                   column_sums_kernel<CHUNKED, N, From, To>, from, to, rows, cols, stripes,
