@@ -79,8 +79,11 @@ constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1) / WARP;
 template <bool WHOLE, class T>
 __device__ inline pack<T, WIDE> load_part(const void *from, int64_t at, int64_t count) {
     const T *first = static_cast<const T *>(from) + at;
-    if constexpr (WHOLE) return *reinterpret_cast<const pack<T, WIDE> *>(first);
     pack<T, WIDE> part = {};
+    if constexpr (WHOLE) {
+        if (count > 0) part = *reinterpret_cast<const pack<T, WIDE> *>(first);
+        return part;
+    }
 #pragma unroll
     for (int i = 0; i < WIDE; i++)
         if (i < count) part.at[i] = first[i];
@@ -142,19 +145,26 @@ __device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int6
     }
 }
 
+// Where a vector begins in x, dy and dx.
+struct backward_places {
+    int64_t x, dy, dx;
+};
+
+__device__ inline backward_places places_at(const z3d_rmsnorm_backward &k, int64_t index) {
+    return {vector_at(k, index, k.x_stride), vector_at(k, index, k.y_stride),
+            vector_at(k, index, k.dx_stride)};
+}
+
 // What a thread reads of a vector: WIDE columns.
 template <class T> struct backward_inputs { pack<T, WIDE> x, dy, added; };
 
 template <bool WHOLE, class T>
-__device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k, int64_t index,
-                                                 int64_t column) {
+__device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k,
+                                                 const backward_places &at, int64_t column) {
     const int64_t count = k.cols - column;
-    backward_inputs<T> in = {};
-    in.x = load_part<WHOLE, T>(k.x, vector_at(k, index, k.x_stride) + column, count);
-    in.dy = load_part<WHOLE, T>(k.dy, vector_at(k, index, k.y_stride) + column, count);
-    if (k.add_to)
-        in.added = load_part<WHOLE, T>(k.add_to, vector_at(k, index, k.dx_stride) + column, count);
-    return in;
+    return {load_part<WHOLE, T>(k.x, at.x + column, count),
+            load_part<WHOLE, T>(k.dy, at.dy + column, count),
+            load_part<WHOLE, T>(k.add_to, k.add_to ? at.dx + column : 0, k.add_to ? count : 0)};
 }
 
 // With g = dy * weight and x^ = (x - mean) * rstd: dx = rstd * (g - mean(g) - x^ * mean(g x^));
@@ -170,19 +180,20 @@ __global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: 
     const int64_t mine = threadIdx.x * WIDE;
     float *const shared = shared_memory<float>(), *slots = shared;
     float weight_sum[PACKS][WIDE] = {}, bias_sum[PACKS][WIDE] = {};
-    int64_t index = count * chunk / chunks + threadIdx.y;
+    const int64_t first = count * chunk / chunks;
     backward_inputs<T> next = {};
-    if (PACKS == 1 && index < end && mine < cols) next = load_inputs<WHOLE, T>(k, index, mine);
-    // Rows of threads without a vector only sum.
-    for (int64_t begin = index - threadIdx.y; begin < end; begin += blockDim.y) {
-        const int64_t last = index < end ? cols : 0;
+    if (PACKS == 1 && first + threadIdx.y < end && mine < cols)
+        next = load_inputs<WHOLE, T>(k, places_at(k, first + threadIdx.y), mine);
+    for (int64_t begin = first; begin < end; begin += blockDim.y) {
+        const int64_t index = begin + threadIdx.y;
+        const int64_t last = index < end ? cols : 0; // rows of threads without a vector only sum
         const float mean = RMS || !last ? 0.0f : means[index], rstd = last ? k.rstd[index] : 0.0f;
-        const backward_inputs<T> first = next;
-        const int64_t following = index + blockDim.y;
-        if (PACKS == 1 && following < end && mine < cols)
-            next = load_inputs<WHOLE, T>(k, following, mine);
+        const backward_inputs<T> ahead = next;
+        if (PACKS == 1 && index + blockDim.y < end && mine < cols)
+            next = load_inputs<WHOLE, T>(k, places_at(k, index + blockDim.y), mine);
+        const backward_places at = last ? places_at(k, index) : backward_places{};
         const auto inputs = [&](int64_t column) {
-            return PACKS == 1 ? first : load_inputs<WHOLE, T>(k, index, column);
+            return PACKS == 1 ? ahead : load_inputs<WHOLE, T>(k, at, column);
         };
         float sum_g = 0.0f, sum_gx = 0.0f;
 #pragma unroll
@@ -212,10 +223,8 @@ __global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: 
                 dx[i] = widen(in.added.at[i]) +
                         rstd * (widen(in.dy.at[i]) * widen(weight.at[i]) - mean_g -
                                 (widen(in.x.at[i]) - mean) * rstd * mean_gx);
-            store_part<WHOLE, T>(k.dx, vector_at(k, index, k.dx_stride) + column, dx,
-                                 cols - column);
+            store_part<WHOLE, T>(k.dx, at.dx + column, dx, cols - column);
         }
-        index = following;
         slots = slots == shared ? shared + BACKWARD_SLOTS / 2 : shared;
     }
     add_rows<PACKS, WHOLE>(weight_sum, partials + chunk * cols, cols, shared);

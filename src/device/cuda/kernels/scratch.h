@@ -6,12 +6,12 @@
 
 #include "src/device/kernels.h"
 
-/* Sums over rows are cut into this many chunks: three for each of an H100's 132 multiprocessors,
+/* Sums over rows are cut into this many chunks: two for each of an H100's 132 multiprocessors,
  * few enough that adding the chunks up costs little. Chunk c has rows [rows * c / chunks,
  * rows * (c + 1) / chunks). */
 static inline int64_t z3d_cuda_row_chunks(int64_t rows) {
     const int64_t chunks = (rows + 15) / 16;
-    return chunks < 1 ? 1 : chunks > 384 ? 384 : chunks;
+    return chunks < 1 ? 1 : chunks > 256 ? 256 : chunks;
 }
 
 /* Elements that one block of sum_squares takes: at most 1024 blocks, in steps that keep 16-byte
