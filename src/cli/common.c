@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
@@ -120,6 +121,19 @@ z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *coun
             argv[++*count] = argv[i];
     }
     return Z3D_OK;
+}
+
+bool cli_is_in_path(const char *name) {
+    const char *at = getenv("PATH");
+    bool found = false;
+    for (size_t length; at && *at && !found; at += length + strspn(at + length, ":")) {
+        z3d_string file = {0};
+        length = strcspn(at, ":");
+        z3d_string_append(&file, "%.*s/%s", (int)length, at, name);
+        found = !file.failed && access(file.text, X_OK) == 0;
+        z3d_string_free(&file);
+    }
+    return found;
 }
 
 /* Also a part of a configuration, without a model. */

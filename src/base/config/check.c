@@ -249,11 +249,15 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
     k->c->scheduler_params_warmup_num_steps = steps;
 }
 
-void config_check_warmup(config_checker *k) {
+void config_check_warmup(config_checker *k, const char *given) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
     const char *end = TOTAL_STEPS;
-    if (total == Z3D_AUTO) {
+    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
+    cut_warmup(k, given, c->training_steps, !z3d_config_decays(c) || total != Z3D_AUTO);
+    if (total != Z3D_AUTO) {
+        cut_warmup(k, TOTAL_STEPS, total, false);
+    } else {
         total = c->training_steps;
         end = "training.steps";
     }
@@ -274,7 +278,6 @@ static void check_decay(config_checker *k) {
                         "%g is above the peak optimizer.params.lr %g; write at most that",
                         c->scheduler_params_min_lr, c->optimizer_params_lr);
     }
-    config_check_warmup(k);
 }
 
 static void check_schedule(config_checker *k) {
@@ -298,9 +301,7 @@ static void check_schedule(config_checker *k) {
         config_refuse_idle(k, keys, 3, &constant);
         return;
     }
-    const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
-    cut_warmup(k, "training.steps", c->training_steps, fixed);
-    if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
+    config_check_warmup(k, "training.steps");
     if (!z3d_config_decays(c)) {
         config_refuse_idle(k, keys, 2, &warmup);
     } else {

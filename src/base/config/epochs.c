@@ -50,6 +50,6 @@ bool config_resolve_epochs(config_checker *k) {
     }
     c->training_steps = steps < 1 ? 1 : (int64_t)steps;
     c->training_epochs = 0;
-    config_check_warmup(k);
+    config_check_warmup(k, EPOCHS);
     return true;
 }

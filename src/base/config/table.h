@@ -191,8 +191,9 @@ bool config_check_ranks_speeds(config_checker *k, int ranks);
 /* training.epochs: steps become auto; then, where a pass is known, a number. False: refused. */
 void config_check_epochs(config_checker *k);
 bool config_resolve_epochs(config_checker *k);
-/* The warm-up ends before the decay does, where that end is known. */
-void config_check_warmup(config_checker *k);
+/* The warm-up ends before the decay does, where that end is known. `given`: the key that says how
+ * long the run is. */
+void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
 void config_settle_peers(config_checker *k);

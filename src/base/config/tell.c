@@ -120,6 +120,7 @@ static void append_keys(const origin *o, int group, z3d_string *out) {
 }
 
 static void tell_group(const z3d_config *config, int group) {
+    static const char has[] = "has";
     const config_told *first = &config->origin->told[group];
     const char *file = config->origin->name[first->place.source];
     const int count = size_of(config->origin, group);
@@ -132,9 +133,11 @@ static void tell_group(const z3d_config *config, int group) {
     if (is_kind(first, CONFIG_IS_AUTO)) z3d_string_append(&line, "auto, so the default: ");
     append_keys(config->origin, group, &line);
     if (first->folded)
-        z3d_string_append(&line, " have no effect here: zero3d always does this, or never; `zero3d "
-                                 "config --from-deepspeed %s` says why",
+        z3d_string_append(&line, " have no effect here: zero3d decides this itself; `zero3d config "
+                                 "--from-deepspeed %s` says why",
                           file);
+    else if (count > 1 && strncmp(first->what, has, strlen(has)) == 0)
+        z3d_string_append(&line, " have%s %s", first->what + strlen(has), first->why);
     else if (!is_kind(first, CONFIG_IS_AUTO))
         z3d_string_append(&line, " %s %s", first->what, first->why);
     if (!line.failed) z3d_log(Z3D_LOG_INFO, "note: %s", line.text);
