@@ -168,7 +168,8 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = "bytes", *vocab = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
+    const char *tokenizer = "bytes", *vocab = NULL, *merges = NULL, *on_error = NULL,
+               *special = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};

@@ -61,8 +61,7 @@ static bool check_memory(z3d_string *out) {
     z3d_string_append(
         out, "%s/dev/shm  %s free%s\n", enough ? "" : "! ",
         z3d_format_bytes(bytes, total, sizeof total),
-        enough ? ""
-               : ": MPI's ranks of one node may not start (in a container: --shm-size=1g)");
+        enough ? "" : ": MPI's ranks of one node may not start (in a container: --shm-size=1g)");
     return enough;
 }
 
@@ -82,7 +81,8 @@ static void append_verdict(bool shared, z3d_string *out) {
     if (!cli_is_in_path("sbatch"))
         z3d_string_append(&missing, "; zero3d submit: sbatch is not in PATH");
     z3d_string_append(out, "ready     to train on %s, with one rank or several%s%s\n",
-                      cuda ? "the CPU and on GPUs" : "the CPU", missing.length ? ". Not ready for " : "",
+                      cuda ? "the CPU and on GPUs" : "the CPU",
+                      missing.length ? ". Not ready for " : "",
                       missing.length && !missing.failed ? missing.text + 2 : "");
     z3d_string_free(&missing);
     z3d_device_destroy(gpu);

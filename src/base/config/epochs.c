@@ -17,8 +17,9 @@ static void refuse_both(config_checker *k) {
     const char *idle = steps ? EPOCHS : STEPS;
     const int key = steps ? CONFIG_KEY_training_epochs : CONFIG_KEY_training_steps;
     if (steps == epochs) {
-        config_complain(k, EPOCHS, "this and " STEPS " say how long the run is; leave one of them "
-                                   "out");
+        config_complain(k, EPOCHS,
+                        "this and " STEPS " say how long the run is; leave one of them "
+                        "out");
         return;
     }
     config_tell(c, c->origin->place[key], idle, "has no effect:",

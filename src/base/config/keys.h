@@ -190,7 +190,7 @@
     X("zero_optimization.elastic_checkpoint", "every checkpoint loads on any topology")            \
     X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
     X("zero_optimization.stage3_gather_fp16_weights_on_model_save",                                \
-      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+      "zero3d checkpoint export makes such a file from any checkpoint")                            \
     X("zero_optimization.stage3_model_persistence_threshold", "all parameters are partitioned")    \
     X("zero_optimization.stage3_module_granularity_threshold",                                     \
       "units are the model's blocks, and always the same")                                         \
@@ -202,7 +202,7 @@
     X("zero_optimization.max_live_parameters", "two units are live at a time, by construction")    \
     X("zero_optimization.max_reuse_distance", "a gather is reused only by the next instruction")   \
     X("zero_optimization.gather_16bit_weights_on_model_save",                                      \
-      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+      "zero3d checkpoint export makes such a file from any checkpoint")                            \
     X("zero_optimization.module_granularity_threshold",                                            \
       "units are the model's blocks, and always the same")                                         \
     X("zero_optimization.use_all_reduce_for_fetch_params", "parameters are always all-gathered")   \

@@ -133,8 +133,9 @@ static void tell_group(const z3d_config *config, int group) {
     if (is_kind(first, CONFIG_IS_AUTO)) z3d_string_append(&line, "auto, so the default: ");
     append_keys(config->origin, group, &line);
     if (first->folded)
-        z3d_string_append(&line, " have no effect here: zero3d decides this itself; `zero3d config "
-                                 "--from-deepspeed %s` says why",
+        z3d_string_append(&line,
+                          " have no effect here: zero3d decides this itself; `zero3d config "
+                          "--from-deepspeed %s` says why",
                           file);
     else if (count > 1 && strncmp(first->what, has, strlen(has)) == 0)
         z3d_string_append(&line, " have%s %s", first->what + strlen(has), first->why);

@@ -116,8 +116,7 @@ static void say_time(const z3d_job *job, const z3d_config *config, double second
     const double whole = seconds * (double)config->training_steps;
     (void)z3d_job_seconds(job->time, &limit);
     const double left = (double)(limit - job->signal);
-    z3d_string_append(line, "predicted: %s a step",
-                      z3d_format_seconds(seconds, step, sizeof step));
+    z3d_string_append(line, "predicted: %s a step", z3d_format_seconds(seconds, step, sizeof step));
     if (config->training_steps == Z3D_AUTO) {
         z3d_string_append(line, "; how many training.epochs are, data.train says, which is not "
                                 "here");

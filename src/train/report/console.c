@@ -215,10 +215,9 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
         z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
         facts->train_files == 1 ? "" : "s", validation, epochs < 0.1 ? 1 : 3, epochs);
     if (facts->epochs > 0)
-        z3d_console_say(console,
-                        "            training.epochs %g: %lld steps; a pass is %lld samples",
-                        facts->epochs, (long long)config->training_steps,
-                        (long long)facts->train_samples);
+        z3d_console_say(
+            console, "            training.epochs %g: %lld steps; a pass is %lld samples",
+            facts->epochs, (long long)config->training_steps, (long long)facts->train_samples);
     if (facts->largest_token >= 0)
         z3d_console_say(console, "            largest token %d of vocabulary %lld",
                         facts->largest_token, (long long)config->model_vocab_size);
