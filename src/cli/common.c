@@ -210,7 +210,7 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
 static void append_message(z3d_string *line, const char *message) {
     z3d_string_append(line, "zero3d: error: ");
     for (const char *end; (end = strchr(message, '\n')); message = end + 1)
-        z3d_string_append(line, "%.*s\n               ", (int)(end - message), message);
+        z3d_string_append(line, "%.*s\n        ", (int)(end - message), message);
     z3d_string_append(line, "%s", message);
 }
 

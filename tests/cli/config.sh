@@ -230,7 +230,7 @@ tail -n 1 err | grep -q '^zero3d: error: ds.json: there is no model; .*`zero3d c
 tail -n 2 err | head -n 1 | grep -q 'auto, so this is fp32; ' || fail "nobody is told of fp32"
 expect 1 "$ZERO3D" config ds.json model.num_layer=2 train_batch_size=x
 tail -n 2 err >last
-printf 'zero3d: error: override model.num_layer=2: unknown key model.num_layer; did you mean model.num_layers?\n               override ' >wanted
+printf 'zero3d: error: override model.num_layer=2: unknown key model.num_layer; did you mean model.num_layers?\n        override ' >wanted
 head -c "$(wc -c <wanted)" last | cmp -s - wanted || fail "the errors are not last, or not told from notes"
 
 # How long a run is, in passes over its data.
@@ -247,9 +247,9 @@ expect 0 "$ZERO3D" train epochs.yaml scheduler.type=WarmupDecayLR checkpoint.int
 grep -q "complete (step $steps)" out || fail "the same epochs are another run"
 expect 1 "$ZERO3D" train epochs.yaml data.train=nowhere.bin
 says 'training.epochs needs the data to count its steps: data.train: nowhere.bin: '
-expect 1 "$ZERO3D" submit epochs.yaml --nodes 1 --ranks-per-node 1 --time 10 data.train=nowhere.bin
+expect 1 "$ZERO3D" submit epochs.yaml --nodes 1 --ranks-per-node 1 --time 10 data.train=nowhere.bin checkpoint.interval=100
 says 'training.epochs needs the data '
-expect 0 "$ZERO3D" submit epochs.yaml --nodes 1 --ranks-per-node 1 --time 10 --dry-run data.train=nowhere.bin
+expect 0 "$ZERO3D" submit epochs.yaml --nodes 1 --ranks-per-node 1 --time 10 --dry-run data.train=nowhere.bin checkpoint.interval=100
 
 expect 0 "$ZERO3D" config
 cp out described

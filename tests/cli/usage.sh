@@ -52,11 +52,11 @@ says 'whole number'
 expect 2 "$ZERO3D" data
 expect 2 "$ZERO3D" data tokenize
 expect 2 "$ZERO3D" data tokenize x
+says 'output'
 expect 2 "$ZERO3D" data tokenize x --output y.bin --tokenizer nowhere
 says "expected bytes, gpt2, huggingface or a model's folder"
 expect 1 "$ZERO3D" data tokenize x --output y.bin --tokenizer .
 says '[.] has no tokenizer: expected the folder of a model'
-says 'output'
 expect 2 "$ZERO3D" config --keys x.yaml
 expect 2 "$ZERO3D" digest a
 expect 2 "$ZERO3D" replay
