@@ -262,6 +262,14 @@ TEST(Notes, FitOnAScreen) {
     EXPECT_TRUE(has(said, "steps_per_print has no effect here: use training.log_interval")) << said;
 }
 
+TEST(Notes, OfAFileOfNonsenseAreFew) {
+    std::string text = "{";
+    for (int i = 0; i < 50000; i++) text += "\"_" + std::to_string(i) + "\": 1,\n";
+    const std::string said = notes(text + "\"train_batch_size\": 8}");
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+    EXPECT_TRUE(has(said, "note: 49500 keys more have no effect\n")) << said;
+}
+
 // The examples of Hugging Face's documentation.
 TEST(Deepspeed, HuggingFaceExamples) {
     for (const char *name : {"hf_zero2.json", "hf_zero3.json"})

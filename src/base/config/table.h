@@ -85,12 +85,13 @@ typedef struct config_peer {
 extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* without a field */
 int config_find_peer(const char *path);
 
-/* What became of another framework's settings: text for people, by verdict. */
+/* What became of another framework's settings: text for people, by verdict. What matters most comes
+ * last, where a terminal shows it. */
 typedef enum config_verdict {
     CONFIG_TAKEN,
+    CONFIG_NO_EFFECT,
     CONFIG_DEFAULTED, /* their default, which is not ours, is written out */
     CONFIG_DIFFERENT, /* their default cannot be had */
-    CONFIG_NO_EFFECT,
     CONFIG_REFUSED,
     CONFIG_VERDICTS
 } config_verdict;
@@ -129,7 +130,7 @@ struct z3d_config_origin {
     config_peer peer[CONFIG_PEER_COUNT];
     config_report *report; /* NULL: what has no effect is told, what is wrong is an error */
     config_told *told;     /* until z3d_config_tell */
-    int told_count;
+    int told_count, untold;
     bool type_told;
     int64_t epoch_samples; /* 0: not known */
     char **name;           /* of files, and the texts of overrides */

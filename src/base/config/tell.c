@@ -9,8 +9,9 @@
 
 #include "src/base/log.h"
 
-/* So many reasons of one key each have a line; more are one line. */
-enum { REASONS_TOLD = 6 };
+/* So many reasons of one key each have a line; more are one line. Of a file of nonsense not all is
+ * told. */
+enum { REASONS_TOLD = 6, KEYS_TOLD = 500 };
 
 typedef struct z3d_config_origin origin;
 
@@ -20,6 +21,10 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
     if (o->report) {
         config_report_remove(o->report, CONFIG_TAKEN, path); /* one fate */
         config_report_add(o->report, CONFIG_NO_EFFECT, path, "%s", why);
+        return;
+    }
+    if (o->told_count == KEYS_TOLD) {
+        o->untold++;
         return;
     }
     config_told told = {place, strdup(path), what, strdup(why), 0, false};
@@ -40,7 +45,7 @@ void config_forget_told(struct z3d_config_origin *o) {
     }
     free(o->told);
     o->told = NULL;
-    o->told_count = 0;
+    o->told_count = o->untold = 0;
 }
 
 static bool is_kind(const config_told *told, const char *what) {
@@ -165,6 +170,7 @@ void z3d_config_tell(z3d_config *config) {
     find_groups(o);
     for (int i = 0; i < o->told_count; i++)
         if (o->told[i].group == i) tell_group(config, i);
+    if (o->untold) z3d_log(Z3D_LOG_INFO, "note: %d keys more have no effect", o->untold);
     config_forget_told(o);
     tell_type(config);
 }
