@@ -11,6 +11,7 @@
 #include "src/base/ledger.h"
 #include "src/base/log.h"
 #include "src/base/optimizers.h"
+#include "src/base/output.h"
 #include "src/base/pending_io.h"
 #include "src/base/problems.h"
 #include "src/base/progress.h"

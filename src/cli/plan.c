@@ -52,6 +52,7 @@ static const char help[] =
     "schedule\n"
     "                    also where the configuration sets them; train_batch_size stays\n"
     "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
+    "  --force           FILE may replace a file of another kind\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 train_batch_size=256\n";
@@ -68,7 +69,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 
 typedef struct priced {
     const char *hardware, *calibration, *tokens, *trace, *schedule, *fit, *write, *picture;
-    bool json, print_program, memory, recommend;
+    bool json, print_program, memory, recommend, force;
 } priced;
 
 /* Of a case that does not fit. */
@@ -185,8 +186,8 @@ static z3d_status write_best(const z3d_config *config, const char *how, double s
     z3d_string text = {0};
     if (!options->write) return Z3D_OK;
     z3d_string_append(&text,
-                      "# Written by `zero3d plan %s --write`: %.4g s a step, predicted on %s.\n",
-                      how, seconds, hardware->name);
+                      "%s%s --write`: %.4g s a step, predicted on %s.\n",
+                      z3d_output_config.begins, how, seconds, hardware->name);
     z3d_config_write_changed(config, decided, &text);
     z3d_status status = cli_write(options->write, &text);
     z3d_string_free(&text);
@@ -331,6 +332,16 @@ static z3d_status check_options(const priced *p, bool rank) {
     return Z3D_OK;
 }
 
+static z3d_status check_outputs(const priced *p, const char *config) {
+    const cli_output outputs[] = {{p->write, &z3d_output_config},
+                                  {p->trace, &z3d_output_timeline},
+                                  {p->schedule, &z3d_output_picture},
+                                  {p->picture, &z3d_output_picture}};
+    const char *const inputs[] = {config, p->hardware, p->calibration};
+    return cli_check_outputs(outputs, sizeof outputs / sizeof *outputs, inputs,
+                             sizeof inputs / sizeof *inputs, p->force);
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
     priced prediction = {.json = false};
@@ -347,12 +358,14 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                                   {"rank", &rank_text, NULL, NULL},
                                   {"print-program", NULL, &prediction.print_program, NULL},
                                   {"memory", &prediction.picture, &prediction.memory, NULL},
+                                  {"force", NULL, &prediction.force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count, ranks = 0, rank = 0;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
     Z3D_TRY(check_options(&prediction, rank_text != NULL));
+    Z3D_TRY(check_outputs(&prediction, count > 0 ? argv[1] : NULL));
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
     z3d_status status = prediction.fit || prediction.recommend

@@ -169,7 +169,7 @@ z3d_status z3d_trace_merge(const z3d_trace_run *run, z3d_string *out) {
         double first = run->rank[r].first - run->rank[r].ahead;
         if (first < m.zero) m.zero = first;
     }
-    z3d_string_append(out, "[\n");
+    z3d_string_append(out, "%s", z3d_output_timeline.begins);
     for (m.rank = 0; m.rank < run->count; m.rank++) Z3D_TRY(merge_rank(&m));
     z3d_string_append(out, "\n]\n");
     return out->failed
