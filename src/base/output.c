@@ -11,7 +11,8 @@ const z3d_output_kind z3d_output_page = {
                       "<meta name=\"generator\" content=\"zero3d\">\n"};
 const z3d_output_kind z3d_output_picture = {"picture of zero3d", "<svg class=\"zero3d\" "};
 const z3d_output_kind z3d_output_timeline = {
-    "timeline of zero3d", "[\n{\"name\":\"zero3d timeline\",\"ph\":\"M\",\"pid\":0},\n"};
+    "timeline of zero3d",
+    "[\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":0,\"args\":{\"sort_index\":0}}"};
 const z3d_output_kind z3d_output_script = {"script of submit",
                                            "#!/bin/bash\n# Written by: zero3d submit "};
 const z3d_output_kind z3d_output_config = {"configuration that plan has written",

@@ -10,10 +10,8 @@
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
-    "                   [--memory [FILE.svg]]\n"
-    "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
-    "FILE]\n"
-    "                   [--schedule FILE.svg]]\n"
+    "                   [--memory [FILE.svg]] [--hardware FILE [--calibration FILE] [--tokens N]\n"
+    "                   [--json] [--trace FILE] [--schedule FILE.svg]] [--force]\n"
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
     "       zero3d plan CONFIG [key=value ...] --recommend --hardware FILE [--ranks N] [--json]\n"
