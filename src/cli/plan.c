@@ -230,7 +230,7 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
 /* Whether a run of one rank has room on this machine now; if not, what to change. */
 static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, z3d_string *text) {
     z3d_host_memory host;
-    char needed[32], there[32];
+    char needed[32], outside[32], there[32];
     if (config->training_device != Z3D_TRAINING_CPU) {
         z3d_string_append(text, "\nthis machine: its GPU is not looked at; --hardware FILE says "
                                 "whether a described one has room\n");
@@ -239,13 +239,14 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     z3d_host_memory_find(&host);
     const z3d_room room = {
         .device = host.bytes, .host = host.bytes, .from = host.from, .shared = true};
-    z3d_need need = {.snapshot = plan->snapshot};
+    z3d_need need = {.snapshot = plan->snapshot, .outside = z3d_plan_outside(&plan->mesh)};
     memcpy(need.arena, plan->set.program[Z3D_MODE_TRAIN]->arena, sizeof need.arena);
     z3d_string_append(text, "\nthis machine: ");
     if (z3d_need_missing(&need, &room) > 0)
         return z3d_plan_advice(config, 1, plan->threads, &room, text);
-    z3d_string_append(text, "it fits: the rank needs %s",
-                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed));
+    z3d_string_append(text, "it fits: the rank needs %s (%s of it outside the plan)",
+                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed),
+                      z3d_format_bytes(need.outside, outside, sizeof outside));
     if (host.bytes < INT64_MAX)
         z3d_string_append(text, " of %s that are free%s",
                           z3d_format_bytes(host.bytes, there, sizeof there), host.from);

@@ -364,10 +364,14 @@ static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t h
     return room;
 }
 
-/* What a rank of this node may take now. */
+/* What a rank of this node may have now. What this process has taken is in its need, too. */
 static z3d_room find_room(z3d_trainer *trainer) {
     z3d_host_memory_find(&trainer->host);
-    return share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
+    z3d_room room = share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
+    const int64_t taken = z3d_trainer_own_bytes();
+    if (room.shared && room.device < INT64_MAX)
+        room.device += taken < Z3D_OUTSIDE_BYTES ? taken : Z3D_OUTSIDE_BYTES;
+    return room;
 }
 
 /* What it may take of the whole machine: what is free at the moment decides no value of a run. */
@@ -384,7 +388,8 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
     if (status == Z3D_OK) {
         const int64_t *arena = set.program[z3d_program_set_main(&set)]->arena;
         *out = arena[Z3D_SPACE_DEVICE];
-        if (z3d_trainer_device_is_host(trainer)) *out += arena[Z3D_SPACE_HOST];
+        if (z3d_trainer_device_is_host(trainer))
+            *out += arena[Z3D_SPACE_HOST] + z3d_plan_outside(&trainer->mesh);
     }
     z3d_program_set_release(&set);
     return status;
