@@ -58,6 +58,10 @@ void z3d_world_hold_signals(void) {
     set_mask(SIG_BLOCK);
 }
 
+void z3d_world_release_signals(void) {
+    set_mask(SIG_UNBLOCK);
+}
+
 /* oneDNN's compiled matrix products use the stack pointer as one more register: a handler that ran
  * on "the stack" then would write into the heap. The kernel hands a process's signals to its main
  * thread, which calls this. */
