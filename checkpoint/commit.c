@@ -35,12 +35,14 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
     double room = (double)disk.f_bavail * (double)disk.f_frsize;
     if (room >= (double)(written + other)) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO, "%s: not enough space for a checkpoint: %s needed (at most %s of shards, and %s are "
-                     "kept free for the files that describe them), %s free",
-                     dir, z3d_format_bytes(written + other, need_text, sizeof need_text),
-                     z3d_format_bytes(written, shard_text, sizeof shard_text),
-                     z3d_format_bytes(other, other_text, sizeof other_text),
-                     z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
+    return Z3D_ERROR(
+        Z3D_ERR_IO,
+        "%s: not enough space for a checkpoint: %s needed (at most %s of shards, and %s are "
+        "kept free for the files that describe them), %s free",
+        dir, z3d_format_bytes(written + other, need_text, sizeof need_text),
+        z3d_format_bytes(written, shard_text, sizeof shard_text),
+        z3d_format_bytes(other, other_text, sizeof other_text),
+        z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {

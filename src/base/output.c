@@ -66,7 +66,8 @@ z3d_status z3d_output_is_no_input(const char *path, bool own, const char *const 
         if (!inputs[i] || stat(inputs[i], &input) != 0) continue;
         if (same_file(&input, &output))
             return Z3D_ERROR(Z3D_ERR_USAGE,
-                             "%s is an input: the output would replace it; name another file", path);
+                             "%s is an input: the output would replace it; name another file",
+                             path);
         if (inside && same_file(&input, &folder))
             return Z3D_ERROR(Z3D_ERR_USAGE,
                              "%s is a file of %s, which is an input; name another file", path,
@@ -78,8 +79,7 @@ z3d_status z3d_output_is_no_input(const char *path, bool own, const char *const 
 z3d_status z3d_output_check(const char *path, const char *kind, bool own, bool force) {
     struct stat info;
     if (own || stat(path, &info) != 0) return Z3D_OK;
-    if (S_ISDIR(info.st_mode))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "%s is a folder; name a file", path);
+    if (S_ISDIR(info.st_mode)) return Z3D_ERROR(Z3D_ERR_USAGE, "%s is a folder; name a file", path);
     if (force || !S_ISREG(info.st_mode) || info.st_size == 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "%s exists and is no %s: it is not overwritten; name another file, or write "

@@ -216,7 +216,8 @@ z3d_status cli_check_outputs(const cli_output *outputs, int count, const char *c
         if (!path) continue;
         for (int k = 0; k < i; k++)
             if (outputs[k].path && z3d_same_place(outputs[k].path, path))
-                return Z3D_ERROR(Z3D_ERR_USAGE, "%s is given for two outputs; name two files", path);
+                return Z3D_ERROR(Z3D_ERR_USAGE, "%s is given for two outputs; name two files",
+                                 path);
         const bool own = z3d_file_begins(path, kind->begins, strlen(kind->begins));
         Z3D_TRY(z3d_output_is_no_input(path, own, inputs, input_count));
         Z3D_TRY(z3d_output_check(path, kind->name, own, force));

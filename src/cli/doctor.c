@@ -144,9 +144,8 @@ static z3d_status describe_machine(const char *path, bool force, z3d_string *out
 static int run(int argc, char **argv) {
     const char *path = NULL;
     bool force = false;
-    const cli_option options[] = {{"measure", &path, NULL, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {
+        {"measure", &path, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);

@@ -183,8 +183,7 @@ static z3d_status write_best(const z3d_config *config, const char *how, double s
                                           NULL};
     z3d_string text = {0};
     if (!options->write) return Z3D_OK;
-    z3d_string_append(&text,
-                      "%s%s --write`: %.4g s a step, predicted on %s.\n",
+    z3d_string_append(&text, "%s%s --write`: %.4g s a step, predicted on %s.\n",
                       z3d_output_config.begins, how, seconds, hardware->name);
     z3d_config_write_changed(config, decided, &text);
     z3d_status status = cli_write(options->write, &text);

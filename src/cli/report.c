@@ -53,9 +53,8 @@ static z3d_status report(int count, char **names, const char *html, z3d_string *
 static int run(int argc, char **argv) {
     const char *html = NULL;
     bool force = false;
-    const cli_option options[] = {{"html", &html, NULL, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {
+        {"html", &html, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);

@@ -161,14 +161,11 @@ static z3d_status read_hardware(const char *machine, const char *calibration, bo
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *machine = NULL, *calibration = NULL, *page = NULL, *configs = NULL;
     bool json = false, fit = false, force = false;
-    const cli_option options[] = {{"hardware", &machine, NULL, NULL},
-                                  {"calibration", &calibration, NULL, NULL},
-                                  {"page", &page, NULL, NULL},
-                                  {"write-configs", &configs, NULL, NULL},
-                                  {"json", NULL, &json, NULL},
-                                  {"calibrate", NULL, &fit, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {
+        {"hardware", &machine, NULL, NULL}, {"calibration", &calibration, NULL, NULL},
+        {"page", &page, NULL, NULL},        {"write-configs", &configs, NULL, NULL},
+        {"json", NULL, &json, NULL},        {"calibrate", NULL, &fit, NULL},
+        {"force", NULL, &force, NULL},      {NULL, NULL, NULL, NULL}};
     int count;
     z3d_hardware hardware;
     Z3D_TRY(cli_parse(argc, argv, options, &count));

@@ -50,7 +50,8 @@ static const char help[] =
     "             --hardware configs/hardware/dgx2-v100.yaml checkpoint.interval=100 --dry-run\n";
 
 typedef struct request {
-    const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output, *setup_file;
+    const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output,
+        *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
     z3d_string missing; /* what a dry run says that a job would lack */
@@ -453,8 +454,7 @@ static z3d_status submit(int argc, char **argv, const char *command) {
     z3d_string script = {0}, name = {0};
     Z3D_TRY(read_arguments(argc, argv, &r));
     Z3D_TRY(read_job(&r, &job));
-    z3d_status status =
-        z3d_job_setup(r.setup_file, r.setup.value, r.setup.count, &job.setup);
+    z3d_status status = z3d_job_setup(r.setup_file, r.setup.value, r.setup.count, &job.setup);
     if (status == Z3D_OK) status = plan_all(&r, &job);
     append_job_name(job.configs[0], &name);
     job.name = name.text;

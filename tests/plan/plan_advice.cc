@@ -248,7 +248,10 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
     std::string text = advice(Config(async), room);
     EXPECT_NE(text.find("1 B too little host memory"), std::string::npos) << text;
     EXPECT_NE(text.find("checkpoint.async=false"), std::string::npos) << text;
-    room = {.device = room.device + room.host + need.outside, .host = 0, .shared = true, .from = nullptr};
+    room = {.device = room.device + room.host + need.outside,
+            .host = 0,
+            .shared = true,
+            .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
 }
 

@@ -26,7 +26,8 @@ static z3d_status append_file(const char *path, z3d_string *out) {
     Z3D_TRY(z3d_read_file(path, MOST, &text, &length));
     z3d_status status = Z3D_OK;
     if (strlen(text) < length)
-        status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s: it has a NUL byte: no file of a shell's lines", path);
+        status =
+            Z3D_ERROR(Z3D_ERR_CONFIG, "%s: it has a NUL byte: no file of a shell's lines", path);
     int number = 1;
     for (const char *line = text; *line && status == Z3D_OK; number++) {
         const size_t bytes = strcspn(line, "\n");

@@ -68,8 +68,8 @@ int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
     /* Not getrusage's peak, which also counts what was there before exec. */
     int64_t peak = status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
-                                           z3d_trainer_buffer_bytes(trainer) +
-                                           snapshot_of(trainer).bytes;
+                                                  z3d_trainer_buffer_bytes(trainer) +
+                                                  snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
 }
