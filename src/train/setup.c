@@ -425,7 +425,7 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
 static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t prompts,
                                    bool stage_given) {
     enum { LARGEST = 32 };
-    char need[24], there[24];
+    char need[24], there[24], outside[24], beside[64] = "";
     const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
     const int64_t given = trainer->config->generate_batch;
     const int64_t configured = trainer->config->zero_optimization_stage;
@@ -442,13 +442,16 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
         }
     int64_t room = find_room(trainer).device;
     z3d_status status = Z3D_OK;
+    if (z3d_trainer_device_is_host(trainer))
+        snprintf(beside, sizeof beside, " (%s of it outside the plan)",
+                 z3d_format_bytes(z3d_plan_outside(&trainer->mesh), outside, sizeof outside));
     if (!fits && bytes > room)
         status = Z3D_ERROR(
             Z3D_ERR_MEMORY,
-            "%s takes %s on this rank, but %s are available%s; start more "
+            "%s takes %s on this rank%s, but %s are available%s; start more "
             "ranks: they share the parameters%s",
             trainer->evaluates ? "evaluation" : "generation",
-            z3d_format_bytes(bytes, need, sizeof need), z3d_format_bytes(room, there, sizeof there),
+            z3d_format_bytes(bytes, need, sizeof need), beside, z3d_format_bytes(room, there, sizeof there),
             z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
             given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
     return z3d_trainer_agree(trainer, status);
