@@ -446,14 +446,15 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
         snprintf(beside, sizeof beside, " (%s of it outside the plan)",
                  z3d_format_bytes(z3d_plan_outside(&trainer->mesh), outside, sizeof outside));
     if (!fits && bytes > room)
-        status = Z3D_ERROR(
-            Z3D_ERR_MEMORY,
-            "%s takes %s on this rank%s, but %s are available%s; start more "
-            "ranks: they share the parameters%s",
-            trainer->evaluates ? "evaluation" : "generation",
-            z3d_format_bytes(bytes, need, sizeof need), beside, z3d_format_bytes(room, there, sizeof there),
-            z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
-            given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
+        status =
+            Z3D_ERROR(Z3D_ERR_MEMORY,
+                      "%s takes %s on this rank%s, but %s are available%s; start more "
+                      "ranks: they share the parameters%s",
+                      trainer->evaluates ? "evaluation" : "generation",
+                      z3d_format_bytes(bytes, need, sizeof need), beside,
+                      z3d_format_bytes(room, there, sizeof there),
+                      z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
+                      given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
     return z3d_trainer_agree(trainer, status);
 }
 
