@@ -17,7 +17,7 @@ static const char help[] =
     ".ndjson, .json that you name, or that has lines or an array of texts, and any file that you\n"
     "name and that begins as JSON does. Other files that you name are texts, also with "
     "--json-key.\n"
-    "An output is never an input, and never replaces a file that is no token file.\n"
+    "An output is never an input, and replaces no other file than a token file.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
     "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines,\n"
@@ -38,6 +38,7 @@ static const char help[] =
     "  --special HOW       what is put around a document: auto (default): before it what\n"
     "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
     "                      bos, eos: one of them; both. A text that has them gets no second ones\n"
+    "  --force             replaces other files, too, but never an input\n"
     "\n"
     "With bytes, each byte is a token (0-255), and 256 ends a document: model.vocab_size 257.\n"
     "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face. "
@@ -185,6 +186,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"vocab", &vocab, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
                                   {"special", &special, NULL, NULL},
+                                  {"force", NULL, &tokenize.force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));

@@ -47,6 +47,7 @@ typedef struct z3d_tokenize_options {
      * lines of objects or an array of texts, and named files that begin as JSON does; NULL: there
      * are none. */
     const char *json_key;
+    bool force;    /* outputs replace files that are no token files */
     bool skip_bad; /* leaves out lines and elements without a text at the key; else they are errors
                     */
     /* Called after every file and every few MiB; NULL: not at all. */
