@@ -101,6 +101,17 @@ typedef struct z3d_token_file z3d_token_file;
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
+/* Documents whose borders it keeps; 0: they are not known. */
+int64_t z3d_token_file_documents(const z3d_token_file *file);
+/* The index of a document's first token; of one behind the last, the number of tokens. */
+int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document);
+/* Whether it keeps which tokens are trained as targets; else all are. */
+bool z3d_token_file_masked(const z3d_token_file *file);
+/* Whether one of the tokens first .. first+count-1 is. */
+bool z3d_token_file_trains(const z3d_token_file *file, int64_t first, int64_t count);
+/* Sets those of targets[0 .. count) to -1 (ignored) that are not; targets[0] is token `first`. */
+void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t count,
+                           int32_t *targets);
 /* Of the tokenizer that made it; 0: unknown, as of other programs' files. */
 uint64_t z3d_token_file_digest(const z3d_token_file *file);
 /* ERR_CONFIG if another tokenizer made it. */

@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "src/train/data.h"
+#include "src/train/data/token_writer.h"
 }
 #include "files.h"
 
@@ -84,6 +85,74 @@ TEST(TokenFile, RefusesBrokenFiles) {
     std::string swapped = good; // the other byte order
     std::reverse(swapped.begin(), swapped.begin() + 4);
     expect_refused(with("swapped.bin", swapped), Z3D_ERR_DATA, {"magic"});
+}
+
+// Documents of ids; a negative one is not trained.
+void write_documents(const std::string &path, const std::vector<std::vector<int32_t>> &documents) {
+    z3d_token_writer writer{};
+    ASSERT_EQ(z3d_token_writer_open(&writer, path.c_str(), 257), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_token_writer_mask(&writer), Z3D_OK) << z3d_error_message();
+    writer.digest = 7;
+    writer.vocab_size = 257;
+    for (std::vector<int32_t> ids : documents) {
+        for (int32_t &id : ids) id = id < 0 ? -id | Z3D_TOKEN_UNTRAINED : id;
+        ASSERT_EQ(z3d_token_writer_document(&writer), Z3D_OK);
+        ASSERT_EQ(z3d_token_writer_append(&writer, ids.data(), ids.size()), Z3D_OK);
+    }
+    ASSERT_EQ(z3d_token_writer_finish(&writer), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_token_writer_publish(&writer), Z3D_OK) << z3d_error_message();
+    z3d_token_writer_discard(&writer);
+}
+
+TEST(TokenFile, KeepsAMaskAndTheBordersOfDocuments) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{-1, -2, 3, 4, 256}, {5, 256}, {-6, -7, -8, 9, 256}});
+    EXPECT_EQ(read_all(folder / "a.bin", 257),
+              (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 256, 6, 7, 8, 9, 256}));
+    z3d_token_file *file;
+    ASSERT_EQ(z3d_token_file_open((folder / "a.bin").c_str(), &file), Z3D_OK);
+    ASSERT_EQ(z3d_token_file_documents(file), 3);
+    EXPECT_EQ(z3d_token_file_document(file, 0), 0);
+    EXPECT_EQ(z3d_token_file_document(file, 1), 5);
+    EXPECT_EQ(z3d_token_file_document(file, 2), 7);
+    EXPECT_EQ(z3d_token_file_document(file, 3), 12);
+    EXPECT_TRUE(z3d_token_file_masked(file));
+    EXPECT_FALSE(z3d_token_file_trains(file, 7, 3));
+    EXPECT_TRUE(z3d_token_file_trains(file, 7, 4));
+    std::vector<int32_t> targets(12, 0);
+    z3d_token_file_ignore(file, 0, 12, targets.data());
+    EXPECT_EQ(targets, (std::vector<int32_t>{-1, -1, 0, 0, 0, 0, 0, -1, -1, -1, 0, 0}));
+    z3d_token_file_close(file);
+    write_documents(folder / "all.bin", {{1, 2}, {3}}); // all are trained: no mask
+    EXPECT_EQ(std::filesystem::file_size(folder / "all.bin"), 1024u + 3 * 2 + 2 * 8);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 2);
+}
+
+TEST(TokenFile, RefusesABrokenMaskAndBrokenDocuments) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{-1, -2, 3, 4, 256}, {5, 256}});
+    const std::string good = read_file(folder / "a.bin");
+    auto expect = [&](size_t byte, int32_t value, const std::vector<std::string> &words) {
+        std::string bytes = good;
+        memcpy(bytes.data() + byte, &value, 4);
+        write_file(folder / "b.bin", bytes);
+        expect_refused(folder / "b.bin", Z3D_ERR_DATA, words);
+    };
+    const size_t flags = 4 * 12, documents = 4 * 13, borders = 1024 + 7 * 2 + 1;
+    ASSERT_EQ(good.size(), borders + 2 * 8);
+    expect(flags, 2, {"wrong size", "7 tokens and their documents", "1054", "1055"});
+    expect(flags, 1, {"2 documents of 7 tokens"});
+    expect(flags, 7, {"flags 0x7"});
+    expect(documents, 8, {"8 documents of 7 tokens"});
+    expect(documents, 0, {"0 documents of 7 tokens"});
+    expect(documents + 4, 1 << 30, {"documents of 7 tokens"});
+    expect(documents, 3, {"truncated", "their mask and documents"});
+    expect(borders, 1, {"document 0 begins at token 1"});
+    expect(borders + 8, 0, {"document 1 begins at token 0"});
+    expect(borders + 8, 7, {"document 1 begins at token 7 of 7"});
+    expect(borders + 12, -1, {"document 1 begins"});
+    write_file(folder / "b.bin", good.substr(0, good.size() - 1));
+    expect_refused(folder / "b.bin", Z3D_ERR_DATA, {"truncated"});
 }
 
 TEST(TokenFile, NamedPipeDoesNotHang) {

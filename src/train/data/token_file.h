@@ -6,7 +6,8 @@
 #include "src/train/data.h"
 
 /* llm.c's header: 256 int32, of which it reads three. Behind these ours says which tokenizer made
- * the file. */
+ * the file, and what follows the tokens: a mask, one bit a token, the lowest first (1: it is trained
+ * as a target); then the index of each document's first token, int64. */
 enum {
     Z3D_TOKEN_HEADER_INTS = 256,
     Z3D_TOKEN_HEADER_BYTES = 1024,
@@ -17,8 +18,11 @@ enum {
     Z3D_TOKEN_MARK = 0x7a336474,
     Z3D_TOKEN_MARK_AT = 8,
     Z3D_TOKEN_VOCABULARY_AT = 9,
-    Z3D_TOKEN_DIGEST_AT = 10 /* two of them */
+    Z3D_TOKEN_DIGEST_AT = 10, /* two of them */
+    Z3D_TOKEN_FLAGS_AT = 12,
+    Z3D_TOKEN_DOCUMENTS_AT = 13 /* their number; two of them */
 };
+enum { Z3D_TOKEN_HAS_MASK = 1, Z3D_TOKEN_HAS_DOCUMENTS = 2 };
 
 /* Element types a token file can have. */
 typedef enum z3d_token_type {
@@ -56,6 +60,9 @@ struct z3d_token_file {
     int64_t tokens;
     uint64_t digest;    /* of the tokenizer that made it; 0: unknown */
     int32_t vocab_size; /* of that */
+    const unsigned char *mask;     /* NULL: all tokens are trained */
+    const unsigned char *document; /* of `documents` int64, not aligned */
+    int64_t documents;             /* 0: their borders are not known */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;
     int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */

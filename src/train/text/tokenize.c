@@ -565,7 +565,7 @@ static z3d_status hold_out(work *w) {
 
 static z3d_status copy_tokens(work *w, FILE *stream, int64_t tokens, z3d_token_writer *writer) {
     enum { BLOCK = 1 << 18 };
-    const size_t size = (size_t)writer->bytes_per_token;
+    const size_t size = (size_t)w->stream.bytes_per_token;
     w->ids.count = 0;
     Z3D_TRY(z3d_token_list_reserve(&w->ids, BLOCK));
     int32_t *ids = w->ids.id;
@@ -587,14 +587,25 @@ static z3d_status copy_tokens(work *w, FILE *stream, int64_t tokens, z3d_token_w
 
 /* The document that is cut becomes two: one ends, one begins. */
 static z3d_status copy_both_ends(work *w, FILE *stream, int64_t tokens) {
+    Z3D_TRY(z3d_token_writer_document(&w->train));
     Z3D_TRY(copy_tokens(w, stream, w->cut_tokens, &w->train));
     w->ids.count = 0;
     Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, false, true, &w->ids));
     Z3D_TRY(z3d_token_writer_append(&w->train, w->ids.id, w->ids.count));
     w->ids.count = 0;
     Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, true, false, &w->ids));
+    Z3D_TRY(z3d_token_writer_document(&w->validation));
     Z3D_TRY(z3d_token_writer_append(&w->validation, w->ids.id, w->ids.count));
     return copy_tokens(w, stream, tokens - w->cut_tokens, &w->validation);
+}
+
+static z3d_status copy_document(work *w, FILE *stream, int64_t index) {
+    const document *d = &w->document[index];
+    z3d_token_writer *writer = d->held_out ? &w->validation : &w->train;
+    if (d->tokens == 0) return Z3D_OK;
+    if (index == w->cut) return copy_both_ends(w, stream, d->tokens);
+    Z3D_TRY(z3d_token_writer_document(writer));
+    return copy_tokens(w, stream, d->tokens, writer);
 }
 
 static z3d_status deal_out(work *w) {
@@ -604,12 +615,8 @@ static z3d_status deal_out(work *w) {
     if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                            strerror(errno));
-    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++) {
-        const document *d = &w->document[i];
-        status = i == w->cut
-                     ? copy_both_ends(w, stream, d->tokens)
-                     : copy_tokens(w, stream, d->tokens, d->held_out ? &w->validation : &w->train);
-    }
+    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
+        status = copy_document(w, stream, i);
     if (stream) fclose(stream);
     if (status != Z3D_OK) return status;
     Z3D_TRY(z3d_token_writer_finish(&w->train));
