@@ -2,9 +2,10 @@
  * token files.
  *
  * A sample is a window of seq_length + 1 tokens: inputs are its first, targets its last seq_length
- * tokens. The window of sample k of the run is a pure function of (data.seed, k). It does not
- * depend on a parallel size, nothing is built or shared at start-up, and the data position of a run
- * is the one number k. */
+ * tokens. Or it has whole documents: of each, a token's target is the next one, and the last has
+ * none. The sample k of the run is a pure function of (data.seed, k). It does not depend on a
+ * parallel size, nothing is shared at start-up, and the data position of a run is the one number k.
+ */
 #ifndef ZERO3D_TRAIN_DATA_H
 #define ZERO3D_TRAIN_DATA_H
 
@@ -125,6 +126,15 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
 
 typedef struct z3d_dataset z3d_dataset;
 
+/* Of whole documents in samples. */
+typedef struct z3d_packing_facts {
+    int64_t documents; /* of the files; 0: samples are windows */
+    int64_t samples;   /* of an epoch */
+    int64_t tokens;    /* in an epoch's samples */
+    int64_t too_long;  /* documents; split ones count once */
+    int64_t untrained; /* documents or their parts left out: no token in them is trained */
+} z3d_packing_facts;
+
 typedef struct z3d_dataset_config {
     const z3d_data_list *files; /* weights are shares of the samples; copied */
     int64_t seq_length;
@@ -132,6 +142,8 @@ typedef struct z3d_dataset_config {
     uint64_t seed;
     bool
         whole_windows; /* training: a file must hold at least one window of seq_length + 1 tokens */
+    bool documents;    /* samples are whole documents, not windows */
+    z3d_too_long too_long; /* with documents */
 } z3d_dataset_config;
 
 /* Opens the files. Errors: z3d_token_file_open's; ERR_DATA when a file holds too few tokens. Not
@@ -155,17 +167,20 @@ typedef struct z3d_sample_place {
 
 /* File, epoch and window of sample `sample` (from 0) of the run. */
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
-/* Its tokens and targets, each int32[seq_length]. */
+/* Its tokens and targets, each int32[seq_length]; a target that is not trained is -1. starts (NULL:
+ * not wanted): of each token, where its document begins in the sample; windows begin at 0. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets);
+                              int32_t *targets, int32_t *starts);
+z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 
-/* Validation: windows in file order, the last one of a file filled up with ignored targets (-1). */
+/* Validation: windows in file order, the last one of a file filled up with ignored targets (-1); or
+ * all samples of documents. */
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
 /* Those of one file, which begin at window *first. */
 int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
-/* Window `index`, and how many of its targets count. For an index outside 0 .. windows-1 all
- * targets are ignored. */
+/* Window `index` as a sample, and how many of its targets are trained. For an index outside 0 ..
+ * windows-1 all targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int64_t *valid);
+                              int32_t *targets, int32_t *starts, int64_t *valid);
 
 #endif

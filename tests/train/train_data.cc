@@ -338,12 +338,13 @@ TEST(Megatron, RefusesBrokenPairs) {
 
 struct Data {
     explicit Data(const std::vector<std::string> &paths, int64_t seq = 4, uint64_t seed = 1,
-                  std::vector<double> weights = {}, int32_t vocab = 65536, bool whole = true)
+                  std::vector<double> weights = {}, int32_t vocab = 65536, bool whole = true,
+                  bool documents = false, z3d_too_long too_long = Z3D_TOO_LONG_TRUNCATE)
         : weight(std::move(weights)) {
         weight.resize(paths.size(), 1.0);
         for (const std::string &p : paths) path.push_back(p.c_str());
         z3d_data_list list{static_cast<int>(path.size()), path.data(), weight.data()};
-        z3d_dataset_config config{&list, seq, vocab, seed, whole};
+        z3d_dataset_config config{&list, seq, vocab, seed, whole, documents, too_long};
         status = z3d_dataset_open(&config, &dataset);
     }
     ~Data() {
@@ -369,7 +370,7 @@ TEST(Dataset, SamplesAreWindowsAndTargetsFollowThem) {
     std::map<int32_t, int> first;
     for (int64_t k = 0; k < 50; k++) { // two epochs of 25 windows
         int32_t tokens[4], targets[4];
-        ASSERT_EQ(z3d_dataset_sample(data.dataset, k, tokens, targets), Z3D_OK);
+        ASSERT_EQ(z3d_dataset_sample(data.dataset, k, tokens, targets, nullptr), Z3D_OK);
         EXPECT_EQ(tokens[0] % 4, 0);
         for (int i = 0; i < 4; i++) {
             EXPECT_EQ(tokens[i], tokens[0] + i);
@@ -484,7 +485,7 @@ TEST(Dataset, ValidationWindowsCoverEveryTargetOnce) {
     for (int64_t w = -1; w < 6; w++) {
         int32_t tokens[4], targets[4];
         int64_t valid;
-        ASSERT_EQ(z3d_dataset_window(data.dataset, w, tokens, targets, &valid), Z3D_OK);
+        ASSERT_EQ(z3d_dataset_window(data.dataset, w, tokens, targets, nullptr, &valid), Z3D_OK);
         for (int i = 0; i < 4; i++) {
             if (i < valid) {
                 EXPECT_EQ(targets[i], tokens[i] + 1);
@@ -501,6 +502,151 @@ TEST(Dataset, ValidationWindowsCoverEveryTargetOnce) {
     }
     EXPECT_EQ(counted, 10 + 4);
     EXPECT_EQ(seen, (std::multiset<int32_t>{1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+
+// ---- samples of documents ----
+
+// Lengths that repeat, each token with a number of its own.
+std::vector<std::vector<int32_t>> many_documents() {
+    std::vector<std::vector<int32_t>> documents;
+    int32_t next = 1;
+    for (int i = 0; i < 200; i++) {
+        documents.emplace_back(static_cast<size_t>(2 + i * i % 31));
+        for (int32_t &id : documents.back()) id = next++;
+    }
+    return documents;
+}
+
+struct Sample {
+    std::vector<int32_t> tokens, targets, starts;
+};
+
+Sample sample_of(const Data &data, int64_t index, size_t seq) {
+    Sample s{std::vector<int32_t>(seq), std::vector<int32_t>(seq), std::vector<int32_t>(seq)};
+    EXPECT_EQ(z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(),
+                                 s.starts.data()),
+              Z3D_OK)
+        << z3d_error_message();
+    return s;
+}
+
+TEST(Documents, EachIsWholeOnceAnEpoch) {
+    const size_t seq = 64;
+    Folder folder;
+    auto documents = many_documents();
+    write_documents(folder / "a.bin", documents);
+    Data data({folder / "a.bin"}, seq, 1, {}, 65536, true, true);
+    ASSERT_EQ(data.status, Z3D_OK) << z3d_error_message();
+    z3d_packing_facts facts = z3d_dataset_packing(data.dataset);
+    int64_t tokens = 0;
+    for (auto &d : documents) tokens += static_cast<int64_t>(d.size());
+    EXPECT_EQ(facts.documents, 200);
+    EXPECT_EQ(facts.tokens, tokens);
+    EXPECT_LE(facts.samples, tokens / 64 + 2); // best fit leaves hardly any room
+    std::vector<std::vector<int32_t>> orders;
+    for (int64_t epoch = 0; epoch < 2; epoch++) {
+        std::vector<std::vector<int32_t>> found;
+        for (int64_t k = 0; k < facts.samples; k++) {
+            Sample s = sample_of(data, epoch * facts.samples + k, seq);
+            orders.push_back(s.tokens);
+            for (size_t i = 0; i < seq; i++) {
+                const bool begins = s.starts[i] == static_cast<int32_t>(i);
+                ASSERT_TRUE(begins || s.starts[i] == s.starts[i - 1]);
+                if (s.tokens[i] == 0) { // the rest: one document, nothing to predict
+                    EXPECT_EQ(s.targets[i], -1);
+                    continue;
+                }
+                if (begins) found.emplace_back();
+                found.back().push_back(s.tokens[i]);
+                const bool ends = i + 1 == seq || s.starts[i + 1] != s.starts[i];
+                EXPECT_EQ(s.targets[i], ends ? -1 : s.tokens[i] + 1);
+            }
+        }
+        std::sort(found.begin(), found.end());
+        EXPECT_EQ(found, documents);
+    }
+    const auto second = orders.begin() + static_cast<std::ptrdiff_t>(facts.samples);
+    EXPECT_FALSE(std::equal(orders.begin(), second, second));
+    std::sort(orders.begin(), second);
+    std::sort(second, orders.end());
+    EXPECT_FALSE(std::equal(orders.begin(), second, second)); // other neighbours, too
+    // A position is all of the state, and no sample depends on those before it.
+    Data again({folder / "a.bin"}, seq, 1, {}, 65536, true, true);
+    EXPECT_EQ(sample_of(again, facts.samples + 3, seq).tokens,
+              sample_of(data, facts.samples + 3, seq).tokens);
+    Data other({folder / "a.bin"}, seq, 2, {}, 65536, true, true);
+    EXPECT_NE(sample_of(other, 0, seq).tokens, sample_of(data, 0, seq).tokens);
+}
+
+TEST(Documents, AreTruncatedDroppedOrSplit) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {-10, -11}, {12, 13}});
+    auto open = [&](z3d_too_long too_long) {
+        return Data({folder / "a.bin"}, 4, 1, {}, 65536, true, true, too_long);
+    };
+    auto all = [&](const Data &data) {
+        std::vector<std::vector<int32_t>> rows;
+        for (int64_t k = 0; k < z3d_dataset_windows(data.dataset); k++) {
+            Sample s = sample_of(data, k, 4);
+            rows.push_back(s.tokens);
+            rows.back().insert(rows.back().end(), s.targets.begin(), s.targets.end());
+        }
+        std::sort(rows.begin(), rows.end());
+        return rows;
+    };
+    using Rows = std::vector<std::vector<int32_t>>;
+    Data truncated = open(Z3D_TOO_LONG_TRUNCATE), dropped = open(Z3D_TOO_LONG_DROP),
+         split = open(Z3D_TOO_LONG_SPLIT);
+    EXPECT_EQ(all(truncated),
+              (Rows{{1, 2, 3, 4, 2, 3, 4, -1}, {12, 13, 0, 0, 13, -1, -1, -1}}));
+    EXPECT_EQ(all(dropped), (Rows{{12, 13, 0, 0, 13, -1, -1, -1}}));
+    // Parts go on: their last token predicts the next one. A part of one token predicts nothing.
+    EXPECT_EQ(all(split), (Rows{{1, 2, 3, 4, 2, 3, 4, 5},
+                                {5, 6, 7, 8, 6, 7, 8, 9},
+                                {12, 13, 0, 0, 13, -1, -1, -1}}));
+    z3d_packing_facts facts = z3d_dataset_packing(split.dataset);
+    EXPECT_EQ(facts.too_long, 1);
+    EXPECT_EQ(facts.untrained, 2);
+    int32_t tokens[4], targets[4], starts[4];
+    int64_t valid;
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 0, tokens, targets, starts, &valid), Z3D_OK);
+    EXPECT_EQ(valid, 1);
+    EXPECT_EQ(std::vector<int32_t>(starts, starts + 4), (std::vector<int32_t>{0, 0, 2, 2}));
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 1, tokens, targets, starts, &valid), Z3D_OK);
+    EXPECT_EQ(valid, 0);
+}
+
+TEST(Documents, MaskedTargetsAreIgnoredInWindowsToo) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{-1, -2, 3, 4, 256}, {-5, 6, 256}});
+    Data windows({folder / "a.bin"}, 7);
+    Sample s = sample_of(windows, 0, 7);
+    EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6}));
+    EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256}));
+    EXPECT_EQ(s.starts, std::vector<int32_t>(7, 0));
+    Data documents({folder / "a.bin"}, 9, 1, {}, 65536, true, true);
+    s = sample_of(documents, 0, 9);
+    EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6, 256, 0}));
+    EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256, -1, -1}));
+    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5, 8}));
+}
+
+TEST(Documents, AreRefusedWhereNothingIsKnownOrLeft) {
+    Folder folder;
+    write_file(folder / "a.bin", token_bytes(counting(100)));
+    Data unknown({folder / "a.bin"}, 4, 1, {}, 65536, true, true);
+    EXPECT_EQ(unknown.status, Z3D_ERR_DATA);
+    std::string message = z3d_error_message();
+    EXPECT_NE(message.find("a.bin: it does not say where its documents begin"), std::string::npos)
+        << message;
+    write_documents(folder / "b.bin", {{1, 2, 3, 4, 5}, {-6, -7}});
+    Data nothing({folder / "b.bin"}, 4, 1, {}, 65536, true, true, Z3D_TOO_LONG_DROP);
+    EXPECT_EQ(nothing.status, Z3D_ERR_DATA);
+    message = z3d_error_message();
+    EXPECT_NE(message.find("of 2 documents 1 have more than model.seq_length (4) tokens, and 1"),
+              std::string::npos)
+        << message;
 }
 
 } // namespace

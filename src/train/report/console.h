@@ -11,6 +11,7 @@
 #include "src/base/base.h"
 #include "src/base/config.h"
 #include "src/model/model.h"
+#include "src/train/data.h"
 #include "src/train/report/metrics.h"
 #include "src/train/report/summary.h"
 #include "zero/zero.h"
@@ -35,6 +36,7 @@ typedef struct z3d_run_facts {
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
+    z3d_packing_facts packing; /* of them */
     int32_t largest_token; /* -1: unknown */
     const char *checkpoint_dir;
     const char *weights; /* where they come from */
