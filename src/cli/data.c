@@ -12,10 +12,10 @@ static const char help[] =
     "Turns text into a token file that `zero3d train` reads (llm.c's .bin format). INPUT are files "
     "and\n"
     "folders, with everything below them, also packed (.gz, .zst). Empty files and duplicates are\n"
-    "left out, and in folders what is not UTF-8 text. Texts in JSON need --json-key: .jsonl and\n"
-    ".ndjson, .json that you name, or that has lines or an array of texts, and any file that you\n"
-    "name and that begins as JSON does. Other files that you name are texts, also with "
-    "--json-key.\n"
+    "left out, and in folders what is not UTF-8 text. Objects in JSON are documents: in .jsonl "
+    "and\n"
+    ".ndjson, in .json that you name, or that has lines or an array of them, and in any file that\n"
+    "you name and that begins as JSON does. Other files that you name are texts.\n"
     "An output is never an input, and never replaces a file that is no token file.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
@@ -24,7 +24,23 @@ static const char help[] =
     "  --fraction F        share of the documents that is held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
-    "  --json-key KEY      in JSON, the key of the text; each object is one document. data.text "
+    "  --format HOW        what the objects in JSON are. auto (default): by the keys of the "
+    "first;\n"
+    "                      text: {\"text\"}; messages: {\"messages\": [{\"role\", \"content\"}]};\n"
+    "                      prompt-completion: {\"prompt\", \"completion\"}, texts or messages; "
+    "alpaca:\n"
+    "                      {\"instruction\", \"input\", \"output\"}; sharegpt: "
+    "{\"conversations\":\n"
+    "                      [{\"from\", \"value\"}]}\n"
+    "  --loss-on WHAT      which tokens are trained. completions: what answers a prompt (default "
+    "of\n"
+    "                      prompt-completion and alpaca), of conversations the last answer;\n"
+    "                      assistant: its answers (default of conversations); all\n"
+    "  --chat-template T   how conversations are written. auto (default): as the chat template of\n"
+    "                      the tokenizer's folder, if it is known; or a name, such as chatml,\n"
+    "                      llama3, gemma3, plain (docs/fine-tuning.md has all)\n"
+    "  --json-key KEY      texts in JSON: the key of the text; each object is one document. "
+    "data.text "
     "is\n"
     "                      the key text in the object data\n"
     "  --on-error HOW      lines or elements without a text at the key: stop (default), or skip:\n"
@@ -44,7 +60,9 @@ static const char help[] =
     "end a document.\n"
     "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
-    "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n";
+    "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n"
+    "         zero3d data tokenize chats.jsonl --tokenizer huggingface --vocab models/qwen \\\n"
+    "             --output data/chats.bin\n";
 
 /* How far it is, on standard error: a line that is written over on a terminal, else one every ten
  * seconds. What is soon done says nothing. */
@@ -88,10 +106,46 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
     return Z3D_OK;
 }
 
+/* Which of `count` names; *out stays without one. */
+static z3d_status read_name(const char *option, const char *value, const char *const *names,
+                            int count, int *out) {
+    z3d_string all = {0};
+    if (!value) return Z3D_OK;
+    for (int i = 0; i < count; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *out = i;
+            z3d_string_free(&all);
+            return Z3D_OK;
+        }
+        z3d_string_append(&all, "%s%s", i == 0 ? "" : i < count - 1 ? ", " : " or ", names[i]);
+    }
+    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected %s", option, value,
+                                  all.text ? all.text : "another value");
+    z3d_string_free(&all);
+    return status;
+}
+
+static z3d_status read_instructions(const char *format, const char *loss_on,
+                                    z3d_tokenize_options *options) {
+    static const char *const losses[] = {"auto", "completions", "assistant", "all"};
+    const char *formats[Z3D_FORMAT_SHAREGPT + 1];
+    int which = Z3D_FORMAT_AUTO, loss = Z3D_LOSS_AUTO;
+    for (int i = 0; i <= Z3D_FORMAT_SHAREGPT; i++)
+        formats[i] = z3d_tokenize_format_name((z3d_tokenize_format)i);
+    Z3D_TRY(read_name("format", format, formats, Z3D_FORMAT_SHAREGPT + 1, &which));
+    Z3D_TRY(read_name("loss-on", loss_on, losses, Z3D_LOSS_ALL + 1, &loss));
+    options->format = (z3d_tokenize_format)which;
+    options->loss_on = (z3d_loss_on)loss;
+    if (options->chat_template && strcmp(options->chat_template, "auto") == 0)
+        options->chat_template = NULL;
+    if (options->json_key && which > Z3D_FORMAT_TEXT)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--json-key is the key of texts: not with --format %s",
+                         format);
+    return Z3D_OK;
+}
+
 static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) {
     options->skip_bad = how && strcmp(how, "skip") == 0;
-    if (how && !options->json_key)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error needs --json-key KEY");
     if (how && !options->skip_bad && strcmp(how, "stop") != 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error %s: expected stop or skip", how);
     return Z3D_OK;
@@ -127,15 +181,15 @@ static z3d_status set_special(const char *how, z3d_tokenizer *tokenizer) {
                                         [Z3D_SPECIAL_BOS] = "bos",
                                         [Z3D_SPECIAL_EOS] = "eos",
                                         [Z3D_SPECIAL_BOTH] = "both"};
-    for (int i = 0; i <= Z3D_SPECIAL_BOTH; i++)
-        if (strcmp(how ? how : "auto", names[i]) == 0)
-            return z3d_tokenizer_set_special(tokenizer, (z3d_special)i);
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--special %s: expected none, bos, eos, both or auto", how);
+    int special = Z3D_SPECIAL_AUTO;
+    Z3D_TRY(read_name("special", how, names, Z3D_SPECIAL_BOTH + 1, &special));
+    return z3d_tokenizer_set_special(tokenizer, (z3d_special)special);
 }
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
+    const char *tokenizer = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
+    const char *format = NULL, *loss_on = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -148,7 +202,10 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"json-key", &tokenize.json_key, NULL, NULL},
                                   {"on-error", &on_error, NULL, NULL},
                                   {"tokenizer", &tokenizer, NULL, NULL},
-                                  {"vocab", &vocab, NULL, NULL},
+                                  {"vocab", &tokenize.vocab, NULL, NULL},
+                                  {"format", &format, NULL, NULL},
+                                  {"loss-on", &loss_on, NULL, NULL},
+                                  {"chat-template", &tokenize.chat_template, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
                                   {"special", &special, NULL, NULL},
                                   {NULL, NULL, NULL, NULL}};
@@ -159,9 +216,10 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
     Z3D_TRY(read_options(fraction, split, limit, &tokenize));
     Z3D_TRY(read_on_error(on_error, &tokenize));
+    Z3D_TRY(read_instructions(format, loss_on, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
-    Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
+    Z3D_TRY(make_tokenizer(tokenizer, tokenize.vocab, merges, &tokenize.tokenizer));
     z3d_status status = set_special(special, tokenize.tokenizer);
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);

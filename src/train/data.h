@@ -28,6 +28,27 @@ typedef enum z3d_tokenize_split {
     Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
 } z3d_tokenize_split;
 
+/* What the objects in JSON are. */
+typedef enum z3d_tokenize_format {
+    Z3D_FORMAT_AUTO, /* by the keys of the first object */
+    Z3D_FORMAT_TEXT,
+    Z3D_FORMAT_MESSAGES,          /* {"messages": [{"role": ..., "content": ...}]} */
+    Z3D_FORMAT_PROMPT_COMPLETION, /* {"prompt": ..., "completion": ...}, texts or messages */
+    Z3D_FORMAT_ALPACA,            /* {"instruction": ..., "input": ..., "output": ...} */
+    Z3D_FORMAT_SHAREGPT           /* {"conversations": [{"from": ..., "value": ...}]} */
+} z3d_tokenize_format;
+
+/* Which tokens are trained as targets. */
+typedef enum z3d_loss_on {
+    Z3D_LOSS_AUTO,        /* completions of prompts, the assistant of conversations, all of texts */
+    Z3D_LOSS_COMPLETIONS, /* what answers a prompt; of a conversation, its last answer */
+    Z3D_LOSS_ASSISTANT,
+    Z3D_LOSS_ALL
+} z3d_loss_on;
+
+/* "messages", "prompt-completion", ... */
+const char *z3d_tokenize_format_name(z3d_tokenize_format format);
+
 /* Progress so far. */
 typedef struct z3d_tokenize_progress {
     int64_t bytes, total_bytes; /* of the files: read, and to read */
@@ -48,6 +69,10 @@ typedef struct z3d_tokenize_options {
      * lines of objects or an array of texts, and named files that begin as JSON does; NULL: there
      * are none. */
     const char *json_key;
+    z3d_tokenize_format format; /* not AUTO or TEXT: there is no json_key */
+    z3d_loss_on loss_on;
+    const char *chat_template; /* its name; NULL: the one of vocab's folder */
+    const char *vocab;         /* the tokenizer's file or folder; NULL: it has none */
     bool skip_bad; /* leaves out lines and elements without a text at the key; else they are errors
                     */
     /* Called after every file and every few MiB; NULL: not at all. */
@@ -72,6 +97,9 @@ typedef struct z3d_tokenize_result {
     char cut_file[256];          /* the text file whose end is held out; "": none */
     char duplicate_file[256];    /* the first one of skipped_duplicate */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
+    z3d_tokenize_format format;  /* of JSON; AUTO: there is none */
+    char chat_template[32];      /* "": there is none */
+    int64_t untrained_tokens;    /* of both files */
 } z3d_tokenize_result;
 
 /* Reads files and folders, packed ones too; leaves out empty files and duplicates, and what is not

@@ -504,7 +504,6 @@ TEST(Dataset, ValidationWindowsCoverEveryTargetOnce) {
     EXPECT_EQ(seen, (std::multiset<int32_t>{1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10}));
 }
 
-
 // ---- samples of documents ----
 
 // Lengths that repeat, each token with a number of its own.
@@ -524,9 +523,9 @@ struct Sample {
 
 Sample sample_of(const Data &data, int64_t index, size_t seq) {
     Sample s{std::vector<int32_t>(seq), std::vector<int32_t>(seq), std::vector<int32_t>(seq)};
-    EXPECT_EQ(z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(),
-                                 s.starts.data()),
-              Z3D_OK)
+    EXPECT_EQ(
+        z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(), s.starts.data()),
+        Z3D_OK)
         << z3d_error_message();
     return s;
 }
@@ -598,13 +597,12 @@ TEST(Documents, AreTruncatedDroppedOrSplit) {
     using Rows = std::vector<std::vector<int32_t>>;
     Data truncated = open(Z3D_TOO_LONG_TRUNCATE), dropped = open(Z3D_TOO_LONG_DROP),
          split = open(Z3D_TOO_LONG_SPLIT);
-    EXPECT_EQ(all(truncated),
-              (Rows{{1, 2, 3, 4, 2, 3, 4, -1}, {12, 13, 0, 0, 13, -1, -1, -1}}));
+    EXPECT_EQ(all(truncated), (Rows{{1, 2, 3, 4, 2, 3, 4, -1}, {12, 13, 0, 0, 13, -1, -1, -1}}));
     EXPECT_EQ(all(dropped), (Rows{{12, 13, 0, 0, 13, -1, -1, -1}}));
     // Parts go on: their last token predicts the next one. A part of one token predicts nothing.
-    EXPECT_EQ(all(split), (Rows{{1, 2, 3, 4, 2, 3, 4, 5},
-                                {5, 6, 7, 8, 6, 7, 8, 9},
-                                {12, 13, 0, 0, 13, -1, -1, -1}}));
+    EXPECT_EQ(
+        all(split),
+        (Rows{{1, 2, 3, 4, 2, 3, 4, 5}, {5, 6, 7, 8, 6, 7, 8, 9}, {12, 13, 0, 0, 13, -1, -1, -1}}));
     z3d_packing_facts facts = z3d_dataset_packing(split.dataset);
     EXPECT_EQ(facts.too_long, 1);
     EXPECT_EQ(facts.untrained, 2);

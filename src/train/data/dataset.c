@@ -9,8 +9,8 @@
 struct z3d_dataset {
     int count;
     z3d_token_file **file;
-    int64_t *windows; /* whole windows of each file: what training draws from */
-    int64_t *padded;  /* with the last, short one: what validation walks */
+    int64_t *windows;      /* whole windows of each file: what training draws from */
+    int64_t *padded;       /* with the last, short one: what validation walks */
     z3d_packing **packing; /* of each file; NULL: samples are windows */
     z3d_blend *blend;
     int64_t seq_length;

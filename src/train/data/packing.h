@@ -18,10 +18,10 @@ typedef struct z3d_piece {
 
 typedef struct z3d_packing {
     int64_t seq_length, pieces;
-    z3d_piece *piece;    /* [pieces] the longest first */
-    int64_t *end;        /* [seq_length + 2] behind the last piece of this length or more */
-    int32_t *place;      /* [pieces] sample by sample, each as a piece of the same length */
-    int64_t *sample;     /* [facts.samples + 1] its first place, and one behind to work in */
+    z3d_piece *piece; /* [pieces] the longest first */
+    int64_t *end;     /* [seq_length + 2] behind the last piece of this length or more */
+    int32_t *place;   /* [pieces] sample by sample, each as a piece of the same length */
+    int64_t *sample;  /* [facts.samples + 1] its first place, and one behind to work in */
     z3d_packing_facts facts;
 } z3d_packing;
 

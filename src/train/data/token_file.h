@@ -6,8 +6,8 @@
 #include "src/train/data.h"
 
 /* llm.c's header: 256 int32, of which it reads three. Behind these ours says which tokenizer made
- * the file, and what follows the tokens: a mask, one bit a token, the lowest first (1: it is trained
- * as a target); then the index of each document's first token, int64. */
+ * the file, and what follows the tokens: a mask, one bit a token, the lowest first (1: it is
+ * trained as a target); then the index of each document's first token, int64. */
 enum {
     Z3D_TOKEN_HEADER_INTS = 256,
     Z3D_TOKEN_HEADER_BYTES = 1024,
@@ -58,8 +58,8 @@ struct z3d_token_file {
     z3d_token_type type;
     int64_t begin; /* byte of the first token, where tokens are one stretch */
     int64_t tokens;
-    uint64_t digest;    /* of the tokenizer that made it; 0: unknown */
-    int32_t vocab_size; /* of that */
+    uint64_t digest;               /* of the tokenizer that made it; 0: unknown */
+    int32_t vocab_size;            /* of that */
     const unsigned char *mask;     /* NULL: all tokens are trained */
     const unsigned char *document; /* of `documents` int64, not aligned */
     int64_t documents;             /* 0: their borders are not known */

@@ -67,7 +67,7 @@ z3d_status z3d_token_writer_document(z3d_token_writer *writer) {
     if (!writer->borders) Z3D_TRY(open_unnamed(writer, "documents", &writer->borders));
     writer->documents++;
     return fwrite(&writer->tokens, sizeof writer->tokens, 1, writer->borders) == 1 ? Z3D_OK
-                                                                                  : failed(writer);
+                                                                                   : failed(writer);
 }
 
 /* Takes the mark from an id and keeps it in the mask. */

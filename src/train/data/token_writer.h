@@ -31,7 +31,8 @@ z3d_status z3d_token_writer_mask(z3d_token_writer *writer);
 /* The next token begins a document. */
 z3d_status z3d_token_writer_document(z3d_token_writer *writer);
 z3d_status z3d_token_writer_append(z3d_token_writer *writer, const int32_t *ids, size_t count);
-/* Writes what comes behind the tokens and the header, and hands everything to the disk; the file keeps its temporary name. */
+/* Writes what comes behind the tokens and the header, and hands everything to the disk; the file
+ * keeps its temporary name. */
 z3d_status z3d_token_writer_finish(z3d_token_writer *writer);
 /* Gives the finished file its name. */
 z3d_status z3d_token_writer_publish(z3d_token_writer *writer);

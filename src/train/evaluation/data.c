@@ -138,9 +138,9 @@ static z3d_status open_text(const char *path, const char *json_key, z3d_tokenize
     z3d_token_writer writer = {0};
     z3d_string file = {0};
     z3d_string_append(&file, "%s/tokens.bin", folder);
-    z3d_status status = file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                                    : z3d_token_writer_open(&writer, file.text,
-                                                            (int32_t)run->model_vocab_size);
+    z3d_status status =
+        file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
+                    : z3d_token_writer_open(&writer, file.text, (int32_t)run->model_vocab_size);
     if (status == Z3D_OK)
         status = z3d_evaluation_kind_of(path) == Z3D_EVALUATE_LINES
                      ? write_lines(path, json_key, tokenizer, &writer)

@@ -208,9 +208,9 @@ static void say_packing(z3d_console *console, const z3d_config *config,
                                          [Z3D_TOO_LONG_DROP] = "left out",
                                          [Z3D_TOO_LONG_SPLIT] = "split"};
     const double room = (double)p->samples * (double)config->model_seq_length;
-    z3d_console_say(console, "documents   %lld in %lld samples an epoch, which they fill to %.1f %%",
-                    (long long)p->documents, (long long)p->samples,
-                    100 * (double)p->tokens / room);
+    z3d_console_say(console,
+                    "documents   %lld in %lld samples an epoch, which they fill to %.1f %%",
+                    (long long)p->documents, (long long)p->samples, 100 * (double)p->tokens / room);
     if (p->too_long)
         z3d_console_say(console, "            %lld with more than %lld tokens: %s (data.too_long)",
                         (long long)p->too_long, (long long)config->model_seq_length,
@@ -225,9 +225,9 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     char train[32], validation[32] = "none";
     const bool packed = facts->packing.documents > 0;
     double samples = (double)config->training_steps * (double)config->train_batch_size;
-    double epochs = packed ? samples / (double)facts->packing.samples
-                           : samples * (double)config->model_seq_length /
-                                 (double)facts->train_tokens;
+    double epochs = packed
+                        ? samples / (double)facts->packing.samples
+                        : samples * (double)config->model_seq_length / (double)facts->train_tokens;
     if (facts->validation_tokens)
         z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
     z3d_console_say(
