@@ -453,22 +453,23 @@ static z3d_status refuse_no_json(const work *w) {
 }
 
 /* Of its first object that can be read; AUTO: none has keys that are known. */
-static z3d_tokenize_format format_of(const char *path) {
+static z3d_status format_of(const char *path, z3d_tokenize_format *out) {
     enum { TRIED = 3 };
-    z3d_tokenize_format format = Z3D_FORMAT_AUTO;
     z3d_input input = {0};
     z3d_json_lines lines = {.input = &input, .path = path};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool more = fd >= 0 && z3d_input_open(&input, fd, path) == Z3D_OK;
-    for (int i = 0; i < TRIED && more && format == Z3D_FORMAT_AUTO; i++) {
-        z3d_status status = z3d_json_lines_next_object(&lines);
-        more = lines.bad;
-        if (status == Z3D_OK && lines.object) format = z3d_instruction_format(lines.object);
-    }
+    if (fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
+    z3d_status status = z3d_input_open(&input, fd, path);
+    if (status == Z3D_OK) status = z3d_json_lines_next_object(&lines);
+    for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad; i++) /* told when they are read */
+        status = z3d_json_lines_next_object(&lines);
+    if (status == Z3D_OK && lines.object) *out = z3d_instruction_format(lines.object);
+    if (lines.bad) status = Z3D_OK;
     z3d_json_lines_free(&lines);
     z3d_input_close(&input);
-    if (fd >= 0) close(fd);
-    return format;
+    close(fd);
+    return status;
 }
 
 /* Whether it has objects by its name or its content. */
@@ -490,7 +491,7 @@ static z3d_status find_format(work *w) {
         const z3d_text_file *file = &w->list.file[i];
         possible |= file->named || z3d_is_json_lines(file->path) || z3d_is_json(file->path);
         if (w->format != Z3D_FORMAT_AUTO || !has_objects(file)) continue;
-        w->format = format_of(file->path);
+        Z3D_TRY(format_of(file->path, &w->format));
         if (w->format == Z3D_FORMAT_AUTO)
             return z3d_refuse_raw_json(file->path, options->output_train);
     }
