@@ -483,7 +483,6 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
     refused("p", "{\n \"body\": \"one\"\n}\n", none);
     refused("n.json", "[1, 2]\n", none);
     refused("n", "[1, 2]\n", none);
-    refused("s", "[\"body\", \"more\", \"", none); // cut off
     refused("l", "[[{\"body\": \"a\"}]]", none);
     refused("e", "[{}, {\"body\": \"a\"}]", "(it has: body)");
     refused("z", "[null, {\"id\": 1, \"body\": \"a\"}]",
@@ -492,6 +491,11 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
     refused("j", "{\"body\": \"" + big + "\"}\n{\"body\": \"b\"}\n", "(it has: body)");
     refused("b", "{\"body\": \"a\"}\n{\"body\": b}\n", "(it has: body)"); // a mistake later
     refused("c", "[{\"body\": \"a\"}\n{\"body\": \"b\"}]\n", "(it has: body)");
+    write_file(in / "s", "[\"body\", \"more\", \"");
+    Tokenized t = run({in / "s"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("s:1: the file ends within element 3"), std::string::npos)
+        << t.message;
 }
 
 // Alpaca's and ShareGPT's files.
