@@ -275,16 +275,18 @@ TEST_F(Objects, BadOnesAreRefusedWithTheirPlace) {
     refuse(M, R"({"messages": [{"role": "user"}]})", "message 1: \"content\" is missing");
     refuse(M, R"({"messages": [{"role": "user", "content": null}]})", "is null");
     refuse(M, R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})", "is a list");
-    refuse(M, R"({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]})",
+    refuse(M,
+           R"({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]})",
            "message 2 is the user's, expected the assistant's");
     refuse(M, R"({"messages": [{"role": "assistant", "content": "a"}]})",
            "message 1 is the assistant's, expected the user's");
     refuse(M, R"({"messages": [{"role": "system", "content": "a"}]})", "no answer");
     refuse(M, R"({"messages": [{"role": "user", "content": "a"}]})", "no answer");
-    refuse(M,
-           R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", )"
-           R"("tool_calls": [1]}]})",
-           "message 2: \"tool_calls\"");
+    refuse(
+        M,
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", )"
+        R"("tool_calls": [1]}]})",
+        "message 2: \"tool_calls\"");
     refuse(P, R"({"prompt": [{"role": "user", "content": "a"}], "completion": "b"})",
            "\"completion\" is no list of messages");
     chat = nullptr;

@@ -930,8 +930,7 @@ class Instructions : public Tokenize {
         int64_t document = 0;
         bool trained = false;
         for (size_t i = 0; i < all.size(); i++) {
-            const bool begins =
-                z3d_token_file_document(file, document) == static_cast<int64_t>(i);
+            const bool begins = z3d_token_file_document(file, document) == static_cast<int64_t>(i);
             const bool on = z3d_token_file_trains(file, static_cast<int64_t>(i), 1);
             if (trained && (begins || !on)) out += "]", trained = false;
             if (begins && document++ > 0) out += "|";
@@ -967,7 +966,8 @@ TEST_F(Instructions, AreRecognisedByTheirKeys) {
          "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
          "\"content\": \"b\"}]}\n",
          "User: a\nAssistant: [b$]\n",
-         "messages, by the keys of the first object; chat template plain\ntrained    2 of 22 tokens: "
+         "messages, by the keys of the first object; chat template plain\ntrained    2 of 22 "
+         "tokens: "
          "what the assistant says\n");
     read("s.json.gz",
          gzip("[{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
@@ -978,7 +978,8 @@ TEST_F(Instructions, AreRecognisedByTheirKeys) {
 TEST_F(Instructions, AreHeldOutWithTheirMask) {
     std::string lines;
     for (int i = 0; i < 40; i++)
-        lines += "{\"prompt\": \"question " + std::to_string(i) + "\", \"completion\": \"answer\"}\n";
+        lines +=
+            "{\"prompt\": \"question " + std::to_string(i) + "\", \"completion\": \"answer\"}\n";
     write_file(in / "a.jsonl", lines + lines);
     Tokenized t = run({in / "a.jsonl"}, 0.2);
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
@@ -1033,8 +1034,9 @@ TEST_F(Instructions, OptionsThatDoNotFitAreRefused) {
     EXPECT_NE(t.message.find("--format messages: there is no JSON in "), std::string::npos);
     refused("m.jsonl", "{\"messages\": []}", Z3D_ERR_USAGE, "--chat-template plain");
     chat_template = "plain";
-    refused("k.jsonl", "{\"prompt\": \"a\", \"id\": 1}", Z3D_ERR_DATA,
-            "k.jsonl:1: --format messages: messages: this line has no such key; it has: prompt, id");
+    refused(
+        "k.jsonl", "{\"prompt\": \"a\", \"id\": 1}", Z3D_ERR_DATA,
+        "k.jsonl:1: --format messages: messages: this line has no such key; it has: prompt, id");
     format = Z3D_FORMAT_AUTO, chat_template = nullptr;
     refused("a.parquet", std::string("PAR1\0\0\0", 7), Z3D_ERR_DATA, "pandas.read_parquet('");
 }

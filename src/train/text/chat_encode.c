@@ -157,7 +157,8 @@ static z3d_status add_system(run *r, const z3d_chat *chat, const z3d_message *m)
     const char *usual = chat->usual_system ? chat->usual_system : kind->usual_system;
     if (m && kind->system == Z3D_SYSTEM_REFUSED)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "the %s chat template has no place for a system message before an answer; put its text into "
+                         "the %s chat template has no place for a system message before an answer; "
+                         "put its text into "
                          "the first message of the user",
                          kind->name);
     if (kind->system != Z3D_SYSTEM_OWN_TURN || (!m && !usual)) return Z3D_OK;
@@ -188,7 +189,9 @@ static z3d_status add_conversation(run *r, const z3d_chat *chat, const z3d_messa
     for (int i = has_system; i < count; i++) {
         const z3d_message *m = &message[i];
         if (m->role == Z3D_ROLE_USER) {
-            add_user(r, kind, m, kind->system == Z3D_SYSTEM_FIRST_USER && has_system && i == 1 ? message : NULL);
+            add_user(r, kind, m,
+                     kind->system == Z3D_SYSTEM_FIRST_USER && has_system && i == 1 ? message
+                                                                                   : NULL);
             continue;
         }
         add_text(r, kind->before[Z3D_ROLE_ASSISTANT]);

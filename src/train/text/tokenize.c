@@ -458,8 +458,7 @@ static z3d_status format_of(const char *path, z3d_tokenize_format *out) {
     z3d_input input = {0};
     z3d_json_lines lines = {.input = &input, .path = path};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
+    if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
     z3d_status status = z3d_input_open(&input, fd, path);
     if (status == Z3D_OK) status = z3d_json_lines_next_object(&lines);
     for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad; i++) /* told when they are read */
