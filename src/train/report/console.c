@@ -234,10 +234,10 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
         console, "data        %s tokens in %d file%s, validation %s; the run is %.*g epochs",
         z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
         facts->train_files == 1 ? "" : "s", validation, epochs < 0.1 ? 1 : 3, epochs);
-    if (packed) say_packing(console, config, &facts->packing);
     if (facts->largest_token >= 0)
         z3d_console_say(console, "            largest token %d of vocabulary %lld",
                         facts->largest_token, (long long)config->model_vocab_size);
+    if (packed) say_packing(console, config, &facts->packing);
 }
 
 /* "parameters 1.50 MiB, gradients ..." */
