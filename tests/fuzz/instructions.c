@@ -1,5 +1,5 @@
-/* Fuzzes objects of instruction data: any JSON becomes tokens, some of them trained, or is refused with
- * its place. The first byte says how conversations are written. */
+/* Fuzzes objects of instruction data: any JSON becomes tokens, some of them trained, or is refused
+ * with its place. The first byte says how conversations are written. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

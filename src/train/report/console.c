@@ -209,8 +209,9 @@ static void say_packing(z3d_console *console, const z3d_config *config,
                                          [Z3D_TOO_LONG_SPLIT] = "split"};
     const double room = (double)p->samples * (double)config->model_seq_length;
     z3d_console_say(console,
-                    "documents   %lld in %lld samples an epoch, which they fill to %.1f %%",
-                    (long long)p->documents, (long long)p->samples, 100 * (double)p->tokens / room);
+                    "documents   %lld in %lld sample%s an epoch, which they fill to %.1f %%",
+                    (long long)p->documents, (long long)p->samples, p->samples == 1 ? "" : "s",
+                    100 * (double)p->tokens / room);
     if (p->too_long)
         z3d_console_say(console, "            %lld with more than %lld tokens: %s (data.too_long)",
                         (long long)p->too_long, (long long)config->model_seq_length,
