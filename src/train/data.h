@@ -130,7 +130,10 @@ typedef struct z3d_token_file z3d_token_file;
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
-/* Documents whose borders it keeps; 0: they are not known. */
+/* Finds where documents begin, if that is not known yet: a Megatron-LM index is read for it.
+ * ERR_DATA: it cannot be known. */
+z3d_status z3d_token_file_find_documents(z3d_token_file *file);
+/* Documents whose borders are known; 0: none. */
 int64_t z3d_token_file_documents(const z3d_token_file *file);
 /* The index of a document's first token; of one behind the last, the number of tokens. */
 int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document);

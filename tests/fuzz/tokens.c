@@ -43,6 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 if (ids[i] < 0 || ids[i] >= 257) abort();
         }
         read_sections(file, count);
+        if (z3d_token_file_find_documents(file) == Z3D_OK) read_sections(file, count);
         z3d_token_file_close(file);
     }
     close(fd);

@@ -630,6 +630,29 @@ TEST(Documents, MaskedTargetsAreIgnoredInWindowsToo) {
     EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5, 8}));
 }
 
+TEST(Documents, OfMegatronLMsPairsAreThoseOfItsIndex) {
+    Folder folder;
+    // Sequences in another order in the .bin; documents of two, none, one and one of them.
+    Megatron m{{3, 2, 1, 3}, {6, 0, 4, 12}, {0, 2, 2, 3, 4}};
+    write_file(folder / "x.idx", m.index());
+    write_file(folder / "x.bin", raw(std::vector<uint16_t>{8, 9, 10, 5, 6, 7, 11, 12, 13}));
+    Data data({folder / "x"}, 8, 1, {}, 65536, true, true);
+    ASSERT_EQ(data.status, Z3D_OK) << z3d_error_message();
+    z3d_packing_facts facts = z3d_dataset_packing(data.dataset);
+    EXPECT_EQ(facts.documents, 3);
+    EXPECT_EQ(facts.untrained, 1); // of one token
+    Sample s = sample_of(data, 0, 8);
+    EXPECT_EQ(s.tokens, (std::vector<int32_t>{5, 6, 7, 8, 9, 11, 12, 13}));
+    EXPECT_EQ(s.targets, (std::vector<int32_t>{6, 7, 8, 9, -1, 12, 13, -1}));
+    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5}));
+    m.documents = {1, 4}; // whose is the first one?
+    write_file(folder / "x.idx", m.index());
+    EXPECT_EQ(Data({folder / "x"}, 8, 1, {}, 65536, true, true).status, Z3D_ERR_DATA);
+    EXPECT_NE(std::string(z3d_error_message()).find("document 0 begins at token 3"),
+              std::string::npos)
+        << z3d_error_message();
+}
+
 TEST(Documents, AreRefusedWhereNothingIsKnownOrLeft) {
     Folder folder;
     write_file(folder / "a.bin", token_bytes(counting(100)));

@@ -1009,7 +1009,7 @@ TEST_F(Instructions, BadLinesAreRefusedOrLeftOut) {
     write_file(in / "b.jsonl", "{\"prompt\": \"a\", \"completion\": \"\"}\n");
     t = run({in / "b.jsonl"});
     EXPECT_EQ(t.status, Z3D_ERR_DATA);
-    EXPECT_NE(t.message.find("1 line or element"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("1 line or element is wrong"), std::string::npos) << t.message;
 }
 
 TEST_F(Instructions, OptionsThatDoNotFitAreRefused) {

@@ -24,6 +24,7 @@ static const int64_t check_limit = (int64_t)4 << 30;
 static z3d_status open_file(z3d_dataset *dataset, const z3d_dataset_config *config, int i) {
     Z3D_TRY(z3d_token_file_open(config->files->path[i], &dataset->file[i]));
     if (config->documents) {
+        Z3D_TRY(z3d_token_file_find_documents(dataset->file[i]));
         Z3D_TRY(z3d_packing_create(dataset->file[i], config->files->path[i], config->seq_length,
                                    config->too_long, &dataset->packing[i]));
         dataset->windows[i] = dataset->padded[i] = dataset->packing[i]->facts.samples;

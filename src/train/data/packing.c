@@ -46,6 +46,9 @@ static z3d_status sort_pieces(z3d_packing *p, const z3d_token_file *file, z3d_to
     int64_t first = 0;
     Z3D_TRY(z3d_new((size_t)p->seq_length + 2, sizeof *p->end, "lengths of documents", &p->end));
     add_documents(p, file, too_long);
+    if (p->pieces > INT32_MAX)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%lld documents; at most %d of a file are packed",
+                         (long long)p->pieces, INT32_MAX);
     Z3D_TRY(z3d_new((size_t)p->pieces + 1, sizeof *p->piece, "documents", &p->piece));
     for (int64_t length = p->seq_length; length > 0; length--) {
         int64_t count = p->end[length];
@@ -135,12 +138,6 @@ static z3d_status order_places(z3d_packing *p, const int32_t *sample_of) {
 static z3d_status pack(z3d_packing *p, const z3d_token_file *file, const char *path,
                        z3d_too_long too_long) {
     int32_t *sample_of;
-    if (z3d_token_file_documents(file) == 0)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: it does not say where its documents begin, which data.samples "
-                         "documents needs: make it with `zero3d data tokenize`, or set "
-                         "data.samples to windows",
-                         path);
     Z3D_TRY(sort_pieces(p, file, too_long));
     if (p->pieces == 0)
         return Z3D_ERROR(Z3D_ERR_DATA,

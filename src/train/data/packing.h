@@ -25,8 +25,8 @@ typedef struct z3d_packing {
     z3d_packing_facts facts;
 } z3d_packing;
 
-/* Of an open file. Documents without a trained target are left out. ERR_DATA: it keeps no borders,
- * or nothing is left; ERR_MEMORY. Destroy also after a failure; NULL is fine. */
+/* Of an open file whose documents are known. Those without a trained target are left out. ERR_DATA:
+ * nothing is left, or too many; ERR_MEMORY. Destroy also after a failure; NULL is fine. */
 z3d_status z3d_packing_create(const z3d_token_file *file, const char *path, int64_t seq_length,
                               z3d_too_long too_long, z3d_packing **out);
 void z3d_packing_destroy(z3d_packing *packing);

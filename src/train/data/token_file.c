@@ -32,7 +32,7 @@ static z3d_status check_documents(const z3d_token_file *file) {
         if (first <= before || first >= file->tokens || (i == 0 && first != 0))
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "%s: document %lld begins at token %lld of %lld, the one before at "
-                             "%lld; make the file again with `zero3d data tokenize`",
+                             "%lld; make the file again",
                              file->path, (long long)i, (long long)first, (long long)file->tokens,
                              (long long)before);
         before = first;
@@ -157,7 +157,24 @@ void z3d_token_file_close(z3d_token_file *file) {
     free(file->path);
     free(file->sequence_first);
     free(file->sequence_byte);
+    free(file->found_document);
     free(file);
+}
+
+z3d_status z3d_token_file_find_documents(z3d_token_file *file) {
+    z3d_string data_path = {0}, index_path = {0};
+    z3d_status status = Z3D_OK;
+    if (file->documents > 0) return Z3D_OK;
+    if (find_pair(file->path, &data_path, &index_path))
+        status = z3d_megatron_read_documents(index_path.text, file);
+    z3d_string_free(&data_path);
+    z3d_string_free(&index_path);
+    Z3D_TRY(status);
+    if (file->documents > 0) return check_documents(file);
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: it does not say where its documents begin, which data.samples documents "
+                     "needs: make it with `zero3d data tokenize`, or set data.samples to windows",
+                     file->path);
 }
 
 uint64_t z3d_token_file_digest(const z3d_token_file *file) {

@@ -63,6 +63,7 @@ struct z3d_token_file {
     const unsigned char *mask;     /* NULL: all tokens are trained */
     const unsigned char *document; /* of `documents` int64, not aligned */
     int64_t documents;             /* 0: their borders are not known */
+    int64_t *found_document; /* `document` of a Megatron-LM pair, once it was found; else NULL */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;
     int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */
@@ -72,5 +73,7 @@ struct z3d_token_file {
 /* Fills in type, begin, tokens and sequences from a Megatron-LM .idx; file->data is the mapped
  * .bin. */
 z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file);
+/* Sets document and documents from the .idx of an open pair, unchecked. */
+z3d_status z3d_megatron_read_documents(const char *index_path, z3d_token_file *file);
 
 #endif

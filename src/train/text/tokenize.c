@@ -525,6 +525,7 @@ static void append_reason(z3d_string *out, int64_t count, const char *one, const
 static z3d_status refuse_no_text(const work *w) {
     const z3d_tokenize_result *r = w->result;
     z3d_string why = {0};
+    const bool instructed = w->format > Z3D_FORMAT_TEXT;
     bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable ||
                   r->skipped_encoding || r->bad_documents;
     if (r->empty_documents && !others)
@@ -532,8 +533,9 @@ static z3d_status refuse_no_text(const work *w) {
                           w->list.count > 1 ? "their" : "its");
     else
         append_reason(&why, r->empty_documents, "document is empty", "documents are empty");
-    append_reason(&why, r->bad_documents, "line or element has no text",
-                  "lines and elements have no text");
+    append_reason(&why, r->bad_documents,
+                  instructed ? "line or element is wrong" : "line or element has no text",
+                  instructed ? "lines and elements are wrong" : "lines and elements have no text");
     append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
     append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
     append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
