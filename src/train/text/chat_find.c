@@ -13,14 +13,16 @@
 #define SYSTEM_TURN "<|im_start|>system\n"
 #define TURN_END "<|im_end|>"
 
+enum { LARGEST = 1 << 20 };
+
 /* Digests of templates as they are laid out here, and what they write. */
 static const struct {
     uint64_t digest;
     const char *kind;
 } templates[] = {
     {0xaf4fb51932f1455f, "chatml"},       /* OpenHermes, Hermes, Yi, SmolLM's first */
-    {0x3e9f4932d38963de, "chatml"},       /* Qwen 1.5 and 2, SmolLM 2 */
-    {0xbc5e7816ebccd185, "chatml"},       /* Qwen 2.5 */
+    {0xb363a760cb8d811a, "chatml"},       /* Qwen 1.5 and 2, SmolLM 2 */
+    {0x5452bd71c22c6fbd, "chatml"},       /* Qwen 2.5 */
     {0xa665e617e8609697, "chatml"},       /* Qwen 3 Instruct 2507 */
     {0x43b82b8f2ed65a1c, "qwen3"},        /* Qwen 3 */
     {0x72af8203a596b7f2, "llama3"},       /* Llama 3 */
@@ -83,23 +85,29 @@ static void lay_out(const char *text, z3d_string *out) {
 
 /* ---- ChatML's usual system message ---- */
 
-/* Takes it out, wherever it is, and gives it. NULL: there is none. */
-static z3d_status take_usual_system(z3d_string *text, char **out) {
+/* NULL: there is none. malloc'ed. */
+static z3d_status find_usual_system(const char *text, char **out) {
     *out = NULL;
-    const char *at = text->text, *end = NULL;
-    while (!*out && at && (at = strstr(at, SYSTEM_TURN)) != NULL) {
-        at += sizeof SYSTEM_TURN - 1;
-        end = strstr(at, TURN_END);
-        if (!end || end == at || memchr(at, '\'', (size_t)(end - at))) continue;
-        *out = strndup(at, (size_t)(end - at));
-        if (!*out) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a chat template");
-    }
-    for (char *found = text->text; *out && (found = strstr(found, *out)) != NULL;) {
-        const size_t length = strlen(*out);
-        memmove(found, found + length, strlen(found + length) + 1);
-        text->length -= length;
+    while ((text = strstr(text, SYSTEM_TURN)) != NULL) {
+        text += sizeof SYSTEM_TURN - 1;
+        const char *end = strstr(text, TURN_END);
+        if (!end || end == text || memchr(text, '\'', (size_t)(end - text))) continue;
+        *out = strndup(text, (size_t)(end - text));
+        return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a chat template");
     }
     return Z3D_OK;
+}
+
+/* The digest of a text without `part` (NULL: nothing), wherever it is. */
+static uint64_t digest_without(const char *text, const char *part) {
+    z3d_content_hash hash = {{0, 0}};
+    const char *next;
+    while (part && (next = strstr(text, part)) != NULL) {
+        z3d_content_hash_add(&hash, text, (size_t)(next - text));
+        text = next + strlen(part);
+    }
+    z3d_content_hash_add(&hash, text, strlen(text));
+    return hash.word[0];
 }
 
 /* ---- the files ---- */
@@ -144,7 +152,7 @@ static z3d_status read_template(const char *vocab, char **text, z3d_string *path
     if (beside.failed || path->failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
     else if (access(path->text, F_OK) == 0)
-        status = z3d_read_file(path->text, Z3D_MAX_TOKENIZER_FILE, text, &length);
+        status = z3d_read_file(path->text, LARGEST, text, &length);
     else {
         z3d_string_clear(path);
         status = read_config(beside.text, text, path);
@@ -154,12 +162,6 @@ static z3d_status read_template(const char *vocab, char **text, z3d_string *path
 }
 
 /* ---- which one it is ---- */
-
-static uint64_t digest_of(const z3d_string *text) {
-    z3d_content_hash hash = {{0, 0}};
-    z3d_content_hash_add(&hash, text->text, text->length);
-    return hash.word[0];
-}
 
 /* The kind whose marks it has, as a hint. */
 static const char *nearest(const char *text) {
@@ -179,8 +181,8 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     lay_out(text, &laid);
     z3d_status status = laid.failed || !laid.text
                             ? Z3D_ERROR(Z3D_ERR_DATA, "%s: the chat template is empty", path)
-                            : take_usual_system(&laid, &out->usual_system);
-    uint64_t digest = status == Z3D_OK ? digest_of(&laid) : 0;
+                            : find_usual_system(laid.text, &out->usual_system);
+    uint64_t digest = status == Z3D_OK ? digest_without(laid.text, out->usual_system) : 0;
     z3d_string_free(&laid);
     if (status != Z3D_OK) return status;
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++)
