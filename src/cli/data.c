@@ -174,7 +174,7 @@ static z3d_status set_special(const char *how, z3d_tokenizer *tokenizer) {
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
+    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
     const char *format = NULL, *loss_on = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
@@ -188,7 +188,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"json-key", &tokenize.json_key, NULL, NULL},
                                   {"on-error", &on_error, NULL, NULL},
                                   {"tokenizer", &tokenizer, NULL, NULL},
-                                  {"vocab", &tokenize.vocab, NULL, NULL},
+                                  {"vocab", &vocab, NULL, NULL},
                                   {"format", &format, NULL, NULL},
                                   {"loss-on", &loss_on, NULL, NULL},
                                   {"chat-template", &tokenize.chat_template, NULL, NULL},
@@ -205,7 +205,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(read_instructions(format, loss_on, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
-    Z3D_TRY(make_tokenizer(tokenizer, tokenize.vocab, merges, &tokenize.tokenizer));
+    Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
     z3d_status status = set_special(special, tokenize.tokenizer);
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);

@@ -51,6 +51,7 @@ struct z3d_tokenizer {
     bool contradicted;     /* by add_bos_token of tokenizer_config.json */
     int32_t end_of_text;   /* the id that ends a document; >= 0 */
     z3d_special special;
+    char *path;          /* of its file; NULL: it has none */
     uint64_t digest;     /* of what each id stands for; equal for equal vocabularies */
     z3d_token_list ends; /* ids that end a generated text like end_of_text, which may be one */
 };

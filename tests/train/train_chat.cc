@@ -67,12 +67,10 @@ struct How {
     const char *chat_template = nullptr;
 };
 
-Encoded encode(Tokenizer *tokenizer, const std::string &vocab, const How &how,
-               const std::string &line) {
+Encoded encode(Tokenizer *tokenizer, const How &how, const std::string &line) {
     z3d_tokenize_options options{};
     options.loss_on = how.loss_on;
     options.chat_template = how.chat_template;
-    options.vocab = vocab.c_str();
     z3d_instructions in{};
     z3d_token_list ids{};
     int64_t bytes;
@@ -106,7 +104,7 @@ TEST(ChatTemplates, GiveTheTokensOfTransformers) {
         Model model(name, added);
         for (size_t i = 0; i < conversations.size(); i++) {
             const How how{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, kind.c_str()};
-            Encoded e = encode(model.tokenizer.get(), model.folder.path, how, conversations[i]);
+            Encoded e = encode(model.tokenizer.get(), how, conversations[i]);
             const std::string &wanted = tokens[at + 1 + i];
             EXPECT_EQ(e.status, wanted == "-" ? Z3D_ERR_DATA : Z3D_OK) << e.message;
             if (wanted != "-") {
@@ -126,7 +124,7 @@ TEST(ChatTemplates, AreRecognisedHoweverTheyAreLaidOut) {
     Model model("qwen", {"<|im_end|>"});
     const How named{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "chatml"};
     auto ids = [&](const How &how) {
-        Encoded e = encode(model.tokenizer.get(), model.folder.path, how, question);
+        Encoded e = encode(model.tokenizer.get(), how, question);
         EXPECT_EQ(e.status, Z3D_OK) << e.message;
         return e.ids;
     };
@@ -136,7 +134,7 @@ TEST(ChatTemplates, AreRecognisedHoweverTheyAreLaidOut) {
     EXPECT_EQ(ids(How{}), wanted);
     model.set_template("{%  for message in messages  -%}{{- \"<|im_start|>\"+message[\"role\"] + "
                        "\"\\n\" + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}");
-    EXPECT_EQ(encode(model.tokenizer.get(), model.folder.path, How{}, question).status,
+    EXPECT_EQ(encode(model.tokenizer.get(), How{}, question).status,
               Z3D_ERR_UNSUPPORTED); // it has other white space, and no prompt
     model.set_template(std::string("{% for message in messages %}{{\"<|im_start|>\"+message[\"role"
                                    "\"] + \"\\n\" + ") +
@@ -150,8 +148,7 @@ TEST(ChatTemplates, AreRecognisedHoweverTheyAreLaidOut) {
     write_file(model.folder / "tokenizer_config.json",
                "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"?\"}, {\"name\": "
                "\"other\", \"template\": \"!\"}]}");
-    EXPECT_EQ(encode(model.tokenizer.get(), model.folder.path, How{}, question).status,
-              Z3D_ERR_USAGE);
+    EXPECT_EQ(encode(model.tokenizer.get(), How{}, question).status, Z3D_ERR_USAGE);
 }
 
 TEST(ChatTemplates, TheUsualSystemMessageIsReadFromTheTemplate) {
@@ -164,8 +161,8 @@ TEST(ChatTemplates, TheUsualSystemMessageIsReadFromTheTemplate) {
         strstr(chatml, "{{'<|im"));
     std::string with = question;
     with.insert(with.find('[') + 1, "{\"role\": \"system\", \"content\": \"You are small.\"}, ");
-    Encoded wanted = encode(model.tokenizer.get(), model.folder.path, named, with);
-    Encoded own = encode(model.tokenizer.get(), model.folder.path, How{}, question);
+    Encoded wanted = encode(model.tokenizer.get(), named, with);
+    Encoded own = encode(model.tokenizer.get(), How{}, question);
     ASSERT_EQ(own.status, Z3D_OK) << own.message;
     EXPECT_EQ(own.ids, wanted.ids);
 }
@@ -173,7 +170,7 @@ TEST(ChatTemplates, TheUsualSystemMessageIsReadFromTheTemplate) {
 TEST(ChatTemplates, UnknownOnesAreRefusedWithTheWayOut) {
     Model model("qwen", {"<|im_end|>"});
     auto expect = [&](const How &how, z3d_status status, const std::vector<std::string> &words) {
-        Encoded e = encode(model.tokenizer.get(), model.folder.path, how, question);
+        Encoded e = encode(model.tokenizer.get(), how, question);
         EXPECT_EQ(e.status, status) << e.message;
         for (const std::string &word : words)
             EXPECT_NE(e.message.find(word), std::string::npos) << word << " in: " << e.message;
@@ -194,7 +191,7 @@ class Objects : public ::testing::Test {
   protected:
     // Trained text is between brackets, the end of a text is $.
     std::string shown(const How &how, const std::string &line) {
-        Encoded e = encode(&bytes, "", how, line);
+        Encoded e = encode(&bytes, how, line);
         EXPECT_EQ(e.status, Z3D_OK) << e.message;
         std::istringstream in(e.ids);
         std::string out, word;
@@ -207,7 +204,7 @@ class Objects : public ::testing::Test {
         return out + (trained ? "]" : "");
     }
     void refuse(z3d_tokenize_format format, const std::string &line, const std::string &words) {
-        Encoded e = encode(&bytes, "", How{format, Z3D_LOSS_AUTO, chat}, line);
+        Encoded e = encode(&bytes, How{format, Z3D_LOSS_AUTO, chat}, line);
         EXPECT_EQ(e.status, Z3D_ERR_DATA) << line;
         EXPECT_NE(e.message.find("x.jsonl:1: "), std::string::npos) << e.message;
         EXPECT_NE(e.message.find(words), std::string::npos) << words << " in: " << e.message;

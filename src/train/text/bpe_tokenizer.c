@@ -136,6 +136,7 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     z3d_splitters_destroy(t->splitters);
     free(t->added);
     z3d_token_list_free(&t->base.ends);
+    free(t->base.path);
     free(t);
 }
 

@@ -55,12 +55,11 @@ typedef struct z3d_chat {
     int32_t begin, end; /* tokens; begin -1: none */
 } z3d_chat;
 
-/* The template of the folder that `vocab` (NULL: none) is or lies in: chat_template.jinja, or
- * chat_template in tokenizer_config.json; or the one of that name. *found: there is one. Free also
- * after a failure. ERR_UNSUPPORTED: it is none of those that are known; ERR_CONFIG: no such name,
- * or the tokenizer lacks its tokens. */
-z3d_status z3d_chat_find(const char *name, const char *vocab, z3d_tokenizer *tokenizer,
-                         z3d_chat *out, bool *found);
+/* The template beside the tokenizer's file: chat_template.jinja, or chat_template in
+ * tokenizer_config.json; or the one of that name, which is not NULL. *found: there is one. Free
+ * also after a failure. ERR_UNSUPPORTED: it is none of those that are known; ERR_USAGE: no such
+ * name; ERR_CONFIG: the tokenizer lacks its tokens. */
+z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out, bool *found);
 void z3d_chat_free(z3d_chat *chat);
 
 /* Appends a conversation. Tokens of messages that are not trained, and what the template writes

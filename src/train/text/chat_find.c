@@ -3,7 +3,6 @@
  * system message. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
@@ -112,13 +111,6 @@ static uint64_t digest_without(const char *text, const char *part) {
 
 /* ---- the files ---- */
 
-/* The folder, with its '/', or a file beside the template's. */
-static void path_beside(const char *vocab, z3d_string *out) {
-    struct stat info;
-    const bool folder = stat(vocab, &info) == 0 && S_ISDIR(info.st_mode);
-    z3d_string_append(out, "%s%s", vocab, folder ? "/" : "");
-}
-
 /* "chat_template" is a text, or a list of named ones. */
 static const z3d_json *template_of(const z3d_json *config) {
     const z3d_json *m = z3d_json_member(config, "chat_template");
@@ -134,31 +126,25 @@ static z3d_status read_config(const char *beside, char **text, z3d_string *path)
     z3d_json *config;
     Z3D_TRY(z3d_read_json_beside(beside, "tokenizer_config.json", &config));
     const z3d_json *m = template_of(config);
+    const char *slash = strrchr(beside, '/');
     if (m) *text = strdup(m->text);
-    z3d_string_append(path, "tokenizer_config.json");
+    z3d_string_append(path, "%.*stokenizer_config.json", slash ? (int)(slash + 1 - beside) : 0,
+                      beside);
     const bool failed = m && !*text;
     z3d_json_free(config);
     return failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a chat template") : Z3D_OK;
 }
 
-static z3d_status read_template(const char *vocab, char **text, z3d_string *path) {
-    z3d_string beside = {0};
+/* beside: a file in the folder. */
+static z3d_status read_template(const char *beside, char **text, z3d_string *path) {
+    const char *slash = strrchr(beside, '/');
     size_t length;
-    path_beside(vocab, &beside);
-    const char *slash = beside.text ? strrchr(beside.text, '/') : NULL;
-    z3d_string_append(path, "%.*schat_template.jinja", slash ? (int)(slash + 1 - beside.text) : 0,
-                      beside.text ? beside.text : "");
-    z3d_status status = Z3D_OK;
-    if (beside.failed || path->failed)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    else if (access(path->text, F_OK) == 0)
-        status = z3d_read_file(path->text, LARGEST, text, &length);
-    else {
-        z3d_string_clear(path);
-        status = read_config(beside.text, text, path);
-    }
-    z3d_string_free(&beside);
-    return status;
+    z3d_string_append(path, "%.*schat_template.jinja", slash ? (int)(slash + 1 - beside) : 0,
+                      beside);
+    if (path->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    if (access(path->text, F_OK) == 0) return z3d_read_file(path->text, LARGEST, text, &length);
+    z3d_string_clear(path);
+    return read_config(beside, text, path);
 }
 
 /* ---- which one it is ---- */
@@ -227,15 +213,14 @@ static z3d_status find_tokens(z3d_chat *chat, z3d_tokenizer *tokenizer) {
     return kind->end ? find_token(chat, tokenizer, kind->end, &chat->end) : Z3D_OK;
 }
 
-z3d_status z3d_chat_find(const char *name, const char *vocab, z3d_tokenizer *tokenizer,
-                         z3d_chat *out, bool *found) {
+z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out, bool *found) {
     const bool automatic = !name;
     char *text = NULL;
     z3d_string path = {0};
     z3d_status status = Z3D_OK;
     *out = (z3d_chat){.kind = automatic ? NULL : z3d_chat_kind_find(name)};
     if (!automatic && !out->kind) return refuse_name(name);
-    if (automatic && vocab && *vocab) status = read_template(vocab, &text, &path);
+    if (automatic && tokenizer->path) status = read_template(tokenizer->path, &text, &path);
     if (status == Z3D_OK && text) status = recognise(text, path.text, out);
     if (status == Z3D_OK && out->kind) status = find_tokens(out, tokenizer);
     *found = status == Z3D_OK && out->kind;

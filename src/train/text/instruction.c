@@ -197,8 +197,7 @@ static z3d_status check_completion(const z3d_json *completion, const char *key) 
 static z3d_status find_chat(z3d_instructions *in, bool needed) {
     const z3d_tokenize_options *options = in->options;
     if (!in->has_chat)
-        Z3D_TRY(z3d_chat_find(options->chat_template, options->vocab, in->tokenizer, &in->chat,
-                              &in->has_chat));
+        Z3D_TRY(z3d_chat_find(options->chat_template, in->tokenizer, &in->chat, &in->has_chat));
     if (in->has_chat || !needed) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "%s data with conversations needs a chat template, but the tokenizer's folder "

@@ -206,7 +206,9 @@ static z3d_status create_bpe(const char *vocab, const char *merges, bool gpt2,
     z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_bpe_tokenizer_create(gpt2, &t);
     if (status == Z3D_OK) {
-        status = read_files(t, path.text, merges, gpt2);
+        t->base.path = path.text;
+        path = (z3d_string){0};
+        status = read_files(t, t->base.path, merges, gpt2);
         if (status == Z3D_OK)
             *out = &t->base;
         else
