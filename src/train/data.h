@@ -201,6 +201,8 @@ void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_p
  * not wanted): of each token, where its document begins in the sample; windows begin at 0. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
                               int32_t *targets, int32_t *starts);
+/* Whether a file keeps which tokens are trained. */
+bool z3d_dataset_masked(const z3d_dataset *dataset);
 z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 
 /* Validation: windows in file order, the last one of a file filled up with ignored targets (-1); or

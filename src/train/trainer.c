@@ -396,6 +396,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
         .train_files = trainer->config->data_train.count,
         .packing = z3d_dataset_packing(trainer->train),
+        .masked = z3d_dataset_masked(trainer->train),
         .largest_token = trainer->largest_token,
         .checkpoint_dir = trainer->checkpoint_dir,
         .weights = trainer->weights.text ? trainer->weights.text : "?",

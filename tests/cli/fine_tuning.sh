@@ -33,5 +33,8 @@ grep -Eq '^documents   2 in (1 sample|2 samples) an epoch, which they fill to [0
 loss=$(sed -n 's/^ *2\/2  *\([0-9.]*\)  validation loss.*/\1/p' out)
 expect 0 "$ZERO3D" evaluate run/checkpoints data/held-out.bin
 grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: $loss"
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=2 training.steps=1 \
+    training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
+grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
 says 'data.train: train.bin: '

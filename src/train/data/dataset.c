@@ -215,6 +215,12 @@ z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_
                        starts);
 }
 
+bool z3d_dataset_masked(const z3d_dataset *dataset) {
+    bool masked = false;
+    for (int i = 0; i < dataset->count; i++) masked |= z3d_token_file_masked(dataset->file[i]);
+    return masked;
+}
+
 z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset) {
     z3d_packing_facts all = {0};
     for (int i = 0; i < dataset->count && dataset->packing; i++) {

@@ -238,7 +238,12 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->largest_token >= 0)
         z3d_console_say(console, "            largest token %d of vocabulary %lld",
                         facts->largest_token, (long long)config->model_vocab_size);
-    if (packed) say_packing(console, config, &facts->packing);
+    if (packed)
+        say_packing(console, config, &facts->packing);
+    else if (facts->masked)
+        z3d_console_say(console,
+                        "            conversations or prompts, cut wherever a window ends: "
+                        "data.samples=documents keeps each whole");
 }
 
 /* "parameters 1.50 MiB, gradients ..." */

@@ -37,6 +37,7 @@ typedef struct z3d_run_facts {
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
     z3d_packing_facts packing; /* of them */
+    bool masked;               /* not all of their tokens are trained */
     int32_t largest_token;     /* -1: unknown */
     const char *checkpoint_dir;
     const char *weights; /* where they come from */
