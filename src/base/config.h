@@ -154,6 +154,10 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
 /* One "key.path=value" from the command line; value is read as YAML. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
 
+/* Tells what is worth a line and is no error, keys without effect, keys that are auto: a line for
+ * all with the same reason, once. The checks below call it. */
+void z3d_config_tell(z3d_config *config);
+
 /* True if the user set this key (file or override). */
 bool z3d_config_is_set(const z3d_config *config, const char *path);
 /* ERR_CONFIG that begins with the place where `path` was set: "run.yaml:12:3: model.hidden_size:
@@ -213,6 +217,9 @@ z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_str
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,
                               int *data_parallel_size);
+/* Where training.epochs is set: the samples of one pass over data.train, from which the resolution
+ * computes training.steps, and training.epochs becomes 0. Without it steps stay auto. */
+void z3d_config_set_epoch(z3d_config *config, int64_t samples);
 /* Both, with the errors of reading: everything that is wrong in one message. */
 z3d_status z3d_config_settle(z3d_config *config, const z3d_config_rules *rules, int world_size,
                              int *data_parallel_size);

@@ -55,6 +55,8 @@ typedef struct cli_option {
 /* Removes the options from argv[1..] and leaves the other arguments there, in order: argv[1 ..
  * *count]. After "--" nothing is an option. ERR_USAGE on an unknown option or a missing value. */
 z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count);
+/* Whether a program of this name is in the environment's PATH. */
+bool cli_is_in_path(const char *name);
 /* Whether a word is likely the misspelt `name` of a command or an option. */
 bool cli_is_near(const char *given, const char *name);
 

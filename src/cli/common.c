@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
@@ -122,6 +123,19 @@ z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *coun
     return Z3D_OK;
 }
 
+bool cli_is_in_path(const char *name) {
+    const char *at = getenv("PATH");
+    bool found = false;
+    for (size_t length; at && *at && !found; at += length + strspn(at + length, ":")) {
+        z3d_string file = {0};
+        length = strcspn(at, ":");
+        z3d_string_append(&file, "%.*s/%s", (int)length, at, name);
+        found = !file.failed && access(file.text, X_OK) == 0;
+        z3d_string_free(&file);
+    }
+    return found;
+}
+
 /* Also a part of a configuration, without a model. */
 static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **out) {
     *out = NULL;
@@ -160,24 +174,41 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
     return cli_read_config_for(count, arguments, 0, out);
 }
 
+/* A DeepSpeed file has none. */
+static z3d_status refuse_without_model(const char *path) {
+    const size_t length = strlen(path);
+    const bool json = length > 5 && strcmp(path + length - 5, ".json") == 0;
+    z3d_string convert = {0};
+    if (json) {
+        z3d_string_append(&convert, "; of a DeepSpeed file `zero3d config --from-deepspeed ");
+        z3d_string_append_shell(&convert, path);
+        z3d_string_append(&convert, " > run.yaml` makes one to complete");
+    }
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_CONFIG,
+                  "%s: there is no model; write its sizes in a section `model`: num_layers, "
+                  "hidden_size, num_attention_heads, seq_length, vocab_size (or one of them, "
+                  "to change GPT-2 124M)%s",
+                  path, convert.text && !convert.failed ? convert.text : "");
+    z3d_string_free(&convert);
+    return status;
+}
+
 z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
     Z3D_TRY(read_any(count, arguments, ranks, out));
 #define X(field, path, type, bits, standard, rule, help)                                           \
     if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
     Z3D_CONFIG_KEYS(X)
 #undef X
+    z3d_config_tell(*out);
     z3d_config_destroy(*out);
     *out = NULL;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "%s: there is no model; write its sizes in a section `model`: num_layers, "
-                     "hidden_size, num_attention_heads, seq_length, vocab_size (or one of them, "
-                     "to change GPT-2 124M)",
-                     arguments[0]);
+    return refuse_without_model(arguments[0]);
 }
 
 /* A message of several lines is indented below its first. */
 static void append_message(z3d_string *line, const char *message) {
-    z3d_string_append(line, "zero3d: ");
+    z3d_string_append(line, "zero3d: error: ");
     for (const char *end; (end = strchr(message, '\n')); message = end + 1)
         z3d_string_append(line, "%.*s\n        ", (int)(end - message), message);
     z3d_string_append(line, "%s", message);
@@ -192,7 +223,7 @@ static int finish(z3d_status status, const char *command, bool told_here) {
         append_message(&line, z3d_error_message());
         if (usage && command) z3d_string_append(&line, "; see `zero3d %s --help`", command);
         z3d_string_append(&line, "\n");
-        fputs(line.failed ? "zero3d: out of memory\n" : line.text, stderr);
+        fputs(line.failed ? "zero3d: error: out of memory\n" : line.text, stderr);
         z3d_string_free(&line);
     }
     return usage ? CLI_USAGE : CLI_FAILED;

@@ -1,6 +1,7 @@
 /* zero3d data tokenize */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/cli/cli.h"
@@ -36,10 +37,11 @@ static const char help[] =
     "  --on-error HOW      objects that are wrong: stop (default), or skip: left out, counted, "
     "the\n"
     "                      first ones named\n"
-    "  --tokenizer HOW     bytes (default): ids 0-255, and 256 ends a document; gpt2: GPT-2's\n"
+    "  --tokenizer HOW     the folder of a model, imported or of Hugging Face: its tokenizer;\n"
+    "                      bytes (default): ids 0-255, and 256 ends a document; gpt2: GPT-2's\n"
     "                      byte-level BPE; huggingface: as a tokenizer.json says (BPE)\n"
-    "  --vocab PATH        tokenizer.json, for gpt2 also vocab.json; or a folder with them. The\n"
-    "                      files beside it say which tokens begin and end a document\n"
+    "  --vocab PATH        for those two: tokenizer.json, for gpt2 also vocab.json; or a folder\n"
+    "                      with them. The files beside it say what begins and ends a document\n"
     "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
     "  --special HOW       what is put around a document: auto (default): before it what\n"
     "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
@@ -47,8 +49,7 @@ static const char help[] =
     "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
     "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n"
-    "         zero3d data tokenize chats.jsonl --tokenizer huggingface --vocab models/qwen \\\n"
-    "             --output data/chats.bin\n";
+    "         zero3d data tokenize chats.jsonl --tokenizer models/qwen --output data/chats.bin\n";
 
 /* How far it is, on standard error: a line that is written over on a terminal, else one every ten
  * seconds. What is soon done says nothing. */
@@ -137,17 +138,38 @@ static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) 
     return Z3D_OK;
 }
 
-static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
-                                 z3d_tokenizer **out) {
-    z3d_tokenizer_kind kind = Z3D_TOKENIZER_BYTES;
-    *out = NULL;
-    if (name && strcmp(name, "gpt2") == 0)
-        kind = Z3D_TOKENIZER_GPT2;
-    else if (name && strcmp(name, "huggingface") == 0)
-        kind = Z3D_TOKENIZER_HUGGINGFACE;
-    else if (name && strcmp(name, "bytes") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s: expected bytes, gpt2 or huggingface",
-                         name);
+static z3d_status read_special(const char *how, z3d_special *out) {
+    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto",
+                                        [Z3D_SPECIAL_NONE] = "none",
+                                        [Z3D_SPECIAL_BOS] = "bos",
+                                        [Z3D_SPECIAL_EOS] = "eos",
+                                        [Z3D_SPECIAL_BOTH] = "both"};
+    int special = Z3D_SPECIAL_AUTO;
+    Z3D_TRY(read_name("special", how, names, Z3D_SPECIAL_BOTH + 1, &special));
+    *out = (z3d_special)special;
+    return Z3D_OK;
+}
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Which kind a word means; false: it may be a folder. */
+static bool is_kind(const char *name, z3d_tokenizer_kind *out) {
+    static const char *const names[] = {[Z3D_TOKENIZER_BYTES] = "bytes",
+                                        [Z3D_TOKENIZER_GPT2] = "gpt2",
+                                        [Z3D_TOKENIZER_HUGGINGFACE] = "huggingface"};
+    for (int i = 0; i <= Z3D_TOKENIZER_HUGGINGFACE; i++) {
+        *out = (z3d_tokenizer_kind)i;
+        if (strcmp(name, names[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* With the files that --vocab and --merges name. */
+static z3d_status make_of_kind(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
+                               z3d_tokenizer **out) {
     if (kind == Z3D_TOKENIZER_BYTES && vocab)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab needs --tokenizer gpt2 or huggingface");
     if (kind != Z3D_TOKENIZER_GPT2 && merges)
@@ -161,21 +183,30 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
     return z3d_tokenizer_create(kind, vocab, merges, out);
 }
 
-static z3d_status set_special(const char *how, z3d_tokenizer *tokenizer) {
-    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto",
-                                        [Z3D_SPECIAL_NONE] = "none",
-                                        [Z3D_SPECIAL_BOS] = "bos",
-                                        [Z3D_SPECIAL_EOS] = "eos",
-                                        [Z3D_SPECIAL_BOTH] = "both"};
-    int special = Z3D_SPECIAL_AUTO;
-    Z3D_TRY(read_name("special", how, names, Z3D_SPECIAL_BOTH + 1, &special));
-    return z3d_tokenizer_set_special(tokenizer, (z3d_special)special);
+static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
+                                 const char *special_name, z3d_tokenizer **out) {
+    z3d_tokenizer_kind kind;
+    z3d_special special = Z3D_SPECIAL_AUTO;
+    *out = NULL;
+    if (special_name) Z3D_TRY(read_special(special_name, &special));
+    if (is_kind(name, &kind)) {
+        Z3D_TRY(make_of_kind(kind, vocab, merges, out));
+        return z3d_tokenizer_set_special(*out, special);
+    }
+    if (!is_folder(name))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--tokenizer %s: expected bytes, gpt2, huggingface or a model's folder",
+                         name);
+    if (vocab || merges)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s has its files there: leave out --%s", name,
+                         vocab ? "vocab" : "merges");
+    return z3d_tokenizer_of_folder(name, special_name ? &special : NULL, out);
 }
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL, *on_error = NULL, *special = NULL;
-    const char *format = NULL, *loss_on = NULL;
+    const char *tokenizer = "bytes", *vocab = NULL, *merges = NULL, *on_error = NULL,
+               *special = NULL, *format = NULL, *loss_on = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -205,10 +236,12 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(read_instructions(format, loss_on, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
-    Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
-    z3d_status status = set_special(special, tokenize.tokenizer);
+    z3d_status status = make_tokenizer(tokenizer, vocab, merges, special, &tokenize.tokenizer);
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
+    if (status == Z3D_OK)
+        z3d_string_append(text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->ops->name,
+                          (int)tokenize.tokenizer->vocab_size);
     if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
     z3d_tokenizer_destroy(tokenize.tokenizer);
     return status;

@@ -17,7 +17,8 @@ static const char help[] =
     "\n"
     "Checks this machine: libraries, CPU and instruction set, cores, memory, shared memory.\n"
     "Measures the speed of matrix products in each precision, with the fastest method.\n"
-    "A line that begins with '!' names a problem that slows down or stops a run.\n"
+    "A line that begins with '!' names a problem that slows down or stops a run. The last line\n"
+    "says what the machine is ready for, and what for it is not, and why.\n"
     "\n"
     "  --measure FILE   only measures kernels, copies, the links between its ranks and the disk "
     "of\n"
@@ -41,7 +42,8 @@ static void check_cores(z3d_string *out) {
                       cores, threads, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-static void check_memory(z3d_string *out) {
+/* False: ranks of one node may not share memory. */
+static bool check_memory(z3d_string *out) {
     char total[32], available[32];
     int64_t page = sysconf(_SC_PAGESIZE);
     z3d_string_append(
@@ -52,14 +54,38 @@ static void check_memory(z3d_string *out) {
     if (statvfs("/dev/shm", &shm) != 0) {
         z3d_string_append(out,
                           "! /dev/shm does not exist: ranks of one node cannot share memory\n");
-        return;
+        return false;
     }
     int64_t bytes = (int64_t)shm.f_bavail * (int64_t)shm.f_frsize;
+    const bool enough = bytes >= 64 << 20;
     z3d_string_append(
-        out, "%s/dev/shm  %s free%s\n", bytes < 64 << 20 ? "! " : "",
+        out, "%s/dev/shm  %s free%s\n", enough ? "" : "! ",
         z3d_format_bytes(bytes, total, sizeof total),
-        bytes < 64 << 20 ? ": MPI's ranks of one node may not start (in a container: --shm-size=1g)"
-                         : "");
+        enough ? "" : ": MPI's ranks of one node may not start (in a container: --shm-size=1g)");
+    return enough;
+}
+
+/* The last line: what this machine is ready for, and what for it is not, and why. */
+static void append_verdict(bool shared, z3d_string *out) {
+    const z3d_device_config config = {.backend = "cuda"};
+    z3d_device *gpu = NULL;
+    z3d_string missing = {0};
+    const bool cuda = z3d_device_create(&config, &gpu) == Z3D_OK;
+    if (!shared)
+        z3d_string_append(&missing, "; several ranks over MPI: /dev/shm is too small (over TCP "
+                                    "they start: ZERO3D_LAUNCH=tcp)");
+    if (!cli_is_in_path("mpirun"))
+        z3d_string_append(&missing, "; MPI: mpirun is not in PATH (ranks connect over TCP)");
+    const char *why = z3d_error_message(); /* "training.device cuda: ...; the remedy" */
+    if (!cuda) z3d_string_append(&missing, "; %.*s", (int)strcspn(why, ";"), why);
+    if (!cli_is_in_path("sbatch"))
+        z3d_string_append(&missing, "; zero3d submit: sbatch is not in PATH");
+    z3d_string_append(out, "ready     to train on %s, with one rank or several%s%s\n",
+                      cuda ? "the CPU and on GPUs" : "the CPU",
+                      missing.length ? ". Not ready for " : "",
+                      missing.length && !missing.failed ? missing.text + 2 : "");
+    z3d_string_free(&missing);
+    z3d_device_destroy(gpu);
 }
 
 static z3d_status measure(z3d_string *out) {
@@ -153,8 +179,9 @@ static int run(int argc, char **argv) {
     if (status == Z3D_OK && !path) status = cli_version(&text);
     if (status == Z3D_OK && !path) {
         check_cores(&text);
-        check_memory(&text);
+        const bool shared = check_memory(&text);
         status = measure(&text);
+        if (status == Z3D_OK) append_verdict(shared, &text);
     }
     int code = ranks ? cli_finish_rank(NULL, status, "doctor") : cli_finish(status, "doctor");
     if (status == Z3D_OK) code = cli_print(&text);

@@ -10,6 +10,7 @@
 #include "src/cli/cli.h"
 #include "src/plan/choose/choose.h"
 #include "src/plan/submit/submit.h"
+#include "src/train/data.h"
 
 static const char help[] =
     "usage: zero3d submit CONFIG... --nodes N --time T [options] [key=value ...] [--dry-run]\n"
@@ -243,23 +244,10 @@ static z3d_status check_data(const char *key, const z3d_data_list *files) {
     return Z3D_OK;
 }
 
-static bool is_in_path(const char *name) {
-    const char *at = getenv("PATH");
-    bool found = false;
-    for (size_t length; at && *at && !found; at += length + strspn(at + length, ":")) {
-        z3d_string file = {0};
-        length = strcspn(at, ":");
-        z3d_string_append(&file, "%.*s/%s", (int)length, at, name);
-        found = !file.failed && access(file.text, X_OK) == 0;
-        z3d_string_free(&file);
-    }
-    return found;
-}
-
 /* The script's "${ZERO3D:-zero3d}". */
 static z3d_status check_program(void) {
     const char *named = getenv("ZERO3D"), *name = named && *named ? named : "zero3d";
-    if (strchr(name, '/') ? access(name, X_OK) == 0 : is_in_path(name)) return Z3D_OK;
+    if (strchr(name, '/') ? access(name, X_OK) == 0 : cli_is_in_path(name)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO,
                      "the job would start %s, which is not there: export ZERO3D=PATH of the "
                      "program, or put its folder into PATH",
@@ -331,7 +319,9 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
     bool known, chosen = false;
     arguments[0] = job->configs[i];
     Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, &config));
-    z3d_status status = note_folders(config, job, folders, i);
+    z3d_status status = z3d_train_data_count(config);
+    if (r->dry_run) status = Z3D_OK; /* the data may be somewhere else */
+    if (status == Z3D_OK) status = note_folders(config, job, folders, i);
     if (status == Z3D_OK) status = read_machine(r, config, &known, &hardware);
     if (status == Z3D_OK && known) status = z3d_choose_device(config, &hardware, &chosen);
     job->names_cuda = job->names_cuda || chosen;

@@ -181,6 +181,13 @@ typedef struct z3d_dataset_config {
 z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out);
 void z3d_dataset_close(z3d_dataset *dataset);
 int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
+/* Samples of one pass: the whole windows of all files. */
+int64_t z3d_dataset_samples(const z3d_dataset *dataset);
+/* Opens data.train of a configuration. Not collective. */
+z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out);
+/* Where training.epochs is set, tells the configuration what a pass over data.train is, so that its
+ * resolution finds training.steps. Errors: z3d_train_data_open's. Not collective. */
+z3d_status z3d_train_data_count(z3d_config *config);
 /* Reads part `part` of `parts` of all tokens, to find a token beyond the vocabulary before the run
  * starts; *largest becomes the largest one if it was less. Does nothing if a part is larger than
  * 4 GiB; tokens are always checked again when they are read. */

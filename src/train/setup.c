@@ -10,23 +10,15 @@
 
 static z3d_status open_data(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
-    z3d_dataset_config data = {.files = &config->data_train,
-                               .seq_length = config->model_seq_length,
-                               .vocab_size = (int32_t)config->model_vocab_size,
-                               .seed = (uint64_t)config->data_seed,
-                               .whole_windows = true,
-                               .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
-                               .too_long = (z3d_too_long)config->data_too_long};
-    if (config->data_train.count == 0)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "data.train is not set: it needs a token file; `zero3d data "
-                         "tokenize` makes one from text");
-    z3d_status status = z3d_dataset_open(&data, &trainer->train);
-    if (status != Z3D_OK) return z3d_error_context(status, "data.train");
+    const z3d_dataset_config data = {.files = &config->data_validation,
+                                     .seq_length = config->model_seq_length,
+                                     .vocab_size = (int32_t)config->model_vocab_size,
+                                     .seed = (uint64_t)config->data_seed,
+                                     .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
+                                     .too_long = (z3d_too_long)config->data_too_long};
+    Z3D_TRY(z3d_train_data_open(config, &trainer->train));
     if (config->data_validation.count == 0) return Z3D_OK;
-    data.files = &config->data_validation;
-    data.whole_windows = false;
-    status = z3d_dataset_open(&data, &trainer->validation);
+    z3d_status status = z3d_dataset_open(&data, &trainer->validation);
     return status == Z3D_OK ? status : z3d_error_context(status, "data.validation");
 }
 

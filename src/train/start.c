@@ -7,6 +7,7 @@
 
 #include "src/plan/choose/choose.h"
 #include "src/plan/price/measure.h"
+#include "src/train/history/history.h"
 #include "src/train/trainer.h"
 
 /* First line in which two texts differ, in each (up to 120 bytes). */
@@ -71,8 +72,12 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
     z3d_trainer_place(trainer, "start-up: checking the configuration");
-    z3d_status status =
-        z3d_config_settle(config, &z3d_model_rules, z3d_world_size(trainer->world), &data_size);
+    trainer->epochs = config->training_epochs;
+    z3d_status status = z3d_train_data_count(config);
+    if (status == Z3D_OK)
+        status =
+            z3d_config_settle(config, &z3d_model_rules, z3d_world_size(trainer->world), &data_size);
+    if (!z3d_config_is_set(config, "training.epochs")) trainer->epochs = 0; /* it had no effect */
     if (status == Z3D_OK && !*config->run_dir)
         status =
             Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
@@ -347,6 +352,24 @@ z3d_status z3d_trainer_measure_peak(z3d_trainer *trainer) {
     trainer->peak_tflops = gflops / 1e3;
     trainer->peak_measured = true;
     return Z3D_OK;
+}
+
+void z3d_trainer_keep_peak(z3d_trainer *trainer) {
+    const char *device = z3d_device_description(trainer->device);
+    const char *type = z3d_dtype_name(trainer->program.dtype);
+    z3d_history past;
+    if (trainer->rank != 0 || !trainer->peak_measured || trainer->resumed_step == 0) return;
+    /* Whatever is wrong with the file, the run can go on. */
+    (void)z3d_history_read_events(trainer->config->run_dir, &past);
+    for (int i = 0; i < past.events; i++) {
+        const z3d_history_event *start = &past.event[i];
+        if (!(start->peak_tflops > trainer->peak_tflops) || !start->device || !start->type ||
+            strcmp(start->device, device) != 0 || strcmp(start->type, type) != 0)
+            continue;
+        trainer->peak_tflops = start->peak_tflops;
+        trainer->peak_kept = true;
+    }
+    z3d_history_release(&past);
 }
 
 z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer) {

@@ -73,6 +73,11 @@ z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, cons
 /* The tokenizer of a configuration: data.tokenizer and the keys beside it, model.vocab_size.
  * Errors: those above and of the two below. */
 z3d_status z3d_tokenizer_of_config(const z3d_config *config, z3d_tokenizer **out);
+/* The tokenizer of a model's folder: of Hugging Face's, of one that was imported, or of a run.
+ * special: NULL: as its configuration says. Errors: those of the functions around this; ERR_DATA:
+ * the folder has none. */
+z3d_status z3d_tokenizer_of_folder(const char *folder, const z3d_special *special,
+                                   z3d_tokenizer **out);
 /* Which tokens are put around a text. auto: a warning says where the files contradict each other.
  * ERR_CONFIG: it has none that begins one. */
 z3d_status z3d_tokenizer_set_special(z3d_tokenizer *tokenizer, z3d_special special);

@@ -392,11 +392,14 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .memory = memory,
         .peak_tflops = trainer->peak_tflops,
         .peak_measured = trainer->peak_measured,
+        .peak_kept = trainer->peak_kept,
         .train_tokens = z3d_dataset_tokens(trainer->train),
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
         .train_files = trainer->config->data_train.count,
         .packing = z3d_dataset_packing(trainer->train),
         .masked = z3d_dataset_masked(trainer->train),
+        .train_samples = z3d_dataset_samples(trainer->train),
+        .epochs = trainer->epochs,
         .largest_token = trainer->largest_token,
         .checkpoint_dir = trainer->checkpoint_dir,
         .weights = trainer->weights.text ? trainer->weights.text : "?",
@@ -410,8 +413,16 @@ static void note_start(z3d_trainer *trainer) {
     z3d_string title = {0};
     if (z3d_trainer_is_complete(trainer)) return;
     z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, &title);
-    z3d_trainer_event(trainer, trainer->resumed_step,
-                      trainer->resumed_step > 0 ? "resume" : "start", NAN, title.text);
+    const z3d_start_record start = {
+        .step = trainer->resumed_step,
+        .time = wall_time(),
+        .detail = title.text ? title.text : "",
+        .device = z3d_device_description(trainer->device),
+        .type = z3d_dtype_name(trainer->program.dtype),
+        .peak_tflops = trainer->peak_measured ? trainer->peak_tflops : NAN,
+    };
+    z3d_metrics_start_line(&start, &trainer->line);
+    write_line(trainer, &trainer->events);
     z3d_string_free(&title);
 }
 
@@ -519,6 +530,7 @@ static z3d_status generate_sample(z3d_trainer *trainer) {
 
 static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     Z3D_TRY(z3d_trainer_setup(trainer));
+    z3d_trainer_keep_peak(trainer);
     progress progress = {.begin = z3d_now(), .validation_loss = NAN};
     z3d_rank_memory memory;
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));

@@ -42,6 +42,7 @@ typedef struct z3d_trainer {
     char *checkpoint_dir; /* the run's, even if there are none */
     bool resumes_newest;  /* checkpoint.resume names the latest one in it */
     int64_t resumed_step; /* 0: a new run */
+    double epochs;        /* training.epochs as it was given; 0: training.steps was */
     bool save_waits;      /* a save was due at a skipped step */
     double begin;         /* when the run began, for the time limit */
 
@@ -56,8 +57,8 @@ typedef struct z3d_trainer {
 
     const char *graph_obstacle; /* why train steps cannot be captured; NULL: they can */
 
-    double peak_tflops; /* of one rank; 0: unknown */
-    bool peak_measured;
+    double peak_tflops;                 /* of one rank; 0: unknown */
+    bool peak_measured, peak_kept;      /* kept: at an earlier start */
     double model_flops, hardware_flops; /* per token; the latter includes recomputation */
 
     /* Host memory of one step's data on this rank. */
@@ -143,6 +144,9 @@ z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer);
 /* If the device has only one way to multiply: rank 0 measures the peak, unless one is configured.
  */
 z3d_status z3d_trainer_measure_peak(z3d_trainer *trainer);
+/* Rank 0, of a run that is resumed: a busy machine measures too little, so of all its starts on
+ * this device the largest peak counts. */
+void z3d_trainer_keep_peak(z3d_trainer *trainer);
 
 /* What training.gemm says for operands of `dtype` (fp32, bf16, fp16). */
 z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype);

@@ -187,8 +187,8 @@ TEST(Deepspeed, BlocksThatAreOff) {
                               "flops_profiler.enabled=false", "aio.block_size=3"}),
               "accepted");
     // What only looks on changes nothing.
-    for (const char *block : {"flops_profiler", "wandb", "tensorboard", "csv_monitor", "comet",
-                              "comms_logger", "autotuning", "compile", "monitor_config"})
+    for (const char *block : {"flops_profiler", "wandb", "csv_monitor", "comet", "comms_logger",
+                              "autotuning", "compile", "monitor_config"})
         EXPECT_EQ(all_errors(std::string(block) + ": {enabled: true, x: [1, {y: z}]}\n", {}),
                   "accepted");
     Config split("tensor_parallel: {autotp_size: 4}\n");
@@ -197,6 +197,77 @@ TEST(Deepspeed, BlocksThatAreOff) {
     EXPECT_EQ(all_errors("tensor_parallel: null\n", {}), "accepted");
     EXPECT_EQ(all_errors("fp16: {enabled: false, initial_scale_power: 32}\n", {}), "accepted");
     EXPECT_EQ(all_errors("fp16: {enabled: auto, initial_scale_power: 32}\n", {}), "accepted");
+}
+
+/* What is told of a text and its overrides. */
+static std::string notes(const std::string &text, std::initializer_list<const char *> set = {}) {
+    testing::internal::CaptureStderr();
+    z3d_log_configure(Z3D_LOG_INFO, 0);
+    Config c(text);
+    for (const char *assignment : set) EXPECT_EQ(c.set(assignment), Z3D_OK);
+    (void)z3d_config_check(c.get, NULL);
+    z3d_log_configure(Z3D_LOG_WARN, 0);
+    return testing::internal::GetCapturedStderr();
+}
+
+// On 100 columns.
+static long rows(const std::string &text) {
+    long count = 0;
+    for (size_t at = 0, end; at < text.size(); at = end + 1) {
+        end = text.find('\n', at);
+        count += 1 + static_cast<long>((end - at - 1) / 100);
+    }
+    return count;
+}
+
+TEST(Notes, KeysWithOneReasonStandTogetherAndTheTypeIsLast) {
+    const std::string said = notes(text_of("hf_zero3.json"));
+    EXPECT_TRUE(has(said,
+                    "zero3d: note: run.yaml: auto, so the default: optimizer.params.{lr 6e-4, "
+                    "betas [0.9, 0.95], eps 1e-8, weight_decay 0.1}, "
+                    "scheduler.params.warmup_num_steps 0, "))
+        << said;
+    EXPECT_TRUE(has(said, "zero_optimization.offload_optimizer.pin_memory, "
+                          "zero_optimization.offload_param.pin_memory have no effect here: "))
+        << said;
+    const std::string last = said.substr(said.rfind('\n', said.size() - 2) + 1);
+    EXPECT_EQ(last, "zero3d: note: bf16.enabled and fp16.enabled are auto, so this is fp32; write "
+                    "bf16.enabled=true or fp16.enabled=true if your script chooses one\n");
+    EXPECT_FALSE(has(notes(text_of("hf_zero3.json"), {"bf16.enabled=true"}), "fp32"));
+    EXPECT_LE(rows(said), 24) << said;
+}
+
+// A file with every key that has no effect.
+TEST(Notes, FitOnAScreen) {
+    std::string text;
+#define X(path, why) text += std::string(path) + "\n";
+    Z3D_CONFIG_ACCEPTED(X)
+#undef X
+    std::string nested = "zero_optimization:\n", rest;
+    for (size_t at = 0, end; at < text.size(); at = end + 1) {
+        end = text.find('\n', at);
+        const std::string path = text.substr(at, end - at);
+        const size_t dot = path.find('.');
+        if (dot == std::string::npos)
+            rest += path + ": 1\n";
+        else if (path.compare(0, dot, "zero_optimization") == 0 &&
+                 path.find('.', dot + 1) == std::string::npos)
+            nested += "  " + path.substr(dot + 1) + ": 1\n";
+    }
+    const std::string said = notes(nested + rest);
+    EXPECT_LE(rows(said), 40) << said;
+    EXPECT_TRUE(has(said, "zero3d decides this itself; `zero3d config --from-deepspeed run.yaml` "
+                          "says why"))
+        << said;
+    EXPECT_TRUE(has(said, "steps_per_print has no effect here: use training.log_interval")) << said;
+}
+
+TEST(Notes, OfAFileOfNonsenseAreFew) {
+    std::string text = "{";
+    for (int i = 0; i < 50000; i++) text += "\"_" + std::to_string(i) + "\": 1,\n";
+    const std::string said = notes(text + "\"train_batch_size\": 8}");
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+    EXPECT_TRUE(has(said, "note: 49500 keys more have no effect\n")) << said;
 }
 
 // The examples of Hugging Face's documentation.
@@ -243,6 +314,23 @@ static conversion convert_text(converter from, const std::string &text) {
     conversion out = convert(from, path);
     unlink(path.c_str());
     return out;
+}
+
+TEST(Deepspeed, TensorboardIsOurs) {
+    const std::string places = "output_path: logs/, job_name: x";
+    for (const char *on : {"true", "false"}) {
+        Config c("tensorboard: {enabled: " + std::string(on) + ", " + places + "}\n");
+        EXPECT_EQ(z3d_config_check(c.get, NULL), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(c->run_tensorboard, strcmp(on, "true") == 0);
+    }
+    EXPECT_EQ(all_errors("tensorboard: null\n", {}), "accepted");
+    EXPECT_TRUE(has(all_errors("tensorboard: {enabled: false}\nrun: {tensorboard: true}\n", {}),
+                    "tensorboard.enabled: it gives run.tensorboard false, but that is true"));
+    EXPECT_EQ(all_errors("tensorboard: {enabled: false}\n", {"run.tensorboard=true"}), "accepted");
+    conversion converted = convert_text(
+        from_deepspeed, "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"logs\"}}");
+    EXPECT_TRUE(converted.complete) << converted.table;
+    EXPECT_TRUE(has(converted.yaml, "tensorboard: false")) << converted.yaml;
 }
 
 TEST(FromDeepspeed, TheExampleAndItsTable) {

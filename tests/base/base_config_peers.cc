@@ -24,7 +24,7 @@ TEST(OverrideOfABlock, ThatIsNotSupportedWinsWhenItSwitchesItOff) {
     EXPECT_EQ(all_errors(zenflow + "training: {steps: 0}\namp: {enabled: true}\n",
                          {"zero_optimization.zenflow=null", "amp.enabled=false"}),
               "run.yaml:2:19: training.steps: '0' is out of range; expected an integer from 1 to "
-              "1000000000000");
+              "1000000000000 or auto");
     EXPECT_TRUE(
         has(all_errors("", {"amp.enabled=false", "amp.enabled=true"}), "override amp.enabled"));
 }
@@ -95,9 +95,10 @@ TEST(Names, OfOtherFrameworks) {
         std::string message = all_errors("", {(std::string(name.theirs) + "=1").c_str()});
         EXPECT_TRUE(has(message, std::string("did you mean ") + name.ours + "?")) << message;
     }
-    for (const char *epochs : {"epochs=3", "num_train_epochs=3", "training.epochs=3"})
-        EXPECT_EQ(all_errors("", {epochs}),
-                  std::string("override ") + epochs + ": there are no epochs; set training.steps");
+    for (const char *epochs : {"epochs", "num_train_epochs", "training.num_epochs", "max_epochs"})
+        EXPECT_EQ(all_errors("", {(std::string(epochs) + "=3").c_str()}),
+                  std::string("override ") + epochs + "=3: unknown key " + epochs +
+                      "; did you mean training.epochs?");
     EXPECT_TRUE(
         has(all_errors("training: {device: gpu}\n", {}), "'gpu' is not supported; use cuda"));
 }

@@ -111,3 +111,57 @@ int main(int argc, char **argv) {
     testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();
 }
+
+/* Steps, epochs and the decay's end after all checks, "" for auto; or what is refused. */
+static std::string length(const std::string &text, std::initializer_list<const char *> set,
+                          int64_t samples) {
+    Config c(text);
+    int data;
+    for (const char *assignment : set) EXPECT_EQ(c.set(assignment), Z3D_OK);
+    if (samples > 0) z3d_config_set_epoch(c.get, samples);
+    if (z3d_config_settle(c.get, NULL, 1, &data) != Z3D_OK) return z3d_error_message();
+    auto number = [](int64_t value) {
+        return value == Z3D_AUTO ? std::string("auto") : std::to_string(value);
+    };
+    // What is written says the same again.
+    Config again(c.written());
+    EXPECT_EQ(z3d_config_check(again.get, NULL), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(again->training_steps, c->training_steps);
+    EXPECT_EQ(again->training_epochs, c->training_epochs);
+    return number(c->training_steps) + ", " + std::to_string(c->training_epochs).substr(0, 3) +
+           ", " + number(c->scheduler_params_total_num_steps);
+}
+
+TEST(Epochs, AreStepsWhereAPassIsKnown) {
+    const std::string batch = "train_batch_size: 8\n",
+                      decay = batch + "scheduler: {type: WarmupDecayLR}\n";
+    EXPECT_EQ(length(batch, {"training.epochs=2"}, 100), "25, 0.0, auto");
+    EXPECT_EQ(length(decay, {"training.epochs=2.5"}, 100), "32, 0.0, 32");
+    EXPECT_EQ(length(decay, {"training.epochs=0.01"}, 100), "1, 0.0, 1");
+    EXPECT_EQ(length("train_batch_size: 1\n", {"training.epochs=0.1"}, 30), "3, 0.0, auto");
+    EXPECT_EQ(length(decay, {"training.epochs=3"}, 0), "auto, 3.0, auto"); // a plan has no data
+    EXPECT_EQ(length(decay, {"training.epochs=3", "training.steps=auto"}, 8), "3, 0.0, 3");
+    EXPECT_EQ(length(decay, {"training.epochs=0"}, 100), "1000, 0.0, 1000");
+}
+
+TEST(Epochs, AndStepsAreOneTooMany) {
+    const std::string epochs = "training: {epochs: 2}\n", steps = "training: {steps: 7}\n";
+    EXPECT_EQ(length("training: {epochs: 2, steps: 7}\n", {}, 8),
+              "run.yaml:1:12: training.epochs: this and training.steps say how long the run is; "
+              "leave one of them out");
+    EXPECT_EQ(length(epochs, {"training.steps=7"}, 8), "7, 0.0, auto");
+    EXPECT_EQ(length(steps, {"training.epochs=2"}, 8), "16, 0.0, auto");
+    EXPECT_EQ(length("", {"training.steps=auto"}, 8),
+              "override training.steps=auto: auto needs training.epochs; write a number");
+    EXPECT_EQ(length("training: {epochs: 1e6}\n", {}, INT64_MAX / 2),
+              "run.yaml:1:12: training.epochs: 1e+06 passes over 4611686018427387904 samples are "
+              "more than 1e12 steps");
+}
+
+TEST(Epochs, TheWarmupEndsBeforeTheRun) {
+    const std::string warm = "scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 9}}\n";
+    EXPECT_EQ(length(warm + "training: {epochs: 2}\n", {}, 4),
+              "run.yaml:1:44: scheduler.params.warmup_num_steps: 9 is beyond the end of the decay, "
+              "training.steps 8; write at most that");
+    EXPECT_EQ(length(warm, {"training.epochs=2"}, 4), "8, 0.0, 8"); // cut, as with steps
+}

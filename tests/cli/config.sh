@@ -221,6 +221,36 @@ expect 0 "$ZERO3D" config eval.yaml model.num_layers=2 data.validation=
 says 'training.eval_interval has no effect without data.validation'
 grep -q 'eval_interval: 100' out || fail "the default is not back"
 
+# A pasted DeepSpeed file: notes, the type's last, then what is wrong.
+cp "$SOURCE/tests/data/configs/hf_zero3.json" ds.json
+expect 1 "$ZERO3D" config ds.json
+[ "$(wc -l <err)" -le 12 ] || fail "the answer is long"
+[ "$(grep -vc '^zero3d: note: ' err)" -eq 1 ] || fail "not all but the error are notes"
+tail -n 1 err | grep -q '^zero3d: error: ds.json: there is no model; .*`zero3d config --from-deepspeed ds.json > run.yaml`' || fail "the error is not last"
+tail -n 2 err | head -n 1 | grep -q 'auto, so this is fp32; ' || fail "nobody is told of fp32"
+expect 1 "$ZERO3D" config ds.json model.num_layer=2 train_batch_size=x
+tail -n 2 err >last
+printf 'zero3d: error: override model.num_layer=2: unknown key model.num_layer; did you mean model.num_layers?\n        override ' >wanted
+head -c "$(wc -c <wanted)" last | cmp -s - wanted || fail "the errors are not last, or not told from notes"
+
+# How long a run is, in passes over its data.
+tiny
+sed 's/steps: 5/epochs: 0.1/' tiny.yaml >epochs.yaml
+expect 0 "$ZERO3D" config epochs.yaml
+grep -q '^  steps: auto$' out && grep -q '^  epochs: 0.1$' out || fail "config decides what only the data says"
+expect 0 "$ZERO3D" plan epochs.yaml --ranks 2 data.train=nowhere.bin
+expect 0 "$ZERO3D" train epochs.yaml scheduler.type=WarmupDecayLR checkpoint.interval=100
+steps=$(sed -n 's/^ *training.epochs 0.1: \([0-9]*\) steps; a pass is [0-9]* samples$/\1/p' out)
+[ "${steps:-0}" -gt 5 ] || fail "the start does not say how many steps epochs are"
+grep -q "^  steps: $steps$" run/config.yaml && grep -q "total_num_steps: $steps$" run/config.yaml || fail "config.yaml has other steps"
+expect 0 "$ZERO3D" train epochs.yaml scheduler.type=WarmupDecayLR checkpoint.interval=100
+grep -q "complete (step $steps)" out || fail "the same epochs are another run"
+expect 1 "$ZERO3D" train epochs.yaml data.train=nowhere.bin
+says 'training.epochs needs the data to count its steps: data.train: nowhere.bin: '
+expect 1 "$ZERO3D" submit epochs.yaml --nodes 1 --ranks-per-node 1 --time 10 data.train=nowhere.bin checkpoint.interval=100
+says 'training.epochs needs the data '
+expect 0 "$ZERO3D" submit epochs.yaml --nodes 1 --ranks-per-node 1 --time 10 --dry-run data.train=nowhere.bin checkpoint.interval=100
+
 expect 0 "$ZERO3D" config
 cp out described
 "$ZERO3D" config --keys | while read -r key; do

@@ -27,10 +27,11 @@ grep -q '^format     messages, by the keys of the first object; chat template ch
 grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
 
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.validation=data/held-out.bin data.samples=documents \
-    model.seq_length=128 train_batch_size=2 training.steps=2 training.eval_interval=2 training.peak_tflops=0.1 training.gemm.fp32=sgemm \
-    checkpoint.interval=2 run.dir=run
+    model.seq_length=128 train_batch_size=1 training.epochs=1 training.eval_interval=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm \
+    checkpoint.interval=1 run.dir=run
 grep -Eq '^documents   2 in (1 sample|2 samples) an epoch, which they fill to [0-9.]+ %$' out || fail "the run says nothing of its documents"
-loss=$(sed -n 's/^ *2\/2  *\([0-9.]*\)  validation loss.*/\1/p' out)
+grep -Eq 'training.epochs 1: [12] steps?; a pass is [12] samples?$' out || fail "an epoch is not all documents once"
+loss=$(sed -n 's/^ *\([12]\)\/\1  *\([0-9.]*\)  validation loss.*/\2/p' out)
 expect 0 "$ZERO3D" evaluate run/checkpoints data/held-out.bin
 grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: $loss"
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=2 training.steps=1 \

@@ -160,6 +160,7 @@ train1 data.vocab=nowhere.json
 generate data.special=bos
 train1 data.merges=nowhere.txt
 train1 training.steps=3
+train1 training.epochs=0.1
 train1 training.seed=5
 train1 training.device=cuda
 train1 training.collectives=nccl

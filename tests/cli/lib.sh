@@ -41,7 +41,7 @@ expect() {
 says() {
     grep -v '^\[[^]]*:[0-9]*\] ' err | head -n 1 | grep -q '^zero3d: ' || fail "the first line of standard error is not ours"
     [ "$(grep -c '^zero3d: ' err)" -eq 1 ] || fail "more than one line of ours"
-    grep '^zero3d: ' err | grep -Eq -- "$1" || fail "our line does not match: $1"
+    sed -n 's/^zero3d: error: /zero3d: /; /^zero3d: /p' err | grep -Eq -- "$1" || fail "our line does not match: $1"
 }
 
 # readme LANGUAGE SECTION [FILE]: the blocks of that language in a section of the README, or of another page.

@@ -132,3 +132,16 @@ expect 0 "$ZERO3D" report "my run"
 for fact in 'run .*ZeRO-' 'steps  *1 to 5,' 'checkpoints  *4, the last of step 5 ' 'resumed  *2 times, last after step 2' 'state  *complete at step 5 '; do
     grep -q "^  $fact" out || fail "a real run has no $fact"
 done
+
+# 100 % of MFU: of all starts on the same device the largest peak counts.
+grep -q '"event":"start".*"device":"cpu: .*"type":"fp32"}' "my run/events.jsonl" || fail "a given peak is noted as measured"
+measured() { expect 0 "$ZERO3D" train tiny.yaml training.peak_tflops=0 training.threads=1 run.dir=peak checkpoint.interval=100 training.steps=$1 --verbose; }
+measured 2
+grep -q '^peak .*(measured with matrix products)$' out || fail "the peak of a new run is another's"
+sed -i 's/"device":"cpu/"device":"other/; s/"peak_tflops":[0-9.]*/"peak_tflops":99/' peak/events.jsonl
+measured 3
+grep -q '^peak .*(measured with matrix products)$' out || fail "the peak is another device's"
+sed -i '/resume/s/"peak_tflops":[0-9.]*/"peak_tflops":77/' peak/events.jsonl
+measured 4
+grep -q '^peak  *77 TFLOP/s per rank, .*(measured at an earlier start)$' out || fail "the largest peak of the run is forgotten"
+grep -q '"step":3,"event":"resume".*"peak_tflops":77}' peak/events.jsonl || fail "the next start does not know it"

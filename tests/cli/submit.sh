@@ -214,7 +214,7 @@ says 'nowhere.yaml'
 mkdir tools
 for tool in sh cat; do ln -s "$(command -v $tool)" tools/$tool; done
 expect 1 env PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
-grep -q '^zero3d: there is no sbatch here' err || fail "the missing sbatch is not named"
+grep -q '^zero3d: error: there is no sbatch here' err || fail "the missing sbatch is not named"
 # No zero3d for the job.
 expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
 says 'the job would start zero3d, which is not there: export ZERO3D'

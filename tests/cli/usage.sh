@@ -53,6 +53,10 @@ expect 2 "$ZERO3D" data
 expect 2 "$ZERO3D" data tokenize
 expect 2 "$ZERO3D" data tokenize x
 says 'output'
+expect 2 "$ZERO3D" data tokenize x --output y.bin --tokenizer nowhere
+says "expected bytes, gpt2, huggingface or a model's folder"
+expect 1 "$ZERO3D" data tokenize x --output y.bin --tokenizer .
+says '[.] has no tokenizer: expected the folder of a model'
 expect 2 "$ZERO3D" config --keys x.yaml
 expect 2 "$ZERO3D" digest a
 expect 2 "$ZERO3D" replay
@@ -63,6 +67,8 @@ expect 2 "$ZERO3D" trace nowhere --step 0
 says 'whole number of at least 1'
 expect 2 "$ZERO3D" completion tcsh
 expect 2 "$ZERO3D" doctor now
+PATH=/nowhere expect 0 "$ZERO3D" doctor
+tail -n 1 out | grep -q '^ready     to train on the CPU.*Not ready for MPI: mpirun is not in PATH .*; zero3d submit: sbatch is not in PATH$' || fail "doctor has no verdict"
 if [ -c /dev/full ]; then
     "$ZERO3D" config >/dev/full 2>err && fail "writing to a full disk was no error"
     says 'standard output'

@@ -389,6 +389,44 @@ TEST_F(Ends, ThatAreMissingAreAskedFor) {
     EXPECT_NE(large.message.find("eos_token_id is 517"), std::string::npos) << large.message;
 }
 
+// A folder is taken as an import takes it.
+TEST_P(Family, AFolderSaysWhichTokenizerItHas) {
+    Json wanted(folder);
+    ASSERT_EQ(wanted.status, Z3D_OK) << wanted.message;
+    z3d_tokenizer *found = nullptr;
+    ASSERT_EQ(z3d_tokenizer_of_folder(folder.c_str(), nullptr, &found), Z3D_OK);
+    EXPECT_EQ(found->digest, wanted.tokenizer->digest);
+    EXPECT_EQ(found->begin_of_text, wanted.tokenizer->begin_of_text);
+    z3d_tokenizer_destroy(found);
+    Folder imported;
+    write_file(imported / "config.yaml", "model: {vocab_size: 600}\ndata: {tokenizer: huggingface, "
+                                         "vocab: \"" +
+                                             folder + "\", special: none}\n");
+    ASSERT_EQ(z3d_tokenizer_of_folder(imported.path.c_str(), nullptr, &found), Z3D_OK)
+        << z3d_error_message();
+    EXPECT_EQ(found->digest, wanted.tokenizer->digest);
+    EXPECT_EQ(found->begin_of_text, -1);
+    z3d_tokenizer_destroy(found);
+    const z3d_special automatic = Z3D_SPECIAL_AUTO; // goes before the folder's
+    ASSERT_EQ(z3d_tokenizer_of_folder(imported.path.c_str(), &automatic, &found), Z3D_OK);
+    EXPECT_EQ(found->begin_of_text, wanted.tokenizer->begin_of_text);
+    z3d_tokenizer_destroy(found);
+}
+
+TEST_F(Changed, AFolderOfGpt2IsOfItsKind) {
+    change("gpt2", "}", "}");
+    z3d_tokenizer *found = nullptr;
+    for (const char *kind : {"llama", "gpt2"}) {
+        write_file(folder / "config.json", std::string("{\"model_type\": \"") + kind + "\"}");
+        ASSERT_EQ(z3d_tokenizer_of_folder(folder.path.c_str(), nullptr, &found), Z3D_OK);
+        EXPECT_STREQ(found->ops->name, strcmp(kind, "gpt2") == 0 ? "gpt2" : "huggingface");
+        z3d_tokenizer_destroy(found);
+    }
+    Folder empty;
+    EXPECT_EQ(z3d_tokenizer_of_folder(empty.path.c_str(), nullptr, &found), Z3D_ERR_DATA);
+    EXPECT_EQ(found, nullptr);
+}
+
 TEST(HuggingFace, OtherFilesAreRefused) {
     Folder folder;
     Json none(folder.path), empty("");

@@ -238,37 +238,45 @@ static void check_activation(config_checker *k) {
 static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
-    char what[48], keep[96], why[200];
+    char keep[96], why[224];
     if (!config_sound(k, path, end, NULL) || config_is_overridden(k->c, path) ||
-        !config_is_overridden(k->c, end) || warmup <= steps)
+        !config_is_overridden(k->c, end) || steps == Z3D_AUTO || warmup <= steps)
         return;
-    snprintf(what, sizeof what, "is cut to %lld", (long long)steps);
     snprintf(keep, sizeof keep, "; to keep it, write %s=%lld there too", path, (long long)warmup);
-    snprintf(why, sizeof why, "steps, where the command line ends it: %s%s", end,
-             whole ? keep : "");
-    config_tell(k->c, k->c->origin->place[config_find(path)], path, what, why);
+    snprintf(why, sizeof why, "%lld steps, where the command line ends it: %s%s", (long long)steps,
+             end, whole ? keep : "");
+    config_tell(k->c, k->c->origin->place[config_find(path)], path, "is cut to", why);
     k->c->scheduler_params_warmup_num_steps = steps;
+}
+
+void config_check_warmup(config_checker *k, const char *given) {
+    const z3d_config *c = k->c;
+    int64_t total = c->scheduler_params_total_num_steps;
+    const char *end = TOTAL_STEPS;
+    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
+    cut_warmup(k, given, c->training_steps, !z3d_config_decays(c) || total != Z3D_AUTO);
+    if (total != Z3D_AUTO) {
+        cut_warmup(k, TOTAL_STEPS, total, false);
+    } else {
+        total = c->training_steps;
+        end = "training.steps";
+    }
+    if (z3d_config_decays(c) && total != Z3D_AUTO &&
+        config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
+        c->scheduler_params_warmup_num_steps > total) {
+        config_complain(k, "scheduler.params.warmup_num_steps",
+                        "%lld is beyond the end of the decay, %s %lld; write at most that",
+                        (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
+    }
 }
 
 static void check_decay(config_checker *k) {
     const z3d_config *c = k->c;
-    int64_t total = c->scheduler_params_total_num_steps;
     if (config_sound(k, "scheduler.params.min_lr", "optimizer.params.lr", NULL) &&
         c->scheduler_params_min_lr > c->optimizer_params_lr) {
         config_complain(k, "scheduler.params.min_lr",
                         "%g is above the peak optimizer.params.lr %g; write at most that",
                         c->scheduler_params_min_lr, c->optimizer_params_lr);
-    }
-    const char *end = TOTAL_STEPS;
-    if (total == Z3D_AUTO) {
-        total = c->training_steps;
-        end = "training.steps";
-    }
-    if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
-        c->scheduler_params_warmup_num_steps > total) {
-        config_complain(k, "scheduler.params.warmup_num_steps",
-                        "%lld is beyond the end of the decay, %s %lld; write at most that",
-                        (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
     }
 }
 
@@ -293,9 +301,7 @@ static void check_schedule(config_checker *k) {
         config_refuse_idle(k, keys, 3, &constant);
         return;
     }
-    const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
-    cut_warmup(k, "training.steps", c->training_steps, fixed);
-    if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
+    config_check_warmup(k, "training.steps");
     if (!z3d_config_decays(c)) {
         config_refuse_idle(k, keys, 2, &warmup);
     } else {
@@ -496,6 +502,7 @@ static void check_unused_parts(config_checker *k) {
 
 void config_check_into(config_checker *k) {
     config_settle_peers(k);
+    config_check_epochs(k);
     check_numbers(k);
     check_optimizer(k);
     check_parallel(k);

@@ -170,8 +170,8 @@ static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *r
 z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules *rules,
                                     z3d_string *yaml, z3d_string *table, bool *complete) {
     static const char *const titles[CONFIG_VERDICTS] = {
-        "Taken:", "Written out, because the defaults differ:", "Not the same here:",
-        "No effect here:", "Not supported:"};
+        "Taken:", "No effect here:", "Written out, because the defaults differ:",
+        "Not the same here:", "Not supported:"};
     bool valid = drop_what_is_refused(v, rules);
     *complete = valid && v->report.count[CONFIG_REFUSED] == 0;
     z3d_string_append(yaml, "# From the %s settings in %s.\n", v->peer, v->file);

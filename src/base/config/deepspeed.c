@@ -172,8 +172,9 @@ static void convert(config_conversion *v, const char *type) {
         config_report_add(&v->report, CONFIG_DIFFERENT, "activation_checkpointing.granularity",
                           "DeepSpeed leaves it to the model's code; auto, the default here, "
                           "recomputes blocks where memory is short; none stores all activations");
-    config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
-                      "not in a DeepSpeed file: add model.*, data.train and training.steps");
+    config_report_add(
+        &v->report, CONFIG_DIFFERENT, "model, data, training",
+        "not in a DeepSpeed file: add model.*, data.train and training.steps (or epochs)");
 }
 
 static z3d_status refuse_file(const char *path) {

@@ -1,7 +1,6 @@
-/* Collects all errors of a configuration into one message, and its other notes. */
+/* Collects all errors of a configuration into one message, and what becomes of another framework's
+ * settings. */
 #include "src/base/config/table.h"
-
-#include "src/base/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,19 +78,6 @@ void config_add_error(z3d_config *config, const char *path) {
     } else {
         config_errors_add(&config->origin->errors);
     }
-}
-
-void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
-                 const char *why) {
-    z3d_string where = {0};
-    if (config->origin->report) {
-        config_report_remove(config->origin->report, CONFIG_TAKEN, path); /* one fate */
-        config_report_add(config->origin->report, CONFIG_NO_EFFECT, path, "%s", why);
-        return;
-    }
-    config_format_place(config, place, &where);
-    if (!where.failed) z3d_log(Z3D_LOG_INFO, "%s: %s %s %s", where.text, path, what, why);
-    z3d_string_free(&where);
 }
 
 /* ---- checks ---- */

@@ -115,7 +115,8 @@
   X(data_vocab, "data.vocab", STRING, NONE, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
   X(data_special, "data.special", ENUM, NONE, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \
   X(data_merges, "data.merges", STRING, NONE, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
-  X(training_steps, "training.steps", INT, NONE, "1000", "[1,1e12]", "optimizer steps") \
+  X(training_steps, "training.steps", INT, NONE, "1000", "[1,1e12] auto", "optimizer steps; auto: as many as training.epochs are") \
+  X(training_epochs, "training.epochs", FLOAT, DECIDE, "0", "[0,1e6]", "passes over data.train, also a part of one (2.5), in place of training.steps: the run counts the steps at its start, rounded up. Of files with weights a pass is as many samples as they have together. 0: training.steps") \
   X(training_seed, "training.seed", INT, DECIDE, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
   X(training_device, "training.device", ENUM, DECIDE, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
   X(training_collectives, "training.collectives", ENUM, DECIDE_ON_GPUS, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \
@@ -191,7 +192,7 @@
     X("zero_optimization.elastic_checkpoint", "every checkpoint loads on any topology")            \
     X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
     X("zero_optimization.stage3_gather_fp16_weights_on_model_save",                                \
-      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+      "zero3d checkpoint export makes such a file from any checkpoint")                            \
     X("zero_optimization.stage3_model_persistence_threshold", "all parameters are partitioned")    \
     X("zero_optimization.stage3_module_granularity_threshold",                                     \
       "units are the model's blocks, and always the same")                                         \
@@ -203,7 +204,7 @@
     X("zero_optimization.max_live_parameters", "two units are live at a time, by construction")    \
     X("zero_optimization.max_reuse_distance", "a gather is reused only by the next instruction")   \
     X("zero_optimization.gather_16bit_weights_on_model_save",                                      \
-      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+      "zero3d checkpoint export makes such a file from any checkpoint")                            \
     X("zero_optimization.module_granularity_threshold",                                            \
       "units are the model's blocks, and always the same")                                         \
     X("zero_optimization.use_all_reduce_for_fetch_params", "parameters are always all-gathered")   \
@@ -260,7 +261,8 @@
     X("pipeline.pipe_partitioned", "tensor ranks always share the sends between stages")           \
     X("pipeline.grad_partitioned", "tensor ranks always share the sends between stages")           \
     X("pipeline.use_reentrant", "there is one implementation of recomputation")                    \
-    X("tensorboard", "event files are written to run.dir")                                         \
+    X("tensorboard.output_path", "event files are written to run.dir")                             \
+    X("tensorboard.job_name", "event files are written to run.dir")                                \
     X("wandb", "metrics.jsonl in the run folder has every step")                                   \
     X("csv_monitor", "metrics.jsonl in the run folder has every step")                             \
     X("comet", "metrics.jsonl in the run folder has every step")                                   \
@@ -298,7 +300,7 @@
 
 /* Numbers and switches that say again, or in another way, what a key of ours says: X(NAME, path,
  * type, rule). They set that key where nobody did, else must agree with it (peers.c); a switch that
- * is false says nothing. */
+ * is false says nothing, but tensorboard's. */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
     X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
@@ -307,7 +309,8 @@
     X(PREFETCH, "zero_optimization.prefetch_bucket_size", FLOAT, "[0,1e12]")                       \
     X(CPU_OFFLOAD, "zero_optimization.cpu_offload", BOOL, "")                                      \
     X(CPU_OFFLOAD_PARAM, "zero_optimization.cpu_offload_param", BOOL, "")                          \
-    X(CPU_OFFLOAD_PARAMS, "zero_optimization.cpu_offload_params", BOOL, "")
+    X(CPU_OFFLOAD_PARAMS, "zero_optimization.cpu_offload_params", BOOL, "")                        \
+    X(TENSORBOARD, "tensorboard.enabled", BOOL, "")
 
 /* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
  * mapping by its `enabled`; "unsaid": a mapping without it is off too) they ask for nothing and are

@@ -24,7 +24,8 @@ z3d_status reader_peer(config_reader *r, int index, config_place place, const ya
     if (r->config->origin->report)
         config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
     if (open) return Z3D_OK;
-    if (key->type != CONFIG_BOOL || number != 0) *peer = (config_peer){place, number};
+    const bool says = key->type != CONFIG_BOOL || number != 0 || index == CONFIG_PEER_TENSORBOARD;
+    if (says) *peer = (config_peer){place, number};
     return Z3D_OK;
 }
 
@@ -135,7 +136,7 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
 z3d_status reader_accepted(config_reader *r, const config_note *note, config_place place,
                            const yaml_event_t *value) {
     Z3D_TRY(reader_skip(r, value));
-    config_tell(r->config, place, note->path, "has no effect here:", note->why);
+    config_tell(r->config, place, note->path, CONFIG_IDLE_HERE, note->why);
     return Z3D_OK;
 }
 
@@ -167,12 +168,9 @@ static bool is_comment(const char *path) {
 
 /* Known mistakes that no key's name answers. */
 static const char *advice_on(const char *path) {
-    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
-    bool epochs = strcmp(leaf, "epochs") == 0 || strcmp(leaf, "num_train_epochs") == 0;
-    if (strcmp(path, "<<") == 0) {
-        return "merge keys (<<) are not supported; write the values themselves";
-    }
-    return epochs ? "there are no epochs; set training.steps" : NULL;
+    return strcmp(path, "<<") == 0
+               ? "merge keys (<<) are not supported; write the values themselves"
+               : NULL;
 }
 
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) {

@@ -116,4 +116,8 @@ void config_settle_peers(config_checker *k) {
                       CONFIG_KEY_zero_optimization_stage3_prefetch_bucket_size, prefetch->value);
     }
     settle_offload(k);
+    const config_peer *board = &peer[CONFIG_PEER_TENSORBOARD];
+    if (board->place.source >= 0 && config_sound(k, "run.tensorboard", NULL))
+        settle(k, CONFIG_PEER_TENSORBOARD, CONFIG_KEY_run_tensorboard,
+               board->value != 0 ? "true" : "false");
 }

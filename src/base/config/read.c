@@ -191,11 +191,10 @@ static z3d_status refuse_folded(config_reader *r, const config_key *key,
                          key->path);
 }
 
-/* What "auto" and null leave as it is, and say so. False: the value is one of the key's own. */
+/* What "auto" and null leave as it is, which is told. False: the value is one of the key's own. */
 static bool leave_default(config_reader *r, int index, config_place place, config_scalar scalar) {
     const config_key *key = &config_table[index];
     config_range range = {0};
-    char why[160];
     bool number = key->type == CONFIG_INT || key->type == CONFIG_FLOAT;
     if (config_is_null(scalar)) {
         config_unset(r->config, index);
@@ -205,8 +204,9 @@ static bool leave_default(config_reader *r, int index, config_place place, confi
     r->config->origin->is_auto[index] = true;
     if (number && config_parse_range(key, &range) == Z3D_OK && range.allow_auto) return false;
     config_unset(r->config, index);
-    snprintf(why, sizeof why, "the default, %s", key->standard);
-    if (!r->config->origin->report) config_tell(r->config, place, key->path, "is auto:", why);
+    const bool type = index == CONFIG_KEY_bf16_enabled || index == CONFIG_KEY_fp16_enabled;
+    if (!r->config->origin->report && !type) /* z3d_config_tell has a line for the type */
+        config_tell(r->config, place, key->path, CONFIG_IS_AUTO, key->standard);
     return true;
 }
 

@@ -206,6 +206,7 @@ static bool check_sizes(config_checker *k) {
                         (long long)c->model_seq_length, (long long)width);
         return false;
     }
+    if (c->training_steps == Z3D_AUTO) return true;
     fits = z3d_mul_i64(c->training_steps, c->train_batch_size, &run) &&
            z3d_mul_i64(run, c->model_seq_length + 1, &run);
     if (fits) return true;
@@ -226,10 +227,10 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
                                    "gradient_accumulation_steps", NULL))
         return;
     if (!resolve_batches(k, data) || !config_check_micro_batches(k, data) ||
-        !config_check_ranks_speeds(k, world_size) || !check_sizes(k))
+        !config_check_ranks_speeds(k, world_size) || !config_resolve_epochs(k) || !check_sizes(k))
         return;
     if (z3d_config_decays(c) && c->scheduler_params_total_num_steps == Z3D_AUTO) {
-        c->scheduler_params_total_num_steps = c->training_steps;
+        c->scheduler_params_total_num_steps = c->training_steps; /* or still auto */
     }
     if (c->checkpoint_interval == Z3D_AUTO) c->checkpoint_interval = AUTO_SAVE_STEPS;
     *data_parallel_size = (int)data;

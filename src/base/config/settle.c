@@ -15,7 +15,8 @@ static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, boo
         if (check) config_check_into(&k);
         if (data) config_resolve_into(&k, world_size, data);
     }
-    z3d_status status = config_errors_status(&all);
+    z3d_status status = config_errors_status(&all); /* told behind the notes */
+    z3d_config_tell(config);
     z3d_string_free(&all.text);
     return status;
 }

@@ -189,6 +189,7 @@ void z3d_config_destroy(z3d_config *config) {
         free(config->origin->name);
         for (int i = 0; i < CONFIG_LATER_COUNT; i++) free(config->origin->later[i]);
         z3d_string_free(&config->origin->errors.text);
+        config_forget_told(config->origin);
         free(config->origin);
     }
     free(config);

@@ -85,12 +85,13 @@ typedef struct config_peer {
 extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* without a field */
 int config_find_peer(const char *path);
 
-/* What became of another framework's settings: text for people, by verdict. */
+/* What became of another framework's settings: text for people, by verdict. What matters most comes
+ * last, where a terminal shows it. */
 typedef enum config_verdict {
     CONFIG_TAKEN,
+    CONFIG_NO_EFFECT,
     CONFIG_DEFAULTED, /* their default, which is not ours, is written out */
     CONFIG_DIFFERENT, /* their default cannot be had */
-    CONFIG_NO_EFFECT,
     CONFIG_REFUSED,
     CONFIG_VERDICTS
 } config_verdict;
@@ -106,6 +107,19 @@ void config_report_add(config_report *report, config_verdict verdict, const char
 /* Takes back the rows about the key `path`. */
 void config_report_remove(config_report *report, config_verdict verdict, const char *path);
 
+/* One line for people, or a part of one (tell.c). */
+typedef struct config_told {
+    config_place place;
+    char *path;
+    const char *what; /* static: CONFIG_IDLE_HERE, CONFIG_IS_AUTO, or other words behind the path */
+    char *why;        /* of what is auto: its value */
+    int group;        /* the first that is told in the same line */
+    bool folded;      /* without its reason */
+} config_told;
+
+#define CONFIG_IDLE_HERE "has no effect here:"
+#define CONFIG_IS_AUTO "is auto:"
+
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
     bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: nothing follows from its value */
@@ -114,7 +128,11 @@ struct z3d_config_origin {
     config_errors errors;           /* of reading */
     char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry: an override may take it back */
     config_peer peer[CONFIG_PEER_COUNT];
-    config_report *report; /* NULL: what has no effect is logged, what is wrong is an error */
+    config_report *report; /* NULL: what has no effect is told, what is wrong is an error */
+    config_told *told;     /* until z3d_config_tell */
+    int told_count, untold;
+    bool type_told;
+    int64_t epoch_samples; /* 0: not known */
     char **name;           /* of files, and the texts of overrides */
     int name_count;
 };
@@ -126,9 +144,11 @@ void config_mark_wrong(z3d_config *config, const char *path);
 /* A setting of another framework that is not known here: the keys that its name speaks of are
  * wrong. */
 void config_doubt(z3d_config *config, const char *name);
-/* One line about `path`, written at `place`: "<place>: <path> <what> <why>". */
+/* About `path`, written at `place`, for z3d_config_tell: "<place>: <path> <what> <why>". `what` is
+ * static. */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);
+void config_forget_told(struct z3d_config_origin *origin);
 /* A key's default again, as if nobody had set it. */
 void config_unset(z3d_config *config, int key);
 /* Likewise all keys below `path`. */
@@ -169,6 +189,12 @@ void config_check_offload_alone(config_checker *k);
 /* The folder of activation checkpoints. */
 void config_check_checkpoint_folder(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);
+/* training.epochs: steps become auto; then, where a pass is known, a number. False: refused. */
+void config_check_epochs(config_checker *k);
+bool config_resolve_epochs(config_checker *k);
+/* The warm-up ends before the decay does, where that end is known. `given`: the key that says how
+ * long the run is. */
+void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
 void config_settle_peers(config_checker *k);

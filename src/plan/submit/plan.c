@@ -116,9 +116,13 @@ static void say_time(const z3d_job *job, const z3d_config *config, double second
     const double whole = seconds * (double)config->training_steps;
     (void)z3d_job_seconds(job->time, &limit);
     const double left = (double)(limit - job->signal);
-    z3d_string_append(line, "predicted: %s a step, %s for %lld steps",
-                      z3d_format_seconds(seconds, step, sizeof step),
-                      z3d_format_seconds(whole, all, sizeof all),
+    z3d_string_append(line, "predicted: %s a step", z3d_format_seconds(seconds, step, sizeof step));
+    if (config->training_steps == Z3D_AUTO) {
+        z3d_string_append(line, "; how many training.epochs are, data.train says, which is not "
+                                "here");
+        return;
+    }
+    z3d_string_append(line, ", %s for %lld steps", z3d_format_seconds(whole, all, sizeof all),
                       (long long)config->training_steps);
     const double between = seconds * (double)config->checkpoint_interval;
     if (between > 3600 && config->checkpoint_interval < config->training_steps)
@@ -137,7 +141,8 @@ static void say_defaults(const char *name, const z3d_config *config, z3d_string 
         z3d_string_append(&list, ", lr %g", config->optimizer_params_lr);
     if (!z3d_config_is_set(config, "scheduler.type")) z3d_string_append(&list, ", a constant rate");
     if (!z3d_config_is_set(config, "gradient_clipping")) z3d_string_append(&list, ", no clipping");
-    if (!z3d_config_is_set(config, "training.steps"))
+    if (!z3d_config_is_set(config, "training.steps") &&
+        !z3d_config_is_set(config, "training.epochs"))
         z3d_string_append(&list, ", %lld steps", (long long)config->training_steps);
     if (list.length && !list.failed)
         z3d_string_append(out, "%s: not written, so the defaults: %s\n", name, list.text + 2);

@@ -93,6 +93,12 @@ int64_t z3d_dataset_tokens(const z3d_dataset *dataset) {
     return tokens;
 }
 
+int64_t z3d_dataset_samples(const z3d_dataset *dataset) {
+    int64_t samples = 0;
+    for (int i = 0; i < dataset->count; i++) samples += dataset->windows[i];
+    return samples;
+}
+
 static int32_t largest_of(const int32_t *tokens, int64_t count, int32_t largest) {
     for (int64_t i = 0; i < count; i++) largest = tokens[i] > largest ? tokens[i] : largest;
     return largest;

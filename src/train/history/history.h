@@ -44,6 +44,8 @@ typedef struct z3d_history_event {
     int64_t step;
     double time, seconds; /* NAN: not said */
     char *event, *detail; /* detail: "" where there is none */
+    char *device, *type;  /* of a start, likewise */
+    double peak_tflops;   /* measured at it, of one rank; NAN: not said */
 } z3d_history_event;
 
 /* Categories, host memory, and what is outside of both. */
@@ -62,6 +64,8 @@ typedef struct z3d_history {
  * line. A folder without events.jsonl has no events. Release *out after a failure, too. ERR_IO,
  * ERR_DATA, ERR_MEMORY. */
 z3d_status z3d_history_read(const char *path, z3d_history *out);
+/* The same of events alone; there may be none. */
+z3d_status z3d_history_read_events(const char *folder, z3d_history *out);
 void z3d_history_release(z3d_history *history);
 
 /* "parameters", ..., "host", "outside". */

@@ -10,7 +10,7 @@
 
 /* Larger numbers are not what a run writes; a chart's axes could not tell them apart. */
 static const int64_t MOST_STEPS = 1000000000000000;
-static const double MOST_BYTES = 1e17, MOST_TIME = 1e11; /* time: the year 5138 */
+static const double MOST_BYTES = 1e17, MOST_TIME = 1e11 /* the year 5138 */, MOST_TFLOPS = 1e6;
 
 const char *z3d_history_memory_name(int memory) {
     if (memory < Z3D_CATEGORY_COUNT) return z3d_category_name((z3d_category)memory);
@@ -86,9 +86,13 @@ static z3d_status take_event(z3d_history *history, const z3d_json *line) {
                                  .time = number_up_to(line, "time", MOST_TIME),
                                  .seconds = number_of(line, "seconds"),
                                  .event = text_of(line, "event"),
-                                 .detail = text_of(line, "detail")};
-    return event->event && event->detail ? Z3D_OK
-                                         : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an event");
+                                 .detail = text_of(line, "detail"),
+                                 .device = text_of(line, "device"),
+                                 .type = text_of(line, "type"),
+                                 .peak_tflops = number_up_to(line, "peak_tflops", MOST_TFLOPS)};
+    return event->event && event->detail && event->device && event->type
+               ? Z3D_OK
+               : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an event");
 }
 
 /* ---- files ---- */
@@ -144,22 +148,38 @@ static z3d_status read_file(z3d_history *history, const char *path, const char *
     return status;
 }
 
-z3d_status z3d_history_read(const char *path, z3d_history *out) {
-    struct stat info;
-    z3d_string metrics = {0}, events = {0};
+static z3d_status begin(const char *path, z3d_history *out) {
     *out = (z3d_history){.name = strdup(path)};
     for (int m = 0; m < Z3D_HISTORY_MEMORIES; m++) out->memory[m] = NAN;
+    return out->name ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+}
+
+static z3d_status read_events(const char *folder, z3d_history *out) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/events.jsonl", folder);
+    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                    : read_file(out, path.text, NULL, take_event);
+    z3d_string_free(&path);
+    return status;
+}
+
+z3d_status z3d_history_read_events(const char *folder, z3d_history *out) {
+    Z3D_TRY(begin(folder, out));
+    return read_events(folder, out);
+}
+
+z3d_status z3d_history_read(const char *path, z3d_history *out) {
+    struct stat info;
+    z3d_string metrics = {0};
+    Z3D_TRY(begin(path, out));
     bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     z3d_string_append(&metrics, "%s%s", path, folder ? "/metrics.jsonl" : "");
-    z3d_string_append(&events, "%s/events.jsonl", path);
-    z3d_status status = Z3D_OK;
-    if (!out->name || metrics.failed || events.failed)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    if (status == Z3D_OK)
-        status = read_file(out, metrics.text, "; expected a run's folder (run.dir)", take_metrics);
-    if (status == Z3D_OK && folder) status = read_file(out, events.text, NULL, take_event);
+    z3d_status status =
+        metrics.failed
+            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+            : read_file(out, metrics.text, "; expected a run's folder (run.dir)", take_metrics);
+    if (status == Z3D_OK && folder) status = read_events(path, out);
     z3d_string_free(&metrics);
-    z3d_string_free(&events);
     return status;
 }
 
@@ -171,6 +191,8 @@ void z3d_history_release(z3d_history *history) {
     for (int i = 0; i < history->events; i++) {
         free(history->event[i].event);
         free(history->event[i].detail);
+        free(history->event[i].device);
+        free(history->event[i].type);
     }
     free(history->event);
     free(history->name);

@@ -60,8 +60,9 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
         z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
                         facts->peak_tflops >= 1 ? facts->peak_tflops : facts->peak_tflops * 1e3,
                         facts->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
-                        facts->peak_measured ? "measured with matrix products"
-                                             : "training.peak_tflops");
+                        facts->peak_kept       ? "measured at an earlier start"
+                        : facts->peak_measured ? "measured with matrix products"
+                                               : "training.peak_tflops");
 }
 
 /* Where what is offloaded lies, and how the disk is read and written. */
@@ -235,6 +236,10 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
         console, "data        %s tokens in %d file%s, validation %s; the run is %.*g epochs",
         z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
         facts->train_files == 1 ? "" : "s", validation, epochs < 0.1 ? 1 : 3, epochs);
+    if (facts->epochs > 0)
+        z3d_console_say(
+            console, "            training.epochs %g: %lld steps; a pass is %lld samples",
+            facts->epochs, (long long)config->training_steps, (long long)facts->train_samples);
     if (facts->largest_token >= 0)
         z3d_console_say(console, "            largest token %d of vocabulary %lld",
                         facts->largest_token, (long long)config->model_vocab_size);

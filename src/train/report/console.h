@@ -26,18 +26,20 @@ typedef struct z3d_run_facts {
     int nodes;
     const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
     const char *gather_why;  /* and pipeline_gather, */
-    const char *granularity_why;   /* granularity, */
-    const char *activation_why;    /* recompute_activation, */
-    const char *ratio_why;         /* offload_optimizer.ratio, */
-    const char *products_why;      /* and training.gemm of the run's type */
-    const char *graph_obstacle;    /* why steps cannot be captured; NULL: they can */
-    const z3d_rank_memory *memory; /* of the rank that takes most */
-    double peak_tflops;            /* of one rank; 0: unknown */
-    bool peak_measured;
+    const char *granularity_why;             /* granularity, */
+    const char *activation_why;              /* recompute_activation, */
+    const char *ratio_why;                   /* offload_optimizer.ratio, */
+    const char *products_why;                /* and training.gemm of the run's type */
+    const char *graph_obstacle;              /* why steps cannot be captured; NULL: they can */
+    const z3d_rank_memory *memory;           /* of the rank that takes most */
+    double peak_tflops;                      /* of one rank; 0: unknown */
+    bool peak_measured, peak_kept;           /* kept: at an earlier start of the run */
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
     z3d_packing_facts packing; /* of them */
     bool masked;               /* not all of their tokens are trained */
+    int64_t train_samples;     /* of one pass */
+    double epochs;             /* training.epochs; 0: training.steps is given */
     int32_t largest_token;     /* -1: unknown */
     const char *checkpoint_dir;
     const char *weights; /* where they come from */

@@ -229,6 +229,19 @@ void z3d_metrics_event_line(int64_t step, const char *event, double time, double
     z3d_string_append(out, "}\n");
 }
 
+void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out) {
+    z3d_string_append(out, "{\"step\":%lld,\"event\":\"%s\"", (long long)start->step,
+                      start->step > 0 ? "resume" : "start");
+    append_time(out, start->time);
+    z3d_string_append(out, ",\"detail\":");
+    z3d_string_append_json(out, start->detail);
+    z3d_string_append(out, ",\"device\":");
+    z3d_string_append_json(out, start->device);
+    z3d_string_append(out, ",\"type\":\"%s\"", start->type);
+    if (isfinite(start->peak_tflops)) append_measured(out, "peak_tflops", start->peak_tflops);
+    z3d_string_append(out, "}\n");
+}
+
 static void append_traffic(const z3d_traffic *traffic, z3d_string *out) {
     z3d_string_append(out,
                       "{\"calls\":%lld,\"bytes\":%lld,\"volume_elements\":%lld,"

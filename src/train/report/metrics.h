@@ -68,6 +68,16 @@ void z3d_metrics_validation_line(int64_t step, double time, double loss, const d
 /* {"step", "event", "time", "seconds", "detail"}: seconds NAN, detail NULL: left out. */
 void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
                             const char *detail, z3d_string *out);
+/* A start of the run, and as what it ran. */
+typedef struct z3d_start_record {
+    int64_t step; /* that it resumes after; 0: a new run */
+    double time;
+    const char *detail, *device, *type;
+    double peak_tflops; /* of one rank, as measured; NAN: it was not */
+} z3d_start_record;
+
+/* {"step", "event": "start" or "resume", "time", "detail", "device", "type", "peak_tflops"} */
+void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out);
 /* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
 void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
 /* Bytes over all groups and kinds so far. */

@@ -1,0 +1,29 @@
+/* The data that a configuration trains on, and how much of it is one pass. */
+#include "src/train/data.h"
+
+z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out) {
+    const z3d_dataset_config data = {.files = &config->data_train,
+                                     .seq_length = config->model_seq_length,
+                                     .vocab_size = (int32_t)config->model_vocab_size,
+                                     .seed = (uint64_t)config->data_seed,
+                                     .whole_windows = true,
+                                     .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
+                                     .too_long = (z3d_too_long)config->data_too_long};
+    if (config->data_train.count == 0)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "data.train is not set: it needs a token file; `zero3d data "
+                         "tokenize` makes one from text");
+    z3d_status status = z3d_dataset_open(&data, out);
+    return status == Z3D_OK ? status : z3d_error_context(status, "data.train");
+}
+
+z3d_status z3d_train_data_count(z3d_config *config) {
+    z3d_dataset *dataset;
+    if (config->training_epochs == 0) return Z3D_OK;
+    z3d_status status = z3d_train_data_open(config, &dataset);
+    if (status != Z3D_OK)
+        return z3d_error_context(status, "training.epochs needs the data to count its steps");
+    z3d_config_set_epoch(config, z3d_dataset_samples(dataset));
+    z3d_dataset_close(dataset);
+    return Z3D_OK;
+}

@@ -1,0 +1,69 @@
+/* The tokenizer of a model's folder, as an import of it knows it. */
+#include <string.h>
+#include <unistd.h>
+
+#include "src/train/text/bpe.h"
+#include "src/train/tokenizer.h"
+
+static bool has_file(const char *folder, const char *name) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/%s", folder, name);
+    const bool there = !path.failed && access(path.text, F_OK) == 0;
+    z3d_string_free(&path);
+    return there;
+}
+
+/* An imported model or a run: its configuration says what its tokenizer is. */
+static z3d_status create_configured(const char *folder, const z3d_special *special,
+                                    z3d_tokenizer **out) {
+    z3d_config *config;
+    z3d_string path = {0};
+    Z3D_TRY(z3d_config_create(&config));
+    z3d_string_append(&path, "%s/config.yaml", folder);
+    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                    : z3d_config_read_file(config, path.text);
+    if (status == Z3D_OK) {
+        if (special) config->data_special = (int)*special;
+        status = z3d_tokenizer_of_config(config, out);
+        if (status != Z3D_OK) status = z3d_error_context(status, "%s", path.text);
+    }
+    z3d_string_free(&path);
+    z3d_config_destroy(config);
+    return status;
+}
+
+/* GPT-2's where config.json says so, or where there is nothing but its two files. */
+static z3d_status find_kind(const char *folder, z3d_tokenizer_kind *out) {
+    z3d_string inside = {0};
+    z3d_json *config = NULL;
+    z3d_string_append(&inside, "%s/", folder);
+    z3d_status status = inside.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                      : z3d_read_json_beside(inside.text, "config.json", &config);
+    z3d_string_free(&inside);
+    if (status != Z3D_OK) return status;
+    const bool gpt2 = config ? z3d_json_is_text(z3d_json_member(config, "model_type"), "gpt2")
+                             : !has_file(folder, "tokenizer.json");
+    z3d_json_free(config);
+    *out = gpt2 ? Z3D_TOKENIZER_GPT2 : Z3D_TOKENIZER_HUGGINGFACE;
+    return Z3D_OK;
+}
+
+z3d_status z3d_tokenizer_of_folder(const char *folder, const z3d_special *special,
+                                   z3d_tokenizer **out) {
+    z3d_tokenizer_kind kind;
+    *out = NULL;
+    if (has_file(folder, "config.yaml")) return create_configured(folder, special, out);
+    if (!has_file(folder, "tokenizer.json") && !has_file(folder, "vocab.json"))
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s has no tokenizer: expected the folder of a model, with tokenizer.json "
+                         "or vocab.json and merges.txt, or one that was imported",
+                         folder);
+    Z3D_TRY(find_kind(folder, &kind));
+    Z3D_TRY(z3d_tokenizer_create(kind, folder, NULL, out));
+    const z3d_status status =
+        z3d_tokenizer_set_special(*out, special ? *special : Z3D_SPECIAL_AUTO);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_tokenizer_destroy(*out);
+    *out = NULL;
+    return status;
+}
