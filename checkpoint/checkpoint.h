@@ -98,6 +98,7 @@ typedef struct z3d_export {
     z3d_dtype dtype;      /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
     bool own_dtype;       /* dtype is not given: set to checkpoint.export.dtype */
     bool allow_nonfinite; /* writes infinities and NaNs; else they are an error */
+    bool force;           /* llm.c's file replaces one that is none of llm.c's */
     const char *to;       /* the folder, or llm.c's file */
     /* Hugging Face only: the tokenizer's files. vocab NULL: the folder `tokenizer` beside an
      * imported checkpoint; else those of the checkpoint's configuration (data.vocab and

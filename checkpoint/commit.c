@@ -22,19 +22,27 @@ z3d_status z3d_libraries(char **out) {
 z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     struct statvfs disk;
     z3d_pending_io io;
-    char need_text[32], free_text[32];
-    int64_t need = 1 << 20;
-    for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
+    char need_text[32], shard_text[32], other_text[32], free_text[32];
+    int64_t written = 0, other = 1 << 20;
+    for (int s = 0; s < shards; s++) {
+        written += sizes[s];
+        other += sizes[s] / 1000 + 65536;
+    }
     z3d_pending_io_begin(&io, "checkpoint: checking the free space of", dir);
     bool known = statvfs(dir, &disk) == 0 && disk.f_blocks != 0;
     z3d_pending_io_end(&io);
     if (!known) return Z3D_OK;
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
     double room = (double)disk.f_bavail * (double)disk.f_frsize;
-    if (room >= (double)need) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO, "%s: not enough space for a checkpoint: %s needed, %s free", dir,
-                     z3d_format_bytes(need, need_text, sizeof need_text),
-                     z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
+    if (room >= (double)(written + other)) return Z3D_OK;
+    return Z3D_ERROR(
+        Z3D_ERR_IO,
+        "%s: not enough space for a checkpoint: %s needed (at most %s of shards, and %s are "
+        "kept free for the files that describe them), %s free",
+        dir, z3d_format_bytes(written + other, need_text, sizeof need_text),
+        z3d_format_bytes(written, shard_text, sizeof shard_text),
+        z3d_format_bytes(other, other_text, sizeof other_text),
+        z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {

@@ -195,6 +195,10 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_
 static z3d_status write_llmc_file(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     llmc_output output = {c, config, what};
     Z3D_TRY(z3d_llmc_check(config));
+    const char *const inputs[] = {z3d_checkpoint_folder(c)};
+    const bool own = z3d_llmc_is_file(what->to);
+    Z3D_TRY(z3d_output_is_no_input(what->to, own, inputs, 1));
+    Z3D_TRY(z3d_output_check(what->to, "checkpoint of llm.c", own, what->force));
     return z3d_export_write(&(z3d_export_file){&output, write_llmc}, what->to);
 }
 

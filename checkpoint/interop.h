@@ -140,6 +140,8 @@ z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, const z3d_model_typ
                                  int *shards, z3d_nonfinite *bad);
 /* ERR_UNSUPPORTED: not a GPT-2. */
 z3d_status z3d_llmc_check(const z3d_config *config);
+/* Whether a file begins as llm.c's checkpoints do. */
+bool z3d_llmc_is_file(const char *path);
 z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config, z3d_dtype dtype,
                           int fd, const char *path, z3d_nonfinite *bad);
 

@@ -69,6 +69,11 @@ static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded)
                      f->path, (long long)f->bytes, (long long)at);
 }
 
+bool z3d_llmc_is_file(const char *path) {
+    const int32_t magic = MAGIC;
+    return z3d_file_begins(path, &magic, sizeof magic);
+}
+
 z3d_status z3d_llmc_open(z3d_interop *f) {
     int32_t header[HEADER];
     if (f->bytes < (int64_t)sizeof header)

@@ -272,6 +272,8 @@ void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text);
 void z3d_world_catch_signals(void);
 /* Keeps these signals until z3d_world_catch_signals, also if the program restarts itself (exec). */
 void z3d_world_hold_signals(void);
+/* Lets them end the process: zero3d-launch has it begin with all of them held. */
+void z3d_world_release_signals(void);
 bool z3d_world_stop_requested(const z3d_world *world);
 /* Whether any rank was asked to stop. Collective; the same answer everywhere. */
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop);

@@ -25,12 +25,12 @@ static long long milliseconds(void) {
 static void on_stop_signal(int number) {
     long long none = 0, now = milliseconds();
     if (atomic_compare_exchange_strong(&first_signal, &none, now)) return;
-    if (now - none > 500) _exit(128 + number);
+    if (now - none > 500 && !atomic_load(&announced)) _exit(128 + number);
 }
 
 /* mpirun ends its ranks by a SIGCONT, a SIGTERM only half the grace time later, a SIGKILL after the
  * rest (Open MPI 4.1). To whoever hears the first, all of that time is left; the SIGTERM is no
- * second request then. */
+ * second request then, also behind one. */
 static void on_continue(int number, siginfo_t *info, void *context) {
     (void)number, (void)context;
     if (info->si_code == SI_USER && info->si_pid == getppid()) atomic_store(&announced, true);
@@ -56,6 +56,10 @@ static void set_mask(int how) {
 
 void z3d_world_hold_signals(void) {
     set_mask(SIG_BLOCK);
+}
+
+void z3d_world_release_signals(void) {
+    set_mask(SIG_UNBLOCK);
 }
 
 /* oneDNN's compiled matrix products use the stack pointer as one more register: a handler that ran

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "src/base/output.h"
+
 /* Colours of the series are told apart by people with colour-blindness, too: the first five are
  * Okabe and Ito's. */
 static const char common[] =
@@ -40,9 +42,10 @@ static const char common[] =
     "summary{cursor:pointer;color:var(--soft)}.wide{overflow-x:auto}";
 
 void z3d_page_open(z3d_string *out, const char *title, const char *style) {
-    z3d_string_append(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                           "<meta name=\"viewport\" content=\"width=device-width, "
-                           "initial-scale=1\">\n<title>");
+    z3d_string_append(out,
+                      "%s<meta name=\"viewport\" content=\"width=device-width, "
+                      "initial-scale=1\">\n<title>",
+                      z3d_output_page.begins);
     z3d_page_text(out, title);
     z3d_string_append(out, "</title>\n<style>%s%s</style>\n</head>\n<body>\n", common, style);
 }

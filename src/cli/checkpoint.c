@@ -16,7 +16,7 @@ static const char help[] =
     "       zero3d checkpoint diff A B\n"
     "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
     "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
-    "                         [--allow-nonfinite]\n"
+    "                         [--allow-nonfinite] [--force]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "                         [--allow-nonfinite]\n"
     "\n"
@@ -35,9 +35,8 @@ static const char help[] =
     "  --format FORMAT   huggingface (default) or llm.c\n"
     "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported model's own\n"
     "                    type, else fp32)\n"
-    "  --max-shard-size SIZE\n"
-    "                    huggingface: a model with more bytes of tensors than this (default\n"
-    "                    5GB) is written in shards\n"
+    "  --max-shard-size SIZE  huggingface: a model with more bytes of tensors than this\n"
+    "                    (default 5GB) is written in shards\n"
     "  --vocab PATH      the tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
@@ -45,6 +44,7 @@ static const char help[] =
     "  --allow-nonfinite imports or exports values that are infinite or NaN, or become infinite "
     "in\n"
     "                    the type that is written; else they are counted and refused\n"
+    "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
     "verify, export and import say every 5 seconds how far they are (ZERO3D_PROGRESS_SECONDS: "
@@ -58,7 +58,7 @@ typedef struct request {
     const char *format, *dtype, *vocab, *merges, *max_shard;
     z3d_string *text; /* to print */
     z3d_progress progress;
-    bool allow_nonfinite;
+    bool allow_nonfinite, force;
     bool bad; /* damage or a difference was found */
 } request;
 
@@ -346,6 +346,7 @@ static z3d_status export(request *r) {
     z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
                        .own_dtype = !r->dtype,
                        .allow_nonfinite = r->allow_nonfinite,
+                       .force = r->force,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
                        .merges = r->merges};
@@ -463,6 +464,23 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
     return Z3D_OK;
 }
 
+/* exports, tokenizer: which options the tool has. */
+static z3d_status check_options(const request *r, bool exports, bool tokenizer) {
+    if ((r->format || r->dtype || r->max_shard) && !exports)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
+                         r->format  ? "format"
+                         : r->dtype ? "dtype"
+                                    : "max-shard-size");
+    if ((r->vocab || r->merges || r->allow_nonfinite) && !tokenizer)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
+                         r->vocab    ? "vocab"
+                         : r->merges ? "merges"
+                                     : "allow-nonfinite");
+    if (r->force && !(exports && r->format && strcmp(r->format, "llm.c") == 0))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--force is for checkpoint export --format llm.c");
+    return Z3D_OK;
+}
+
 static z3d_status run_tool(int argc, char **argv, request *r) {
     const cli_option options[] = {{"format", &r->format, NULL, NULL},
                                   {"dtype", &r->dtype, NULL, NULL},
@@ -470,6 +488,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"merges", &r->merges, NULL, NULL},
                                   {"max-shard-size", &r->max_shard, NULL, NULL},
                                   {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
+                                  {"force", NULL, &r->force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -478,16 +497,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
                              tools[i].arguments == 1 ? "one folder" : "two paths");
-        if ((r->format || r->dtype || r->max_shard) && !tools[i].exports)
-            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
-                             r->format  ? "format"
-                             : r->dtype ? "dtype"
-                                        : "max-shard-size");
-        if ((r->vocab || r->merges || r->allow_nonfinite) && !tools[i].tokenizer)
-            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
-                             r->vocab    ? "vocab"
-                             : r->merges ? "merges"
-                                         : "allow-nonfinite");
+        Z3D_TRY(check_options(r, tools[i].exports, tools[i].tokenizer));
         r->arguments = argv + 2;
         Z3D_TRY(read_progress(tools[i].name, &r->progress));
         return tools[i].run(r);

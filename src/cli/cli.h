@@ -74,6 +74,14 @@ int cli_finish(z3d_status status, const char *command);
 /* The same for a command of several ranks. Rank 0 prints what all know; a rank prints what is wrong
  * with its own start. world NULL: it could not be created. */
 int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command);
+typedef struct cli_output {
+    const char *path; /* NULL: not asked for */
+    const z3d_output_kind *kind;
+} cli_output;
+/* Before any work: ERR_USAGE if two outputs are one file, if one is an input (NULL: none), or if
+ * one would replace what is not of its kind; with `force` only the first two. */
+z3d_status cli_check_outputs(const cli_output *outputs, int count, const char *const *inputs,
+                             int input_count, bool force);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: with one line (a full disk), or without

@@ -239,6 +239,23 @@ int cli_finish_rank(const z3d_world *world, z3d_status status, const char *comma
     return finish(status, command, rank == 0 || status == Z3D_ERR_START);
 }
 
+z3d_status cli_check_outputs(const cli_output *outputs, int count, const char *const *inputs,
+                             int input_count, bool force) {
+    for (int i = 0; i < count; i++) {
+        const char *path = outputs[i].path;
+        const z3d_output_kind *kind = outputs[i].kind;
+        if (!path) continue;
+        for (int k = 0; k < i; k++)
+            if (outputs[k].path && z3d_same_place(outputs[k].path, path))
+                return Z3D_ERROR(Z3D_ERR_USAGE, "%s is given for two outputs; name two files",
+                                 path);
+        const bool own = z3d_file_begins(path, kind->begins, strlen(kind->begins));
+        Z3D_TRY(z3d_output_is_no_input(path, own, inputs, input_count));
+        Z3D_TRY(z3d_output_check(path, kind->name, own, force));
+    }
+    return Z3D_OK;
+}
+
 z3d_status cli_write(const char *path, const z3d_string *text) {
     if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to write %.200s", path);
     FILE *file = fopen(path, "w");

@@ -16,7 +16,7 @@ static const char help[] =
     "not UTF-8 text. Each object in JSON is a document: in .jsonl and .ndjson, in .json that you\n"
     "name, or that has lines or an array of them, and in what you name that begins as JSON does. "
     "An\n"
-    "output is never an input, and never replaces a file that is no token file.\n"
+    "output is never an input, and replaces no other file than a token file.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
     "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines,\n"
@@ -46,6 +46,7 @@ static const char help[] =
     "  --special HOW       what is put around a document: auto (default): before it what\n"
     "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
     "                      bos, eos: one of them; both. A text that has them gets no second ones\n"
+    "  --force             replaces other files, too, but never an input\n"
     "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
     "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n"
@@ -225,6 +226,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"chat-template", &tokenize.chat_template, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
                                   {"special", &special, NULL, NULL},
+                                  {"force", NULL, &tokenize.force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));

@@ -13,7 +13,7 @@
 #include "src/plan/price/measure.h"
 
 static const char help[] =
-    "usage: zero3d doctor [--measure FILE]\n"
+    "usage: zero3d doctor [--measure FILE [--force]]\n"
     "\n"
     "Checks this machine: libraries, CPU and instruction set, cores, memory, shared memory.\n"
     "Measures the speed of matrix products in each precision, with the fastest method.\n"
@@ -25,6 +25,7 @@ static const char help[] =
     "                   FILE; writes the machine's description to FILE, for\n"
     "                   `zero3d plan --hardware`. ZERO3D_MEASURE_TURNS=1 in the environment:\n"
     "                   sooner and less exact\n"
+    "  --force          FILE may replace a file that doctor has not written\n"
     "\n"
     "example: zero3d-launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
 
@@ -109,9 +110,8 @@ static z3d_status measure(z3d_string *out) {
 static z3d_status write_description(const char *path, int ranks, const z3d_hardware *hardware) {
     char comment[256];
     z3d_string text = {0};
-    snprintf(comment, sizeof comment,
-             "# Measured by `zero3d doctor --measure` on %d ranks of this machine, all at once.\n",
-             ranks);
+    snprintf(comment, sizeof comment, "%son %d ranks of this machine, all at once.\n",
+             z3d_output_machine.begins, ranks);
     z3d_hardware_write(hardware, comment, &text);
     z3d_status status = cli_write(path, &text);
     z3d_string_free(&text);
@@ -120,8 +120,9 @@ static z3d_status write_description(const char *path, int ranks, const z3d_hardw
 
 /* Before anything is measured: is there a place for the result? What is there stays until then.
  * Rank 0's business. */
-static z3d_status check_place(const z3d_world *world, const char *path) {
+static z3d_status check_place(const z3d_world *world, const char *path, bool force) {
     if (z3d_world_rank(world) > 0) return Z3D_OK;
+    Z3D_TRY(cli_check_outputs(&(cli_output){path, &z3d_output_machine}, 1, NULL, 0, force));
     FILE *file = fopen(path, "a");
     if (!file) return Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
     fclose(file);
@@ -145,7 +146,7 @@ static z3d_status measure_disk(z3d_world *world, const char *path, z3d_hardware 
 }
 
 /* Collective over the ranks that a launcher started. */
-static z3d_status describe_machine(const char *path, z3d_string *out) {
+static z3d_status describe_machine(const char *path, bool force, z3d_string *out) {
     z3d_world *world;
     z3d_hardware hardware;
     Z3D_TRY(z3d_world_create(NULL, NULL, &world));
@@ -153,7 +154,7 @@ static z3d_status describe_machine(const char *path, z3d_string *out) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = cores > ranks ? (int)(cores / ranks) : 1;
     double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
-    z3d_status status = z3d_world_agree(world, check_place(world, path));
+    z3d_status status = z3d_world_agree(world, check_place(world, path, force));
     if (status == Z3D_OK) status = z3d_measure_machine(world, threads, memory, &hardware);
     if (status == Z3D_OK) status = measure_disk(world, path, &hardware, out);
     if (status == Z3D_OK && z3d_world_rank(world) == 0)
@@ -168,14 +169,16 @@ static z3d_status describe_machine(const char *path, z3d_string *out) {
 
 static int run(int argc, char **argv) {
     const char *path = NULL;
-    const cli_option options[] = {{"measure", &path, NULL, NULL}, {NULL, NULL, NULL, NULL}};
+    bool force = false;
+    const cli_option options[] = {
+        {"measure", &path, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && count > 0)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "doctor takes no arguments");
     bool ranks = status == Z3D_OK && path;
-    if (ranks) status = describe_machine(path, &text);
+    if (ranks) status = describe_machine(path, force, &text);
     if (status == Z3D_OK && !path) status = cli_version(&text);
     if (status == Z3D_OK && !path) {
         check_cores(&text);

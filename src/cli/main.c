@@ -143,7 +143,10 @@ int main(int argc, char **argv) {
     if (!command) return cli_finish(refuse_command(name), NULL);
     if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
     const bool stops = stops_when_asked(command);
-    if (stops) z3d_world_hold_signals();
+    if (stops)
+        z3d_world_hold_signals();
+    else
+        z3d_world_release_signals();
     if (command->computes) limit_spinning(argv);
     if (stops) z3d_world_catch_signals();
     return end_apart(command->run(argc - 1, argv + 1));

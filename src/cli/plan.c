@@ -10,10 +10,8 @@
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
-    "                   [--memory [FILE.svg]]\n"
-    "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
-    "FILE]\n"
-    "                   [--schedule FILE.svg]]\n"
+    "                   [--memory [FILE.svg]] [--hardware FILE [--calibration FILE] [--tokens N]\n"
+    "                   [--json] [--trace FILE] [--schedule FILE.svg]] [--force]\n"
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
     "       zero3d plan CONFIG [key=value ...] --recommend --hardware FILE [--ranks N] [--json]\n"
@@ -52,6 +50,7 @@ static const char help[] =
     "schedule\n"
     "                    also where the configuration sets them; train_batch_size stays\n"
     "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
+    "  --force           FILE may replace a file of another kind\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 train_batch_size=256\n";
@@ -68,7 +67,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 
 typedef struct priced {
     const char *hardware, *calibration, *tokens, *trace, *schedule, *fit, *write, *picture;
-    bool json, print_program, memory, recommend;
+    bool json, print_program, memory, recommend, force;
 } priced;
 
 /* Of a case that does not fit. */
@@ -184,9 +183,8 @@ static z3d_status write_best(const z3d_config *config, const char *how, double s
                                           NULL};
     z3d_string text = {0};
     if (!options->write) return Z3D_OK;
-    z3d_string_append(&text,
-                      "# Written by `zero3d plan %s --write`: %.4g s a step, predicted on %s.\n",
-                      how, seconds, hardware->name);
+    z3d_string_append(&text, "%s%s --write`: %.4g s a step, predicted on %s.\n",
+                      z3d_output_config.begins, how, seconds, hardware->name);
     z3d_config_write_changed(config, decided, &text);
     z3d_status status = cli_write(options->write, &text);
     z3d_string_free(&text);
@@ -231,7 +229,7 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
 /* Whether a run of one rank has room on this machine now; if not, what to change. */
 static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, z3d_string *text) {
     z3d_host_memory host;
-    char needed[32], there[32];
+    char needed[32], outside[32], there[32];
     if (config->training_device != Z3D_TRAINING_CPU) {
         z3d_string_append(text, "\nthis machine: its GPU is not looked at; --hardware FILE says "
                                 "whether a described one has room\n");
@@ -240,13 +238,14 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     z3d_host_memory_find(&host);
     const z3d_room room = {
         .device = host.bytes, .host = host.bytes, .from = host.from, .shared = true};
-    z3d_need need = {.snapshot = plan->snapshot};
+    z3d_need need = {.snapshot = plan->snapshot, .outside = z3d_plan_outside(&plan->mesh)};
     memcpy(need.arena, plan->set.program[Z3D_MODE_TRAIN]->arena, sizeof need.arena);
     z3d_string_append(text, "\nthis machine: ");
     if (z3d_need_missing(&need, &room) > 0)
         return z3d_plan_advice(config, 1, plan->threads, &room, text);
-    z3d_string_append(text, "it fits: the rank needs %s",
-                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed));
+    z3d_string_append(text, "it fits: the rank needs %s (%s of it outside the plan)",
+                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed),
+                      z3d_format_bytes(need.outside, outside, sizeof outside));
     if (host.bytes < INT64_MAX)
         z3d_string_append(text, " of %s that are free%s",
                           z3d_format_bytes(host.bytes, there, sizeof there), host.from);
@@ -331,6 +330,16 @@ static z3d_status check_options(const priced *p, bool rank) {
     return Z3D_OK;
 }
 
+static z3d_status check_outputs(const priced *p, const char *config) {
+    const cli_output outputs[] = {{p->write, &z3d_output_config},
+                                  {p->trace, &z3d_output_timeline},
+                                  {p->schedule, &z3d_output_picture},
+                                  {p->picture, &z3d_output_picture}};
+    const char *const inputs[] = {config, p->hardware, p->calibration};
+    return cli_check_outputs(outputs, sizeof outputs / sizeof *outputs, inputs,
+                             sizeof inputs / sizeof *inputs, p->force);
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
     priced prediction = {.json = false};
@@ -347,12 +356,14 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                                   {"rank", &rank_text, NULL, NULL},
                                   {"print-program", NULL, &prediction.print_program, NULL},
                                   {"memory", &prediction.picture, &prediction.memory, NULL},
+                                  {"force", NULL, &prediction.force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count, ranks = 0, rank = 0;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
     Z3D_TRY(check_options(&prediction, rank_text != NULL));
+    Z3D_TRY(check_outputs(&prediction, count > 0 ? argv[1] : NULL));
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
     z3d_status status = prediction.fit || prediction.recommend

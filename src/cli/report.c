@@ -5,7 +5,7 @@
 #include "src/train/history/history.h"
 
 static const char help[] =
-    "usage: zero3d report RUN... [--html FILE]\n"
+    "usage: zero3d report RUN... [--html FILE [--force]]\n"
     "\n"
     "Reads the folders of runs (metrics.jsonl, events.jsonl) and says of each: steps, losses,\n"
     "learning rate, throughput, MFU, exposed communication, memory by category, checkpoints,\n"
@@ -15,6 +15,7 @@ static const char help[] =
     "  --html FILE   writes a page with these facts and with curves, the runs over each other. "
     "The\n"
     "                page is one file without scripts that refers to nothing outside of it\n"
+    "  --force       FILE may replace a file that is no page of a report\n"
     "\n"
     "example: zero3d report runs/mine runs/second --html report.html\n";
 
@@ -51,12 +52,17 @@ static z3d_status report(int count, char **names, const char *html, z3d_string *
 
 static int run(int argc, char **argv) {
     const char *html = NULL;
-    const cli_option options[] = {{"html", &html, NULL, NULL}, {NULL, NULL, NULL, NULL}};
+    bool force = false;
+    const cli_option options[] = {
+        {"html", &html, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && count == 0)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");
+    if (status == Z3D_OK)
+        status = cli_check_outputs(&(cli_output){html, &z3d_output_page}, 1,
+                                   (const char *const *)(argv + 1), count, force);
     if (status == Z3D_OK) status = report(count, argv + 1, html, &text);
     int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "report");
     z3d_string_free(&text);

@@ -27,7 +27,8 @@ static const char help[] =
     "                      and writes the file (about a minute)\n"
     "  --write-configs DIR\n"
     "                      writes every row as a configuration file; refuses to overwrite files\n"
-    "                      with other contents\n";
+    "                      with other contents\n"
+    "  --force             the FILE that is written may replace one of another kind\n";
 
 /* What a row's file is to have, and what it has: NULL if there is none. */
 typedef struct row_file {
@@ -159,14 +160,12 @@ static z3d_status read_hardware(const char *machine, const char *calibration, bo
 
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *machine = NULL, *calibration = NULL, *page = NULL, *configs = NULL;
-    bool json = false, fit = false;
-    const cli_option options[] = {{"hardware", &machine, NULL, NULL},
-                                  {"calibration", &calibration, NULL, NULL},
-                                  {"page", &page, NULL, NULL},
-                                  {"write-configs", &configs, NULL, NULL},
-                                  {"json", NULL, &json, NULL},
-                                  {"calibrate", NULL, &fit, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    bool json = false, fit = false, force = false;
+    const cli_option options[] = {
+        {"hardware", &machine, NULL, NULL}, {"calibration", &calibration, NULL, NULL},
+        {"page", &page, NULL, NULL},        {"write-configs", &configs, NULL, NULL},
+        {"json", NULL, &json, NULL},        {"calibrate", NULL, &fit, NULL},
+        {"force", NULL, &force, NULL},      {NULL, NULL, NULL, NULL}};
     int count;
     z3d_hardware hardware;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -175,14 +174,17 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                          "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
     const char *what = count == 1 ? argv[1] : "all";
     Z3D_TRY(z3d_paper_check_name(what));
-    if (configs && (count || machine || calibration || page || json || fit))
+    if (configs && (count || machine || calibration || page || json || fit || force))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--write-configs writes every row and takes nothing else beside it");
     if (configs) return write_configs(configs, text);
+    if (fit && !calibration) calibration = "configs/paper/calibration.yaml";
+    const cli_output outputs[] = {{page, &z3d_output_page},
+                                  {fit ? calibration : NULL, &z3d_output_calibration}};
+    const char *const inputs[] = {machine, fit ? NULL : calibration};
+    Z3D_TRY(cli_check_outputs(outputs, 2, inputs, 2, force));
     Z3D_TRY(read_hardware(machine, calibration, fit, &hardware));
-    if (fit)
-        return calibrate(&hardware, calibration ? calibration : "configs/paper/calibration.yaml",
-                         text);
+    if (fit) return calibrate(&hardware, calibration, text);
     return reproduce(what, &hardware, json, page, text);
 }
 

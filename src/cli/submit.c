@@ -38,16 +38,23 @@ static const char help[] =
     "may "
     "be\n"
     "                        given again. Those that the script decides are refused\n"
+    "  --srun OPTION         an option of srun, by its long name: --srun --container-image=IMAGE\n"
+    "  --setup LINE          a shell's line that each start of the job runs before srun: --setup "
+    "\"module\n"
+    "                        load gcc\"; may be given again\n"
+    "  --setup-file FILE     the same for all lines of FILE, before those of --setup\n"
     "  --output FILE         keeps the script in FILE\n"
+    "  --force               FILE may replace a file that is no script of submit\n"
     "  --dry-run             prints the script and submits nothing; the plan is on standard error\n"
     "\n"
     "example: zero3d submit configs/paper/fig2-zero-100B-400gpus.yaml --nodes 25 --time 8:00:00\n"
     "             --hardware configs/hardware/dgx2-v100.yaml checkpoint.interval=100 --dry-run\n";
 
 typedef struct request {
-    const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output;
-    bool dry_run;
-    cli_values sbatch;
+    const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output,
+        *setup_file;
+    bool dry_run, force;
+    cli_values sbatch, srun, setup;
     z3d_string missing; /* what a dry run says that a job would lack */
     char **arguments;   /* files, then assignments */
     int files, count;
@@ -55,9 +62,12 @@ typedef struct request {
 
 enum { MOST = 1000000 };
 
+static bool is_number(const char *text, int64_t most, int64_t *out) {
+    return z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= most;
+}
+
 static z3d_status read_number(const char *text, const char *option, int64_t most, int64_t *out) {
-    if (!text) return Z3D_OK;
-    if (z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= most) return Z3D_OK;
+    if (!text || is_number(text, most, out)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from 1 to %lld", option, text,
                      (long long)most);
 }
@@ -67,11 +77,13 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
     const char *dash = strchr(text, '-');
     const size_t length = dash ? (size_t)(dash - text) : strlen(text);
     snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
-    Z3D_TRY(read_number(first, "nodes", MOST, &job->nodes));
+    bool good = is_number(first, MOST, &job->nodes);
     job->most_nodes = job->nodes;
-    if (dash) Z3D_TRY(read_number(dash + 1, "nodes", MOST, &job->most_nodes));
-    if (job->most_nodes >= job->nodes) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes %s: expected a number, or a range such as 2-4", text);
+    if (dash) good = good && is_number(dash + 1, MOST, &job->most_nodes);
+    if (good && job->most_nodes >= job->nodes) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "--nodes %s: expected a whole number from 1 to %d, or a range such as 2-4",
+                     text, MOST);
 }
 
 #define ONE_GPU "write --ranks-per-node N of submit: a rank has one GPU"
@@ -104,6 +116,7 @@ static const struct {
     {"job-name", "J", "it is the CONFIG's name"},
     {"output", "o", "it is zero3d-NAME-JOB.log"},
     {"wrap", "", "the script is the job"},
+    {"multi-prog", "", "all ranks run zero3d"},
 };
 
 /* One option in one line: "--partition=gpu", "-p gpu", "-pgpu". */
@@ -126,12 +139,26 @@ static bool has_lost_value(const char *text) {
     return text[1] != '-' && strchr("HhkOQsuvVW", text[1]) && text[2];
 }
 
-static z3d_status refuse_decided(const char *text, const char *instead) {
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--sbatch %s: the script decides this, as it is planned: %s",
+static z3d_status refuse_decided(const char *of, const char *text, const char *instead) {
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: the script decides this, as it is planned: %s", of,
                      text, instead);
 }
 
-static z3d_status check_option(const char *text) {
+/* of: "sbatch" or "srun". */
+static z3d_status check_decided(const char *of, const char *text) {
+    if (asks_for_gpus(text)) return refuse_decided(of, text, ONE_GPU);
+    const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
+    for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {
+        const char *name = decided[i].name;
+        /* Both take a long name's beginning for it. */
+        const bool same = length ? strncmp(text + 2, name, length) == 0
+                                 : decided[i].letter[0] && text[1] == decided[i].letter[0];
+        if (same) return refuse_decided(of, text, decided[i].instead);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_sbatch(const char *text) {
     if (!is_option(text))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--sbatch %s: expected an option of sbatch with its dashes: --sbatch "
@@ -141,16 +168,22 @@ static z3d_status check_option(const char *text) {
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--sbatch %s: -%c takes no value; give each option its own --sbatch", text,
                          text[1]);
-    if (asks_for_gpus(text)) return refuse_decided(text, ONE_GPU);
-    const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
-    for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {
-        const char *name = decided[i].name;
-        /* sbatch takes a long name's beginning for it. */
-        const bool same = length ? strncmp(text + 2, name, length) == 0
-                                 : decided[i].letter[0] && text[1] == decided[i].letter[0];
-        if (same) return refuse_decided(text, decided[i].instead);
-    }
-    return Z3D_OK;
+    return check_decided("sbatch", text);
+}
+
+static z3d_status check_srun(const char *text) {
+    if (is_option(text) && text[1] == '-') return check_decided("srun", text);
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "--srun %s: expected the long name of an option of srun, with its dashes: "
+                     "--srun --container-image=IMAGE",
+                     text);
+}
+
+static z3d_status check_output(const request *r) {
+    const cli_output output = {r->output, &z3d_output_script};
+    const char *const others[] = {r->hardware, r->calibration, r->setup_file};
+    Z3D_TRY(cli_check_outputs(&output, 1, (const char *const *)r->arguments, r->files, r->force));
+    return cli_check_outputs(&output, 1, others, sizeof others / sizeof *others, r->force);
 }
 
 static z3d_status read_arguments(int argc, char **argv, request *r) {
@@ -163,17 +196,21 @@ static z3d_status read_arguments(int argc, char **argv, request *r) {
                                   {"runs", &r->runs, NULL, NULL},
                                   {"signal", &r->signal, NULL, NULL},
                                   {"sbatch", NULL, NULL, &r->sbatch},
+                                  {"srun", NULL, NULL, &r->srun},
+                                  {"setup", NULL, NULL, &r->setup},
+                                  {"setup-file", &r->setup_file, NULL, NULL},
                                   {"output", &r->output, NULL, NULL},
                                   {"dry-run", NULL, &r->dry_run, NULL},
+                                  {"force", NULL, &r->force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     Z3D_TRY(cli_parse(argc, argv, options, &r->count));
     r->arguments = argv + 1;
     while (r->files < r->count && !strchr(r->arguments[r->files], '=')) r->files++;
     if (r->files == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
     if (!r->nodes) return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes N is missing");
-    if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
-    for (int i = 0; i < r->sbatch.count; i++) Z3D_TRY(check_option(r->sbatch.value[i]));
-    return Z3D_OK;
+    for (int i = 0; i < r->sbatch.count; i++) Z3D_TRY(check_sbatch(r->sbatch.value[i]));
+    for (int i = 0; i < r->srun.count; i++) Z3D_TRY(check_srun(r->srun.value[i]));
+    return check_output(r);
 }
 
 static z3d_status read_job(const request *r, z3d_job *job) {
@@ -183,6 +220,8 @@ static z3d_status read_job(const request *r, z3d_job *job) {
                      .signal = SIGNAL,
                      .options = r->sbatch.value,
                      .option_count = r->sbatch.count,
+                     .srun = r->srun.value,
+                     .srun_count = r->srun.count,
                      .configs = r->arguments,
                      .config_count = r->files,
                      .runs = r->runs,
@@ -192,6 +231,7 @@ static z3d_status read_job(const request *r, z3d_job *job) {
     Z3D_TRY(read_number(r->ranks, "ranks-per-node", MOST, &job->ranks));
     Z3D_TRY(read_number(r->cpus, "cpus-per-rank", MOST, &job->cpus));
     Z3D_TRY(read_number(r->signal, "signal", Z3D_JOB_MOST_SIGNAL, &job->signal));
+    if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
     if (!z3d_job_seconds(r->time, &limit))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--time %s: expected a time limit such as 8:00:00, 1-12 (days-hours) or "
@@ -254,17 +294,18 @@ static z3d_status check_program(void) {
                      name);
 }
 
-static z3d_status check_files(const z3d_config *config) {
+static z3d_status check_files(const request *r, const z3d_config *config) {
     if (config->data_train.count == 0)
         return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
     Z3D_TRY(check_data("data.train", &config->data_train));
     Z3D_TRY(check_data("data.validation", &config->data_validation));
-    return check_program();
+    /* A setup or a container may bring its own. */
+    return r->setup.count || r->setup_file || r->srun.count ? Z3D_OK : check_program();
 }
 
 /* A dry run, which may be somewhere else, only says so. */
 static z3d_status check_or_say(request *r, const z3d_config *config, const char *name) {
-    const z3d_status status = check_files(config);
+    const z3d_status status = check_files(r, config);
     if (status == Z3D_OK || !r->dry_run) return status;
     z3d_string_append(&r->missing, "%s: %s; without --dry-run it is refused\n", name,
                       z3d_error_message());
@@ -403,7 +444,8 @@ static z3d_status submit(int argc, char **argv, const char *command) {
     z3d_string script = {0}, name = {0};
     Z3D_TRY(read_arguments(argc, argv, &r));
     Z3D_TRY(read_job(&r, &job));
-    z3d_status status = plan_all(&r, &job);
+    z3d_status status = z3d_job_setup(r.setup_file, r.setup.value, r.setup.count, &job.setup);
+    if (status == Z3D_OK) status = plan_all(&r, &job);
     append_job_name(job.configs[0], &name);
     job.name = name.text;
     job.command = command;

@@ -4,6 +4,7 @@
 
 static const char help[] =
     "usage: zero3d trace RUN_FOLDER [--step N] [--schedule FILE.svg] [--merge FILE.json]\n"
+    "                    [--force]\n"
     "\n"
     "Reads the timelines that all ranks of a run with `zero3d train --trace` wrote, and says "
     "where\n"
@@ -21,6 +22,7 @@ static const char help[] =
     "  --merge FILE.json     writes all events of all ranks as one timeline for Perfetto\n"
     "                        (ui.perfetto.dev): a process for each rank, on one clock; what runs\n"
     "                        beside compute is a bar from its start to the end of its wait\n"
+    "  --force               FILE may replace a file of another kind\n"
     "\n"
     "If the ranks ran on several nodes, copy all trace-rank*.json into one folder.\n"
     "\n"
@@ -57,9 +59,11 @@ static int show(const asked *asked) {
 static int run(int argc, char **argv) {
     asked asked = {0};
     const char *step = NULL;
+    bool force = false;
     const cli_option options[] = {{"step", &step, NULL, NULL},
                                   {"schedule", &asked.schedule, NULL, NULL},
                                   {"merge", &asked.merge, NULL, NULL},
+                                  {"force", NULL, &force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     z3d_status status = cli_parse(argc, argv, options, &count);
@@ -67,8 +71,11 @@ static int run(int argc, char **argv) {
         status = Z3D_ERROR(Z3D_ERR_USAGE, "expected one run folder, got %d", count);
     if (status == Z3D_OK && step && (z3d_parse_int(step, &asked.step) != Z3D_OK || asked.step < 1))
         status = Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: expected a whole number of at least 1", step);
-    if (status != Z3D_OK) return cli_finish(status, "trace");
     asked.folder = argv[1];
+    const cli_output outputs[] = {{asked.schedule, &z3d_output_picture},
+                                  {asked.merge, &z3d_output_timeline}};
+    if (status == Z3D_OK) status = cli_check_outputs(outputs, 2, &asked.folder, 1, force);
+    if (status != Z3D_OK) return cli_finish(status, "trace");
     return show(&asked);
 }
 

@@ -181,11 +181,11 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     const z3d_mesh *t = &plan->mesh;
     char text[256], parameters[32];
     z3d_string_append(out,
-                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
+                      "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
                       "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"13\">\n"
                       "<style>rect,path{stroke:#333;stroke-width:.6}path{fill:none}"
                       "text{fill:#111}.live{stroke:#000;stroke-width:1.6}",
-                      WIDTH, height, WIDTH, height);
+                      z3d_output_picture.begins, WIDTH, height, WIDTH, height);
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, ".t%d{fill:%s;stroke:#fff;stroke-width:.25}", category,
                           colours[category]);

@@ -88,6 +88,18 @@ bool z3d_plan_saves_beside(const z3d_config *config) {
            config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NVME;
 }
 
+int64_t z3d_plan_outside(const z3d_mesh *mesh) {
+    int64_t bytes = Z3D_OUTSIDE_BYTES;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!z3d_axes_have_group((z3d_axes)axes)) continue;
+        const int size = z3d_mesh_size(mesh, (z3d_axes)axes);
+        const int64_t near = z3d_group_buffers_on_cpus(size, true),
+                      far = z3d_group_buffers_on_cpus(size, false);
+        bytes += near > far ? near : far;
+    }
+    return bytes;
+}
+
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
                              const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes) {
     *bytes = 0;

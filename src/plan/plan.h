@@ -29,6 +29,14 @@ bool z3d_plan_saves_beside(const z3d_config *config);
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
                              const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes);
 
+/* What a rank on the cpu device has outside of its plan and cannot give back: heap, stacks, data of
+ * MPI and of libraries. Measured: 4 to 22 MiB; most with MPI, bf16, measured products and a save.
+ * (Pages of the program's and the libraries' files, 20 MiB more in what the system calls resident,
+ * go when memory is short.) */
+enum { Z3D_OUTSIDE_BYTES = 24 << 20 };
+/* The same with the communication buffers of its groups. */
+int64_t z3d_plan_outside(const z3d_mesh *mesh);
+
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
  * first. So does granularity `auto` as full, pipeline_gather `auto` as per_microbatch,

@@ -221,11 +221,11 @@ static void draw(const z3d_timeline_picture *p, const z3d_timeline_head *head,
                  const z3d_timeline_shares *shares, z3d_string *out) {
     double height = TOP + p->rows * p->height + 52;
     z3d_string_append(out,
-                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
+                      "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
                       "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"12\" "
                       "fill=\"#111\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
                       "<g font-size=\"15\">\n",
-                      WIDTH, height, WIDTH, height);
+                      z3d_output_picture.begins, WIDTH, height, WIDTH, height);
     text_at(out, LEFT, 32, "start", head->title);
     z3d_string_append(out, "</g>\n");
     draw_legend(p, head, shares, out);

@@ -72,6 +72,7 @@ typedef struct z3d_tokenize_options {
     z3d_tokenize_format format; /* not AUTO or TEXT: there is no json_key */
     z3d_loss_on loss_on;
     const char *chat_template; /* its name; NULL: the one beside the tokenizer's file */
+    bool force;                /* outputs replace files that are no token files */
     bool skip_bad; /* leaves out lines and elements without a text at the key; else they are errors
                     */
     /* Called after every file and every few MiB; NULL: not at all. */

@@ -358,10 +358,14 @@ static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t h
     return room;
 }
 
-/* What a rank of this node may take now. */
+/* What a rank of this node may have now. What this process has taken is in its need, too. */
 static z3d_room find_room(z3d_trainer *trainer) {
     z3d_host_memory_find(&trainer->host);
-    return share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
+    z3d_room room = share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
+    const int64_t taken = z3d_trainer_own_bytes();
+    if (room.shared && room.device < INT64_MAX)
+        room.device += taken < Z3D_OUTSIDE_BYTES ? taken : Z3D_OUTSIDE_BYTES;
+    return room;
 }
 
 /* What it may take of the whole machine: what is free at the moment decides no value of a run. */
@@ -378,7 +382,8 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
     if (status == Z3D_OK) {
         const int64_t *arena = set.program[z3d_program_set_main(&set)]->arena;
         *out = arena[Z3D_SPACE_DEVICE];
-        if (z3d_trainer_device_is_host(trainer)) *out += arena[Z3D_SPACE_HOST];
+        if (z3d_trainer_device_is_host(trainer))
+            *out += arena[Z3D_SPACE_HOST] + z3d_plan_outside(&trainer->mesh);
     }
     z3d_program_set_release(&set);
     return status;
@@ -414,7 +419,7 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
 static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t prompts,
                                    bool stage_given) {
     enum { LARGEST = 32 };
-    char need[24], there[24];
+    char need[24], there[24], outside[24], beside[64] = "";
     const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
     const int64_t given = trainer->config->generate_batch;
     const int64_t configured = trainer->config->zero_optimization_stage;
@@ -431,15 +436,19 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
         }
     int64_t room = find_room(trainer).device;
     z3d_status status = Z3D_OK;
+    if (z3d_trainer_device_is_host(trainer))
+        snprintf(beside, sizeof beside, " (%s of it outside the plan)",
+                 z3d_format_bytes(z3d_plan_outside(&trainer->mesh), outside, sizeof outside));
     if (!fits && bytes > room)
-        status = Z3D_ERROR(
-            Z3D_ERR_MEMORY,
-            "%s takes %s on this rank, but %s are available%s; start more "
-            "ranks: they share the parameters%s",
-            trainer->evaluates ? "evaluation" : "generation",
-            z3d_format_bytes(bytes, need, sizeof need), z3d_format_bytes(room, there, sizeof there),
-            z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
-            given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
+        status =
+            Z3D_ERROR(Z3D_ERR_MEMORY,
+                      "%s takes %s on this rank%s, but %s are available%s; start more "
+                      "ranks: they share the parameters%s",
+                      trainer->evaluates ? "evaluation" : "generation",
+                      z3d_format_bytes(bytes, need, sizeof need), beside,
+                      z3d_format_bytes(room, there, sizeof there),
+                      z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
+                      given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
     return z3d_trainer_agree(trainer, status);
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 extern "C" {
+#include "src/base/output.h"
 #include "src/base/pending_io.h"
 #include "src/base/strings.h"
 }
@@ -47,6 +48,40 @@ TEST_F(Files, ReadWholeWithTheirZeroBytes) {
     EXPECT_EQ(length, 0u);
     EXPECT_STREQ(text, "");
     free(text);
+}
+
+TEST_F(Files, AnOutputReplacesItsKindOnlyAndNeverAnInput) {
+    std::string text = write("a.txt", "only copy"), page = write("p.html", z3d_output_page.begins);
+    std::string empty = write("empty", ""), none = (folder / "none").string();
+    std::string again = (folder / "./a.txt").string(), link = (folder / "link").string();
+    fs::create_symlink(text, link);
+    auto is_page = [](const std::string &path) {
+        return z3d_file_begins(path.c_str(), z3d_output_page.begins,
+                               strlen(z3d_output_page.begins));
+    };
+    EXPECT_TRUE(is_page(page));
+    for (const std::string &other : {text, empty, none, folder.string(), std::string("/dev/zero")})
+        EXPECT_FALSE(is_page(other)) << other;
+    auto check = [&](const std::string &path, bool force) {
+        return z3d_output_check(path.c_str(), "page", is_page(path), force);
+    };
+    for (const std::string &good : {page, empty, none, std::string("/dev/null")})
+        EXPECT_EQ(check(good, false), Z3D_OK) << good;
+    EXPECT_EQ(check(text, false), Z3D_ERR_USAGE);
+    EXPECT_EQ(check(text, true), Z3D_OK);
+    EXPECT_EQ(check(folder.string(), true), Z3D_ERR_USAGE);
+    const std::string whole = folder.string();
+    for (const char *read : {text.c_str(), whole.c_str()}) {
+        const char *inputs[] = {nullptr, "missing", read};
+        for (const std::string &path : {text, again})
+            EXPECT_EQ(z3d_output_is_no_input(path.c_str(), false, inputs, 3), Z3D_ERR_USAGE);
+        EXPECT_EQ(z3d_output_is_no_input(page.c_str(), true, inputs, 3), Z3D_OK);
+        EXPECT_EQ(z3d_output_is_no_input(none.c_str(), false, inputs, 3), Z3D_OK);
+    }
+    const char *linked[] = {link.c_str()};
+    EXPECT_EQ(z3d_output_is_no_input(text.c_str(), true, linked, 1), Z3D_ERR_USAGE);
+    EXPECT_TRUE(z3d_same_place(none.c_str(), (folder / "./none").string().c_str()));
+    EXPECT_FALSE(z3d_same_place(none.c_str(), text.c_str()));
 }
 
 TEST_F(Files, TheLimitIsExact) {

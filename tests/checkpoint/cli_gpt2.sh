@@ -126,6 +126,18 @@ done
 cmp -s out by-run || fail "the exported bytes are another tokenizer"
 expect 2 "$ZERO3D" checkpoint export imported x.bin --format llm.c --vocab "$gpt2"
 says 'has no effect with --format llm.c'
+# It replaces a file of its kind, no other one, and none of the checkpoint.
+expect 0 "$ZERO3D" checkpoint export imported model.bin --format llm.c
+cp "$gpt2/text.txt" other.txt
+expect 1 "$ZERO3D" checkpoint export imported other.txt --format llm.c
+says 'other.txt exists and is no checkpoint of llm.c: it is not overwritten; .* --force'
+cmp -s other.txt "$gpt2/text.txt" || fail "a text was overwritten"
+expect 0 "$ZERO3D" checkpoint export imported other.txt --format llm.c --force
+manifest=$(echo imported/step-*/manifest.json)
+expect 1 "$ZERO3D" checkpoint export imported "$manifest" --format llm.c --force
+says 'manifest.json is a file of .*, which is an input'
+expect 2 "$ZERO3D" checkpoint export imported fresh --force
+says '--force is for checkpoint export --format llm.c'
 
 # No run goes on from an imported model.
 expect 1 "$ZERO3D" train run.yaml run.dir=other checkpoint.resume=imported checkpoint.init_from= generate.prompt= \

@@ -42,6 +42,8 @@ enter_group() {
 
 # limit_memory BYTES: from now on; what was the most memory begins anew. No swap.
 limit_memory() {
+    # Memory with swap is never less than memory: a larger limit comes here first, a smaller one last.
+    [ ! -w "$group/memory.memsw.limit_in_bytes" ] || echo "$1" 2>/dev/null >"$group/memory.memsw.limit_in_bytes" || :
     echo "$1" >"$group/$limit_file" || fail "the cgroup takes no limit"
     [ ! -w "$group/memory.memsw.limit_in_bytes" ] || echo "$1" >"$group/memory.memsw.limit_in_bytes"
     [ ! -w "$group/memory.swap.max" ] || echo 0 >"$group/memory.swap.max"

@@ -51,6 +51,15 @@ small() {
     states $model
     limit=$((all / 3))
     expect 0 train without $model
+    # What is outside of the plan counts: the plan alone would fit, and the kernel would kill the run.
+    limit_memory 6291456
+    expect 0 enter_group "$ZERO3D" plan tiny.yaml --ranks 1
+    grep -q '^this machine: does not fit: rank 0 needs 25.6 MiB, but has [0-9.]* MiB (memory cgroup ' out || fail "a plan that fits without its rank"
+    expect 1 enter_group "$ZERO3D" train tiny.yaml run.dir=refused
+    says 'does not fit: rank 0 needs 25.6 MiB, but has .* 24.0 MiB are outside the plan \(libraries, heap, communication buffers\)'
+    expect 0 "$ZERO3D" train tiny.yaml run.dir=saved checkpoint.interval=5
+    expect 1 enter_group "$ZERO3D" generate saved/checkpoints --prompt a --tokens 2
+    says 'generation takes 24.* MiB on this rank \(24.0 MiB of it outside the plan\), but [0-9.]* MiB are available'
     limit_memory $limit
     expect fail enter_group "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=refused $model
     says 'does not fit: rank 0 needs .* but has .* \(memory cgroup .*zero3d-test.* is limited to .*\)'

@@ -93,6 +93,19 @@ for way in mpi,0.05 mpi,0.2 mpi,0.4 tcp,0.05 tcp,0.1 tcp,0.3; do
     grep -q -e 'before the first step' -e 'checkpoint of step [0-9]* saved' out || fail "a request at the start ($way): no word of it"
 done
 
+# Also one to a rank that has not reached its first line: the launcher has it held.
+mkdir early-rank
+# shellcheck disable=SC2016 # the script's
+printf '#!/bin/sh\nkill -TERM $$\nexec "$PROGRAM" "$@"\n' >early-rank/zero3d
+chmod +x early-rank/zero3d
+for way in mpi tcp; do
+    rm -rf early
+    expect 75 env PROGRAM="$ZERO3D" ZERO3D_LAUNCH=$way "$LAUNCH" -n 2 early-rank/zero3d train tiny.yaml run.dir=early training.steps=100000000 checkpoint.interval=100000000
+    grep -q 'before the first step' out || fail "a request before a rank's first line ($way): no word of it"
+done
+# What does not end in order ends at once.
+expect 143 env PROGRAM="$ZERO3D" ZERO3D_LAUNCH=tcp "$LAUNCH" -n 1 early-rank/zero3d plan tiny.yaml
+
 start "$work/killed" zero_optimization.stage=2
 kill -KILL "$(a_rank)"
 ended_within 30

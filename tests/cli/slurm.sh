@@ -135,9 +135,13 @@ expect fail sbatch --test-only --partition=dgx --nodes=26 "$SOURCE/examples/slur
 
 tiny
 for run in a b; do sed 's/steps: 5,/steps: 4,/' tiny.yaml >$run.yaml; done
-expect 0 "$ZERO3D" submit a.yaml b.yaml --nodes 1 --ranks-per-node 1 --time 10 --runs array checkpoint.interval=2 training.seed=2
+# Each start is prepared: here zero3d comes from the setup alone, and srun has an option.
+printf 'PATH=$TOOLS:$PATH\n' >modules.sh
+expect 0 env -u ZERO3D "$ZERO3D" submit a.yaml b.yaml --nodes 1 --ranks-per-node 1 --time 10 --runs array checkpoint.interval=2 training.seed=2 \
+    --setup 'set -e' --setup "export TOOLS='${ZERO3D%/*}'" --setup '. ./modules.sh; echo "prepared  once"' --srun --label
 job=$(sed -n 's/^Submitted batch job //p' out)
 until_so "the array's end" state ""
+[ "$(grep -lx 'prepared  once' zero3d-*.log | wc -l)" -eq 2 ] && grep -q '^0: model  ' zero3d-*.log || fail "the setup or srun's option has no effect: $(cat zero3d-*.log)"
 for run in a b; do [ -e array/$run/checkpoints/step-00000004/manifest.json ] || fail "run $run: $(cat zero3d-*.log)"; done
 cmp array/a/metrics.jsonl array/b/metrics.jsonl >/dev/null && fail "one run wrote both" # their times differ
 

@@ -100,6 +100,47 @@ play 1
 printf '%s\n' "srun zero3d train a b/it's \"mine\".yaml checkpoint.interval=5 generate.prompt=one" 'touch injected; exit 0' 'scontrol requeue 7' >wanted
 cmp -s wanted play || fail "another command: $(cat play)"
 
+# ---- what the job runs before its ranks, and options of srun ----
+
+printf 'export FROM=file\nprepare() { echo "prepared $*"; }\n' >prepare.sh
+submit 0 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --setup-file prepare.sh --setup 'set -eu; config=x' \
+    --setup 'prepare "$FROM, it'"'"'s  \"two\""' --srun "--container-image=it's mine.sqsh" --srun '--container-mounts=$HOME:/a;b' --srun --cpu-bind=none
+play 1
+printf '%s\n' "prepared file, it's  \"two\"" \
+    "srun --container-image=it's mine.sqsh --container-mounts=\$HOME:/a;b --cpu-bind=none zero3d train tiny.yaml checkpoint.interval=5" \
+    'scontrol requeue 7' >wanted
+cmp -s wanted play || fail "another start: $(cat play)"
+# shellcheck disable=SC2086
+submit 0 tiny.yaml --nodes 1-2 --time 30 --ranks-per-node 1 --dry-run $elastic --setup 'nodes=9' --srun --mpi=none
+play 2
+grep -qx 'srun --nodes=2 --ntasks=2 --cpus-per-task=1 --mpi=none zero3d train tiny.yaml .*' play || fail "a range without its option: $(cat play)"
+# Nothing that takes the rest of the script into itself.
+for line in 'echo "x' "echo 'x" 'module load x \' 'if true; then' 'cat <<E' 'x=$(' '(' '}' 'f() {' 'a &&'; do
+    submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --setup "$line"
+    says 'bash does not understand the setup: '
+done
+submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --setup 'one
+two'
+says '--setup takes one line'
+printf 'one\n#SBATCH --partition=x\n' >old.sbatch
+submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --setup-file old.sbatch
+says "old.sbatch:2: sbatch does not read '#SBATCH' here; write --sbatch OPTION"
+printf 'module load x\r\n' >dos.sh
+printf 'a\0b' >binary.sh
+for file in dos.sh:1 binary.sh none.sh; do
+    submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --setup-file ${file%:*}
+    says "$file:? "
+done
+for option in --nodes=2 --ntasks=3 --n=3 --time=1 --gres=gpu:1 --distribution=cyclic --multi-prog; do
+    submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --srun "$option"
+    says "--srun $option: the script decides this, as it is planned: "
+done
+for option in -K container-image=x '--label
+exit'; do
+    submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --srun "$option"
+    says '--srun .*expected the long name of an option of srun'
+done
+
 # ---- on described hardware ----
 
 v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --calibration $SOURCE/configs/paper/calibration.yaml"
@@ -154,9 +195,9 @@ for time in x 0 1: 1:2:3:4 -5 1- 5m 1--2 '1 2' '
     submit 2 tiny.yaml --nodes 1 --time="$time" --ranks-per-node 1
     says 'expected a time limit'
 done
-for nodes in 0 x 2-1 1-x 1- ''; do
-    submit 2 tiny.yaml --nodes="$nodes" --time 30 --ranks-per-node 1
-    says '--nodes '
+for nodes in 0 x 2-1 1-x 1- -1 ''; do
+    submit 2 tiny.yaml --nodes="$nodes"
+    says "--nodes $nodes: expected a whole number from 1 to 1000000, or a range such as 2-4"
 done
 for option in partition=x '--partition x' '--exclusive
 exit'; do
@@ -218,3 +259,6 @@ grep -q '^zero3d: error: there is no sbatch here' err || fail "the missing sbatc
 # No zero3d for the job.
 expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
 says 'the job would start zero3d, which is not there: export ZERO3D'
+# What prepares the node may bring it: then only sbatch is missing.
+expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 --setup 'module load zero3d'
+grep -q '^zero3d: there is no sbatch here' err || fail "a setup may not bring the program"

@@ -438,7 +438,7 @@ TEST(Failures, SecondSignalEndsAtOnce) {
 // mpirun announces an end by a SIGCONT, sends SIGTERM only after half the grace time, and is no
 // second request then. A SIGCONT from anybody else is no request.
 TEST(Failures, TheLaunchersAnnouncementIsARequest) {
-    for (bool under_mpirun : {true, false}) {
+    for (auto [under_mpirun, asked] : {std::pair(true, false), {false, false}, {true, true}}) {
         pid_t pid = fork();
         if (pid == 0) {
             under_mpirun ? setenv("OMPI_COMM_WORLD_RANK", "0", 1)
@@ -446,7 +446,8 @@ TEST(Failures, TheLaunchersAnnouncementIsARequest) {
             z3d_world_catch_signals();
             raise(SIGCONT);
             bool by_itself = z3d_world_stop_requested(nullptr);
-            raise(SIGSTOP); // until the parent goes on
+            if (asked) raise(SIGUSR1); // its SIGTERM is no second request either
+            raise(SIGSTOP);            // until the parent goes on
             bool by_parent = z3d_world_stop_requested(nullptr);
             usleep(600000);
             raise(SIGTERM);

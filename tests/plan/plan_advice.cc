@@ -190,11 +190,14 @@ TEST(Advice, KnowsTheSpaces) {
     EXPECT_NE(advice(Config(full), room).find("too little host memory"), std::string::npos);
     room.device = INT64_C(1) << 40;
     EXPECT_NE(advice(Config(full), room).find("cpu_checkpointing=false needs"), std::string::npos);
-    room = {.device = need.arena[Z3D_SPACE_DEVICE] + need.arena[Z3D_SPACE_HOST] - 1,
+    // On CPUs all of it, and what is outside of the plan.
+    room = {.device = need.arena[Z3D_SPACE_DEVICE] + need.arena[Z3D_SPACE_HOST] + need.outside - 1,
             .host = 0,
             .shared = true,
             .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
+    EXPECT_NE(advice(Config(full), room).find("are outside the plan"), std::string::npos);
+    EXPECT_GE(need.outside, Z3D_OUTSIDE_BYTES);
 }
 
 // States go to host memory where that is other memory, and to the disk; parameters after them.
@@ -245,7 +248,10 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
     std::string text = advice(Config(async), room);
     EXPECT_NE(text.find("1 B too little host memory"), std::string::npos) << text;
     EXPECT_NE(text.find("checkpoint.async=false"), std::string::npos) << text;
-    room = {.device = room.device + room.host, .host = 0, .shared = true, .from = nullptr};
+    room = {.device = room.device + room.host + need.outside,
+            .host = 0,
+            .shared = true,
+            .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
 }
 
@@ -266,7 +272,7 @@ TEST(Advice, WhereNoChangeIsEnoughTheBestIsNamed) {
 TEST(Advice, ResolvedOrNot) {
     Config given, resolved;
     z3d_need need = resolved.need();
-    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] * 8 / 10,
+    z3d_room room = {.device = need.outside + need.arena[Z3D_SPACE_DEVICE] * 8 / 10,
                      .host = INT64_C(1) << 40,
                      .shared = true,
                      .from = nullptr};

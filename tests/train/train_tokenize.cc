@@ -817,6 +817,14 @@ TEST_F(Tokenize, AnOutputIsNoInputAndNoOtherFile) {
     write_file(fresh, "no tokens");
     refused("o.bin exists and is no token file");
     EXPECT_EQ(read_file(fresh), "no tokens");
+    options.force = true;
+    EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
+    options.output_train = other.c_str();
+    refused("a.txt is an input");
+    options.output_train = "/dev/null";
+    refused("/dev/null is no regular file");
+    options.output_train = fresh.c_str();
+    options.force = false;
     write_file(fresh, "");
     EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
     EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();

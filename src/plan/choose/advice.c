@@ -23,7 +23,7 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
                                z3d_need *out) {
     z3d_program_set set = {0};
     z3d_ledger ledger;
-    *out = (z3d_need){.rank = mesh->rank};
+    *out = (z3d_need){.rank = mesh->rank, .outside = z3d_plan_outside(mesh)};
     z3d_status status = z3d_program_set_create(model, mesh, program, threads, false, &set);
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
@@ -67,7 +67,7 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
 }
 
 int64_t z3d_need_total(const z3d_need *need, const z3d_room *room) {
-    return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? host_bytes(need) : 0);
+    return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? host_bytes(need) + need->outside : 0);
 }
 
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
@@ -224,7 +224,7 @@ static void say_change(const advisor *a, const change *c, z3d_string *out) {
 }
 
 static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out) {
-    char missing[32], takes[32], room[32], largest[32];
+    char missing[32], takes[32], room[32], largest[32], outside[32];
     int most = 0;
     bool device = a->room->shared || need->arena[Z3D_SPACE_DEVICE] > a->room->device;
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
@@ -237,8 +237,12 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
         z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room), from,
         z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
         device ? "device" : "host");
-    z3d_string_append(out, "  the largest part is %s: %s\n", z3d_category_name((z3d_category)most),
+    z3d_string_append(out, "  the largest part is %s: %s", z3d_category_name((z3d_category)most),
                       z3d_format_bytes(need->peak[most], largest, sizeof largest));
+    if (a->room->shared)
+        z3d_string_append(out, "; %s are outside the plan (libraries, heap, communication buffers)",
+                          z3d_format_bytes(need->outside, outside, sizeof outside));
+    z3d_string_append(out, "\n");
 }
 
 /* missing_now: without any change. */

@@ -9,6 +9,7 @@ typedef struct z3d_need {
     int rank;
     int64_t arena[Z3D_SPACE_COUNT];
     int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
+    int64_t outside;                  /* on the cpu device: z3d_plan_outside */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
     int64_t sent;                     /* elements to other data ranks, in a training step */
 } z3d_need;
@@ -27,7 +28,7 @@ typedef struct z3d_room {
         *from; /* what makes the host's part so small, as z3d_host_memory has it; NULL: none */
 } z3d_room;
 
-/* Bytes of device memory. */
+/* Bytes of device memory. Where it is the host's, with what is outside of the plan. */
 int64_t z3d_need_total(const z3d_need *need, const z3d_room *room);
 /* Missing bytes; 0: it fits. */
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);

@@ -215,10 +215,10 @@ static void write_section(const z3d_hardware *hardware, const char *section, z3d
 void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out) {
     z3d_string_append(
         out,
-        "# The free constants of the paper's machine, written by `zero3d reproduce --calibrate`: "
-        "fitted on the points\n# that src/plan/paper/rows.c marks as fitted; every other "
+        "%sfitted on the points\n# that src/plan/paper/rows.c marks as fitted; every other "
         "published point is validation. They replace the\n# numbers of the same name in "
-        "configs/hardware/dgx2-v100.yaml.\n");
+        "configs/hardware/dgx2-v100.yaml.\n",
+        z3d_output_calibration.begins);
     write_section(hardware, "device", out);
     write_section(hardware, "node", out);
     write_section(hardware, "software", out);

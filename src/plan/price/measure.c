@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "src/model/model.h"
+#include "src/plan/plan.h"
 #include "zero/zero.h"
 
 enum { REPEATS = 12 };
@@ -365,6 +366,7 @@ z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_byte
     if (z3d_world_size(world) > 1) Z3D_TRY(measure_links(world, turns, out));
     out->memory_gib = out->host_memory_gib = memory_bytes / 1073741824.0;
     out->memory_gib /= ranks;
+    out->overhead_gb = Z3D_OUTSIDE_BYTES * 1e-9;
     out->network_bandwidth = out->link_bandwidth; /* of one node nothing leaves */
     out->network_latency_us = out->link_latency_us;
     out->overlap = 0; /* what moves messages is the core that computes */

@@ -29,7 +29,7 @@ static void name_row(const z3d_timeline *t, int row, const char *name, const cha
 }
 
 void z3d_timeline_begin(const z3d_timeline *t) {
-    fprintf(t->file, "[\n");
+    fprintf(t->file, "%s,\n", z3d_output_timeline.begins);
     name_row(t, 0, "compute", "");
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (t->simulation->group[axes])

@@ -96,6 +96,7 @@ static z3d_status choose_nodes(z3d_job *job, z3d_config *config) {
 
 void z3d_job_release(z3d_job *job) {
     z3d_string_free(&job->facts);
+    z3d_string_free(&job->setup);
     free(job->choice);
     job->choice = NULL;
 }

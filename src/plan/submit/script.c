@@ -105,13 +105,9 @@ static void append_nodes(const z3d_job *job, z3d_string *out) {
                            "done\n");
 }
 
-void z3d_job_script(const z3d_job *job, z3d_string *out) {
-    const bool range = job->choices > 1, array = job->config_count > 1;
-    append_header(job, out);
-    z3d_string_append(out, "\n");
-    append_config(job, out);
-    if (range) append_nodes(job, out);
-    if (range)
+/* Up to the program. */
+static void append_srun(const z3d_job *job, z3d_string *out) {
+    if (job->choices > 1)
         z3d_string_append(out,
                           "srun --nodes=\"$nodes\" --ntasks=$((nodes * %lld)) --cpus-per-task=%lld",
                           (long long)job->ranks, (long long)(job->cpus ? job->cpus : 1));
@@ -119,7 +115,25 @@ void z3d_job_script(const z3d_job *job, z3d_string *out) {
         z3d_string_append(out,
                           "# srun does not take the cores of a task from the job.\n"
                           "srun ${SLURM_CPUS_PER_TASK:+--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"}");
-    z3d_string_append(out, " \\\n    \"${ZERO3D:-zero3d}\" train \"$config\"");
+    for (int i = 0; i < job->srun_count; i++) {
+        z3d_string_append(out, " ");
+        z3d_string_append_shell(out, job->srun[i]);
+    }
+    z3d_string_append(out, " \\\n    ");
+}
+
+void z3d_job_script(const z3d_job *job, z3d_string *out) {
+    const bool array = job->config_count > 1;
+    append_header(job, out);
+    z3d_string_append(out, "\n");
+    /* In front of the script's own variables, which it might set. */
+    if (job->setup.length)
+        z3d_string_append(out, "# On each start, before the ranks:\n%s\n", job->setup.text);
+    append_config(job, out);
+    if (job->choices > 1) append_nodes(job, out);
+    z3d_string_append(out, "code=0\n");
+    append_srun(job, out);
+    z3d_string_append(out, "\"${ZERO3D:-zero3d}\" train \"$config\"");
     if (job->runs) z3d_string_append(out, " run.dir=\"$run\"");
     if (job->names_cuda) z3d_string_append(out, " training.device=cuda");
     for (int i = 0; i < job->assignment_count; i++) {
@@ -128,7 +142,7 @@ void z3d_job_script(const z3d_job *job, z3d_string *out) {
     }
     z3d_string_append(
         out,
-        "\ncode=$?\n"
+        " || code=$?\n"
         "# 75: stopped by a signal and saved; start it again. Any other code ends the "
         "job.\n"
         "if [ $code -eq 75 ]; then\n"

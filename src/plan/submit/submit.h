@@ -16,6 +16,9 @@ typedef struct z3d_job {
     int64_t signal;             /* seconds before its end at which ranks are told to stop */
     const char *const *options; /* other options of sbatch, one line each: "--partition=gpu" */
     int option_count;
+    const char *const *srun; /* options of srun, one word each */
+    int srun_count;
+    z3d_string setup;     /* z3d_job_setup: what each start runs before srun */
     char *const *configs; /* files; several: a job array */
     int config_count;
     const char *runs;         /* each run's folder is here, named as its file; NULL: run.dir */
@@ -32,6 +35,10 @@ enum { Z3D_JOB_MOST_SIGNAL = 65535 };
 /* Seconds of a time as sbatch has it: minutes, minutes:seconds, hours:minutes:seconds, and days-
  * before hours, hours:minutes or hours:minutes:seconds. False: it is none, or 0. */
 bool z3d_job_seconds(const char *time, int64_t *out);
+
+/* Appends the lines of a file (NULL: none), then `lines`: a shell's, to be run before the ranks
+ * start. ERR_IO; ERR_CONFIG if they are no whole commands, or hold what only sbatch reads. */
+z3d_status z3d_job_setup(const char *file, const char *const *lines, int count, z3d_string *out);
 
 /* Plans one of the job's configurations, which it resolves, for its nodes: job->facts gets lines
  * for people, job->signal becomes longer where a step needs it, job->choice loses what this

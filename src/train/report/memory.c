@@ -7,9 +7,9 @@
 
 #include "src/train/trainer.h"
 
-/* VmHWM; not getrusage's, which also counts what was there before exec. -1: unknown. Every step
- * asks: a FILE would be an allocation in it. */
-static int64_t peak_resident(void) {
+/* A line of the process's status: "VmHWM:". -1: unknown. Every step asks: a FILE would be an
+ * allocation in it. */
+static int64_t status_bytes(const char *name) {
     char text[4096];
     long long kilobytes;
     int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -17,8 +17,14 @@ static int64_t peak_resident(void) {
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     text[length > 0 ? length : 0] = '\0';
-    const char *line = strstr(text, "VmHWM:");
-    return line && sscanf(line, "VmHWM: %lld kB", &kilobytes) == 1 ? kilobytes * 1024 : -1;
+    const char *line = strstr(text, name);
+    if (!line || sscanf(line + strlen(name), "%lld kB", &kilobytes) != 1) return -1;
+    return kilobytes * 1024;
+}
+
+int64_t z3d_trainer_own_bytes(void) {
+    const int64_t bytes = status_bytes("RssAnon:");
+    return bytes > 0 ? bytes : 0;
 }
 
 int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {
@@ -60,9 +66,10 @@ bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out) {
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     int64_t used = z3d_device_used_bytes(trainer->device);
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
-    int64_t peak = peak_resident(), ours = z3d_trainer_arena_bytes(trainer) +
-                                           z3d_trainer_buffer_bytes(trainer) +
-                                           snapshot_of(trainer).bytes;
+    /* Not getrusage's peak, which also counts what was there before exec. */
+    int64_t peak = status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
+                                                  z3d_trainer_buffer_bytes(trainer) +
+                                                  snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
 }

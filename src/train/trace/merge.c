@@ -154,10 +154,13 @@ static z3d_status take(void *context, const z3d_trace_line *line) {
 
 static z3d_status merge_rank(merge *m) {
     z3d_trace_head head;
-    z3d_string_append(m->out,
-                      "%s{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,"
-                      "\"args\":{\"sort_index\":%d}}",
-                      m->rank > 0 ? ",\n" : "", m->rank, m->rank);
+    if (m->rank == 0)
+        z3d_string_append(m->out, "%s", z3d_output_timeline.begins);
+    else
+        z3d_string_append(m->out,
+                          ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,"
+                          "\"args\":{\"sort_index\":%d}}",
+                          m->rank, m->rank);
     z3d_status status = z3d_trace_read_rank(m->run, m->rank, &head, take, m);
     land_all(m);
     return status;
@@ -169,7 +172,6 @@ z3d_status z3d_trace_merge(const z3d_trace_run *run, z3d_string *out) {
         double first = run->rank[r].first - run->rank[r].ahead;
         if (first < m.zero) m.zero = first;
     }
-    z3d_string_append(out, "[\n");
     for (m.rank = 0; m.rank < run->count; m.rank++) Z3D_TRY(merge_rank(&m));
     z3d_string_append(out, "\n]\n");
     return out->failed
