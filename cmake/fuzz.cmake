@@ -8,6 +8,7 @@ set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/text/added_tokens.c src/train/text/bpe_to
   src/train/text/gpt2_words.c src/train/text/normalize.c src/train/text/special_tokens.c src/train/text/split.c src/train/text/input.c src/train/text/text_files.c src/train/text/tokenizer.c src/train/text/tokenizer_json.c src/train/text/tokenizer_parts.c)
 set(ZERO3D_FUZZ_SOURCES_huggingface ${ZERO3D_FUZZ_SOURCES_gpt2})
 set(ZERO3D_FUZZ_SOURCES_prompts src/train/generation/prompts.c src/train/text/json_lines.c ${ZERO3D_FUZZ_SOURCES_gpt2})
+set(ZERO3D_FUZZ_SOURCES_instructions src/train/text/chat_encode.c src/train/text/chat_find.c src/train/text/chat_kinds.c src/train/text/instruction.c src/train/text/json_lines.c ${ZERO3D_FUZZ_SOURCES_gpt2})
 set(ZERO3D_FUZZ_SOURCES_texts src/train/text/input.c src/train/text/json_lines.c src/train/text/json_look.c src/train/text/text_files.c)
 set(ZERO3D_FUZZ_SOURCES_trace src/train/trace/file.c src/train/trace/merge.c src/train/trace/ranks.c src/train/trace/step.c src/plan/timeline_picture.c
   parallel/interface/mesh.c parallel/schedule/schedule.c src/model/unit.c zero/program/layout.c zero/program/opcodes.c zero/program/states.c)

@@ -80,6 +80,13 @@ typedef enum {
     Z3D_SPECIAL_EOS,
     Z3D_SPECIAL_BOTH
 } z3d_special;
+typedef enum { Z3D_SAMPLES_WINDOWS, Z3D_SAMPLES_DOCUMENTS } z3d_samples;
+/* What becomes of documents of more than model.seq_length tokens. */
+typedef enum {
+    Z3D_TOO_LONG_TRUNCATE, /* the first ones are kept */
+    Z3D_TOO_LONG_DROP,
+    Z3D_TOO_LONG_SPLIT /* into documents of as many, and the rest */
+} z3d_too_long;
 
 /* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
  * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights,

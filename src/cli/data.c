@@ -10,14 +10,13 @@
 static const char help[] =
     "usage: zero3d data tokenize INPUT... --output FILE.bin [--validation FILE.bin] [options]\n"
     "\n"
-    "Turns text into a token file that `zero3d train` reads (llm.c's .bin format). INPUT are files "
-    "and\n"
-    "folders, with everything below them, also packed (.gz, .zst). Empty files and duplicates are\n"
-    "left out, and in folders what is not UTF-8 text. Texts in JSON need --json-key: .jsonl and\n"
-    ".ndjson, .json that you name, or that has lines or an array of texts, and any file that you\n"
-    "name and that begins as JSON does. Other files that you name are texts, also with "
-    "--json-key.\n"
-    "An output is never an input, and replaces no other file than a token file.\n"
+    "Turns text into a token file for `zero3d train`. INPUT are files and folders, with all below\n"
+    "them, also packed (.gz, .zst). Empty files and duplicates are left out, and in folders what "
+    "is\n"
+    "not UTF-8 text. Each object in JSON is a document: in .jsonl and .ndjson, in .json that you\n"
+    "name, or that has lines or an array of them, and in what you name that begins as JSON does. "
+    "An\n"
+    "output is never an input, and replaces no other file than a token file.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
     "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines,\n"
@@ -25,30 +24,33 @@ static const char help[] =
     "  --fraction F        share of the documents that is held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
-    "  --json-key KEY      in JSON, the key of the text; each object is one document. data.text "
-    "is\n"
-    "                      the key text in the object data\n"
-    "  --on-error HOW      lines or elements without a text at the key: stop (default), or skip:\n"
-    "                      left out, counted, the first ones named\n"
+    "  --format HOW        what objects in JSON have: text, messages, prompt-completion, alpaca "
+    "or\n"
+    "                      sharegpt; auto (default): by the keys of the first one\n"
+    "  --json-key KEY      the key of their text; data.text: the key text in the object data\n"
+    "  --loss-on WHAT      what is trained. completions: what answers a prompt (default), or the\n"
+    "                      last answer of a conversation; assistant: all its answers (default of\n"
+    "                      conversations); all\n"
+    "  --chat-template T   how conversations are written: auto (default): as the tokenizer's "
+    "folder\n"
+    "                      has it; or chatml, llama3, ... (docs/fine-tuning.md)\n"
+    "  --on-error HOW      objects that are wrong: stop (default), or skip: left out, counted, "
+    "the\n"
+    "                      first ones named\n"
     "  --tokenizer HOW     the folder of a model, imported or of Hugging Face: its tokenizer;\n"
-    "                      bytes (default); gpt2: GPT-2's byte-level BPE; huggingface: as a\n"
-    "                      tokenizer.json says (BPE). The last two need --vocab\n"
-    "  --vocab PATH        tokenizer.json, for gpt2 also vocab.json; or a folder with them\n"
+    "                      bytes (default): ids 0-255, and 256 ends a document; gpt2: GPT-2's\n"
+    "                      byte-level BPE; huggingface: as a tokenizer.json says (BPE)\n"
+    "  --vocab PATH        for those two: tokenizer.json, for gpt2 also vocab.json; or a folder\n"
+    "                      with them. The files beside it say what begins and ends a document\n"
     "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
     "  --special HOW       what is put around a document: auto (default): before it what\n"
     "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
     "                      bos, eos: one of them; both. A text that has them gets no second ones\n"
     "  --force             replaces other files, too, but never an input\n"
     "\n"
-    "With bytes, each byte is a token (0-255), and 256 ends a document: model.vocab_size 257.\n"
-    "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face. "
-    "With\n"
-    "huggingface, tokenizer.json and the configuration files beside it say which tokens begin and\n"
-    "end a document.\n"
-    "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
     "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n"
-    "         zero3d data tokenize docs --tokenizer models/llama --output data/train.bin\n";
+    "         zero3d data tokenize chats.jsonl --tokenizer models/qwen --output data/chats.bin\n";
 
 /* How far it is, on standard error: a line that is written over on a terminal, else one every ten
  * seconds. What is soon done says nothing. */
@@ -92,10 +94,46 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
     return Z3D_OK;
 }
 
+/* Which of `count` names; *out stays without one. */
+static z3d_status read_name(const char *option, const char *value, const char *const *names,
+                            int count, int *out) {
+    z3d_string all = {0};
+    if (!value) return Z3D_OK;
+    for (int i = 0; i < count; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *out = i;
+            z3d_string_free(&all);
+            return Z3D_OK;
+        }
+        z3d_string_append(&all, "%s%s", i == 0 ? "" : i < count - 1 ? ", " : " or ", names[i]);
+    }
+    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected %s", option, value,
+                                  all.text ? all.text : "another value");
+    z3d_string_free(&all);
+    return status;
+}
+
+static z3d_status read_instructions(const char *format, const char *loss_on,
+                                    z3d_tokenize_options *options) {
+    static const char *const losses[] = {"auto", "completions", "assistant", "all"};
+    const char *formats[Z3D_FORMAT_SHAREGPT + 1];
+    int which = Z3D_FORMAT_AUTO, loss = Z3D_LOSS_AUTO;
+    for (int i = 0; i <= Z3D_FORMAT_SHAREGPT; i++)
+        formats[i] = z3d_tokenize_format_name((z3d_tokenize_format)i);
+    Z3D_TRY(read_name("format", format, formats, Z3D_FORMAT_SHAREGPT + 1, &which));
+    Z3D_TRY(read_name("loss-on", loss_on, losses, Z3D_LOSS_ALL + 1, &loss));
+    options->format = (z3d_tokenize_format)which;
+    options->loss_on = (z3d_loss_on)loss;
+    if (options->chat_template && strcmp(options->chat_template, "auto") == 0)
+        options->chat_template = NULL;
+    if (options->json_key && which > Z3D_FORMAT_TEXT)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--json-key is the key of texts: not with --format %s",
+                         format);
+    return Z3D_OK;
+}
+
 static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) {
     options->skip_bad = how && strcmp(how, "skip") == 0;
-    if (how && !options->json_key)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error needs --json-key KEY");
     if (how && !options->skip_bad && strcmp(how, "stop") != 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error %s: expected stop or skip", how);
     return Z3D_OK;
@@ -107,11 +145,10 @@ static z3d_status read_special(const char *how, z3d_special *out) {
                                         [Z3D_SPECIAL_BOS] = "bos",
                                         [Z3D_SPECIAL_EOS] = "eos",
                                         [Z3D_SPECIAL_BOTH] = "both"};
-    for (int i = 0; i <= Z3D_SPECIAL_BOTH; i++) {
-        *out = (z3d_special)i;
-        if (strcmp(how, names[i]) == 0) return Z3D_OK;
-    }
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--special %s: expected none, bos, eos, both or auto", how);
+    int special = Z3D_SPECIAL_AUTO;
+    Z3D_TRY(read_name("special", how, names, Z3D_SPECIAL_BOTH + 1, &special));
+    *out = (z3d_special)special;
+    return Z3D_OK;
 }
 
 static bool is_folder(const char *path) {
@@ -170,7 +207,7 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
     const char *tokenizer = "bytes", *vocab = NULL, *merges = NULL, *on_error = NULL,
-               *special = NULL;
+               *special = NULL, *format = NULL, *loss_on = NULL;
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -184,6 +221,9 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"on-error", &on_error, NULL, NULL},
                                   {"tokenizer", &tokenizer, NULL, NULL},
                                   {"vocab", &vocab, NULL, NULL},
+                                  {"format", &format, NULL, NULL},
+                                  {"loss-on", &loss_on, NULL, NULL},
+                                  {"chat-template", &tokenize.chat_template, NULL, NULL},
                                   {"merges", &merges, NULL, NULL},
                                   {"special", &special, NULL, NULL},
                                   {"force", NULL, &tokenize.force, NULL},
@@ -195,6 +235,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
     Z3D_TRY(read_options(fraction, split, limit, &tokenize));
     Z3D_TRY(read_on_error(on_error, &tokenize));
+    Z3D_TRY(read_instructions(format, loss_on, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
     z3d_status status = make_tokenizer(tokenizer, vocab, merges, special, &tokenize.tokenizer);

@@ -2,9 +2,10 @@
  * token files.
  *
  * A sample is a window of seq_length + 1 tokens: inputs are its first, targets its last seq_length
- * tokens. The window of sample k of the run is a pure function of (data.seed, k). It does not
- * depend on a parallel size, nothing is built or shared at start-up, and the data position of a run
- * is the one number k. */
+ * tokens. Or it has whole documents: of each, a token's target is the next one, and the last has
+ * none. The sample k of the run is a pure function of (data.seed, k). It does not depend on a
+ * parallel size, nothing is shared at start-up, and the data position of a run is the one number k.
+ */
 #ifndef ZERO3D_TRAIN_DATA_H
 #define ZERO3D_TRAIN_DATA_H
 
@@ -27,6 +28,27 @@ typedef enum z3d_tokenize_split {
     Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
 } z3d_tokenize_split;
 
+/* What the objects in JSON are. */
+typedef enum z3d_tokenize_format {
+    Z3D_FORMAT_AUTO, /* by the keys of the first object */
+    Z3D_FORMAT_TEXT,
+    Z3D_FORMAT_MESSAGES,          /* {"messages": [{"role": ..., "content": ...}]} */
+    Z3D_FORMAT_PROMPT_COMPLETION, /* {"prompt": ..., "completion": ...}, texts or messages */
+    Z3D_FORMAT_ALPACA,            /* {"instruction": ..., "input": ..., "output": ...} */
+    Z3D_FORMAT_SHAREGPT           /* {"conversations": [{"from": ..., "value": ...}]} */
+} z3d_tokenize_format;
+
+/* Which tokens are trained as targets. */
+typedef enum z3d_loss_on {
+    Z3D_LOSS_AUTO,        /* completions of prompts, the assistant of conversations, all of texts */
+    Z3D_LOSS_COMPLETIONS, /* what answers a prompt; of a conversation, its last answer */
+    Z3D_LOSS_ASSISTANT,
+    Z3D_LOSS_ALL
+} z3d_loss_on;
+
+/* "messages", "prompt-completion", ... */
+const char *z3d_tokenize_format_name(z3d_tokenize_format format);
+
 /* Progress so far. */
 typedef struct z3d_tokenize_progress {
     int64_t bytes, total_bytes; /* of the files: read, and to read */
@@ -47,7 +69,10 @@ typedef struct z3d_tokenize_options {
      * lines of objects or an array of texts, and named files that begin as JSON does; NULL: there
      * are none. */
     const char *json_key;
-    bool force;    /* outputs replace files that are no token files */
+    z3d_tokenize_format format; /* not AUTO or TEXT: there is no json_key */
+    z3d_loss_on loss_on;
+    const char *chat_template; /* its name; NULL: the one beside the tokenizer's file */
+    bool force;                /* outputs replace files that are no token files */
     bool skip_bad; /* leaves out lines and elements without a text at the key; else they are errors
                     */
     /* Called after every file and every few MiB; NULL: not at all. */
@@ -72,6 +97,9 @@ typedef struct z3d_tokenize_result {
     char cut_file[256];          /* the text file whose end is held out; "": none */
     char duplicate_file[256];    /* the first one of skipped_duplicate */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
+    z3d_tokenize_format format;  /* of JSON; AUTO: there is none */
+    char chat_template[32];      /* "": there is none */
+    int64_t untrained_tokens;    /* of both files */
 } z3d_tokenize_result;
 
 /* Reads files and folders, packed ones too; leaves out empty files and duplicates, and what is not
@@ -102,6 +130,20 @@ typedef struct z3d_token_file z3d_token_file;
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
+/* Finds where documents begin, if that is not known yet: a Megatron-LM index is read for it.
+ * ERR_DATA: it cannot be known. */
+z3d_status z3d_token_file_find_documents(z3d_token_file *file);
+/* Documents whose borders are known; 0: none. */
+int64_t z3d_token_file_documents(const z3d_token_file *file);
+/* The index of a document's first token; of one behind the last, the number of tokens. */
+int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document);
+/* Whether it keeps which tokens are trained as targets; else all are. */
+bool z3d_token_file_masked(const z3d_token_file *file);
+/* Whether one of the tokens first .. first+count-1 is. */
+bool z3d_token_file_trains(const z3d_token_file *file, int64_t first, int64_t count);
+/* Sets those of targets[0 .. count) to -1 (ignored) that are not; targets[0] is token `first`. */
+void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t count,
+                           int32_t *targets);
 /* Of the tokenizer that made it; 0: unknown, as of other programs' files. */
 uint64_t z3d_token_file_digest(const z3d_token_file *file);
 /* ERR_CONFIG if another tokenizer made it. */
@@ -115,6 +157,15 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
 
 typedef struct z3d_dataset z3d_dataset;
 
+/* Of whole documents in samples. */
+typedef struct z3d_packing_facts {
+    int64_t documents; /* of the files; 0: samples are windows */
+    int64_t samples;   /* of an epoch */
+    int64_t tokens;    /* in an epoch's samples */
+    int64_t too_long;  /* documents; split ones count once */
+    int64_t untrained; /* documents or their parts left out: no token in them is trained */
+} z3d_packing_facts;
+
 typedef struct z3d_dataset_config {
     const z3d_data_list *files; /* weights are shares of the samples; copied */
     int64_t seq_length;
@@ -122,6 +173,8 @@ typedef struct z3d_dataset_config {
     uint64_t seed;
     bool
         whole_windows; /* training: a file must hold at least one window of seq_length + 1 tokens */
+    bool documents;    /* samples are whole documents, not windows */
+    z3d_too_long too_long; /* with documents */
 } z3d_dataset_config;
 
 /* Opens the files. Errors: z3d_token_file_open's; ERR_DATA when a file holds too few tokens. Not
@@ -152,17 +205,22 @@ typedef struct z3d_sample_place {
 
 /* File, epoch and window of sample `sample` (from 0) of the run. */
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
-/* Its tokens and targets, each int32[seq_length]. */
+/* Its tokens and targets, each int32[seq_length]; a target that is not trained is -1. starts (NULL:
+ * not wanted): of each token, where its document begins in the sample; windows begin at 0. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets);
+                              int32_t *targets, int32_t *starts);
+/* Whether a file keeps which tokens are trained. */
+bool z3d_dataset_masked(const z3d_dataset *dataset);
+z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 
-/* Validation: windows in file order, the last one of a file filled up with ignored targets (-1). */
+/* Validation: windows in file order, the last one of a file filled up with ignored targets (-1); or
+ * all samples of documents. */
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
 /* Those of one file, which begin at window *first. */
 int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
-/* Window `index`, and how many of its targets count. For an index outside 0 .. windows-1 all
- * targets are ignored. */
+/* Window `index` as a sample, and how many of its targets are trained. For an index outside 0 ..
+ * windows-1 all targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int64_t *valid);
+                              int32_t *targets, int32_t *starts, int64_t *valid);
 
 #endif

@@ -12,7 +12,7 @@ static bool says(const char *value, const char *word) {
  * the batch is cut, where files lie, how long the run is. */
 static const char *const kept[] = {"model.",       "train_batch_size", "gradient_clipping",
                                    "optimizer.",   "scheduler.",       "data.seed",
-                                   "training.seed"};
+                                   "data.samples", "data.too_long",    "training.seed"};
 
 /* The precision of gradients that wait for the next step. */
 static bool is_gradients_type(const char *path) {

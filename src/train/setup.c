@@ -13,7 +13,9 @@ static z3d_status open_data(z3d_trainer *trainer) {
     const z3d_dataset_config data = {.files = &config->data_validation,
                                      .seq_length = config->model_seq_length,
                                      .vocab_size = (int32_t)config->model_vocab_size,
-                                     .seed = (uint64_t)config->data_seed};
+                                     .seed = (uint64_t)config->data_seed,
+                                     .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
+                                     .too_long = (z3d_too_long)config->data_too_long};
     Z3D_TRY(z3d_train_data_open(config, &trainer->train));
     if (config->data_validation.count == 0) return Z3D_OK;
     z3d_status status = z3d_dataset_open(&data, &trainer->validation);

@@ -30,6 +30,9 @@ struct z3d_tokenizer_ops {
      * ERR_DATA (a pattern of the tokenizer's file fails on this text). */
     z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
                          z3d_token_list *out);
+    /* The same for text that follows a token of its own, such as <|im_end|>, in one text. */
+    z3d_status (*encode_behind)(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                z3d_token_list *out);
     /* Appends the text of `count` ids to out. Ids that are no text (end_of_text and other special
      * tokens) append nothing. begins: they begin a text, so a space that encode puts before every
      * text is left out. ERR_DATA for an id outside the vocabulary. */
@@ -48,6 +51,7 @@ struct z3d_tokenizer {
     bool contradicted;     /* by add_bos_token of tokenizer_config.json */
     int32_t end_of_text;   /* the id that ends a document; >= 0 */
     z3d_special special;
+    char *path;          /* of its file; NULL: it has none */
     uint64_t digest;     /* of what each id stands for; equal for equal vocabularies */
     z3d_token_list ends; /* ids that end a generated text like end_of_text, which may be one */
 };
@@ -89,6 +93,9 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
  * Errors: encode's. */
 z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                 z3d_token_list *out);
+/* The id of the token that has this text and is found wherever it is, without a text of its own in
+ * what is decoded (a special token); -1: there is none. Errors: encode's. */
+z3d_status z3d_tokenizer_special_token(z3d_tokenizer *tokenizer, const char *text, int32_t *out);
 /* Appends a document as a model is to see it in training: what begins a text, unless the end of the
  * one before it is that, too; the text's ids; end_of_text. None of both twice, where the text has
  * it itself. Errors: encode's, ERR_DATA for an id that the model has not. */

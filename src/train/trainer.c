@@ -396,6 +396,8 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .train_tokens = z3d_dataset_tokens(trainer->train),
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
         .train_files = trainer->config->data_train.count,
+        .packing = z3d_dataset_packing(trainer->train),
+        .masked = z3d_dataset_masked(trainer->train),
         .train_samples = z3d_dataset_samples(trainer->train),
         .epochs = trainer->epochs,
         .largest_token = trainer->largest_token,

@@ -90,13 +90,14 @@ cmp -s hf-copied/vocab.json "$gpt2/vocab.json" || fail "a copy's export has anot
 expect 0 "$ZERO3D" data tokenize "$gpt2/text.txt" --output by-json.bin --tokenizer gpt2 --vocab hf/tokenizer.json
 cmp -s train.bin by-json.bin || fail "tokenizer.json gives other tokens"
 
-# JSON lines: refused without their key, with the command; a bad line is named and leaves nothing.
+# JSON lines: refused without a key that is known, with the command; a bad line is named and leaves nothing.
 cat >lines.jsonl <<END
 {"text": "One.\\nline", "id": 1}
 {"text": "Tw\\u00f6", "id": 2}
 END
-expect 1 "$ZERO3D" data tokenize lines.jsonl --output lines.bin
-says 'lines.jsonl has texts in JSON: .*zero3d data tokenize lines.jsonl --json-key text --output lines.bin'
+sed 's/text/body/' lines.jsonl >bodies.jsonl
+expect 1 "$ZERO3D" data tokenize bodies.jsonl --output lines.bin
+says 'bodies.jsonl has texts in JSON: .*zero3d data tokenize bodies.jsonl --json-key body --output lines.bin'
 expect 0 "$ZERO3D" data tokenize lines.jsonl --json-key text --output lines.bin
 grep -q 'lines.bin: 15 tokens, 2 documents' out || fail "not one document a line"
 [ ! -s err ] || fail "a short input reports its progress"

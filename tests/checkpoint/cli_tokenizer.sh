@@ -43,7 +43,7 @@ expect 1 "$ZERO3D" evaluate run/checkpoints bytes.bin
 says 'bytes.bin: another tokenizer made this file'
 expect 0 "$ZERO3D" generate run/checkpoints --prompt "Every rank" --tokens 4 --special none
 expect 2 "$ZERO3D" data tokenize run.yaml --output x.bin --special some
-says '--special some: expected none, bos, eos, both or auto'
+says '--special some: expected auto, none, bos, eos or both'
 expect 0 "$ZERO3D" data tokenize run.yaml --output x.bin --special none
 
 # Bad input.

@@ -153,6 +153,8 @@ train1 scheduler.params.min_lr=1e-4 scheduler.type=WarmupDecayLR
 train1 data.train=other.bin
 train1 data.validation=other.bin
 train1 data.seed=5
+train1 data.samples=documents
+train1 data.too_long=split data.samples=documents
 train1 data.tokenizer=gpt2 generate.prompt=Line
 train1 data.vocab=nowhere.json
 generate data.special=bos

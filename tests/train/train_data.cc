@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "src/train/data.h"
+#include "src/train/data/token_writer.h"
 }
 #include "files.h"
 
@@ -84,6 +85,74 @@ TEST(TokenFile, RefusesBrokenFiles) {
     std::string swapped = good; // the other byte order
     std::reverse(swapped.begin(), swapped.begin() + 4);
     expect_refused(with("swapped.bin", swapped), Z3D_ERR_DATA, {"magic"});
+}
+
+// Documents of ids; a negative one is not trained.
+void write_documents(const std::string &path, const std::vector<std::vector<int32_t>> &documents) {
+    z3d_token_writer writer{};
+    ASSERT_EQ(z3d_token_writer_open(&writer, path.c_str(), 257), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_token_writer_mask(&writer), Z3D_OK) << z3d_error_message();
+    writer.digest = 7;
+    writer.vocab_size = 257;
+    for (std::vector<int32_t> ids : documents) {
+        for (int32_t &id : ids) id = id < 0 ? -id | Z3D_TOKEN_UNTRAINED : id;
+        ASSERT_EQ(z3d_token_writer_document(&writer), Z3D_OK);
+        ASSERT_EQ(z3d_token_writer_append(&writer, ids.data(), ids.size()), Z3D_OK);
+    }
+    ASSERT_EQ(z3d_token_writer_finish(&writer), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_token_writer_publish(&writer), Z3D_OK) << z3d_error_message();
+    z3d_token_writer_discard(&writer);
+}
+
+TEST(TokenFile, KeepsAMaskAndTheBordersOfDocuments) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{-1, -2, 3, 4, 256}, {5, 256}, {-6, -7, -8, 9, 256}});
+    EXPECT_EQ(read_all(folder / "a.bin", 257),
+              (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 256, 6, 7, 8, 9, 256}));
+    z3d_token_file *file;
+    ASSERT_EQ(z3d_token_file_open((folder / "a.bin").c_str(), &file), Z3D_OK);
+    ASSERT_EQ(z3d_token_file_documents(file), 3);
+    EXPECT_EQ(z3d_token_file_document(file, 0), 0);
+    EXPECT_EQ(z3d_token_file_document(file, 1), 5);
+    EXPECT_EQ(z3d_token_file_document(file, 2), 7);
+    EXPECT_EQ(z3d_token_file_document(file, 3), 12);
+    EXPECT_TRUE(z3d_token_file_masked(file));
+    EXPECT_FALSE(z3d_token_file_trains(file, 7, 3));
+    EXPECT_TRUE(z3d_token_file_trains(file, 7, 4));
+    std::vector<int32_t> targets(12, 0);
+    z3d_token_file_ignore(file, 0, 12, targets.data());
+    EXPECT_EQ(targets, (std::vector<int32_t>{-1, -1, 0, 0, 0, 0, 0, -1, -1, -1, 0, 0}));
+    z3d_token_file_close(file);
+    write_documents(folder / "all.bin", {{1, 2}, {3}}); // all are trained: no mask
+    EXPECT_EQ(std::filesystem::file_size(folder / "all.bin"), 1024u + 3 * 2 + 2 * 8);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 2);
+}
+
+TEST(TokenFile, RefusesABrokenMaskAndBrokenDocuments) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{-1, -2, 3, 4, 256}, {5, 256}});
+    const std::string good = read_file(folder / "a.bin");
+    auto expect = [&](size_t byte, int32_t value, const std::vector<std::string> &words) {
+        std::string bytes = good;
+        memcpy(bytes.data() + byte, &value, 4);
+        write_file(folder / "b.bin", bytes);
+        expect_refused(folder / "b.bin", Z3D_ERR_DATA, words);
+    };
+    const size_t flags = 4 * 12, documents = 4 * 13, borders = 1024 + 7 * 2 + 1;
+    ASSERT_EQ(good.size(), borders + 2 * 8);
+    expect(flags, 2, {"wrong size", "7 tokens and their documents", "1054", "1055"});
+    expect(flags, 1, {"2 documents of 7 tokens"});
+    expect(flags, 7, {"flags 0x7"});
+    expect(documents, 8, {"8 documents of 7 tokens"});
+    expect(documents, 0, {"0 documents of 7 tokens"});
+    expect(documents + 4, 1 << 30, {"documents of 7 tokens"});
+    expect(documents, 3, {"truncated", "their mask and documents"});
+    expect(borders, 1, {"document 0 begins at token 1"});
+    expect(borders + 8, 0, {"document 1 begins at token 0"});
+    expect(borders + 8, 7, {"document 1 begins at token 7 of 7"});
+    expect(borders + 12, -1, {"document 1 begins"});
+    write_file(folder / "b.bin", good.substr(0, good.size() - 1));
+    expect_refused(folder / "b.bin", Z3D_ERR_DATA, {"truncated"});
 }
 
 TEST(TokenFile, NamedPipeDoesNotHang) {
@@ -269,12 +338,13 @@ TEST(Megatron, RefusesBrokenPairs) {
 
 struct Data {
     explicit Data(const std::vector<std::string> &paths, int64_t seq = 4, uint64_t seed = 1,
-                  std::vector<double> weights = {}, int32_t vocab = 65536, bool whole = true)
+                  std::vector<double> weights = {}, int32_t vocab = 65536, bool whole = true,
+                  bool documents = false, z3d_too_long too_long = Z3D_TOO_LONG_TRUNCATE)
         : weight(std::move(weights)) {
         weight.resize(paths.size(), 1.0);
         for (const std::string &p : paths) path.push_back(p.c_str());
         z3d_data_list list{static_cast<int>(path.size()), path.data(), weight.data()};
-        z3d_dataset_config config{&list, seq, vocab, seed, whole};
+        z3d_dataset_config config{&list, seq, vocab, seed, whole, documents, too_long};
         status = z3d_dataset_open(&config, &dataset);
     }
     ~Data() {
@@ -300,7 +370,7 @@ TEST(Dataset, SamplesAreWindowsAndTargetsFollowThem) {
     std::map<int32_t, int> first;
     for (int64_t k = 0; k < 50; k++) { // two epochs of 25 windows
         int32_t tokens[4], targets[4];
-        ASSERT_EQ(z3d_dataset_sample(data.dataset, k, tokens, targets), Z3D_OK);
+        ASSERT_EQ(z3d_dataset_sample(data.dataset, k, tokens, targets, nullptr), Z3D_OK);
         EXPECT_EQ(tokens[0] % 4, 0);
         for (int i = 0; i < 4; i++) {
             EXPECT_EQ(tokens[i], tokens[0] + i);
@@ -415,7 +485,7 @@ TEST(Dataset, ValidationWindowsCoverEveryTargetOnce) {
     for (int64_t w = -1; w < 6; w++) {
         int32_t tokens[4], targets[4];
         int64_t valid;
-        ASSERT_EQ(z3d_dataset_window(data.dataset, w, tokens, targets, &valid), Z3D_OK);
+        ASSERT_EQ(z3d_dataset_window(data.dataset, w, tokens, targets, nullptr, &valid), Z3D_OK);
         for (int i = 0; i < 4; i++) {
             if (i < valid) {
                 EXPECT_EQ(targets[i], tokens[i] + 1);
@@ -432,6 +502,172 @@ TEST(Dataset, ValidationWindowsCoverEveryTargetOnce) {
     }
     EXPECT_EQ(counted, 10 + 4);
     EXPECT_EQ(seen, (std::multiset<int32_t>{1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+// ---- samples of documents ----
+
+// Lengths that repeat, each token with a number of its own.
+std::vector<std::vector<int32_t>> many_documents() {
+    std::vector<std::vector<int32_t>> documents;
+    int32_t next = 1;
+    for (int i = 0; i < 200; i++) {
+        documents.emplace_back(static_cast<size_t>(2 + i * i % 31));
+        for (int32_t &id : documents.back()) id = next++;
+    }
+    return documents;
+}
+
+struct Sample {
+    std::vector<int32_t> tokens, targets, starts;
+};
+
+Sample sample_of(const Data &data, int64_t index, size_t seq) {
+    Sample s{std::vector<int32_t>(seq), std::vector<int32_t>(seq), std::vector<int32_t>(seq)};
+    EXPECT_EQ(
+        z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(), s.starts.data()),
+        Z3D_OK)
+        << z3d_error_message();
+    return s;
+}
+
+TEST(Documents, EachIsWholeOnceAnEpoch) {
+    const size_t seq = 64;
+    Folder folder;
+    auto documents = many_documents();
+    write_documents(folder / "a.bin", documents);
+    Data data({folder / "a.bin"}, seq, 1, {}, 65536, true, true);
+    ASSERT_EQ(data.status, Z3D_OK) << z3d_error_message();
+    z3d_packing_facts facts = z3d_dataset_packing(data.dataset);
+    int64_t tokens = 0;
+    for (auto &d : documents) tokens += static_cast<int64_t>(d.size());
+    EXPECT_EQ(facts.documents, 200);
+    EXPECT_EQ(facts.tokens, tokens);
+    EXPECT_LE(facts.samples, tokens / 64 + 2); // best fit leaves hardly any room
+    std::vector<std::vector<int32_t>> orders;
+    for (int64_t epoch = 0; epoch < 2; epoch++) {
+        std::vector<std::vector<int32_t>> found;
+        for (int64_t k = 0; k < facts.samples; k++) {
+            Sample s = sample_of(data, epoch * facts.samples + k, seq);
+            orders.push_back(s.tokens);
+            for (size_t i = 0; i < seq; i++) {
+                const bool begins = s.starts[i] == static_cast<int32_t>(i);
+                ASSERT_TRUE(begins || s.starts[i] == s.starts[i - 1]);
+                if (s.tokens[i] == 0) { // the rest: one document, nothing to predict
+                    EXPECT_EQ(s.targets[i], -1);
+                    continue;
+                }
+                if (begins) found.emplace_back();
+                found.back().push_back(s.tokens[i]);
+                const bool ends = i + 1 == seq || s.starts[i + 1] != s.starts[i];
+                EXPECT_EQ(s.targets[i], ends ? -1 : s.tokens[i] + 1);
+            }
+        }
+        std::sort(found.begin(), found.end());
+        EXPECT_EQ(found, documents);
+    }
+    const auto second = orders.begin() + static_cast<std::ptrdiff_t>(facts.samples);
+    EXPECT_FALSE(std::equal(orders.begin(), second, second));
+    std::sort(orders.begin(), second);
+    std::sort(second, orders.end());
+    EXPECT_FALSE(std::equal(orders.begin(), second, second)); // other neighbours, too
+    // A position is all of the state, and no sample depends on those before it.
+    Data again({folder / "a.bin"}, seq, 1, {}, 65536, true, true);
+    EXPECT_EQ(sample_of(again, facts.samples + 3, seq).tokens,
+              sample_of(data, facts.samples + 3, seq).tokens);
+    Data other({folder / "a.bin"}, seq, 2, {}, 65536, true, true);
+    EXPECT_NE(sample_of(other, 0, seq).tokens, sample_of(data, 0, seq).tokens);
+}
+
+TEST(Documents, AreTruncatedDroppedOrSplit) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {-10, -11}, {12, 13}});
+    auto open = [&](z3d_too_long too_long) {
+        return Data({folder / "a.bin"}, 4, 1, {}, 65536, true, true, too_long);
+    };
+    auto all = [&](const Data &data) {
+        std::vector<std::vector<int32_t>> rows;
+        for (int64_t k = 0; k < z3d_dataset_windows(data.dataset); k++) {
+            Sample s = sample_of(data, k, 4);
+            rows.push_back(s.tokens);
+            rows.back().insert(rows.back().end(), s.targets.begin(), s.targets.end());
+        }
+        std::sort(rows.begin(), rows.end());
+        return rows;
+    };
+    using Rows = std::vector<std::vector<int32_t>>;
+    Data truncated = open(Z3D_TOO_LONG_TRUNCATE), dropped = open(Z3D_TOO_LONG_DROP),
+         split = open(Z3D_TOO_LONG_SPLIT);
+    EXPECT_EQ(all(truncated), (Rows{{1, 2, 3, 4, 2, 3, 4, -1}, {12, 13, 0, 0, 13, -1, -1, -1}}));
+    EXPECT_EQ(all(dropped), (Rows{{12, 13, 0, 0, 13, -1, -1, -1}}));
+    // Parts go on: their last token predicts the next one. A part of one token predicts nothing.
+    EXPECT_EQ(
+        all(split),
+        (Rows{{1, 2, 3, 4, 2, 3, 4, 5}, {5, 6, 7, 8, 6, 7, 8, 9}, {12, 13, 0, 0, 13, -1, -1, -1}}));
+    z3d_packing_facts facts = z3d_dataset_packing(split.dataset);
+    EXPECT_EQ(facts.too_long, 1);
+    EXPECT_EQ(facts.untrained, 2);
+    int32_t tokens[4], targets[4], starts[4];
+    int64_t valid;
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 0, tokens, targets, starts, &valid), Z3D_OK);
+    EXPECT_EQ(valid, 1);
+    EXPECT_EQ(std::vector<int32_t>(starts, starts + 4), (std::vector<int32_t>{0, 0, 2, 2}));
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 1, tokens, targets, starts, &valid), Z3D_OK);
+    EXPECT_EQ(valid, 0);
+}
+
+TEST(Documents, MaskedTargetsAreIgnoredInWindowsToo) {
+    Folder folder;
+    write_documents(folder / "a.bin", {{-1, -2, 3, 4, 256}, {-5, 6, 256}});
+    Data windows({folder / "a.bin"}, 7);
+    Sample s = sample_of(windows, 0, 7);
+    EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6}));
+    EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256}));
+    EXPECT_EQ(s.starts, std::vector<int32_t>(7, 0));
+    Data documents({folder / "a.bin"}, 9, 1, {}, 65536, true, true);
+    s = sample_of(documents, 0, 9);
+    EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6, 256, 0}));
+    EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256, -1, -1}));
+    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5, 8}));
+}
+
+TEST(Documents, OfMegatronLMsPairsAreThoseOfItsIndex) {
+    Folder folder;
+    // Sequences in another order in the .bin; documents of two, none, one and one of them.
+    Megatron m{{3, 2, 1, 3}, {6, 0, 4, 12}, {0, 2, 2, 3, 4}};
+    write_file(folder / "x.idx", m.index());
+    write_file(folder / "x.bin", raw(std::vector<uint16_t>{8, 9, 10, 5, 6, 7, 11, 12, 13}));
+    Data data({folder / "x"}, 8, 1, {}, 65536, true, true);
+    ASSERT_EQ(data.status, Z3D_OK) << z3d_error_message();
+    z3d_packing_facts facts = z3d_dataset_packing(data.dataset);
+    EXPECT_EQ(facts.documents, 3);
+    EXPECT_EQ(facts.untrained, 1); // of one token
+    Sample s = sample_of(data, 0, 8);
+    EXPECT_EQ(s.tokens, (std::vector<int32_t>{5, 6, 7, 8, 9, 11, 12, 13}));
+    EXPECT_EQ(s.targets, (std::vector<int32_t>{6, 7, 8, 9, -1, 12, 13, -1}));
+    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5}));
+    m.documents = {1, 4}; // whose is the first one?
+    write_file(folder / "x.idx", m.index());
+    EXPECT_EQ(Data({folder / "x"}, 8, 1, {}, 65536, true, true).status, Z3D_ERR_DATA);
+    EXPECT_NE(std::string(z3d_error_message()).find("document 0 begins at token 3"),
+              std::string::npos)
+        << z3d_error_message();
+}
+
+TEST(Documents, AreRefusedWhereNothingIsKnownOrLeft) {
+    Folder folder;
+    write_file(folder / "a.bin", token_bytes(counting(100)));
+    Data unknown({folder / "a.bin"}, 4, 1, {}, 65536, true, true);
+    EXPECT_EQ(unknown.status, Z3D_ERR_DATA);
+    std::string message = z3d_error_message();
+    EXPECT_NE(message.find("a.bin: it does not say where its documents begin"), std::string::npos)
+        << message;
+    write_documents(folder / "b.bin", {{1, 2, 3, 4, 5}, {-6, -7}});
+    Data nothing({folder / "b.bin"}, 4, 1, {}, 65536, true, true, Z3D_TOO_LONG_DROP);
+    EXPECT_EQ(nothing.status, Z3D_ERR_DATA);
+    message = z3d_error_message();
+    EXPECT_NE(message.find("of 2 documents 1 have more than model.seq_length (4) tokens, and 1"),
+              std::string::npos)
+        << message;
 }
 
 } // namespace

@@ -237,7 +237,7 @@ TEST_F(Run, BatchesDependOnNoParallelSize) {
         const char *paths[] = {path.c_str()};
         double weights[] = {1};
         z3d_data_list list{1, paths, weights};
-        z3d_dataset_config dataset{&list, 16, 257, 3, true};
+        z3d_dataset_config dataset{&list, 16, 257, 3, true, false, Z3D_TOO_LONG_TRUNCATE};
         z3d_config *config = nullptr;
         EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
         config->model_seq_length = 16;

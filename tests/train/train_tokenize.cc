@@ -39,6 +39,9 @@ class Tokenize : public ::testing::Test {
         options.split = split;
         options.json_key = json_key;
         options.skip_bad = skip_bad;
+        options.format = format;
+        options.loss_on = loss_on;
+        options.chat_template = chat_template;
         options.tokenizer = tokenizer;
         options.progress = [](void *self, const z3d_tokenize_progress *p) {
             static_cast<Tokenize *>(self)->progress.push_back(*p);
@@ -91,6 +94,9 @@ class Tokenize : public ::testing::Test {
     std::string train, validation;
     const char *json_key = nullptr;
     bool skip_bad = false;
+    z3d_tokenize_format format = Z3D_FORMAT_AUTO;
+    z3d_loss_on loss_on = Z3D_LOSS_AUTO;
+    const char *chat_template = nullptr;
     z3d_tokenizer *tokenizer = nullptr;
     std::vector<z3d_tokenize_progress> progress;
 };
@@ -383,16 +389,16 @@ TEST_F(Tokenize, BadJsonLinesAreNamedAndLeaveNothing) {
 }
 
 TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
-    write_file(in / "sub/a.jsonl", "{\"text\": \"x\"}\n");
+    write_file(in / "sub/a.jsonl", "{\"body\": \"x\"}\n");
     Tokenized t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
     EXPECT_NE(t.message.find("sub/a.jsonl has texts in JSON"), std::string::npos) << t.message;
     EXPECT_NE(t.message.find("`zero3d data tokenize " + in / "sub/a.jsonl" +
-                             " --json-key text --output "),
+                             " --json-key body --output "),
               std::string::npos)
         << t.message;
     write_file(in / "b.txt", "text");
-    json_key = "text";
+    json_key = "body";
     std::filesystem::remove_all(in / "sub");
     t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
@@ -441,8 +447,8 @@ TEST_F(Tokenize, JsonUnderAnotherNameIsRefusedOrNoticed) {
         EXPECT_EQ(said.empty(), warning.empty()) << said;
         std::filesystem::remove(train);
     };
-    write_file(in / "sub/a.json", "{\"id\": 1, \"text\": \"one\"}\n{\"text\": \"two\"}\n");
-    write_file(in / "sub/b.txt", "\xef\xbb\xbf\n{\"text\": \"three\"}");
+    write_file(in / "sub/a.json", "{\"id\": 1, \"body\": \"one\"}\n{\"body\": \"two\"}\n");
+    write_file(in / "sub/b.txt", "\xef\xbb\xbf\n{\"body\": \"three\"}");
     write_file(in / "sub/c.json", "[\n  {\n    \"instruction\": \"one\"}]\n");
     for (const char *name : {"sub/a.json", "sub/b.txt", "sub/c.json"}) refused(in / name, name);
     refused(in / "sub", "sub/a.json"); // nothing else is in the folder
@@ -472,23 +478,24 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
         std::filesystem::remove(in / name);
     };
     const std::string none = "no element of an array is an object with a text";
-    refused("p.json", "{\n \"text\": \"one\"\n}\n", none);
+    refused("p.json", "{\n \"body\": \"one\"\n}\n", none);
     refused("p.json", "Only words.\n", none);
-    refused("p", "{\n \"text\": \"one\"\n}\n", none);
+    refused("p", "{\n \"body\": \"one\"\n}\n", none);
     refused("n.json", "[1, 2]\n", none);
     refused("n", "[1, 2]\n", none);
-    refused("s", "[\"text\", \"more\", \"", none); // cut off
-    refused("l", "[[{\"text\": \"a\"}]]", none);
-    refused("e", "[{}, {\"text\": \"a\"}]", "(it has: text)");
+    refused("l", "[[{\"body\": \"a\"}]]", none);
+    refused("e", "[{}, {\"body\": \"a\"}]", "(it has: body)");
     refused("z", "[null, {\"id\": 1, \"body\": \"a\"}]",
             "(it has: id, body), as in `zero3d data tokenize " + in / "z" + " --json-key body ");
-    refused("o", "{\"n\": 1, \"text\": \"" + big + big + "\"}", "(it has: n, text)");
-    refused("j", "{\"text\": \"" + big + "\"}\n{\"text\": \"b\"}\n", "(it has: text)");
-    refused("b", "{\"text\": \"a\"}\n{\"text\": b}\n", "(it has: text)"); // a mistake later
-    refused("c", "[{\"text\": \"a\"}\n{\"text\": \"b\"}]\n", "(it has: text)");
-    refused("alpaca.txt", "[{\"instruction\": \"a\", \"input\": \"\", \"output\": \"c\"}]",
-            "(it has: instruction, input, output), as in `zero3d data tokenize " +
-                in / "alpaca.txt" + " --json-key output ");
+    refused("o", "{\"n\": 1, \"body\": \"" + big + big + "\"}", "(it has: n, body)");
+    refused("j", "{\"body\": \"" + big + "\"}\n{\"body\": \"b\"}\n", "(it has: body)");
+    refused("b", "{\"body\": \"a\"}\n{\"body\": b}\n", "(it has: body)"); // a mistake later
+    refused("c", "[{\"body\": \"a\"}\n{\"body\": \"b\"}]\n", "(it has: body)");
+    write_file(in / "s", "[\"body\", \"more\", \"");
+    Tokenized t = run({in / "s"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("s:1: the file ends within element 3"), std::string::npos)
+        << t.message;
 }
 
 // Alpaca's and ShareGPT's files.
@@ -613,7 +620,8 @@ TEST_F(Tokenize, PackedFilesAreUnpacked) {
         const std::string name = in / (pack == gzip ? "lines/a.jsonl.gz" : "lines/a.JSONL.zst");
         std::filesystem::remove_all(in / "lines");
         write_file(name, pack(lines));
-        EXPECT_EQ(run({in / "lines"}).status, Z3D_ERR_USAGE); // JSON without a key
+        t = run({in / "lines"});
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
         json_key = "text";
         t = run({in / "lines"});
         ASSERT_EQ(t.status, Z3D_OK) << t.message;
@@ -915,6 +923,130 @@ TEST(Bytes, RoundTrip) {
     z3d_tokenizer_destroy(tokenizer);
     EXPECT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "vocab.json", nullptr, &tokenizer),
               Z3D_ERR_CONFIG);
+}
+
+// ---- instruction data ----
+
+class Instructions : public Tokenize {
+  protected:
+    // Trained tokens are between brackets, documents between lines; $ ends a text.
+    std::string shown(const std::string &path) {
+        z3d_token_file *file = nullptr;
+        EXPECT_EQ(z3d_token_file_open(path.c_str(), &file), Z3D_OK) << z3d_error_message();
+        std::vector<int32_t> all = ids(path);
+        std::string out;
+        int64_t document = 0;
+        bool trained = false;
+        for (size_t i = 0; i < all.size(); i++) {
+            const bool begins = z3d_token_file_document(file, document) == static_cast<int64_t>(i);
+            const bool on = z3d_token_file_trains(file, static_cast<int64_t>(i), 1);
+            if (trained && (begins || !on)) out += "]", trained = false;
+            if (begins && document++ > 0) out += "|";
+            if (on && !trained) out += "[", trained = true;
+            out += all[i] == 256 ? '$' : static_cast<char>(all[i]);
+        }
+        EXPECT_EQ(z3d_token_file_documents(file), document);
+        z3d_token_file_close(file);
+        return out + (trained ? "]" : "");
+    }
+};
+
+TEST_F(Instructions, AreRecognisedByTheirKeys) {
+    auto read = [&](const char *name, const std::string &text, const std::string &wanted,
+                    const std::string &said) {
+        write_file(in / name, text);
+        Tokenized t = run({in / name});
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_EQ(shown(train), wanted);
+        EXPECT_NE(t.summary.find("format     " + said), std::string::npos) << t.summary;
+    };
+    read("t.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n", "[one$]|[two$]",
+         "text, by the keys of the first object");
+    read("p.jsonl",
+         "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"c\", \"completion\": \"d\"}\n",
+         "a[b$]|c[d$]", "prompt-completion, by the keys of the first object");
+    read("alpaca.txt", "[{\"instruction\": \"a\", \"input\": \"\", \"output\": \"c\"}]",
+         "Below is an instruction that describes a task. Write a response that appropriately "
+         "completes the request.\n\n### Instruction:\na\n\n### Response:\n[c$]",
+         "alpaca, by the keys");
+    chat_template = "plain";
+    read("m.jsonl",
+         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+         "\"content\": \"b\"}]}\n",
+         "User: a\nAssistant: [b$]\n",
+         "messages, by the keys of the first object; chat template plain\ntrained    2 of 22 "
+         "tokens: "
+         "what the assistant says\n");
+    read("s.json.gz",
+         gzip("[{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+              "\"value\": \"b\"}]}]"),
+         "User: a\nAssistant: [b$]\n", "sharegpt");
+}
+
+TEST_F(Instructions, AreHeldOutWithTheirMask) {
+    std::string lines;
+    for (int i = 0; i < 40; i++)
+        lines +=
+            "{\"prompt\": \"question " + std::to_string(i) + "\", \"completion\": \"answer\"}\n";
+    write_file(in / "a.jsonl", lines + lines);
+    Tokenized t = run({in / "a.jsonl"}, 0.2);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.result.duplicate_documents, 40);
+    EXPECT_EQ(t.result.train_documents + t.result.validation_documents, 40);
+    const std::string both = shown(train) + "|" + shown(validation);
+    for (int i = 0; i < 40; i++)
+        EXPECT_NE(both.find("question " + std::to_string(i) + "[answer$]"), std::string::npos) << i;
+    EXPECT_TRUE(only_outputs_left(2));
+}
+
+TEST_F(Instructions, BadLinesAreRefusedOrLeftOut) {
+    const std::string good = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+    write_file(in / "a.jsonl", good + "{\"prompt\": \"a\", \"completion\": \"\"}\nbroken\n" +
+                                   "{\"prompt\": \"c\", \"completion\": \"d\"}\n");
+    Tokenized t = run({in / "a.jsonl"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("a.jsonl:2: \"completion\" is empty"), std::string::npos) << t.message;
+    skip_bad = true;
+    t = run({in / "a.jsonl"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(shown(train), "a[b$]|c[d$]");
+    EXPECT_NE(t.summary.find("2 lines and elements that are wrong"), std::string::npos);
+    EXPECT_NE(t.summary.find("wrong: " + in / "a.jsonl:2, " + in / "a.jsonl:3\n"),
+              std::string::npos)
+        << t.summary;
+    write_file(in / "b.jsonl", "{\"prompt\": \"a\", \"completion\": \"\"}\n");
+    t = run({in / "b.jsonl"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("1 line or element is wrong"), std::string::npos) << t.message;
+}
+
+TEST_F(Instructions, OptionsThatDoNotFitAreRefused) {
+    auto refused = [&](const char *name, const std::string &text, z3d_status status,
+                       const std::string &what) {
+        write_file(in / name, text);
+        Tokenized t = run({in / name});
+        EXPECT_EQ(t.status, status) << t.message;
+        EXPECT_NE(t.message.find(what), std::string::npos) << t.message;
+    };
+    loss_on = Z3D_LOSS_ASSISTANT;
+    refused("a.txt", "a text", Z3D_ERR_USAGE, "--loss-on is for conversations");
+    loss_on = Z3D_LOSS_AUTO, chat_template = "plain";
+    refused("a.jsonl", "{\"text\": \"a\"}", Z3D_ERR_USAGE, "--chat-template is for conversations");
+    refused("p.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}", Z3D_ERR_USAGE,
+            "--chat-template plain is for lists of messages");
+    chat_template = nullptr, format = Z3D_FORMAT_MESSAGES;
+    std::filesystem::create_directory(in / "texts");
+    write_file(in / "texts/a.txt", "a text");
+    Tokenized t = run({in / "texts"});
+    EXPECT_EQ(t.status, Z3D_ERR_USAGE);
+    EXPECT_NE(t.message.find("--format messages: there is no JSON in "), std::string::npos);
+    refused("m.jsonl", "{\"messages\": []}", Z3D_ERR_USAGE, "--chat-template plain");
+    chat_template = "plain";
+    refused(
+        "k.jsonl", "{\"prompt\": \"a\", \"id\": 1}", Z3D_ERR_DATA,
+        "k.jsonl:1: --format messages: messages: this line has no such key; it has: prompt, id");
+    format = Z3D_FORMAT_AUTO, chat_template = nullptr;
+    refused("a.parquet", std::string("PAR1\0\0\0", 7), Z3D_ERR_DATA, "pandas.read_parquet('");
 }
 
 } // namespace

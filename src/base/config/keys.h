@@ -109,6 +109,8 @@
   X(data_train, "data.train", LIST, DECIDE, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
   X(data_validation, "data.validation", LIST, NONE, "", "", "held-out token file(s) for validation") \
   X(data_seed, "data.seed", INT, DECIDE, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
+  X(data_samples, "data.samples", ENUM, DECIDE, "windows", "windows|documents", "what a sample is. windows: seq_length tokens, wherever documents begin; documents: whole documents, packed by best fit. For token files of data tokenize and Megatron-LM") \
+  X(data_too_long, "data.too_long", ENUM, DECIDE, "truncate", "truncate|drop|split", "with data.samples documents: documents of more than seq_length tokens. truncate: their first tokens are kept; drop: they are left out; split: they become several documents") \
   X(data_tokenizer, "data.tokenizer", ENUM, NONE, "bytes", "bytes|gpt2|huggingface", "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of Hugging Face (byte-pair encoding)") \
   X(data_vocab, "data.vocab", STRING, NONE, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
   X(data_special, "data.special", ENUM, NONE, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \

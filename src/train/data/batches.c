@@ -14,7 +14,7 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
             int64_t position = micro * all + before + row;
             int64_t at = (micro * rows + row) * seq;
             Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
-                                       trainer->targets + at));
+                                       trainer->targets + at, NULL));
         }
     return Z3D_OK;
 }
@@ -52,7 +52,7 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
         int64_t window =
             index < wanted ? begin + (int64_t)((__int128)index * windows / wanted) : (int64_t)-1;
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
-                                   trainer->targets + row * seq, &valid));
+                                   trainer->targets + row * seq, NULL, &valid));
     }
     return Z3D_OK;
 }

@@ -1,15 +1,17 @@
-/* The dataset: finds the window and file of sample k, and reads it. */
+/* The dataset: finds the file of sample k and its window or documents there, and reads them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/train/data.h"
 #include "src/train/data/order.h"
+#include "src/train/data/packing.h"
 
 struct z3d_dataset {
     int count;
     z3d_token_file **file;
-    int64_t *windows; /* whole windows of each file: what training draws from */
-    int64_t *padded;  /* with the last, short one: what validation walks */
+    int64_t *windows;      /* whole windows of each file: what training draws from */
+    int64_t *padded;       /* with the last, short one: what validation walks */
+    z3d_packing **packing; /* of each file; NULL: samples are windows */
     z3d_blend *blend;
     int64_t seq_length;
     int32_t vocab_size;
@@ -21,6 +23,13 @@ static const int64_t check_limit = (int64_t)4 << 30;
 
 static z3d_status open_file(z3d_dataset *dataset, const z3d_dataset_config *config, int i) {
     Z3D_TRY(z3d_token_file_open(config->files->path[i], &dataset->file[i]));
+    if (config->documents) {
+        Z3D_TRY(z3d_token_file_find_documents(dataset->file[i]));
+        Z3D_TRY(z3d_packing_create(dataset->file[i], config->files->path[i], config->seq_length,
+                                   config->too_long, &dataset->packing[i]));
+        dataset->windows[i] = dataset->padded[i] = dataset->packing[i]->facts.samples;
+        return Z3D_OK;
+    }
     int64_t tokens = z3d_token_file_tokens(dataset->file[i]);
     dataset->windows[i] = (tokens - 1) / config->seq_length;
     dataset->padded[i] = (tokens - 1 + config->seq_length - 1) / config->seq_length;
@@ -51,6 +60,10 @@ z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out)
     Z3D_TRY_GOTO(status,
                  z3d_new((size_t)count, sizeof(int64_t), "the dataset's files", &dataset->padded),
                  end);
+    if (config->documents)
+        Z3D_TRY_GOTO(
+            status,
+            z3d_new((size_t)count, sizeof(void *), "the dataset's files", &dataset->packing), end);
     for (int i = 0; i < count; i++) Z3D_TRY_GOTO(status, open_file(dataset, config, i), end);
     status = z3d_blend_create(config->files->weight, count, &dataset->blend);
 end:
@@ -64,6 +77,9 @@ end:
 void z3d_dataset_close(z3d_dataset *dataset) {
     if (!dataset) return;
     for (int i = 0; i < dataset->count; i++) z3d_token_file_close(dataset->file[i]);
+    for (int i = 0; i < dataset->count && dataset->packing; i++)
+        z3d_packing_destroy(dataset->packing[i]);
+    free(dataset->packing);
     z3d_blend_destroy(dataset->blend);
     free(dataset->file);
     free(dataset->windows);
@@ -127,19 +143,32 @@ z3d_status z3d_dataset_check_tokenizer(const z3d_dataset *dataset, const z3d_con
     return status;
 }
 
+static uint64_t epoch_key(const z3d_dataset *dataset, int64_t epoch, int file) {
+    z3d_philox_block key = z3d_philox(dataset->key, (uint64_t)epoch, (uint64_t)file);
+    return (uint64_t)key.word[0] << 32 | key.word[1];
+}
+
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out) {
     int64_t nth;
     z3d_blend_locate(dataset->blend, sample, &out->file, &nth);
     int64_t windows = dataset->windows[out->file];
     out->epoch = nth / windows;
-    z3d_philox_block key = z3d_philox(dataset->key, (uint64_t)out->epoch, (uint64_t)out->file);
-    out->window = z3d_permute((uint64_t)key.word[0] << 32 | key.word[1], windows, nth % windows);
+    out->window = z3d_permute(epoch_key(dataset, out->epoch, out->file), windows, nth % windows);
 }
 
-/* Tokens first .. first+valid of a file as inputs and targets; beyond them inputs 0, targets
- * ignored. */
+/* From token `at` on: inputs 0, targets ignored, one document. */
+static void fill_up(const z3d_dataset *dataset, int64_t at, int32_t *tokens, int32_t *targets,
+                    int32_t *starts) {
+    for (int64_t i = at; i < dataset->seq_length; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+        if (starts) starts[i] = (int32_t)at;
+    }
+}
+
+/* Tokens first .. first+valid of a file as inputs and targets. */
 static z3d_status read_window(const z3d_dataset *dataset, int file, int64_t window, int64_t valid,
-                              int32_t *tokens, int32_t *targets) {
+                              int32_t *tokens, int32_t *targets, int32_t *starts) {
     int64_t seq = dataset->seq_length, first = window * seq;
     /* Inputs and targets overlap in all but one token: read the targets, which end later, and take
      * the inputs from them. */
@@ -147,18 +176,68 @@ static z3d_status read_window(const z3d_dataset *dataset, int file, int64_t wind
     Z3D_TRY(
         z3d_token_file_read(dataset->file[file], first + 1, valid, dataset->vocab_size, targets));
     memcpy(tokens + 1, targets, (size_t)(valid - 1) * sizeof *tokens);
-    for (int64_t i = valid; i < seq; i++) {
-        tokens[i] = 0;
-        targets[i] = -1;
+    z3d_token_file_ignore(dataset->file[file], first + 1, valid, targets);
+    fill_up(dataset, valid, tokens, targets, NULL);
+    if (starts) memset(starts, 0, (size_t)seq * sizeof *starts);
+    return Z3D_OK;
+}
+
+/* A document, or a part of one. */
+static z3d_status read_piece(const z3d_dataset *dataset, int file, const z3d_piece *piece,
+                             int32_t *tokens, int32_t *targets) {
+    const z3d_token_file *from = dataset->file[file];
+    int64_t last = piece->length - 1;
+    Z3D_TRY(z3d_token_file_read(from, piece->first, piece->length, dataset->vocab_size, tokens));
+    memcpy(targets, tokens + 1, (size_t)last * sizeof *targets);
+    targets[last] = -1;
+    if (piece->more)
+        Z3D_TRY(z3d_token_file_read(from, piece->first + piece->length, 1, dataset->vocab_size,
+                                    targets + last));
+    z3d_token_file_ignore(from, piece->first + 1, last + piece->more, targets);
+    return Z3D_OK;
+}
+
+static z3d_status read_documents(const z3d_dataset *dataset, const z3d_sample_place *place,
+                                 int32_t *tokens, int32_t *targets, int32_t *starts) {
+    uint64_t key = epoch_key(dataset, place->epoch, place->file);
+    int64_t at = 0;
+    z3d_piece piece;
+    for (int64_t i = 0;
+         z3d_packing_piece(dataset->packing[place->file], key, place->window, i, &piece); i++) {
+        Z3D_TRY(read_piece(dataset, place->file, &piece, tokens + at, targets + at));
+        for (int64_t j = at; j < at + piece.length && starts; j++) starts[j] = (int32_t)at;
+        at += piece.length;
     }
+    fill_up(dataset, at, tokens, targets, starts);
     return Z3D_OK;
 }
 
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets) {
+                              int32_t *targets, int32_t *starts) {
     z3d_sample_place place;
     z3d_dataset_locate(dataset, sample, &place);
-    return read_window(dataset, place.file, place.window, dataset->seq_length, tokens, targets);
+    if (dataset->packing) return read_documents(dataset, &place, tokens, targets, starts);
+    return read_window(dataset, place.file, place.window, dataset->seq_length, tokens, targets,
+                       starts);
+}
+
+bool z3d_dataset_masked(const z3d_dataset *dataset) {
+    bool masked = false;
+    for (int i = 0; i < dataset->count; i++) masked |= z3d_token_file_masked(dataset->file[i]);
+    return masked;
+}
+
+z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset) {
+    z3d_packing_facts all = {0};
+    for (int i = 0; i < dataset->count && dataset->packing; i++) {
+        const z3d_packing_facts *facts = &dataset->packing[i]->facts;
+        all.documents += facts->documents;
+        all.samples += facts->samples;
+        all.tokens += facts->tokens;
+        all.too_long += facts->too_long;
+        all.untrained += facts->untrained;
+    }
+    return all;
 }
 
 int64_t z3d_dataset_windows(const z3d_dataset *dataset) {
@@ -173,21 +252,25 @@ int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *
     return dataset->padded[file];
 }
 
-z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int64_t *valid) {
+static z3d_status read_validation(const z3d_dataset *dataset, int file, int64_t window,
+                                  int32_t *tokens, int32_t *targets, int32_t *starts) {
     int64_t seq = dataset->seq_length;
+    const z3d_sample_place place = {.file = file, .window = window};
+    if (dataset->packing) return read_documents(dataset, &place, tokens, targets, starts);
+    int64_t rest = z3d_token_file_tokens(dataset->file[file]) - 1 - window * seq;
+    return read_window(dataset, file, window, rest < seq ? rest : seq, tokens, targets, starts);
+}
+
+z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
+                              int32_t *targets, int32_t *starts, int64_t *valid) {
     int file = 0;
     while (index >= 0 && file < dataset->count && index >= dataset->padded[file])
         index -= dataset->padded[file++];
     *valid = 0;
-    if (index < 0 || file == dataset->count) {
-        for (int64_t i = 0; i < seq; i++) {
-            tokens[i] = 0;
-            targets[i] = -1;
-        }
-        return Z3D_OK;
-    }
-    int64_t rest = z3d_token_file_tokens(dataset->file[file]) - 1 - index * seq;
-    *valid = rest < seq ? rest : seq;
-    return read_window(dataset, file, index, *valid, tokens, targets);
+    if (index < 0 || file == dataset->count)
+        fill_up(dataset, 0, tokens, targets, starts);
+    else
+        Z3D_TRY(read_validation(dataset, file, index, tokens, targets, starts));
+    for (int64_t i = 0; i < dataset->seq_length; i++) *valid += targets[i] >= 0;
+    return Z3D_OK;
 }

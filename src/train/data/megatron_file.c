@@ -165,3 +165,35 @@ end:
     z3d_unmap_file(&index);
     return status;
 }
+
+/* Each begins with a sequence; empty ones are left out, and the last border is the end. */
+static z3d_status keep_documents(const z3d_mapped_file *index, z3d_token_file *file,
+                                 int64_t sequences, int64_t documents) {
+    const unsigned char *lengths = index->data + HEADER_BYTES, *border = lengths + 12 * sequences;
+    int64_t token = 0, sequence = 0, count = 0;
+    Z3D_TRY(z3d_new((size_t)documents + 1, sizeof(int64_t), "a token file's documents",
+                    &file->found_document));
+    for (int64_t i = 0; i < documents && token < file->tokens; i++) {
+        for (; sequence < read_i64(border + 8 * i); sequence++)
+            token += read_i32(lengths + 4 * sequence);
+        if (token < file->tokens && (count == 0 || file->found_document[count - 1] != token))
+            file->found_document[count++] = token;
+    }
+    file->document = (const unsigned char *)file->found_document;
+    file->documents = count;
+    return Z3D_OK;
+}
+
+z3d_status z3d_megatron_read_documents(const char *index_path, z3d_token_file *file) {
+    z3d_mapped_file index;
+    z3d_status status;
+    int64_t sequences = 0, documents = 0;
+    z3d_token_file seen = {.data = file->data}; /* of what read_header says, only the numbers */
+    Z3D_TRY_GOTO(status, z3d_map_file(index_path, &index), end);
+    Z3D_TRY_GOTO(status, read_header(&index, &seen, &sequences, &documents), end);
+    Z3D_TRY_GOTO(status, check_documents(&index, sequences, documents), end);
+    status = keep_documents(&index, file, sequences, documents);
+end:
+    z3d_unmap_file(&index);
+    return status;
+}

@@ -24,8 +24,57 @@ bool z3d_is_token_file(const char *path) {
     return read_it && (magic == Z3D_TOKEN_MAGIC_U16 || magic == Z3D_TOKEN_MAGIC_U32);
 }
 
+/* Documents follow each other from the first token on, and none is empty. */
+static z3d_status check_documents(const z3d_token_file *file) {
+    int64_t before = -1;
+    for (int64_t i = 0; i < file->documents; i++) {
+        int64_t first = z3d_token_file_document(file, i);
+        if (first <= before || first >= file->tokens || (i == 0 && first != 0))
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%s: document %lld begins at token %lld of %lld, the one before at "
+                             "%lld; make the file again",
+                             file->path, (long long)i, (long long)first, (long long)file->tokens,
+                             (long long)before);
+        before = first;
+    }
+    return Z3D_OK;
+}
+
+/* What follows the tokens. */
+static z3d_status find_sections(z3d_token_file *file, int32_t flags) {
+    const int64_t bytes = file->data.bytes;
+    const bool masked = flags & Z3D_TOKEN_HAS_MASK, known = flags & Z3D_TOKEN_HAS_DOCUMENTS;
+    if (flags & ~(Z3D_TOKEN_HAS_MASK | Z3D_TOKEN_HAS_DOCUMENTS))
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: its header has flags %#x, of which this version knows 1 and 2; make "
+                         "the file again with `zero3d data tokenize`",
+                         file->path, (unsigned)flags);
+    if (known ? file->documents < 1 || file->documents > file->tokens : file->documents != 0)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header describes %lld documents of %lld tokens",
+                         file->path, (long long)file->documents, (long long)file->tokens);
+    int64_t tokens = file->begin + file->tokens * z3d_token_type_bytes(file->type);
+    int64_t mask = masked ? (file->tokens + 7) / 8 : 0;
+    int64_t wanted = tokens + mask + file->documents * (int64_t)sizeof(int64_t);
+    if (file->tokens < 0 || bytes != wanted)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: %s: its header describes %lld tokens%s (%lld bytes), but the "
+                         "file has %lld bytes",
+                         file->path, bytes < wanted ? "truncated" : "wrong size",
+                         (long long)file->tokens,
+                         masked && known ? ", their mask and documents"
+                         : masked        ? " and their mask"
+                         : known         ? " and their documents"
+                                         : "",
+                         (long long)wanted, (long long)bytes);
+    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->path);
+    if (masked) file->mask = file->data.data + tokens;
+    if (known) file->document = file->data.data + tokens + mask;
+    return check_documents(file);
+}
+
 static z3d_status read_llmc_header(z3d_token_file *file) {
     const z3d_mapped_file *data = &file->data;
+    int32_t flags = 0;
     if (data->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the token file is empty", file->path);
     int32_t header[Z3D_TOKEN_HEADER_INTS] = {0};
     size_t known =
@@ -50,19 +99,13 @@ static z3d_status read_llmc_header(z3d_token_file *file) {
     file->type = u16 ? Z3D_TOKEN_U16 : Z3D_TOKEN_U32;
     file->begin = Z3D_TOKEN_HEADER_BYTES;
     file->tokens = header[2];
-    int64_t wanted = file->begin + file->tokens * z3d_token_type_bytes(file->type);
-    if (file->tokens < 0 || data->bytes != wanted)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: %s: its header describes %lld tokens (%lld bytes), but the "
-                         "file has %lld bytes",
-                         file->path, data->bytes < wanted ? "truncated" : "wrong size",
-                         (long long)file->tokens, (long long)wanted, (long long)data->bytes);
-    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->path);
     if (header[Z3D_TOKEN_MARK_AT] == Z3D_TOKEN_MARK) {
         file->vocab_size = header[Z3D_TOKEN_VOCABULARY_AT];
         memcpy(&file->digest, &header[Z3D_TOKEN_DIGEST_AT], sizeof file->digest);
+        flags = header[Z3D_TOKEN_FLAGS_AT];
+        memcpy(&file->documents, &header[Z3D_TOKEN_DOCUMENTS_AT], sizeof file->documents);
     }
-    return Z3D_OK;
+    return find_sections(file, flags);
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -114,7 +157,24 @@ void z3d_token_file_close(z3d_token_file *file) {
     free(file->path);
     free(file->sequence_first);
     free(file->sequence_byte);
+    free(file->found_document);
     free(file);
+}
+
+z3d_status z3d_token_file_find_documents(z3d_token_file *file) {
+    z3d_string data_path = {0}, index_path = {0};
+    z3d_status status = Z3D_OK;
+    if (file->documents > 0) return Z3D_OK;
+    if (find_pair(file->path, &data_path, &index_path))
+        status = z3d_megatron_read_documents(index_path.text, file);
+    z3d_string_free(&data_path);
+    z3d_string_free(&index_path);
+    Z3D_TRY(status);
+    if (file->documents > 0) return check_documents(file);
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: it does not say where its documents begin, which data.samples documents "
+                     "needs: make it with `zero3d data tokenize`, or set data.samples to windows",
+                     file->path);
 }
 
 uint64_t z3d_token_file_digest(const z3d_token_file *file) {
@@ -134,6 +194,37 @@ z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer 
 
 int64_t z3d_token_file_tokens(const z3d_token_file *file) {
     return file->tokens;
+}
+
+int64_t z3d_token_file_documents(const z3d_token_file *file) {
+    return file->documents;
+}
+
+int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document) {
+    int64_t first;
+    if (document >= file->documents) return file->tokens;
+    memcpy(&first, file->document + document * (int64_t)sizeof first, sizeof first);
+    return first;
+}
+
+bool z3d_token_file_masked(const z3d_token_file *file) {
+    return file->mask != NULL;
+}
+
+static bool is_trained(const z3d_token_file *file, int64_t token) {
+    return !file->mask || file->mask[token / 8] >> (token % 8) & 1;
+}
+
+bool z3d_token_file_trains(const z3d_token_file *file, int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; i++)
+        if (is_trained(file, i)) return true;
+    return false;
+}
+
+void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t count,
+                           int32_t *targets) {
+    for (int64_t i = 0; i < count && file->mask; i++)
+        if (!is_trained(file, first + i)) targets[i] = -1;
 }
 
 /* Widens `count` stored tokens (unaligned) to int32 and gives the index of the first one outside

@@ -6,7 +6,8 @@
 #include "src/train/data.h"
 
 /* llm.c's header: 256 int32, of which it reads three. Behind these ours says which tokenizer made
- * the file. */
+ * the file, and what follows the tokens: a mask, one bit a token, the lowest first (1: it is
+ * trained as a target); then the index of each document's first token, int64. */
 enum {
     Z3D_TOKEN_HEADER_INTS = 256,
     Z3D_TOKEN_HEADER_BYTES = 1024,
@@ -17,8 +18,11 @@ enum {
     Z3D_TOKEN_MARK = 0x7a336474,
     Z3D_TOKEN_MARK_AT = 8,
     Z3D_TOKEN_VOCABULARY_AT = 9,
-    Z3D_TOKEN_DIGEST_AT = 10 /* two of them */
+    Z3D_TOKEN_DIGEST_AT = 10, /* two of them */
+    Z3D_TOKEN_FLAGS_AT = 12,
+    Z3D_TOKEN_DOCUMENTS_AT = 13 /* their number; two of them */
 };
+enum { Z3D_TOKEN_HAS_MASK = 1, Z3D_TOKEN_HAS_DOCUMENTS = 2 };
 
 /* Element types a token file can have. */
 typedef enum z3d_token_type {
@@ -54,8 +58,12 @@ struct z3d_token_file {
     z3d_token_type type;
     int64_t begin; /* byte of the first token, where tokens are one stretch */
     int64_t tokens;
-    uint64_t digest;    /* of the tokenizer that made it; 0: unknown */
-    int32_t vocab_size; /* of that */
+    uint64_t digest;               /* of the tokenizer that made it; 0: unknown */
+    int32_t vocab_size;            /* of that */
+    const unsigned char *mask;     /* NULL: all tokens are trained */
+    const unsigned char *document; /* of `documents` int64, not aligned */
+    int64_t documents;             /* 0: their borders are not known */
+    int64_t *found_document; /* `document` of a Megatron-LM pair, once it was found; else NULL */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;
     int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */
@@ -65,5 +73,7 @@ struct z3d_token_file {
 /* Fills in type, begin, tokens and sequences from a Megatron-LM .idx; file->data is the mapped
  * .bin. */
 z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file);
+/* Sets document and documents from the .idx of an open pair, unchecked. */
+z3d_status z3d_megatron_read_documents(const char *index_path, z3d_token_file *file);
 
 #endif

@@ -1,4 +1,5 @@
-/* Writes one token file in llm.c's format: under a temporary name until it is whole. */
+/* Writes one token file (token_file.h): under a temporary name until it is whole. What comes behind
+ * the tokens waits in unnamed files beside it. */
 #ifndef ZERO3D_TRAIN_TOKEN_WRITER_H
 #define ZERO3D_TRAIN_TOKEN_WRITER_H
 
@@ -7,6 +8,9 @@
 
 #include "src/base/base.h"
 
+/* Added to an id: the token is not trained as a target. */
+enum { Z3D_TOKEN_UNTRAINED = 1 << 30 };
+
 typedef struct z3d_token_writer {
     char *path, *temporary;
     FILE *file;
@@ -14,13 +18,21 @@ typedef struct z3d_token_writer {
     int64_t tokens;
     uint64_t digest; /* of the tokenizer, and its ids: set by whoever knows them */
     int32_t vocab_size;
+    FILE *mask, *borders; /* NULL: there is none */
+    int64_t documents, untrained;
+    unsigned char bits; /* of the mask's last byte, which is not written yet */
 } z3d_token_writer;
 
 /* Makes the folder of `path` and opens the temporary file beside it. Zero-initialise before; call
  * discard after a failure of any of these. ERR_IO. */
 z3d_status z3d_token_writer_open(z3d_token_writer *writer, const char *path, int32_t vocab_size);
+/* The file keeps a mask, if a token is not trained. Without it ids are written as they are. */
+z3d_status z3d_token_writer_mask(z3d_token_writer *writer);
+/* The next token begins a document. */
+z3d_status z3d_token_writer_document(z3d_token_writer *writer);
 z3d_status z3d_token_writer_append(z3d_token_writer *writer, const int32_t *ids, size_t count);
-/* Writes the header and hands everything to the disk; the file keeps its temporary name. */
+/* Writes what comes behind the tokens and the header, and hands everything to the disk; the file
+ * keeps its temporary name. */
 z3d_status z3d_token_writer_finish(z3d_token_writer *writer);
 /* Gives the finished file its name. */
 z3d_status z3d_token_writer_publish(z3d_token_writer *writer);

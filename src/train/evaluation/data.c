@@ -117,12 +117,16 @@ static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *
     return status;
 }
 
-static z3d_status open_tokens(const char *file, const char *name, int64_t seq_length,
-                              int32_t vocab_size, z3d_dataset **out) {
+static z3d_status open_tokens(const char *file, const char *name, const z3d_config *run,
+                              bool documents, z3d_dataset **out) {
     double weight = 1;
     const z3d_data_list files = {.count = 1, .path = &file, .weight = &weight};
-    const z3d_dataset_config config = {
-        .files = &files, .seq_length = seq_length, .vocab_size = vocab_size};
+    const z3d_dataset_config config = {.files = &files,
+                                       .seq_length = run->model_seq_length,
+                                       .vocab_size = (int32_t)run->model_vocab_size,
+                                       .seed = (uint64_t)run->data_seed,
+                                       .documents = documents,
+                                       .too_long = (z3d_too_long)run->data_too_long};
     z3d_status status = z3d_dataset_open(&config, out);
     /* A file of our own has no name that the user knows. */
     return status == Z3D_OK || file == name ? status : z3d_error_context(status, "%s", name);
@@ -130,20 +134,20 @@ static z3d_status open_tokens(const char *file, const char *name, int64_t seq_le
 
 /* In a folder of its own, which nobody else writes to. */
 static z3d_status open_text(const char *path, const char *json_key, z3d_tokenizer *tokenizer,
-                            const char *folder, int64_t seq_length, int32_t vocab_size,
-                            z3d_dataset **out) {
+                            const char *folder, const z3d_config *run, z3d_dataset **out) {
     z3d_token_writer writer = {0};
     z3d_string file = {0};
     z3d_string_append(&file, "%s/tokens.bin", folder);
-    z3d_status status = file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                                    : z3d_token_writer_open(&writer, file.text, vocab_size);
+    z3d_status status =
+        file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
+                    : z3d_token_writer_open(&writer, file.text, (int32_t)run->model_vocab_size);
     if (status == Z3D_OK)
         status = z3d_evaluation_kind_of(path) == Z3D_EVALUATE_LINES
                      ? write_lines(path, json_key, tokenizer, &writer)
                      : write_text(path, tokenizer, &writer);
     if (status == Z3D_OK) status = z3d_token_writer_finish(&writer);
     if (status == Z3D_OK) status = z3d_token_writer_publish(&writer);
-    if (status == Z3D_OK) status = open_tokens(file.text, path, seq_length, vocab_size, out);
+    if (status == Z3D_OK) status = open_tokens(file.text, path, run, false, out);
     if (file.text) (void)unlink(file.text);
     z3d_token_writer_discard(&writer);
     z3d_string_free(&file);
@@ -151,11 +155,11 @@ static z3d_status open_text(const char *path, const char *json_key, z3d_tokenize
 }
 
 z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
-                                    z3d_tokenizer *tokenizer, int64_t seq_length,
-                                    int32_t vocab_size, z3d_dataset **out) {
+                                    z3d_tokenizer *tokenizer, const z3d_config *run,
+                                    z3d_dataset **out) {
     *out = NULL;
     if (z3d_evaluation_kind_of(path) == Z3D_EVALUATE_TOKENS)
-        return open_tokens(path, path, seq_length, vocab_size, out);
+        return open_tokens(path, path, run, run->data_samples == Z3D_SAMPLES_DOCUMENTS, out);
     const char *parent = getenv("TMPDIR");
     z3d_string folder = {0};
     z3d_string_append(&folder, "%s/zero3d-evaluate.XXXXXX", parent && *parent ? parent : "/tmp");
@@ -166,7 +170,7 @@ z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
         status =
             Z3D_ERROR(Z3D_ERR_IO, "%s: cannot make the folder: %s", folder.text, strerror(errno));
     if (status == Z3D_OK) {
-        status = open_text(path, json_key, tokenizer, folder.text, seq_length, vocab_size, out);
+        status = open_text(path, json_key, tokenizer, folder.text, run, out);
         (void)rmdir(folder.text);
     }
     z3d_string_free(&folder);
@@ -184,9 +188,11 @@ z3d_status z3d_evaluation_bytes(const z3d_dataset *dataset, const z3d_tokenizer 
     if (status == Z3D_OK)
         status = z3d_new((size_t)seq_length, sizeof *targets, "a window", &targets);
     for (int64_t w = 0; w < windows && status == Z3D_OK && bytes >= 0; w++) {
-        status = z3d_dataset_window(dataset, w, tokens, targets, &valid);
+        status = z3d_dataset_window(dataset, w, tokens, targets, NULL, &valid);
         if (status != Z3D_OK) break;
         z3d_string_clear(&text);
+        for (int64_t i = 0, kept = 0; i < seq_length; i++)
+            if (targets[i] >= 0) targets[kept++] = targets[i];
         const z3d_status decoded =
             tokenizer->ops->decode(tokenizer, targets, (size_t)valid, false, &text);
         if (text.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text");

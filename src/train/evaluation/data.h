@@ -14,13 +14,13 @@ typedef enum z3d_evaluation_kind {
 
 z3d_evaluation_kind z3d_evaluation_kind_of(const char *path);
 
-/* Opens it as windows of seq_length tokens. tokenizer: of text; json_key: of the text in JSON
- * lines. Text becomes a token file in TMPDIR that is gone when the dataset is closed. Not
- * collective. Errors: those of z3d_dataset_open and of the tokenizer, ERR_DATA (no text, a bad line
- * of JSON), ERR_IO. */
+/* Opens a token file as the run's configuration says (model.seq_length, data.samples), text as
+ * windows. tokenizer: of text; json_key: of the text in JSON lines. Text becomes a token file in
+ * TMPDIR that is gone when the dataset is closed. Not collective. Errors: those of z3d_dataset_open
+ * and of the tokenizer, ERR_DATA (no text, a bad line of JSON), ERR_IO. */
 z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
-                                    z3d_tokenizer *tokenizer, int64_t seq_length,
-                                    int32_t vocab_size, z3d_dataset **out);
+                                    z3d_tokenizer *tokenizer, const z3d_config *run,
+                                    z3d_dataset **out);
 
 /* Bytes of the text that the targets of all windows are; -1: the tokenizer does not know a token,
  * so it is not theirs. Errors: those of reading. */

@@ -30,8 +30,7 @@ static z3d_status open_data(z3d_trainer *trainer, const z3d_evaluate_request *re
                             z3d_string *why) {
     const z3d_config *config = trainer->config;
     Z3D_TRY(make_tokenizer(trainer, request, why));
-    Z3D_TRY(z3d_evaluation_data_open(request->data, request->json_key, trainer->tokenizer,
-                                     config->model_seq_length, (int32_t)config->model_vocab_size,
+    Z3D_TRY(z3d_evaluation_data_open(request->data, request->json_key, trainer->tokenizer, config,
                                      &trainer->validation));
     return z3d_dataset_check_tokenizer(trainer->validation, config);
 }

@@ -4,20 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The one token that a text is, if it has no text of its own; else -1. */
-static z3d_status special_token(z3d_tokenizer *tokenizer, const char *text, int32_t *out) {
-    z3d_token_list ids = {0};
-    z3d_string back = {0};
-    *out = -1;
-    z3d_status status = tokenizer->ops->encode(tokenizer, text, strlen(text), true, &ids);
-    bool one = status == Z3D_OK && ids.count == 1;
-    if (one) status = tokenizer->ops->decode(tokenizer, ids.id, 1, false, &back);
-    if (one && status == Z3D_OK && back.length == 0) *out = ids.id[0];
-    z3d_string_free(&back);
-    z3d_token_list_free(&ids);
-    return status;
-}
-
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out) {
     *out = (z3d_stops){.ends = ends ? tokenizer : NULL};
@@ -26,7 +12,7 @@ z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list,
     for (int i = 0; i < list->count; i++) {
         const char *text = list->path[i];
         int32_t token;
-        Z3D_TRY(special_token(tokenizer, text, &token));
+        Z3D_TRY(z3d_tokenizer_special_token(tokenizer, text, &token));
         if (token >= 0) {
             out->token[out->tokens++] = token;
             continue;

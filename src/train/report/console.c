@@ -202,12 +202,34 @@ static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
         z3d_format_count((double)largest, most, sizeof most), whole ? ": none is split" : "");
 }
 
+/* Of samples of documents. */
+static void say_packing(z3d_console *console, const z3d_config *config,
+                        const z3d_packing_facts *p) {
+    static const char *const become[] = {[Z3D_TOO_LONG_TRUNCATE] = "truncated",
+                                         [Z3D_TOO_LONG_DROP] = "left out",
+                                         [Z3D_TOO_LONG_SPLIT] = "split"};
+    const double room = (double)p->samples * (double)config->model_seq_length;
+    z3d_console_say(console,
+                    "documents   %lld in %lld sample%s an epoch, which they fill to %.1f %%",
+                    (long long)p->documents, (long long)p->samples, p->samples == 1 ? "" : "s",
+                    100 * (double)p->tokens / room);
+    if (p->too_long)
+        z3d_console_say(console, "            %lld with more than %lld tokens: %s (data.too_long)",
+                        (long long)p->too_long, (long long)config->model_seq_length,
+                        become[config->data_too_long]);
+    if (p->untrained)
+        z3d_console_say(console, "            %lld without a token that is trained: left out",
+                        (long long)p->untrained);
+}
+
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     char train[32], validation[32] = "none";
-    double seen = (double)config->training_steps * (double)config->train_batch_size *
-                  (double)config->model_seq_length;
-    double epochs = seen / (double)facts->train_tokens;
+    const bool packed = facts->packing.documents > 0;
+    double samples = (double)config->training_steps * (double)config->train_batch_size;
+    double epochs = packed
+                        ? samples / (double)facts->packing.samples
+                        : samples * (double)config->model_seq_length / (double)facts->train_tokens;
     if (facts->validation_tokens)
         z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
     z3d_console_say(
@@ -221,6 +243,12 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->largest_token >= 0)
         z3d_console_say(console, "            largest token %d of vocabulary %lld",
                         facts->largest_token, (long long)config->model_vocab_size);
+    if (packed)
+        say_packing(console, config, &facts->packing);
+    else if (facts->masked)
+        z3d_console_say(console,
+                        "            conversations or prompts, cut wherever a window ends: "
+                        "data.samples=documents keeps each whole");
 }
 
 /* "parameters 1.50 MiB, gradients ..." */

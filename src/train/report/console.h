@@ -11,6 +11,7 @@
 #include "src/base/base.h"
 #include "src/base/config.h"
 #include "src/model/model.h"
+#include "src/train/data.h"
 #include "src/train/report/metrics.h"
 #include "src/train/report/summary.h"
 #include "zero/zero.h"
@@ -35,9 +36,11 @@ typedef struct z3d_run_facts {
     bool peak_measured, peak_kept;           /* kept: at an earlier start of the run */
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
-    int64_t train_samples; /* of one pass */
-    double epochs;         /* training.epochs; 0: training.steps is given */
-    int32_t largest_token; /* -1: unknown */
+    z3d_packing_facts packing; /* of them */
+    bool masked;               /* not all of their tokens are trained */
+    int64_t train_samples;     /* of one pass */
+    double epochs;             /* training.epochs; 0: training.steps is given */
+    int32_t largest_token;     /* -1: unknown */
     const char *checkpoint_dir;
     const char *weights; /* where they come from */
     bool verbose;        /* also what was decided, and why */

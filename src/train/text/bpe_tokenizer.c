@@ -49,19 +49,29 @@ static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t 
     return Z3D_OK;
 }
 
-static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
-                             z3d_token_list *out) {
-    z3d_bpe_tokenizer *t = (z3d_bpe_tokenizer *)tokenizer;
+/* first, begins: as above. */
+static z3d_status encode_text(z3d_bpe_tokenizer *t, const char *text, size_t length, bool first,
+                              bool begins, z3d_token_list *out) {
     if (length > LONGEST_TEXT)
         return Z3D_ERROR(Z3D_ERR_USAGE, "%zu bytes of text at once; at most %d are supported",
                          length, LONGEST_TEXT);
     for (size_t at = 0; at < length;) {
         z3d_found found = z3d_added_set_find(&t->raw, t->added, text, length, at);
-        Z3D_TRY(encode_between(t, text + at, found.begin - at, at == 0, begins, out));
+        Z3D_TRY(encode_between(t, text + at, found.begin - at, first && at == 0, begins, out));
         if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
         at = found.end;
     }
     return Z3D_OK;
+}
+
+static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
+                             z3d_token_list *out) {
+    return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, true, begins, out);
+}
+
+static z3d_status bpe_encode_behind(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                    z3d_token_list *out) {
+    return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, false, false, out);
 }
 
 /* ---- tokens to text ---- */
@@ -126,13 +136,20 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     z3d_splitters_destroy(t->splitters);
     free(t->added);
     z3d_token_list_free(&t->base.ends);
+    free(t->base.path);
     free(t);
 }
 
-static const struct z3d_tokenizer_ops gpt2_ops = {
-    .name = "gpt2", .encode = bpe_encode, .decode = bpe_decode, .destroy = bpe_destroy};
-static const struct z3d_tokenizer_ops huggingface_ops = {
-    .name = "huggingface", .encode = bpe_encode, .decode = bpe_decode, .destroy = bpe_destroy};
+static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
+                                                  .encode = bpe_encode,
+                                                  .encode_behind = bpe_encode_behind,
+                                                  .decode = bpe_decode,
+                                                  .destroy = bpe_destroy};
+static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
+                                                         .encode = bpe_encode,
+                                                         .encode_behind = bpe_encode_behind,
+                                                         .decode = bpe_decode,
+                                                         .destroy = bpe_destroy};
 
 z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
     z3d_bpe_tokenizer *t;

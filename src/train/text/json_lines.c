@@ -220,16 +220,15 @@ void z3d_json_lines_place(const z3d_json_lines *l, char *out, size_t size) {
         snprintf(out + used, size - (size_t)used, " (element %lld)", (long long)l->elements);
 }
 
-/* The object has other keys: which. */
-static z3d_status refuse_key(const z3d_json_lines *l) {
+z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *l, const char *option, const char *key) {
     char place[PLACE];
     z3d_string keys = {0};
     z3d_json_lines_place(l, place, sizeof place);
     z3d_json_append_keys(l->object, &keys);
-    z3d_status status = Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s: this %s has no such key; it has%s%s",
-                                  place, l->option ? l->option : "", l->key,
-                                  l->layout == Z3D_LAYOUT_ARRAY ? "element" : "line",
-                                  keys.text ? ": " : " none", keys.text ? keys.text : "");
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s: this %s has no such key; it has%s%s", place,
+                  option ? option : "", key, l->layout == Z3D_LAYOUT_ARRAY ? "element" : "line",
+                  keys.text ? ": " : " none", keys.text ? keys.text : "");
     z3d_string_free(&keys);
     return status;
 }
@@ -250,11 +249,8 @@ static z3d_status find_text(const z3d_json_lines *l, const char **text, size_t *
     char place[PLACE];
     const char *what = NULL;
     const z3d_json *member = find_member(l->object, l->key);
-    if (l->object->type != Z3D_JSON_OBJECT)
-        what = "expected a JSON object {...}";
-    else if (!member)
-        return refuse_key(l);
-    else if (member->type != Z3D_JSON_STRING)
+    if (!member) return z3d_json_lines_refuse_key(l, l->option, l->key);
+    if (member->type != Z3D_JSON_STRING)
         what = member->type == Z3D_JSON_NULL ? "its value is null" : "its value is not a string";
     z3d_json_lines_place(l, place, sizeof place);
     if (what)
@@ -278,10 +274,9 @@ static z3d_status refuse_value(const z3d_json_lines *l, const char *value, size_
     return z3d_error_context(status, "element %lld", (long long)l->elements);
 }
 
-z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *length) {
-    char *value;
+z3d_status z3d_json_lines_next_object(z3d_json_lines *l) {
+    char *value, place[PLACE];
     size_t bytes;
-    *text = NULL;
     z3d_json_free(l->object);
     l->object = NULL;
     l->bad = false;
@@ -291,6 +286,16 @@ z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *len
     z3d_status status = z3d_json_parse_line(value, bytes, l->path, l->line,
                                             l->strict ? NULL : &l->repairs, &l->object);
     if (status != Z3D_OK) return refuse_value(l, value, bytes, status);
+    if (l->object->type == Z3D_JSON_OBJECT) return Z3D_OK;
+    z3d_json_lines_place(l, place, sizeof place);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s%sexpected a JSON object {...}", place,
+                     l->option ? l->option : "", l->key ? l->key : "", l->key ? ": " : "");
+}
+
+z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *length) {
+    *text = NULL;
+    Z3D_TRY(z3d_json_lines_next_object(l));
+    if (!l->object) return Z3D_OK;
     Z3D_TRY(find_text(l, text, length));
     l->bad = false;
     return Z3D_OK;

@@ -37,7 +37,8 @@ z3d_status z3d_refuse_raw_json(const char *path, const char *output);
 typedef struct z3d_json_lines {
     z3d_input *input;
     const char *path;
-    const char *key;    /* of the text in each object; "data.text": in the object of another */
+    const char *key;    /* of the text in each object; "data.text": in the object of another; not
+                           for _next_object */
     const char *option; /* how messages name the key: "--json-key " before it; NULL: nothing */
     bool strict;        /* refuses what would be repaired */
     int64_t line;       /* on which the last object begins */
@@ -59,6 +60,12 @@ void z3d_json_lines_of(z3d_json_lines *lines, char *text, size_t length);
  * with "file:line: what": no JSON object, no string `key` in it, or one of more than 256 MiB.
  * ERR_IO, ERR_MEMORY. */
 z3d_status z3d_json_lines_next(z3d_json_lines *lines, const char **text, size_t *length);
+/* The next object, in lines->object; NULL: the file has ended. The same errors, but the key's.
+ * `bad` stays set, for errors of whoever reads the object. */
+z3d_status z3d_json_lines_next_object(z3d_json_lines *lines);
+/* ERR_DATA: the object has no `key`, and which ones it has. */
+z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *lines, const char *option,
+                                     const char *key);
 /* Where the last object is: "FILE:3", in an array "FILE:3 (element 2)". */
 void z3d_json_lines_place(const z3d_json_lines *lines, char *out, size_t size);
 void z3d_json_lines_free(z3d_json_lines *lines);

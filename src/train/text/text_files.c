@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -244,12 +245,23 @@ static z3d_text_kind wide_kind(const unsigned char *bytes, size_t count) {
     return Z3D_TEXT_NONE;
 }
 
+static bool is_parquet(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot && strcasecmp(dot, ".parquet") == 0;
+}
+
 z3d_status z3d_text_refuse(const char *path, const char *place, z3d_text_kind kind) {
     static const char *const from[] = {[Z3D_TEXT_UTF16LE] = "UTF-16LE",
                                        [Z3D_TEXT_UTF16BE] = "UTF-16BE",
                                        [Z3D_TEXT_UTF32LE] = "UTF-32LE",
                                        [Z3D_TEXT_UTF32BE] = "UTF-32BE",
                                        [Z3D_TEXT_OTHER_ENCODING] = "WINDOWS-1252"};
+    if (kind == Z3D_TEXT_NONE && is_parquet(path))
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: parquet is not read; convert it to JSON lines with `python3 -c "
+                         "\"import pandas; pandas.read_parquet('%s').to_json('%s.jsonl', "
+                         "orient='records', lines=True)\"`",
+                         place, path, path);
     if (kind == Z3D_TEXT_NONE)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: it is not text: it has bytes that no text has", place);
     return Z3D_ERROR(

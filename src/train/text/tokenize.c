@@ -13,6 +13,7 @@
 #include "src/train/data/token_file.h"
 #include "src/train/data/token_writer.h"
 #include "src/train/text/input.h"
+#include "src/train/text/instruction.h"
 #include "src/train/text/json_lines.h"
 #include "src/train/text/outputs.h"
 #include "src/train/text/text_files.h"
@@ -50,8 +51,11 @@ typedef struct work {
     size_t part_bytes;  /* that a part has at least */
     unsigned char *text;
     z3d_token_list ids;
-    int64_t json_files; /* that were read as JSON */
-    int64_t raw_json;   /* files of JSON that were read as plain text */
+    z3d_tokenize_format format; /* of JSON; AUTO: there is none */
+    const char *json_key;       /* of texts in JSON; NULL: they are something else */
+    z3d_instructions in;        /* then */
+    int64_t json_files;         /* that were read as JSON */
+    int64_t raw_json;           /* files of JSON that were read as plain text */
     const char *first_raw_json;
     double begun;
     int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
@@ -242,17 +246,55 @@ static z3d_status add_file_text(work *w, int fd, const char *path, int64_t bytes
 
 /* ---- JSON lines ---- */
 
+/* Whether the document of these bytes was not there before; *hash is its own. */
+static z3d_status is_new(work *w, const void *bytes, size_t count, z3d_content_hash *hash,
+                         bool *added) {
+    *hash = (z3d_content_hash){{0, 0}};
+    z3d_content_hash_add(hash, bytes, count);
+    Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, added));
+    w->result->duplicate_documents += !*added;
+    return Z3D_OK;
+}
+
 static z3d_status add_line(work *w, const unsigned char *text, size_t bytes) {
-    z3d_content_hash hash = {{0, 0}};
+    z3d_content_hash hash;
     bool added;
-    z3d_content_hash_add(&hash, text, bytes);
-    Z3D_TRY(z3d_hash_set_add(&w->seen, hash, &added));
-    if (!added) {
-        w->result->duplicate_documents++;
-        return Z3D_OK;
-    }
+    Z3D_TRY(is_new(w, text, bytes, &hash, &added));
+    if (!added) return Z3D_OK;
     Z3D_TRY(begin_document(w, hash.word[0], NULL));
     return add_text(w, text, bytes, true, true);
+}
+
+/* An object that is no text. */
+static z3d_status add_instruction(work *w, z3d_json_lines *lines) {
+    z3d_content_hash hash;
+    int64_t bytes;
+    bool added;
+    w->ids.count = 0;
+    Z3D_TRY(z3d_instructions_encode(&w->in, lines, &w->ids, &bytes));
+    lines->bad = false;
+    Z3D_TRY(is_new(w, w->ids.id, w->ids.count * sizeof *w->ids.id, &hash, &added));
+    if (!added) return Z3D_OK;
+    Z3D_TRY(begin_document(w, hash.word[0], NULL));
+    Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
+    w->document[w->result->documents - 1].tokens = (int64_t)w->ids.count;
+    w->result->bytes += bytes;
+    return Z3D_OK;
+}
+
+/* *ended: there is no more. */
+static z3d_status add_object(work *w, z3d_json_lines *lines, bool *ended) {
+    const char *text;
+    size_t length;
+    if (!w->json_key) {
+        Z3D_TRY(z3d_json_lines_next_object(lines));
+        *ended = !lines->object;
+        return *ended ? Z3D_OK : add_instruction(w, lines);
+    }
+    Z3D_TRY(z3d_json_lines_next(lines, &text, &length));
+    *ended = !text;
+    if (text && length == 0) w->result->empty_documents++;
+    return length > 0 && text ? add_line(w, (const unsigned char *)text, length) : Z3D_OK;
 }
 
 /* A line without a text: named among the first ones, or the end. */
@@ -271,31 +313,22 @@ static z3d_status skip_line(work *w, const z3d_json_lines *lines, z3d_status sta
 /* One document a line, of any length. */
 static z3d_status add_lines(work *w, z3d_json_lines *lines) {
     int64_t limit = w->options->limit_bytes, before = w->read_bytes;
-    for (;;) {
-        const char *text;
-        size_t length;
+    for (bool ended = false; !ended;) {
         if (limit && w->result->bytes >= limit) {
             w->result->limited = true;
             return Z3D_OK;
         }
-        z3d_status status = z3d_json_lines_next(lines, &text, &length);
-        if (status != Z3D_OK) {
-            Z3D_TRY(skip_line(w, lines, status));
-            continue;
-        }
-        if (!text) return Z3D_OK;
-        if (length == 0)
-            w->result->empty_documents++;
-        else
-            Z3D_TRY(add_line(w, (const unsigned char *)text, length));
+        z3d_status status = add_object(w, lines, &ended);
+        if (status != Z3D_OK) Z3D_TRY(skip_line(w, lines, status));
         advance(w, before + lines->input->position, false);
     }
+    return Z3D_OK;
 }
 
 static z3d_status add_json_lines(work *w, int fd, const char *path) {
     z3d_input input;
     z3d_json_lines lines = {
-        .input = &input, .path = path, .key = w->options->json_key, .option = "--json-key "};
+        .input = &input, .path = path, .key = w->json_key, .option = "--json-key "};
     z3d_status status = z3d_input_open(&input, fd, path);
     if (status == Z3D_OK) status = add_lines(w, &lines);
     w->result->repairs.surrogates += lines.repairs.surrogates;
@@ -349,7 +382,7 @@ static bool has_json_name(const z3d_text_file *file) {
 /* The name tells. So does the content of a file that is named or, in a folder, of .json. */
 static bool is_json(const work *w, const z3d_text_file *file, z3d_json_look look) {
     if (has_json_name(file)) return true; /* check_json wants a key */
-    if (!w->options->json_key) return false;
+    if (w->format == Z3D_FORMAT_AUTO) return false;
     return file->named ? look != Z3D_LOOK_TEXT : z3d_is_json(file->path) && look == Z3D_LOOK_LIST;
 }
 
@@ -409,24 +442,77 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     return status;
 }
 
-static z3d_status refuse_key(const work *w) {
+static z3d_status refuse_no_json(const work *w) {
+    const bool key = w->options->json_key != NULL;
     return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "--json-key %s: there is no JSON in %s%s: no .jsonl, .ndjson or .json file, "
+                     "--%s %s: there is no JSON in %s%s: no .jsonl, .ndjson or .json file, "
                      "and no named file that begins as JSON does",
-                     w->options->json_key, w->options->inputs[0],
-                     w->options->count > 1 ? " and the others" : "");
+                     key ? "json-key" : "format",
+                     key ? w->options->json_key : z3d_tokenize_format_name(w->format),
+                     w->options->inputs[0], w->options->count > 1 ? " and the others" : "");
 }
 
-/* Before gigabytes are read: a key needs JSON, and JSON a key. */
-static z3d_status check_json(const work *w) {
+/* Of its first object that can be read; AUTO: none has keys that are known. */
+static z3d_status format_of(const char *path, z3d_tokenize_format *out) {
+    enum { TRIED = 3 };
+    z3d_input input = {0};
+    z3d_json_lines lines = {.input = &input, .path = path};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
+    z3d_status status = z3d_input_open(&input, fd, path);
+    if (status == Z3D_OK) status = z3d_json_lines_next_object(&lines);
+    for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad; i++) /* told when they are read */
+        status = z3d_json_lines_next_object(&lines);
+    if (status == Z3D_OK && lines.object) *out = z3d_instruction_format(lines.object);
+    if (lines.bad) status = Z3D_OK;
+    z3d_json_lines_free(&lines);
+    z3d_input_close(&input);
+    close(fd);
+    return status;
+}
+
+/* Whether it has objects by its name or its content. */
+static bool has_objects(const z3d_text_file *file) {
+    if (has_json_name(file)) return true;
+    if (!file->named && !z3d_is_json(file->path)) return false;
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool found = fd >= 0 && z3d_look_for_json(fd, file->path) == Z3D_LOOK_LIST;
+    if (fd >= 0) close(fd);
+    return found;
+}
+
+/* Before gigabytes are read: what the objects are, as the user or the first of them says. */
+static z3d_status find_format(work *w) {
+    const z3d_tokenize_options *options = w->options;
     bool possible = false;
+    w->format = options->json_key ? Z3D_FORMAT_TEXT : options->format;
     for (int64_t i = 0; i < w->list.count; i++) {
         const z3d_text_file *file = &w->list.file[i];
-        if (!w->options->json_key && has_json_name(file))
-            return z3d_refuse_raw_json(file->path, w->options->output_train);
         possible |= file->named || z3d_is_json_lines(file->path) || z3d_is_json(file->path);
+        if (w->format != Z3D_FORMAT_AUTO || !has_objects(file)) continue;
+        Z3D_TRY(format_of(file->path, &w->format));
+        if (w->format == Z3D_FORMAT_AUTO)
+            return z3d_refuse_raw_json(file->path, options->output_train);
     }
-    return w->options->json_key && !possible ? refuse_key(w) : Z3D_OK;
+    if (w->format == Z3D_FORMAT_TEXT) w->json_key = options->json_key ? options->json_key : "text";
+    w->result->format = w->format;
+    return w->format != Z3D_FORMAT_AUTO && !possible ? refuse_no_json(w) : Z3D_OK;
+}
+
+/* Which tokens are trained is asked for only where there are others. */
+static z3d_status prepare_instructions(work *w) {
+    const z3d_tokenize_options *options = w->options;
+    const bool texts = w->format <= Z3D_FORMAT_TEXT;
+    if (texts && (options->chat_template ||
+                  (options->loss_on != Z3D_LOSS_AUTO && options->loss_on != Z3D_LOSS_ALL)))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--%s is for conversations and prompts in JSON, but %s has texts: all "
+                         "their tokens are trained",
+                         options->chat_template ? "chat-template" : "loss-on", options->inputs[0]);
+    if (texts) return Z3D_OK;
+    Z3D_TRY(z3d_instructions_create(options, w->format, w->tokenizer, &w->in));
+    Z3D_TRY(z3d_token_writer_mask(&w->train));
+    return options->output_validation ? z3d_token_writer_mask(&w->validation) : Z3D_OK;
 }
 
 /* ", 3 files are not text": appends one reason when there is something to it. */
@@ -439,6 +525,7 @@ static void append_reason(z3d_string *out, int64_t count, const char *one, const
 static z3d_status refuse_no_text(const work *w) {
     const z3d_tokenize_result *r = w->result;
     z3d_string why = {0};
+    const bool instructed = w->format > Z3D_FORMAT_TEXT;
     bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable ||
                   r->skipped_encoding || r->bad_documents;
     if (r->empty_documents && !others)
@@ -446,8 +533,9 @@ static z3d_status refuse_no_text(const work *w) {
                           w->list.count > 1 ? "their" : "its");
     else
         append_reason(&why, r->empty_documents, "document is empty", "documents are empty");
-    append_reason(&why, r->bad_documents, "line or element has no text",
-                  "lines and elements have no text");
+    append_reason(&why, r->bad_documents,
+                  instructed ? "line or element is wrong" : "line or element has no text",
+                  instructed ? "lines and elements are wrong" : "lines and elements have no text");
     append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
     append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
     append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
@@ -460,7 +548,7 @@ static z3d_status refuse_no_text(const work *w) {
     return status;
 }
 
-static z3d_status read_all(work *w) {
+static z3d_status prepare(work *w) {
     int64_t total = 0;
     for (int i = 0; i < w->options->count; i++)
         Z3D_TRY(z3d_text_list_add(&w->list, w->options->inputs[i]));
@@ -468,18 +556,23 @@ static z3d_status read_all(work *w) {
     for (int64_t i = 0; i < w->list.count; i++)
         if (!z3d_add_i64(total, w->list.file[i].bytes, &total)) total = INT64_MAX / 2;
     w->total_bytes = total;
-    Z3D_TRY(check_json(w));
     if (w->options->limit_bytes && total > w->options->limit_bytes) total = w->options->limit_bytes;
     int64_t part = w->options->output_validation ? total / WANTED_PARTS : LARGEST_PART;
     if (part < SMALLEST_PART) part = SMALLEST_PART;
     w->part_bytes = (size_t)(part > LARGEST_PART / 2 ? LARGEST_PART / 2 : part);
+    Z3D_TRY(find_format(w));
+    return prepare_instructions(w);
+}
+
+static z3d_status read_all(work *w) {
     Z3D_TRY(z3d_new((size_t)2 * LARGEST_PART, 1, "a part of a text", &w->text));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
     Z3D_TRY(judge_raw_json(w));
     if (w->result->documents == 0) return refuse_no_text(w);
-    return w->options->json_key && w->json_files == 0 && !w->result->limited ? refuse_key(w)
-                                                                             : Z3D_OK;
+    return w->format != Z3D_FORMAT_AUTO && w->json_files == 0 && !w->result->limited
+               ? refuse_no_json(w)
+               : Z3D_OK;
 }
 
 /* ---- second pass ---- */
@@ -565,7 +658,7 @@ static z3d_status hold_out(work *w) {
 
 static z3d_status copy_tokens(work *w, FILE *stream, int64_t tokens, z3d_token_writer *writer) {
     enum { BLOCK = 1 << 18 };
-    const size_t size = (size_t)writer->bytes_per_token;
+    const size_t size = (size_t)w->stream.bytes_per_token;
     w->ids.count = 0;
     Z3D_TRY(z3d_token_list_reserve(&w->ids, BLOCK));
     int32_t *ids = w->ids.id;
@@ -587,14 +680,25 @@ static z3d_status copy_tokens(work *w, FILE *stream, int64_t tokens, z3d_token_w
 
 /* The document that is cut becomes two: one ends, one begins. */
 static z3d_status copy_both_ends(work *w, FILE *stream, int64_t tokens) {
+    Z3D_TRY(z3d_token_writer_document(&w->train));
     Z3D_TRY(copy_tokens(w, stream, w->cut_tokens, &w->train));
     w->ids.count = 0;
     Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, false, true, &w->ids));
     Z3D_TRY(z3d_token_writer_append(&w->train, w->ids.id, w->ids.count));
     w->ids.count = 0;
     Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, true, false, &w->ids));
+    Z3D_TRY(z3d_token_writer_document(&w->validation));
     Z3D_TRY(z3d_token_writer_append(&w->validation, w->ids.id, w->ids.count));
     return copy_tokens(w, stream, tokens - w->cut_tokens, &w->validation);
+}
+
+static z3d_status copy_document(work *w, FILE *stream, int64_t index) {
+    const document *d = &w->document[index];
+    z3d_token_writer *writer = d->held_out ? &w->validation : &w->train;
+    if (d->tokens == 0) return Z3D_OK;
+    if (index == w->cut) return copy_both_ends(w, stream, d->tokens);
+    Z3D_TRY(z3d_token_writer_document(writer));
+    return copy_tokens(w, stream, d->tokens, writer);
 }
 
 static z3d_status deal_out(work *w) {
@@ -604,12 +708,8 @@ static z3d_status deal_out(work *w) {
     if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                            strerror(errno));
-    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++) {
-        const document *d = &w->document[i];
-        status = i == w->cut
-                     ? copy_both_ends(w, stream, d->tokens)
-                     : copy_tokens(w, stream, d->tokens, d->held_out ? &w->validation : &w->train);
-    }
+    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
+        status = copy_document(w, stream, i);
     if (stream) fclose(stream);
     if (status != Z3D_OK) return status;
     Z3D_TRY(z3d_token_writer_finish(&w->train));
@@ -620,33 +720,50 @@ static z3d_status deal_out(work *w) {
     return z3d_token_writer_publish(&w->train);
 }
 
+/* All tokens, before they are dealt out. Of instruction data in four bytes: with the mark of those
+ * that are not trained. */
+static z3d_status open_stream(work *w) {
+    z3d_string path = {0};
+    const bool marked = w->format > Z3D_FORMAT_TEXT;
+    z3d_string_append(&path, "%s.all", w->options->output_train);
+    z3d_status status = path.failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                            : z3d_token_writer_open(&w->stream, path.text,
+                                                    marked ? INT32_MAX : w->tokenizer->vocab_size);
+    z3d_string_free(&path);
+    return status;
+}
+
+static void fill_result(const work *w) {
+    z3d_tokenize_result *result = w->result;
+    result->vocab_size = w->tokenizer->vocab_size;
+    result->train_documents = result->documents - result->validation_documents;
+    result->validation_documents += w->cut >= 0;
+    result->train_tokens = w->train.tokens;
+    result->validation_tokens = w->validation.tokens;
+    result->untrained_tokens = w->train.untrained + w->validation.untrained;
+    if (w->in.has_chat)
+        snprintf(result->chat_template, sizeof result->chat_template, "%s", w->in.chat.kind->name);
+}
+
 static z3d_status run(work *w) {
     const z3d_tokenize_options *options = w->options;
-    z3d_tokenize_result *result = w->result;
     int32_t vocab_size = w->tokenizer->vocab_size;
-    z3d_string stream = {0};
     /* Opened first: an output that cannot be written is told before gigabytes are read. */
     Z3D_TRY(z3d_token_writer_open(&w->train, options->output_train, vocab_size));
     if (options->output_validation)
         Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));
     w->train.digest = w->validation.digest = w->tokenizer->digest;
     w->train.vocab_size = w->validation.vocab_size = vocab_size;
-    z3d_string_append(&stream, "%s.all", options->output_train);
-    z3d_status status = stream.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                      : z3d_token_writer_open(&w->stream, stream.text, vocab_size);
-    z3d_string_free(&stream);
-    Z3D_TRY(status);
+    Z3D_TRY(prepare(w));
+    Z3D_TRY(open_stream(w));
     Z3D_TRY(read_all(w));
     if (fflush(w->stream.file) != 0)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", w->stream.temporary,
                          strerror(errno));
     Z3D_TRY(hold_out(w));
     Z3D_TRY(deal_out(w));
-    result->vocab_size = vocab_size;
-    result->train_documents = result->documents - result->validation_documents;
-    result->validation_documents += w->cut >= 0;
-    result->train_tokens = w->train.tokens;
-    result->validation_tokens = w->validation.tokens;
+    fill_result(w);
     return Z3D_OK;
 }
 
@@ -672,6 +789,7 @@ end:
     z3d_token_writer_discard(&w.train);
     z3d_hash_set_free(&w.seen);
     z3d_text_list_free(&w.list);
+    z3d_instructions_free(&w.in);
     z3d_tokenizer_destroy(own);
     free(w.document);
     free(w.part);

@@ -29,15 +29,42 @@ static void append_split(const z3d_tokenize_options *options, const z3d_tokenize
                            "that was asked for\n");
 }
 
+static const char *loss_name(const z3d_tokenize_options *options, const z3d_tokenize_result *r) {
+    static const char *const names[] = {[Z3D_LOSS_COMPLETIONS] = "the completions",
+                                        [Z3D_LOSS_ASSISTANT] = "what the assistant says",
+                                        [Z3D_LOSS_ALL] = "all"};
+    const bool talks = r->format == Z3D_FORMAT_MESSAGES || r->format == Z3D_FORMAT_SHAREGPT;
+    if (options->loss_on != Z3D_LOSS_AUTO) return names[options->loss_on];
+    return names[talks ? Z3D_LOSS_ASSISTANT : Z3D_LOSS_COMPLETIONS];
+}
+
+/* Of objects in JSON whose keys or the user said what they are. */
+static void append_format(const z3d_tokenize_options *options, const z3d_tokenize_result *r,
+                          z3d_string *out) {
+    const int64_t tokens = r->train_tokens + r->validation_tokens;
+    const bool told = options->format == Z3D_FORMAT_AUTO && !options->json_key;
+    if (r->format == Z3D_FORMAT_AUTO || (r->format == Z3D_FORMAT_TEXT && !told)) return;
+    z3d_string_append(out, "format     %s%s", z3d_tokenize_format_name(r->format),
+                      told ? ", by the keys of the first object" : "");
+    if (r->chat_template[0]) z3d_string_append(out, "; chat template %s", r->chat_template);
+    z3d_string_append(out, "\n");
+    if (r->format > Z3D_FORMAT_TEXT)
+        z3d_string_append(out, "trained    %lld of %lld tokens: %s\n",
+                          (long long)(tokens - r->untrained_tokens), (long long)tokens,
+                          loss_name(options, r));
+}
+
 void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
                           z3d_string *out) {
     char bytes[32];
+    const bool instructed = result->format > Z3D_FORMAT_TEXT;
     bool any = false,
          ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
     z3d_string_append(
         out, "read       %lld text files, %s, %lld documents%s%s\n", (long long)result->files,
         z3d_format_bytes(result->bytes, bytes, sizeof bytes), (long long)result->documents,
-        ends ? ", each with its end token" : "", result->limited ? " (limit reached)" : "");
+        ends && !instructed ? ", each with its end token" : "",
+        result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "files that are not text");
     append_reason(out, &any, result->skipped_encoding, "files that are not UTF-8");
     append_reason(out, &any, result->skipped_duplicate, "duplicate files");
@@ -45,19 +72,23 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     append_reason(out, &any, result->skipped_empty, "empty files");
     append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
     append_reason(out, &any, result->empty_documents, "empty documents");
-    append_reason(out, &any, result->bad_documents, "lines and elements without a text");
+    append_reason(out, &any, result->bad_documents,
+                  instructed ? "lines and elements that are wrong"
+                             : "lines and elements without a text");
     if (any) z3d_string_append(out, "\n");
     if (result->skipped_duplicate)
         z3d_string_append(out, "           duplicate files: %s%s\n", result->duplicate_file,
                           result->skipped_duplicate > 1 ? ", ..." : "");
     if (result->bad_documents)
-        z3d_string_append(out, "           without a text: %s%s\n", result->bad_lines,
+        z3d_string_append(out, "           %s: %s%s\n", instructed ? "wrong" : "without a text",
+                          result->bad_lines,
                           result->bad_documents > Z3D_BAD_LINES_NAMED ? ", ..." : "");
     if (result->repairs.surrogates || result->repairs.nuls)
         z3d_string_append(out,
                           "repaired   in JSON strings: %lld halves of surrogate pairs replaced by "
                           "U+FFFD, %lld NUL characters kept\n",
                           (long long)result->repairs.surrogates, (long long)result->repairs.nuls);
+    append_format(options, result, out);
     z3d_string_append(out, "training   %s: %lld tokens, %lld documents\n", options->output_train,
                       (long long)result->train_tokens, (long long)result->train_documents);
     if (options->output_validation) {

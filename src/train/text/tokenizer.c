@@ -49,6 +49,11 @@ static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_
     return Z3D_OK;
 }
 
+static z3d_status bytes_encode_behind(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                      z3d_token_list *out) {
+    return bytes_encode(tokenizer, text, length, false, out);
+}
+
 static z3d_status bytes_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
                                bool begins, z3d_string *out) {
     (void)tokenizer;
@@ -72,6 +77,7 @@ static void bytes_destroy(z3d_tokenizer *tokenizer) {
 static const struct z3d_tokenizer_ops bytes_ops = {
     .name = "bytes",
     .encode = bytes_encode,
+    .encode_behind = bytes_encode_behind,
     .decode = bytes_decode,
     .destroy = bytes_destroy,
 };
@@ -200,7 +206,9 @@ static z3d_status create_bpe(const char *vocab, const char *merges, bool gpt2,
     z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_bpe_tokenizer_create(gpt2, &t);
     if (status == Z3D_OK) {
-        status = read_files(t, path.text, merges, gpt2);
+        t->base.path = path.text;
+        path = (z3d_string){0};
+        status = read_files(t, t->base.path, merges, gpt2);
         if (status == Z3D_OK)
             *out = &t->base;
         else
@@ -260,6 +268,19 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t lengt
     Z3D_TRY(append_text(t, t->begin_of_text, text, length, true, out));
     /* A text may have no ids, too: text that is left out. */
     return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
+}
+
+z3d_status z3d_tokenizer_special_token(z3d_tokenizer *t, const char *text, int32_t *out) {
+    z3d_token_list ids = {0};
+    z3d_string back = {0};
+    *out = -1;
+    z3d_status status = t->ops->encode(t, text, strlen(text), true, &ids);
+    bool one = status == Z3D_OK && ids.count == 1;
+    if (one) status = t->ops->decode(t, ids.id, 1, false, &back);
+    if (one && status == Z3D_OK && back.length == 0) *out = ids.id[0];
+    z3d_string_free(&back);
+    z3d_token_list_free(&ids);
+    return status;
 }
 
 bool z3d_tokenizer_ends_documents(const z3d_tokenizer *t) {

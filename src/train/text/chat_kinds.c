@@ -1,0 +1,77 @@
+/* The chat templates that are known. */
+#include <string.h>
+
+#include "src/train/text/chat.h"
+
+#define CHATML                                                                                     \
+    .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},           \
+    .after = {"<|im_end|>\n", "<|im_end|>\n", "\n"}, .end = "<|im_end|>", .turn = "<|im_start|>"
+#define HEADER(ROLE) "<|start_header_id|>" ROLE "<|end_header_id|>\n\n"
+#define LLAMA3                                                                                     \
+    .after = {"<|eot_id|>", "<|eot_id|>", ""}, .end = "<|eot_id|>", .turn = "<|start_header_id|>", \
+    .begin = Z3D_BEGIN_BOS, .trim = Z3D_TRIM_ALL
+#define GEMMA                                                                                      \
+    .before = {"", "<start_of_turn>user\n", "<start_of_turn>model\n"},                             \
+    .after = {"", "<end_of_turn>\n", "\n"}, .end = "<end_of_turn>", .turn = "<start_of_turn>",     \
+    .begin = Z3D_BEGIN_BOS, .trim = Z3D_TRIM_ALL
+
+/* Llama 3.2's date is today's; this one is its own where there is no clock, and Llama 3.1's. */
+#define LLAMA31_SYSTEM                                                                             \
+    HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
+static const z3d_chat_kind kinds[] = {
+    {.name = "chatml", CHATML},
+    {.name = "qwen2.5",
+     CHATML,
+     .usual_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+    {.name = "qwen3", CHATML, .thinking = true},
+    {.name = "llama3", .before = {HEADER("system"), HEADER("user"), HEADER("assistant")}, LLAMA3},
+    {.name = "llama3.1",
+     .before = {LLAMA31_SYSTEM, HEADER("user"), HEADER("assistant")},
+     LLAMA3,
+     .usual_system = ""},
+    {.name = "mistral-v0.1",
+     .before = {"", "[INST] ", ""},
+     .after = {"", " [/INST]", " "},
+     .system = Z3D_SYSTEM_REFUSED,
+     .begin = Z3D_BEGIN_BOS},
+    {.name = "mixtral",
+     .before = {"", "[INST] ", ""},
+     .after = {"", " [/INST]", ""},
+     .system = Z3D_SYSTEM_REFUSED,
+     .begin = Z3D_BEGIN_BOS},
+    {.name = "mistral-v1",
+     .before = {"", " [INST] ", " "},
+     .after = {"", " [/INST]", ""},
+     .system = Z3D_SYSTEM_FIRST_USER,
+     .begin = Z3D_BEGIN_BOS},
+    {.name = "mistral-v3",
+     .before = {"", "[INST] ", " "},
+     .after = {"", "[/INST]", ""},
+     .system = Z3D_SYSTEM_REFUSED,
+     .trim = Z3D_TRIM_ASSISTANT,
+     .begin = Z3D_BEGIN_BOS},
+    {.name = "mistral-nemo",
+     .before = {"", "[INST]", ""},
+     .after = {"", "[/INST]", ""},
+     .system = Z3D_SYSTEM_REFUSED,
+     .begin = Z3D_BEGIN_BOS},
+    {.name = "gemma", GEMMA, .system = Z3D_SYSTEM_REFUSED},
+    {.name = "gemma3", GEMMA, .system = Z3D_SYSTEM_FIRST_USER},
+    {.name = "plain",
+     .before = {"", "User: ", "Assistant: "},
+     .after = {"\n", "\n", "\n"},
+     .begin = Z3D_BEGIN_DOCUMENT},
+};
+
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+const z3d_chat_kind *z3d_chat_kind_find(const char *name) {
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+    return NULL;
+}
+
+void z3d_chat_kind_names(z3d_string *out) {
+    for (int i = 0; i < KINDS; i++) z3d_string_append(out, "%s%s", i ? ", " : "", kinds[i].name);
+}

@@ -1,0 +1,308 @@
+/* Reads objects of instruction data and encodes them. */
+#include "src/train/text/instruction.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/data/token_writer.h"
+
+enum { PLACE = 512 };
+
+/* By format: its name, and the keys by which it is known. */
+static const struct {
+    const char *name, *key, *other;
+} formats[] = {[Z3D_FORMAT_AUTO] = {"auto", "", ""},
+               [Z3D_FORMAT_TEXT] = {"text", "text", ""},
+               [Z3D_FORMAT_MESSAGES] = {"messages", "messages", ""},
+               [Z3D_FORMAT_PROMPT_COMPLETION] = {"prompt-completion", "prompt", "completion"},
+               [Z3D_FORMAT_ALPACA] = {"alpaca", "instruction", "output"},
+               [Z3D_FORMAT_SHAREGPT] = {"sharegpt", "conversations", ""}};
+
+const char *z3d_tokenize_format_name(z3d_tokenize_format format) {
+    return formats[format].name;
+}
+
+z3d_tokenize_format z3d_instruction_format(const z3d_json *object) {
+    static const z3d_tokenize_format order[] = {Z3D_FORMAT_MESSAGES, Z3D_FORMAT_SHAREGPT,
+                                                Z3D_FORMAT_PROMPT_COMPLETION, Z3D_FORMAT_ALPACA,
+                                                Z3D_FORMAT_TEXT};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        const char *other = formats[order[i]].other;
+        if (z3d_json_member(object, formats[order[i]].key) &&
+            (!*other || z3d_json_member(object, other)))
+            return order[i];
+    }
+    return Z3D_FORMAT_AUTO;
+}
+
+/* ---- members ---- */
+
+/* A member of an object or message that must be a text. what: "message 2: ". */
+static z3d_status get_text(const z3d_json *object, const char *what, const char *key,
+                           const z3d_json **out) {
+    *out = z3d_json_member(object, key);
+    if (*out && (*out)->type == Z3D_JSON_STRING) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s\"%s\" is %s", what, key,
+                     !*out                            ? "missing"
+                     : (*out)->type == Z3D_JSON_NULL  ? "null; expected a text"
+                     : (*out)->type == Z3D_JSON_ARRAY ? "a list; expected a text"
+                                                      : "not a text");
+}
+
+static z3d_status check_keys(const z3d_instructions *in, const z3d_json_lines *lines) {
+    const char *keys[] = {formats[in->format].key, formats[in->format].other};
+    for (int i = 0; i < 2; i++)
+        if (*keys[i] && !z3d_json_member(lines->object, keys[i])) {
+            char option[64];
+            snprintf(option, sizeof option, "--format %s: ", formats[in->format].name);
+            return z3d_json_lines_refuse_key(lines, option, keys[i]);
+        }
+    return Z3D_OK;
+}
+
+/* ---- messages ---- */
+
+static z3d_status add_message(z3d_instructions *in, z3d_message m) {
+    if (in->count == in->capacity) {
+        int capacity = in->capacity ? 2 * in->capacity : 16;
+        z3d_message *grown = realloc(in->message, (size_t)capacity * sizeof *grown);
+        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a conversation");
+        in->message = grown;
+        in->capacity = capacity;
+    }
+    in->message[in->count++] = m;
+    return Z3D_OK;
+}
+
+static z3d_status find_role(const z3d_json *role, const char *what, z3d_role *out) {
+    static const struct {
+        const char *name;
+        z3d_role role;
+    } names[] = {{"system", Z3D_ROLE_SYSTEM},    {"user", Z3D_ROLE_USER},
+                 {"human", Z3D_ROLE_USER},       {"assistant", Z3D_ROLE_ASSISTANT},
+                 {"gpt", Z3D_ROLE_ASSISTANT},    {"model", Z3D_ROLE_ASSISTANT},
+                 {"chatgpt", Z3D_ROLE_ASSISTANT}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(role->text, names[i].name) == 0) {
+            *out = names[i].role;
+            return Z3D_OK;
+        }
+    return Z3D_ERROR(Z3D_ERR_DATA, "%srole \"%.40s\": expected system, user or assistant", what,
+                     role->text);
+}
+
+/* {"role", "content"} or {"from", "value"}. trained: by default, of the assistant. */
+static z3d_status read_message(z3d_instructions *in, const z3d_json *m, bool trained) {
+    char what[48];
+    const bool other = !z3d_json_member(m, "role") && z3d_json_member(m, "from");
+    const z3d_json *role, *content, *calls = z3d_json_member(m, "tool_calls"),
+                                    *reasoning = z3d_json_member(m, "reasoning_content");
+    z3d_message out = {0};
+    snprintf(what, sizeof what, "message %d: ", in->count + 1);
+    if (m->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%sexpected an object {\"role\": ..., \"content\": ...}",
+                         what);
+    Z3D_TRY(get_text(m, what, other ? "from" : "role", &role));
+    Z3D_TRY(find_role(role, what, &out.role));
+    if (calls && !z3d_json_is_none(calls))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s\"tool_calls\": calls of tools are not supported", what);
+    Z3D_TRY(get_text(m, what, other ? "value" : "content", &content));
+    out.text = content->text;
+    out.length = content->length;
+    out.trained = trained && out.role == Z3D_ROLE_ASSISTANT;
+    if (reasoning && reasoning->type == Z3D_JSON_STRING) {
+        out.reasoning = reasoning->text;
+        out.reasoning_length = reasoning->length;
+    }
+    return add_message(in, out);
+}
+
+static z3d_status read_messages(z3d_instructions *in, const z3d_json *list, const char *key,
+                                bool trained) {
+    if (list->type != Z3D_JSON_ARRAY)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is no list of messages", key);
+    if (list->count == 0) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is empty", key);
+    for (const z3d_json *m = list->first; m; m = m->next) Z3D_TRY(read_message(in, m, trained));
+    return Z3D_OK;
+}
+
+/* An optional message of the system, then user and assistant in turns. */
+static z3d_status check_roles(const z3d_instructions *in) {
+    static const char *const names[] = {"system", "user", "assistant"};
+    const int first = in->message[0].role == Z3D_ROLE_SYSTEM;
+    bool answered = false;
+    for (int i = first; i < in->count; i++) {
+        z3d_role role = in->message[i].role,
+                 wanted = (i - first) % 2 == 0 ? Z3D_ROLE_USER : Z3D_ROLE_ASSISTANT;
+        if (role != wanted)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "message %d is the %s's, expected the %s's: roles are in turns, user "
+                             "and assistant, behind at most one message of the system",
+                             i + 1, names[role], names[wanted]);
+        answered |= role == Z3D_ROLE_ASSISTANT;
+    }
+    if (answered) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "the conversation has no answer of the assistant");
+}
+
+/* Of a conversation only its last answer. */
+static void train_last(z3d_instructions *in) {
+    bool found = false;
+    for (int i = in->count - 1; i >= 0; i--) {
+        in->message[i].trained &= !found;
+        found |= in->message[i].role == Z3D_ROLE_ASSISTANT;
+    }
+}
+
+static z3d_status encode_messages(z3d_instructions *in, z3d_token_list *out, int64_t *bytes) {
+    size_t first = out->count;
+    Z3D_TRY(check_roles(in));
+    for (int i = 0; i < in->count; i++)
+        *bytes += (int64_t)(in->message[i].length + in->message[i].reasoning_length);
+    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, in->message, in->count, out));
+    for (size_t i = first; i < out->count && in->loss_on == Z3D_LOSS_ALL; i++)
+        out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
+    return Z3D_OK;
+}
+
+/* ---- a prompt and its completion ---- */
+
+/* Both are texts: encoded as one document. A token that lies across is of the completion. */
+static z3d_status encode_texts(z3d_instructions *in, const char *prompt, size_t length,
+                               const z3d_json *completion, z3d_token_list *out, int64_t *bytes) {
+    size_t first = out->count, same = 0;
+    z3d_string *text = &in->text[0];
+    z3d_string_clear(text);
+    z3d_string_append_bytes(text, prompt, length);
+    z3d_string_append_bytes(text, completion->text, completion->length);
+    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a prompt");
+    *bytes += (int64_t)text->length;
+    in->ids.count = 0;
+    Z3D_TRY(z3d_tokenizer_part(in->tokenizer, text->text, length, true, false, &in->ids));
+    Z3D_TRY(z3d_tokenizer_document(in->tokenizer, text->text, text->length, out));
+    while (same < in->ids.count && first + same < out->count &&
+           in->ids.id[same] == out->id[first + same])
+        same++;
+    for (size_t i = 0; i < same && in->loss_on != Z3D_LOSS_ALL; i++)
+        out->id[first + i] |= Z3D_TOKEN_UNTRAINED;
+    return Z3D_OK;
+}
+
+static z3d_status check_completion(const z3d_json *completion, const char *key) {
+    if (completion->length > 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is empty: there is nothing to train", key);
+}
+
+/* needed: it is an error if there is none. */
+static z3d_status find_chat(z3d_instructions *in, bool needed) {
+    const z3d_tokenize_options *options = in->options;
+    if (!in->has_chat)
+        Z3D_TRY(z3d_chat_find(options->chat_template, in->tokenizer, &in->chat, &in->has_chat));
+    if (in->has_chat || !needed) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "%s data with conversations needs a chat template, but the tokenizer's folder "
+                     "has none: give --vocab FOLDER of a chat model, or name one, as "
+                     "--chat-template plain",
+                     formats[in->format].name);
+}
+
+static z3d_status encode_pair(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
+                              int64_t *bytes) {
+    const z3d_json *prompt = z3d_json_member(object, "prompt"),
+                   *completion = z3d_json_member(object, "completion");
+    if (prompt->type == Z3D_JSON_ARRAY) {
+        Z3D_TRY(find_chat(in, true));
+        Z3D_TRY(read_messages(in, prompt, "prompt", in->loss_on == Z3D_LOSS_ASSISTANT));
+        Z3D_TRY(read_messages(in, completion, "completion", true));
+        return encode_messages(in, out, bytes);
+    }
+    Z3D_TRY(get_text(object, "", "prompt", &prompt));
+    Z3D_TRY(get_text(object, "", "completion", &completion));
+    Z3D_TRY(check_completion(completion, "completion"));
+    if (in->options->chat_template)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--chat-template %s is for lists of messages, but \"prompt\" is a text: "
+                         "leave the option out, or write messages",
+                         in->options->chat_template);
+    return encode_texts(in, prompt->text, prompt->length, completion, out, bytes);
+}
+
+/* ---- Alpaca's ---- */
+
+/* With a chat template the user's message and its answer, else as Alpaca's own prompt. */
+static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
+                                int64_t *bytes) {
+    static const char begin[] = "Below is an instruction that describes a task%s. Write a response "
+                                "that appropriately completes the request.\n\n### Instruction:\n";
+    const z3d_json *instruction, *output, *more = z3d_json_member(object, "input");
+    z3d_string *text = &in->text[1];
+    Z3D_TRY(get_text(object, "", "instruction", &instruction));
+    if (z3d_json_is_none(more))
+        more = NULL;
+    else
+        Z3D_TRY(get_text(object, "", "input", &more));
+    Z3D_TRY(get_text(object, "", "output", &output));
+    Z3D_TRY(check_completion(output, "output"));
+    const bool with = more && more->length > 0;
+    z3d_string_clear(text);
+    if (!in->has_chat)
+        z3d_string_append(text, begin,
+                          with ? ", paired with an input that provides further context" : "");
+    z3d_string_append_bytes(text, instruction->text, instruction->length);
+    if (with) z3d_string_append(text, in->has_chat ? "\n" : "\n\n### Input:\n");
+    if (with) z3d_string_append_bytes(text, more->text, more->length);
+    if (!in->has_chat) z3d_string_append(text, "\n\n### Response:\n");
+    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a prompt");
+    if (!in->has_chat) return encode_texts(in, text->text, text->length, output, out, bytes);
+    Z3D_TRY(add_message(in, (z3d_message){.role = Z3D_ROLE_USER,
+                                          .text = text->text ? text->text : "",
+                                          .length = text->length}));
+    Z3D_TRY(add_message(in, (z3d_message){.role = Z3D_ROLE_ASSISTANT,
+                                          .trained = true,
+                                          .text = output->text,
+                                          .length = output->length}));
+    return encode_messages(in, out, bytes);
+}
+
+/* ---- an object ---- */
+
+static z3d_status encode_object(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
+                                int64_t *bytes) {
+    const char *key = formats[in->format].key;
+    in->count = 0;
+    if (in->format == Z3D_FORMAT_PROMPT_COMPLETION) return encode_pair(in, object, out, bytes);
+    if (in->format == Z3D_FORMAT_ALPACA) return encode_alpaca(in, object, out, bytes);
+    Z3D_TRY(read_messages(in, z3d_json_member(object, key), key, true));
+    if (in->loss_on == Z3D_LOSS_COMPLETIONS) train_last(in);
+    return encode_messages(in, out, bytes);
+}
+
+z3d_status z3d_instructions_encode(z3d_instructions *in, const z3d_json_lines *lines,
+                                   z3d_token_list *out, int64_t *bytes) {
+    char place[PLACE];
+    *bytes = 0;
+    Z3D_TRY(check_keys(in, lines));
+    z3d_status status = encode_object(in, lines->object, out, bytes);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_json_lines_place(lines, place, sizeof place);
+    return z3d_error_context(status, "%s", place);
+}
+
+z3d_status z3d_instructions_create(const z3d_tokenize_options *options, z3d_tokenize_format format,
+                                   z3d_tokenizer *tokenizer, z3d_instructions *out) {
+    const bool talks = format == Z3D_FORMAT_MESSAGES || format == Z3D_FORMAT_SHAREGPT;
+    *out = (z3d_instructions){
+        .format = format, .loss_on = options->loss_on, .tokenizer = tokenizer, .options = options};
+    if (out->loss_on == Z3D_LOSS_AUTO)
+        out->loss_on = talks ? Z3D_LOSS_ASSISTANT : Z3D_LOSS_COMPLETIONS;
+    return format == Z3D_FORMAT_PROMPT_COMPLETION ? Z3D_OK : find_chat(out, talks);
+}
+
+void z3d_instructions_free(z3d_instructions *in) {
+    z3d_chat_free(&in->chat);
+    free(in->message);
+    z3d_string_free(&in->text[0]);
+    z3d_string_free(&in->text[1]);
+    z3d_token_list_free(&in->ids);
+    *in = (z3d_instructions){0};
+}

@@ -1,0 +1,37 @@
+/* Instruction data: objects in JSON that are conversations, or prompts and what answers them. */
+#ifndef ZERO3D_TRAIN_INSTRUCTION_H
+#define ZERO3D_TRAIN_INSTRUCTION_H
+
+#include "src/train/data.h"
+#include "src/train/text/chat.h"
+#include "src/train/text/json_lines.h"
+
+/* By the keys of the object; AUTO: it is none of them. */
+z3d_tokenize_format z3d_instruction_format(const z3d_json *object);
+
+typedef struct z3d_instructions {
+    z3d_tokenize_format format; /* not AUTO or TEXT */
+    z3d_loss_on loss_on;        /* not AUTO */
+    z3d_chat chat;
+    bool has_chat; /* `chat` is there: it is looked for when it is needed */
+    z3d_tokenizer *tokenizer;
+    /* Private. */
+    const z3d_tokenize_options *options;
+    z3d_message *message;
+    int count, capacity;
+    z3d_string text[2]; /* a prompt with its answer; what is one message, and was not */
+    z3d_token_list ids;
+} z3d_instructions;
+
+/* The options' loss and chat template for objects of this format; the options must live longer.
+ * Free also after a failure. Errors: z3d_chat_find's; ERR_USAGE: conversations without a template.
+ */
+z3d_status z3d_instructions_create(const z3d_tokenize_options *options, z3d_tokenize_format format,
+                                   z3d_tokenizer *tokenizer, z3d_instructions *out);
+void z3d_instructions_free(z3d_instructions *in);
+/* Appends the tokens of lines->object; those that are not trained have Z3D_TOKEN_UNTRAINED. *bytes:
+ * of its text. ERR_DATA with its place: what is wrong. */
+z3d_status z3d_instructions_encode(z3d_instructions *in, const z3d_json_lines *lines,
+                                   z3d_token_list *out, int64_t *bytes);
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# The commands of docs/fine-tuning.md work as they stand there: a model made here, with a chat template, stands for the downloaded one. A
+# run trains on the conversations, each in one sample, and evaluation counts what it counts.
+. "$(dirname "$0")/lib.sh"
+
+HOME=$work
+export HOME
+PATH=$(dirname "$ZERO3D"):$PATH
+export PATH
+tiny
+
+mkdir tokenizer
+sed 's/"added_tokens":\[/&{"id":518,"content":"<|im_end|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},/' \
+    "$SOURCE/tests/data/tokenizers/smollm/tokenizer.json" >tokenizer/tokenizer.json
+cat >tokenizer/tokenizer_config.json <<'END'
+{"eos_token": "<|im_end|>", "chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a test<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"}
+END
+expect 0 "$ZERO3D" data tokenize text --output first.bin --tokenizer huggingface --vocab tokenizer
+grep -q '^vocabulary 519 ' out || fail "the tokenizer has other ids"
+expect 0 "$ZERO3D" train tiny.yaml training.steps=1 checkpoint.interval=1 run.dir=first model.type=llama model.vocab_size=519 data.train=first.bin \
+    data.tokenizer=huggingface data.vocab=tokenizer
+expect 0 "$ZERO3D" checkpoint export first/checkpoints SmolLM2-135M-Instruct
+
+awk '/^```/ { on = $0 == "```sh"; next } on' "$SOURCE/docs/fine-tuning.md" >commands
+expect 0 timeout 100 sh -e commands
+grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"
+grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
+
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.validation=data/held-out.bin data.samples=documents \
+    model.seq_length=128 train_batch_size=1 training.epochs=1 training.eval_interval=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm \
+    checkpoint.interval=1 run.dir=run
+grep -Eq '^documents   2 in (1 sample|2 samples) an epoch, which they fill to [0-9.]+ %$' out || fail "the run says nothing of its documents"
+grep -Eq 'training.epochs 1: [12] steps?; a pass is [12] samples?$' out || fail "an epoch is not all documents once"
+loss=$(sed -n 's/^ *\([12]\)\/\1  *\([0-9.]*\)  validation loss.*/\2/p' out)
+expect 0 "$ZERO3D" evaluate run/checkpoints data/held-out.bin
+grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: $loss"
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=2 training.steps=1 \
+    training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
+grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"
+expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
+says 'data.train: train.bin: '
