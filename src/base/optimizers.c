@@ -1,6 +1,7 @@
 #include "src/base/optimizers.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const struct {
     const char *name, *reads;
@@ -13,6 +14,24 @@ static const struct {
 
 const char *z3d_optimizer_name(z3d_optimizer optimizer) {
     return table[optimizer].name;
+}
+
+const char *z3d_optimizer_named(const char *text) {
+    static const char *const others[][2] = {
+        {"adamw_torch", "AdamW"}, {"adamw_torch_fused", "AdamW"}, {"adamw_hf", "AdamW"},
+        {"FusedAdam", "AdamW"},   {"DeepSpeedCPUAdam", "AdamW"},  {"lion_32bit", "Lion"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(text, others[i][0]) == 0) return others[i][1];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcasecmp(text, table[i].name) == 0) return table[i].name;
+    return text;
+}
+
+bool z3d_optimizer_is_planned(const char *text) {
+    static const char *const planned[] = {"LAMB", "Adafactor", "Muon", "8bit"};
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
+        if (strcasestr(text, planned[i])) return true;
+    return false;
 }
 
 bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key) {

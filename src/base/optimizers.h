@@ -11,14 +11,19 @@
  * names; memory and files have this order. */
 #define Z3D_OPTIMIZER_STATES(X)                                                                    \
     X(MOMENTUM, momentum)                                                                          \
-    X(VARIANCE, variance)
+    X(VARIANCE, variance)                                                                          \
+    X(SQUARE_SUM, square_sum)
 
 /* X(_, id, name, reads, states, flops): the kernel; the value of optimizer.type; the keys of
  * optimizer.params that it reads; the tensors that it keeps of each parameter; floating-point
  * operations an element. _ is handed through. */
+#define Z3D_MOMENTS (Z3D_KIND(MOMENTUM) | Z3D_KIND(VARIANCE))
 #define Z3D_OPTIMIZERS(X, _)                                                                       \
-    X(_, adamw, "AdamW", "lr betas eps weight_decay", Z3D_KIND(MOMENTUM) | Z3D_KIND(VARIANCE), 16) \
-    X(_, sgd, "SGD", "lr momentum weight_decay", Z3D_KIND(MOMENTUM), 7)
+    X(_, adamw, "AdamW", "lr betas eps weight_decay", Z3D_MOMENTS, 16)                             \
+    X(_, sgd, "SGD", "lr momentum weight_decay", Z3D_KIND(MOMENTUM), 7)                            \
+    X(_, lion, "Lion", "lr betas weight_decay", Z3D_KIND(MOMENTUM), 10)                            \
+    X(_, adam, "Adam", "lr betas eps weight_decay adam_w_mode", Z3D_MOMENTS, 17)                   \
+    X(_, adagrad, "Adagrad", "lr eps weight_decay", Z3D_KIND(SQUARE_SUM), 9)
 
 /* The tensors of a logical parameter. */
 typedef enum z3d_tensor_kind {
@@ -46,6 +51,11 @@ typedef enum z3d_optimizer {
 #define Z3D_OPTIMIZER_RULE (&(Z3D_OPTIMIZERS(Z3D_OPTIMIZER_OPTION, ))[1])
 
 const char *z3d_optimizer_name(z3d_optimizer optimizer);
+/* The value of optimizer.type that DeepSpeed, PyTorch or transformers write as `text`, in any case
+ * of letters; else `text`. */
+const char *z3d_optimizer_named(const char *text);
+/* Whether it is the name of one that is planned: LAMB, Adafactor, Muon, 8-bit states. */
+bool z3d_optimizer_is_planned(const char *text);
 /* Whether it reads this key: "betas" or "optimizer.params.betas". */
 bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key);
 /* The kinds of tensors that make up a run's state: the parameter and the optimizer's own. */

@@ -63,8 +63,12 @@ TEST(Refuse, BoolsAndChoices) {
     expect_refused("scheduler: {type: OneCycle}",
                    "1:19: scheduler.type: 'OneCycle' is not supported",
                    "use one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR");
-    expect_refused("optimizer: {type: Lamb}", "1:19: optimizer.type: 'Lamb' is not supported",
-                   "use one of AdamW, SGD");
+    for (const char *name : {"Lamb", "adafactor", "Muon", "adamw_8bit", "adamw_bnb_8bit"})
+        expect_refused("optimizer: {type: " + std::string(name) + "}",
+                       "1:19: optimizer.type: '" + std::string(name) + "' is not built yet",
+                       "use one of AdamW, SGD, Lion, Adam, Adagrad");
+    expect_refused("optimizer: {type: Sophia}", "1:19: optimizer.type: 'Sophia' is not supported",
+                   "use one of AdamW, SGD, Lion, Adam, Adagrad");
     expect_refused("training: {device: abacus}", "1:20: training.device: 'abacus' is not supported",
                    "use one of cpu, cuda");
 }

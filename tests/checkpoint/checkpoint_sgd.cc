@@ -1,5 +1,5 @@
-// A run with SGD, saved on one topology and stage and resumed on every other of this world, goes on
-// as if it had never stopped: to the bit where only the stage differs.
+// A run with SGD or Adagrad, saved on one topology and stage and resumed on every other of this
+// world, goes on as if it had never stopped: to the bit where only the stage differs.
 #include <cmath>
 
 #include "engine.h"
@@ -14,7 +14,7 @@ Options options(int tensor, int stage, int accumulation) {
     o.stage = stage;
     o.accumulation = accumulation;
     o.reduce_per_step = 0; // in every stage alike
-    o.optimizer = Z3D_OPTIMIZER_sgd;
+    o.optimizer = accumulation == 1 ? Z3D_OPTIMIZER_sgd : Z3D_OPTIMIZER_adagrad;
     o.dropout = 0.1;
     o.hidden = 16;
     o.heads = 4;
@@ -51,7 +51,8 @@ TEST(Sgd, ResumesOnOtherTopologies) {
                     Trace after;
                     resume(other, folder.path);
                     ASSERT_EQ(z3d_engine_kinds(other.engine),
-                              Z3D_KIND(PARAMETER) | Z3D_KIND(MOMENTUM));
+                              Z3D_KIND(PARAMETER) |
+                                  (accumulation == 1 ? Z3D_KIND(MOMENTUM) : Z3D_KIND(SQUARE_SUM)));
                     ASSERT_TRUE(everything(other) == saved);
                     steps(other, AFTER, after);
                     ASSERT_EQ(after.loss.size(), (size_t)AFTER);

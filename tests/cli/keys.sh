@@ -146,6 +146,7 @@ train1 "optimizer.params.betas=[0.5, 0.6]"
 train1 optimizer.params.eps=1e-2
 train1 optimizer.params.momentum=0.1 optimizer.type=SGD training.steps=4
 train1 optimizer.params.weight_decay=0.5
+train1 optimizer.params.adam_w_mode=false optimizer.type=Adam
 train1 scheduler.type=WarmupCosineLR
 train1 scheduler.params.warmup_num_steps=2 scheduler.type=WarmupLR
 train1 scheduler.params.total_num_steps=9 scheduler.type=WarmupDecayLR

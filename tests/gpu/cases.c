@@ -544,6 +544,22 @@ KERNEL(adamw, lines, UPDATE_FORMS, UPDATE) {
     AROUND(variance, Z3D_F32, 1, 0.03), WITHIN(variance, 1e-6, 1e-8);
 }
 
+KERNEL(adam, lines, UPDATE_FORMS, UPDATE) {
+    adamw_operands(m, k, s, form);
+}
+
+KERNEL(lion, lines, UPDATE_FORMS, UPDATE) {
+    sgd_operands(m, k, s, form);
+}
+
+KERNEL(adagrad, lines, UPDATE_FORMS, UPDATE) {
+    F(master), AROUND(square_sum, Z3D_F32, 1, 0.03), G(gradient), STATE(state);
+    WITHIN(master, 1e-6, 1e-8), WITHIN(square_sum, 1e-6, 1e-8);
+    if (form / 6 == 0) T(parameter), WITHIN(parameter, 1e-6, 1e-8);
+    if (form / 6 == 2) IN_PLACE(parameter, master);
+    m->state.skip = (float)(form / 3 % 2), m->state.optimizer_step = s[ROWS];
+}
+
 static const shape squares[] = {{1}, {7}, {300}, {4096}, {9001}};
 
 KERNEL(sum_squares, squares, 4, .count = s[ROWS], .dtype = m->type) {

@@ -1,5 +1,5 @@
-// Training with SGD: torch.optim.SGD's recurrence from the engine's own gradients, and every stage
-// to the bit.
+// Training with optimizers other than AdamW: torch.optim.SGD's recurrence from the engine's own
+// gradients, and every stage to the bit with each.
 #include "tests/zero/harness.h"
 
 #include <algorithm>
@@ -100,13 +100,14 @@ TEST(Sgd, TrainsLikeTorch) {
             }
 }
 
-TEST(Sgd, StagesAreBitwiseEqual) {
+void expect_equal_stages(z3d_optimizer optimizer, const std::vector<z3d_dtype> &dtypes) {
     for (int tensor : tensor_sizes())
-        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16})
+        for (z3d_dtype dtype : dtypes)
             for (int accumulation : {1, 2})
                 for (int per_step = 0; per_step < accumulation; per_step++) {
                     if (!is_long() && (accumulation == 1) != (dtype == Z3D_F16)) continue;
                     Options o = options(tensor, dtype);
+                    o.optimizer = optimizer;
                     o.accumulation = accumulation;
                     o.reduce_per_step = per_step;
                     if (dtype == Z3D_F16) { // the first is skipped, the last is not
@@ -117,7 +118,8 @@ TEST(Sgd, StagesAreBitwiseEqual) {
                     Result first;
                     Tensors states;
                     for (o.stage = 0; o.stage < 4; o.stage++) {
-                        SCOPED_TRACE(name_of(o) + " " + z3d_dtype_name(dtype));
+                        SCOPED_TRACE(name_of(o) + " " + z3d_dtype_name(dtype) + " " +
+                                     z3d_optimizer_name(optimizer));
                         Trainer t(o);
                         Result r;
                         ASSERT_Z3D(t.create());
@@ -128,9 +130,11 @@ TEST(Sgd, StagesAreBitwiseEqual) {
                             r.norm.push_back(s.grad_norm);
                             r.skipped.push_back(s.skipped);
                         }
-                        Tensors now = whole(t, Z3D_TENSOR_PARAMETER);
-                        for (auto &tensor_values : whole(t, Z3D_TENSOR_MOMENTUM))
-                            now.push_back(tensor_values);
+                        Tensors now;
+                        for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
+                            if (z3d_optimizer_kinds(optimizer) >> kind & 1)
+                                for (auto &tensor_values : whole(t, (z3d_tensor_kind)kind))
+                                    now.push_back(tensor_values);
                         if (o.stage == 0) {
                             first = r;
                             states = now;
@@ -144,6 +148,14 @@ TEST(Sgd, StagesAreBitwiseEqual) {
                         EXPECT_TRUE(states == now);
                     }
                 }
+}
+
+TEST(Optimizers, StagesAreBitwiseEqual) {
+    const std::vector<z3d_dtype> all = {Z3D_F32, Z3D_BF16, Z3D_F16};
+    expect_equal_stages(Z3D_OPTIMIZER_sgd, all);
+    expect_equal_stages(Z3D_OPTIMIZER_lion, is_long() ? all : std::vector{Z3D_BF16});
+    expect_equal_stages(Z3D_OPTIMIZER_adam, is_long() ? all : std::vector{Z3D_F16});
+    expect_equal_stages(Z3D_OPTIMIZER_adagrad, is_long() ? all : std::vector{Z3D_F32});
 }
 
 int main(int argc, char **argv) {

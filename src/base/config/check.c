@@ -35,6 +35,7 @@ static void check_optimizer(config_checker *k) {
         {"optimizer.params.betas", betas[0] != 0.9 || betas[1] != 0.95},
         {"optimizer.params.eps", c->optimizer_params_eps != 1e-8},
         {"optimizer.params.momentum", c->optimizer_params_momentum != 0.9},
+        {"optimizer.params.adam_w_mode", !c->optimizer_params_adam_w_mode},
     };
     char because[64];
     const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};

@@ -96,12 +96,13 @@
   X(fp16_hysteresis, "fp16.hysteresis", INT, DECIDE, "2", "[1,1e6]", "number of overflows before the scale halves") \
   X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, DECIDE, "1", "(0,1e38]", "lowest dynamic loss scale") \
   X(bf16_enabled, "bf16.enabled", BOOL, DECIDE, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
-  X(optimizer_type, "optimizer.type", ENUM, DECIDE, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer; SGD is torch.optim.SGD, with momentum") \
+  X(optimizer_type, "optimizer.type", ENUM, DECIDE, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer, as torch.optim has it: SGD with momentum; Adam is AdamW unless optimizer.params.adam_w_mode is false, as in DeepSpeed. Lion is the paper's: sign(0) is 0") \
   X(optimizer_params_lr, "optimizer.params.lr", FLOAT, DECIDE, "6e-4", "[0,1e6]", "peak learning rate") \
-  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, DECIDE, "[0.9, 0.95]", "[0,1)", "AdamW: decay rates of momentum and variance") \
-  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, DECIDE, "1e-8", "(0,1]", "AdamW: added to the root of the variance") \
+  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, DECIDE, "[0.9, 0.95]", "[0,1)", "AdamW, Adam: decay rates of momentum and variance. Lion: of the update and of the momentum; its paper has [0.9, 0.99]") \
+  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, DECIDE, "1e-8", "(0,1]", "AdamW, Adam, Adagrad: added to the root of the variance, or of the sum of squares; torch.optim.Adagrad has 1e-10") \
   X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, DECIDE, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
-  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW) or added to the gradient (SGD); biases and norms have none") \
+  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW, Lion) or added to the gradient (Adam, SGD, Adagrad); biases and norms have none") \
+  X(optimizer_params_adam_w_mode, "optimizer.params.adam_w_mode", BOOL, DECIDE, "true", "", "Adam: true: it is AdamW; false: L2 regularization, torch.optim.Adam") \
   X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
   X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, DECIDE, "0", "[0,1e12]", "steps of linear warm-up from 0") \
   X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, DECIDE, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
@@ -232,9 +233,9 @@
       "with nvme only what is fetched or stored is in host memory")                                \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
-    X("optimizer.params.torch_adam", "there is one implementation of AdamW")                       \
-    X("optimizer.params.fused", "AdamW is always one kernel")                                      \
-    X("optimizer.legacy_fusion", "AdamW is always one kernel")                                     \
+    X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \
+    X("optimizer.params.fused", "an optimizer is always one kernel")                               \
+    X("optimizer.legacy_fusion", "an optimizer is always one kernel")                              \
     X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
       "streams are ordered by the step program")                                                   \
     X("activation_checkpointing.contiguous_memory_optimization",                                   \
@@ -324,12 +325,14 @@
     X("communication_data_type", "null|auto", "another type for communication", "")                \
     X("fp32_allreduce", "false", "another type for communication", "")                             \
     X("sparse_gradients", "false", "sparse gradients", "")                                         \
-    X("optimizer.params.adam_w_mode", "true|null", "Adam with L2 regularization", "")              \
     X("optimizer.params.amsgrad", "false|null", "AMSGrad", "")                                     \
     X("optimizer.params.bias_correction", "true|null", "Adam without bias correction", "")         \
     X("optimizer.params.freeze_step", "null", "1-bit Adam", "")                                    \
     X("optimizer.params.nesterov", "false|null", "Nesterov momentum", "")                          \
     X("optimizer.params.dampening", "0|null", "SGD with dampening", "")                            \
+    X("optimizer.params.lr_decay", "0|null", "Adagrad with lr_decay", "use scheduler")             \
+    X("optimizer.params.initial_accumulator_value", "0|null",                                      \
+      "an Adagrad that does not begin at 0", "")                                                   \
     X("scheduler.params.warmup_min_lr", "0|auto|null", "a warm-up that does not begin at 0", "")   \
     X("scheduler.params.warmup_min_ratio", "0|auto|null", "a warm-up that does not begin at 0",    \
       "")                                                                                          \

@@ -170,6 +170,8 @@ void config_check_offload_alone(config_checker *k);
 void config_check_checkpoint_folder(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
+/* Adam with adam_w_mode is AdamW. */
+void config_settle_optimizer(z3d_config *c);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
 void config_settle_peers(config_checker *k);
 

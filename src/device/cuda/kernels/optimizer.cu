@@ -13,7 +13,8 @@ __device__ inline double power(double base, int64_t exponent) {
 }
 
 // k.parameter is NULL where it is the master.
-template <class T, class G> struct adamw_operation {
+// AdamW, or Adam with L2 regularization.
+template <bool decoupled, class T, class G> struct adam_step {
     z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
         if (k.state->skip == 1.0f) return;
@@ -30,16 +31,67 @@ template <class T, class G> struct adamw_operation {
         load<G>(g, k.gradient, i);
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const float scaled = g[j] * factor;
+            const bool decays = i + j < k.decayed;
+            float scaled = g[j] * factor;
+            if (!decoupled) scaled += (decays ? k.constants.weight_decay : 0.0f) * p[j];
             m[j] = beta1 * m[j] + rest1 * scaled;
             v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
             const float denominator = sqrtf(v[j] / correction2) + k.constants.epsilon;
-            p[j] = p[j] * (i + j < k.decayed ? decay : 1.0f) -
-                   rate * (m[j] / correction1) / denominator;
+            if (decoupled) p[j] *= decays ? decay : 1.0f;
+            p[j] -= rate * (m[j] / correction1) / denominator;
         }
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
         store<float>(k.variance, i, v);
+        if (k.parameter) store<T>(k.parameter, i, p);
+    }
+};
+
+template <class T, class G> struct adamw_operation : adam_step<true, T, G> {};
+template <class T, class G> struct adam_operation : adam_step<false, T, G> {};
+
+template <class T, class G> struct lion_operation {
+    z3d_optimizer_update k;
+    template <int N> __device__ void at(int64_t i) const {
+        if (k.state->skip == 1.0f) return;
+        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
+        const float factor = k.state->gradient_factor, rate = k.state->learning_rate;
+        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
+        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
+        float p[N], m[N], g[N];
+        load<float>(p, k.master, i);
+        load<float>(m, k.momentum, i);
+        load<G>(g, k.gradient, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float scaled = g[j] * factor, c = beta1 * m[j] + rest1 * scaled;
+            const float sign = c > 0.0f ? 1.0f : c < 0.0f ? -1.0f : 0.0f;
+            m[j] = beta2 * m[j] + rest2 * scaled;
+            p[j] = p[j] * (i + j < k.decayed ? decay : 1.0f) - rate * sign;
+        }
+        store<float>(k.master, i, p);
+        store<float>(k.momentum, i, m);
+        if (k.parameter) store<T>(k.parameter, i, p);
+    }
+};
+
+template <class T, class G> struct adagrad_operation {
+    z3d_optimizer_update k;
+    template <int N> __device__ void at(int64_t i) const {
+        if (k.state->skip == 1.0f) return;
+        float p[N], s[N], g[N];
+        load<float>(p, k.master, i);
+        load<float>(s, k.square_sum, i);
+        load<G>(g, k.gradient, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float decay = i + j < k.decayed ? k.constants.weight_decay : 0.0f;
+            const float change = g[j] * k.state->gradient_factor + decay * p[j];
+            s[j] += change * change;
+            p[j] -= k.state->learning_rate * change / (sqrtf(s[j]) + k.constants.epsilon);
+        }
+        store<float>(k.master, i, p);
+        store<float>(k.square_sum, i, s);
         if (k.parameter) store<T>(k.parameter, i, p);
     }
 };
@@ -68,8 +120,8 @@ template <class T, class G> struct sgd_operation {
 template <template <class, class> class Operation>
 z3d_status update(const z3d_cuda_lane *lane, const char *name, z3d_optimizer_update kernel) {
     if (kernel.parameter == kernel.master) kernel.parameter = nullptr;
-    const bool wide =
-        aligned(kernel.master, kernel.momentum, kernel.variance, kernel.gradient, kernel.parameter);
+    const bool wide = aligned(kernel.master, kernel.momentum, kernel.variance, kernel.square_sum,
+                              kernel.gradient, kernel.parameter);
     return each_element<Operation>(lane, name, &kernel, wide, kernel.dtype, kernel.gradient_dtype);
 }
 
@@ -99,13 +151,12 @@ struct init_operation {
 
 } // namespace
 
-z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
-    return update<adamw_operation>(lane, "adamw", *kernel);
-}
-
-z3d_status z3d_cuda_sgd(const z3d_cuda_lane *lane, const z3d_sgd *kernel) {
-    return update<sgd_operation>(lane, "sgd", *kernel);
-}
+#define X(_, id, name, reads, states, flops)                                                       \
+    z3d_status z3d_cuda_##id(const z3d_cuda_lane *lane, const z3d_##id *kernel) {                  \
+        return update<id##_operation>(lane, #id, *kernel);                                         \
+    }
+Z3D_OPTIMIZERS(X, )
+#undef X
 
 z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal *kernel) {
     Z3D_REQUIRE(kernel->local > 0 && kernel->inner > 0 && kernel->offset >= 0 &&

@@ -1,0 +1,41 @@
+/* A shard in tiles, as all optimizers walk it. */
+#ifndef ZERO3D_DEVICE_CPU_ISA_OPTIMIZER_H
+#define ZERO3D_DEVICE_CPU_ISA_OPTIMIZER_H
+
+#include "src/device/cpu/isa/isa.h"
+
+typedef struct optimizer_tile {
+    int64_t n;             /* elements */
+    bool decays;           /* all of it or nothing */
+    const float *gradient; /* as it is, not yet times gradient_factor */
+    float converted[TILE];
+} optimizer_tile;
+
+/* The tile from element i on, which ends at `end` or before. */
+static inline void begin_tile(optimizer_tile *tile, const z3d_optimizer_update *kernel, int64_t i,
+                              int64_t end) {
+    tile->decays = i < kernel->decayed;
+    tile->n = min_int64(TILE, (tile->decays ? min_int64(end, kernel->decayed) : end) - i);
+    tile->gradient =
+        load_tile(tile->converted, kernel->gradient, kernel->gradient_dtype, i, tile->n);
+}
+
+/* The parameters are what the master copy became. */
+static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_update *kernel,
+                            int64_t i) {
+    if (kernel->parameter && kernel->parameter != (void *)kernel->master)
+        narrow(element_to_write(kernel->parameter, kernel->dtype, i), kernel->dtype,
+               kernel->master + i, tile->n);
+}
+
+/* The kernel of an optimizer: `block` steps elements. */
+#define OPTIMIZER(id, block)                                                                       \
+    z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *kernel) {                         \
+        const z3d_optimizer_update *update = &kernel->as.update;                                   \
+        REQUIRE_FLOAT(id, update->gradient_dtype);                                                 \
+        REQUIRE_FLOAT(id, update->dtype);                                                          \
+        if (update->state->skip != 1.0f) for_elements(cpu, update->count, block, update);          \
+        return Z3D_OK;                                                                             \
+    }
+
+#endif
