@@ -35,13 +35,7 @@ bool z3d_optimizer_is_planned(const char *text) {
 }
 
 bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key) {
-    const char *last = strrchr(key, '.'), *word = table[optimizer].reads;
-    if (last) key = last + 1;
-    for (size_t length; *word; word += length + (word[length] == ' ')) {
-        length = strcspn(word, " ");
-        if (strncmp(word, key, length) == 0 && key[length] == '\0') return true;
-    }
-    return false;
+    return z3d_has_leaf(table[optimizer].reads, key);
 }
 
 unsigned z3d_optimizer_kinds(z3d_optimizer optimizer) {

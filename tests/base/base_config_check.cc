@@ -164,6 +164,26 @@ TEST(Check, Schedule) {
         std::string answer = check("scheduler: {type: WarmupLR, " + params);
         EXPECT_EQ(warmup, answer == "accepted") << answer;
     }
+    auto says = [](const std::string &params, const std::string &what) {
+        EXPECT_NE(check("scheduler: {" + params + "}").find(what), std::string::npos) << what;
+    };
+    says("type: linear, params: {power: 2}",
+         "params.power: has no effect with scheduler.type linear; choose polynomial, or");
+    says("type: cosine, params: {num_decay_steps: 2}", "choose warmup_stable_decay, or");
+    says("type: polynomial, params: {decay_type: linear}", "has no effect with");
+    says("type: inverse_sqrt, params: {min_lr: 1e-5}", "has no effect with");
+    says("type: constant_with_warmup, params: {total_num_steps: 9}", "has no effect with");
+    says("type: linear, params: {warmup_ratio: 0.5, warmup_num_steps: 3}",
+         "0.5, but scheduler.params.warmup_num_steps 3 says it, too; leave one of them out");
+    says("type: WSD, params: {warmup_ratio: 0.5, num_decay_steps: 501}",
+         "501 steps and 500 of warm-up are more than training.steps 1000; write at most 500");
+    says("type: WSD, params: {warmup_num_steps: 1000, num_decay_steps: 1}",
+         "1 steps and 1000 of warm-up are more than training.steps 1000; shorten the warm-up");
+    for (const char *accepted :
+         {"type: WSD, params: {warmup_ratio: 0.5, num_decay_steps: 500, decay_type: 1-sqrt}}",
+          "type: WSD, params: {warmup_num_steps: 1000}}", "type: polynomial, params: {power: 2}}",
+          "type: constant_with_warmup, params: {warmup_ratio: 0.1, total_num_steps: 50}}"})
+        EXPECT_EQ(check("scheduler: {" + std::string(accepted)), "accepted");
     EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {min_lr: 1e-3}}")
                   .find("run.yaml:1:44: scheduler.params.min_lr: 0.001 is above the peak "
                         "optimizer.params.lr 0.0006"),

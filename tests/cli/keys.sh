@@ -151,6 +151,10 @@ train1 scheduler.type=WarmupCosineLR
 train1 scheduler.params.warmup_num_steps=2 scheduler.type=WarmupLR
 train1 scheduler.params.total_num_steps=9 scheduler.type=WarmupDecayLR
 train1 scheduler.params.min_lr=1e-4 scheduler.type=WarmupDecayLR
+train1 scheduler.params.warmup_ratio=1 scheduler.type=WarmupLR
+train1 scheduler.params.num_decay_steps=2 scheduler.type=warmup_stable_decay
+train1 scheduler.params.decay_type=1-sqrt scheduler.type=warmup_stable_decay scheduler.params.num_decay_steps=2
+train1 scheduler.params.power=2 scheduler.type=polynomial
 train1 data.train=other.bin
 train1 data.validation=other.bin
 train1 data.seed=5

@@ -251,6 +251,21 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
     k->c->scheduler_params_warmup_num_steps = steps;
 }
 
+/* The last part of warmup_stable_decay. */
+static void check_last_steps(config_checker *k, const char *end, int64_t total) {
+    static const char path[] = "scheduler.params.num_decay_steps";
+    const z3d_config *c = k->c;
+    const int64_t warmup = z3d_config_warmup_steps(c), steps = c->scheduler_params_num_decay_steps;
+    if (!config_sound(k, path, "scheduler.params.warmup_ratio", NULL) || steps <= total - warmup ||
+        steps == Z3D_AUTO)
+        return;
+    char way[64] = "shorten the warm-up";
+    if (total > warmup)
+        snprintf(way, sizeof way, "write at most %lld", (long long)(total - warmup));
+    config_complain(k, path, "%lld steps and %lld of warm-up are more than %s %lld; %s",
+                    (long long)steps, (long long)warmup, end, (long long)total, way);
+}
+
 static void check_decay(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
@@ -265,43 +280,67 @@ static void check_decay(config_checker *k) {
         total = c->training_steps;
         end = "training.steps";
     }
-    if (config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
-        c->scheduler_params_warmup_num_steps > total) {
+    if (!config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL)) return;
+    if (c->scheduler_params_warmup_num_steps > total)
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, %s %lld; write at most that",
                         (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
+    else
+        check_last_steps(k, end, total);
+}
+
+/* All names of schedules that read a key. */
+static void append_readers(z3d_string *out, const char *path) {
+    for (int i = 0; i < Z3D_LR_COUNT; i++)
+        if (z3d_lr_schedule_reads((z3d_lr_schedule)i, path))
+            z3d_string_append(out, "%s%s", out->length ? ", " : "choose ",
+                              z3d_lr_schedule_name((z3d_lr_schedule)i));
+}
+
+static void refuse_unread(config_checker *k) {
+    const z3d_config *c = k->c;
+    const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
+    const int64_t total = c->scheduler_params_total_num_steps;
+    const bool end = c->scheduler_params_warmup_ratio > 0;
+    const idle_key keys[] = {
+        {TOTAL_STEPS, !end && total != Z3D_AUTO && total != c->training_steps},
+        {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
+        {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
+        {"scheduler.params.warmup_ratio", c->scheduler_params_warmup_ratio != 0},
+        {"scheduler.params.num_decay_steps", c->scheduler_params_num_decay_steps != Z3D_AUTO},
+        {"scheduler.params.decay_type", c->scheduler_params_decay_type != Z3D_DECAY_COSINE},
+        {"scheduler.params.power", c->scheduler_params_power != 1},
+    };
+    char because[64];
+    snprintf(because, sizeof because, "with scheduler.type %s", z3d_lr_schedule_name(schedule));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        z3d_string readers = {0};
+        if (z3d_lr_schedule_reads(schedule, keys[i].path)) continue;
+        append_readers(&readers, keys[i].path);
+        config_refuse_idle(k, &keys[i], 1,
+                           &(idle_reason){{"scheduler.type"}, because, readers.text, false});
+        z3d_string_free(&readers);
     }
 }
 
 static void check_schedule(config_checker *k) {
+    static const char ratio[] = "scheduler.params.warmup_ratio";
     const z3d_config *c = k->c;
-    int64_t total = c->scheduler_params_total_num_steps;
-    const idle_key keys[] = {
-        {TOTAL_STEPS, total != Z3D_AUTO && total != c->training_steps},
-        {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
-        {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
-    };
-    const idle_reason constant = {{"scheduler.type"},
-                                  "with scheduler.type constant",
-                                  "choose WarmupLR, WarmupDecayLR or WarmupCosineLR",
-                                  false};
-    const idle_reason warmup = {{"scheduler.type"},
-                                "with scheduler.type WarmupLR, which never decays",
-                                "choose WarmupDecayLR or WarmupCosineLR",
-                                false};
+    const int64_t total = c->scheduler_params_total_num_steps;
     if (!config_sound(k, "scheduler.type", NULL)) return;
-    if (c->scheduler_type == Z3D_LR_CONSTANT) {
-        config_refuse_idle(k, keys, 3, &constant);
-        return;
-    }
-    const bool fixed = c->scheduler_type == Z3D_LR_WARMUP || total != Z3D_AUTO;
+    refuse_unread(k);
+    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
+    if (c->scheduler_params_warmup_ratio > 0 && c->scheduler_params_warmup_num_steps > 0 &&
+        config_sound(k, ratio, "scheduler.params.warmup_num_steps", NULL))
+        config_complain(k, ratio,
+                        "%g, but scheduler.params.warmup_num_steps %lld says it, too; leave one of "
+                        "them out",
+                        c->scheduler_params_warmup_ratio,
+                        (long long)c->scheduler_params_warmup_num_steps);
+    const bool decays = z3d_config_decays(c), fixed = !decays || total != Z3D_AUTO;
     cut_warmup(k, "training.steps", c->training_steps, fixed);
     if (total != Z3D_AUTO) cut_warmup(k, TOTAL_STEPS, total, false);
-    if (!z3d_config_decays(c)) {
-        config_refuse_idle(k, keys, 2, &warmup);
-    } else {
-        check_decay(k);
-    }
+    if (decays) check_decay(k);
 }
 
 static void check_checkpoint(config_checker *k) {

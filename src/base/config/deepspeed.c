@@ -144,7 +144,8 @@ static void fill_peak(config_conversion *v) {
 static void fill_scheduler(config_conversion *v) {
     z3d_config *c = v->config;
     char number[40];
-    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
+    if (c->scheduler_type == Z3D_LR_CONSTANT || c->scheduler_type >= Z3D_LR_LINEAR)
+        return; /* none of DeepSpeed's */
     fill(v, "scheduler.params.warmup_num_steps", "1000");
     if (c->scheduler_params_warmup_num_steps > 0)
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",

@@ -11,6 +11,7 @@
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
+#include "src/base/lr_schedules.h"
 #include "src/base/optimizers.h"
 
 /* The axes of the mesh whose sizes are keys: X(AXIS, field, path). Ranks along these hold one copy
@@ -103,9 +104,13 @@
   X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, DECIDE, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
   X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW, Lion) or added to the gradient (Adam, SGD, Adagrad); biases and norms have none") \
   X(optimizer_params_adam_w_mode, "optimizer.params.adam_w_mode", BOOL, DECIDE, "true", "", "Adam: true: it is AdamW; false: L2 regularization, torch.optim.Adam") \
-  X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
+  X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", Z3D_LR_SCHEDULE_RULE, "learning-rate schedule: DeepSpeed's names, in which each step trains, or transformers', with its numbers (docs/learning-rate.md)") \
   X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, DECIDE, "0", "[0,1e12]", "steps of linear warm-up from 0") \
+  X(scheduler_params_warmup_ratio, "scheduler.params.warmup_ratio", FLOAT, DECIDE, "0", "[0,1]", "in place of warmup_num_steps: this share of total_num_steps, rounded up") \
   X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, DECIDE, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
+  X(scheduler_params_num_decay_steps, "scheduler.params.num_decay_steps", INT, DECIDE, "auto", "[1,1e12] auto", "warmup_stable_decay: steps of the decay, the last ones up to total_num_steps; auto: a tenth of total_num_steps, rounded up") \
+  X(scheduler_params_decay_type, "scheduler.params.decay_type", ENUM, DECIDE, "cosine", "cosine|linear|1-sqrt", "warmup_stable_decay: the form of the decay; 1-sqrt: 1 - the root of how much of it is over") \
+  X(scheduler_params_power, "scheduler.params.power", FLOAT, DECIDE, "1", "(0,100]", "polynomial: the power of what is left of the decay") \
   X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, DECIDE, "0", "[0,1e6]", "learning rate at the end of the decay") \
   X(data_train, "data.train", LIST, DECIDE, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
   X(data_validation, "data.validation", LIST, NONE, "", "", "held-out token file(s) for validation") \

@@ -222,6 +222,7 @@ static bool is_optimizer(const config_key *key) {
  */
 static const char *option_now(const config_key *key, const char *text) {
     if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
+    if (strcmp(key->path, "scheduler.type") == 0) return z3d_lr_schedule_named(text);
     return is_optimizer(key) ? z3d_optimizer_named(text) : text;
 }
 
