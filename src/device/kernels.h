@@ -389,11 +389,12 @@ typedef struct z3d_select_row {
     z3d_dtype dtype;
 } z3d_select_row;
 
-/* What is the same in every step of every shard; each optimizer reads its own. */
+/* What is the same in every step of elements; each optimizer reads its own. */
 typedef struct z3d_optimizer_constants {
     float beta1, beta2, epsilon; /* adamw */
     float momentum;              /* sgd */
     float weight_decay;          /* of the first elements of a shard */
+    float lr_scale;              /* of the learning rate */
 } z3d_optimizer_constants;
 
 /* The optimizers' kernels (src/base/optimizers.h) step `count` elements of a shard: parameters and

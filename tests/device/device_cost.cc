@@ -499,6 +499,7 @@ TEST_F(Cost, Adamw) {
         k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
         k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f,
         k.constants.weight_decay = 0.1f;
+        k.constants.lr_scale = 1;
         k.state = c.state();
     }
 }
@@ -510,6 +511,7 @@ TEST_F(Cost, Sgd) {
     k.gradient = c.numbers(T, 20);
     k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
     k.constants.momentum = 0.9f, k.constants.weight_decay = 0.1f;
+    k.constants.lr_scale = 1;
     k.state = c.state();
 }
 
@@ -520,6 +522,7 @@ TEST_F(Cost, Lion) {
     k.gradient = c.numbers(T, 20);
     k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
     k.constants.beta1 = 0.9f, k.constants.beta2 = 0.99f, k.constants.weight_decay = 0.1f;
+    k.constants.lr_scale = 1;
     k.state = c.state();
 }
 
@@ -530,6 +533,7 @@ TEST_F(Cost, Adam) {
     k.gradient = c.numbers(T, 20);
     k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
     k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f;
+    k.constants.lr_scale = 1;
     k.state = c.state();
 }
 
@@ -540,6 +544,7 @@ TEST_F(Cost, Adagrad) {
     k.gradient = c.numbers(T, 20);
     k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
     k.constants.epsilon = 1e-8f;
+    k.constants.lr_scale = 1;
     k.state = c.state();
 }
 

@@ -29,7 +29,7 @@ void launch(Device &device, Array &master, Array &momentum, Array &variance, con
            k.count = count, k.decayed = count, k.dtype = parameter ? parameter->dtype() : Z3D_F32,
            k.gradient_dtype = gradient.dtype(), k.constants.beta1 = adam.beta1,
            k.constants.beta2 = adam.beta2, k.constants.epsilon = adam.epsilon,
-           k.constants.weight_decay = adam.decay, k.state = state);
+           k.constants.weight_decay = adam.decay, k.constants.lr_scale = 1, k.state = state);
 }
 
 // Several steps against the same recurrence in double.
@@ -119,7 +119,7 @@ TEST(Sgd, FollowsTheRecurrence) {
                        k.gradient = gradient.data(), k.parameter = parameter.data(),
                        k.count = count, k.decayed = decayed, k.dtype = dtype,
                        k.gradient_dtype = Z3D_BF16, k.constants.momentum = 0.9f,
-                       k.constants.weight_decay = 0.1f, k.state = &state);
+                       k.constants.weight_decay = 0.1f, k.constants.lr_scale = 1, k.state = &state);
                 for (size_t i = 0; i < (size_t)count; i++) {
                     if (state.skip == 0.0f) {
                         double g = gradient[(int64_t)i] * factor;
@@ -176,7 +176,7 @@ TEST(Optimizers, TwentyStepsOfTorch) {
                 z3d_optimizer_update &u = kernel.as.update;
                 u.master = p, u.gradient = g, u.count = 6, u.decayed = 3;
                 u.momentum = momentum, u.variance = variance, u.square_sum = square_sum;
-                u.constants = {0.9f, 0.95f, 1e-8f, 0.9f, 0.1f};
+                u.constants = {0.9f, 0.95f, 1e-8f, 0.9f, 0.1f, 1};
                 u.state = &state;
                 ASSERT_EQ(z3d_launch(device, &kernel), Z3D_OK) << z3d_error_message();
                 if (step != 1 && step % 10) continue;
@@ -207,7 +207,7 @@ TEST(Lion, FollowsTheRecurrence) {
                        k.count = count, k.decayed = decayed, k.dtype = dtype,
                        k.gradient_dtype = Z3D_BF16, k.constants.beta1 = 0.9f,
                        k.constants.beta2 = 0.99f, k.constants.weight_decay = 0.1f,
-                       k.state = &state);
+                       k.constants.lr_scale = 1, k.state = &state);
                 for (size_t i = 0; i < (size_t)count; i++) {
                     if (state.skip == 0.0f) {
                         double g = gradient[(int64_t)i] * factor, c = b1 * m[i] + (1 - b1) * g;
@@ -249,7 +249,8 @@ TEST(AdamW, DecaysTheFirst) {
                            k.count = end - first, k.decayed = decays, k.dtype = Z3D_BF16,
                            k.gradient_dtype = Z3D_BF16, k.constants.beta1 = 0.9f,
                            k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-3f,
-                           k.constants.weight_decay = decay, k.state = &state);
+                           k.constants.weight_decay = decay, k.constants.lr_scale = 1,
+                           k.state = &state);
                 };
                 if (apart) {
                     step(0, border, border, 0.1f);

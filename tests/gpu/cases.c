@@ -529,7 +529,7 @@ KERNEL(cross_entropy_loss, losses, 1, .rows = s[ROWS]) {
 #define UPDATE                                                                                     \
     .count = s[ROWS], .decayed = form / 3 % 2 ? s[ROWS] : s[ROWS] / 2 + 3, .dtype = m->type,       \
     .gradient_dtype = types[form % 3],                                                             \
-    .constants = {0.9f, 0.95f, 1e-8f, .momentum = 0.8f, .weight_decay = 0.1f}
+    .constants = {0.9f, 0.95f, 1e-8f, .momentum = 0.8f, .weight_decay = 0.1f, .lr_scale = 0.7f}
 
 KERNEL(sgd, lines, UPDATE_FORMS, UPDATE) {
     F(master), AROUND(momentum, Z3D_F32, 0, 0.1), G(gradient), STATE(state);

@@ -150,6 +150,55 @@ void expect_equal_stages(z3d_optimizer optimizer, const std::vector<z3d_dtype> &
                 }
 }
 
+// Biases at half the rate, with a weight decay of their own, and a table that stays, beside others;
+// shards cut parameters anywhere. In every stage and tier.
+TEST(Optimizers, GroupsOfParametersHaveTheirNumbers) {
+    const z3d_optimizer_group groups[] = {{0.5f, true, 0.2f}, {0, false, 0}};
+    for (int tensor : tensor_sizes()) {
+        Tensors first;
+        for (int turn = 0; turn < 5; turn++) {
+            Options o = options(tensor, Z3D_F32);
+            o.stage = turn % 4;
+            o.clipping = 0;
+            if (turn == 4) o.tiers.optimizer = Z3D_SPACE_HOST;
+            SCOPED_TRACE(name_of(o) + " " + std::to_string(turn));
+            Trainer t(o);
+            t.config.optimizer_group = groups;
+            ASSERT_Z3D(t.create());
+            std::vector<int> own;
+            for (int g = 0; g < t.model->num_groups; g++)
+                for (int i = 0; i < t.model->group[g].num_parameters; i++) {
+                    z3d_parameter &p = t.model->group[g].parameter[i];
+                    const bool bias = std::string(p.name).find("bias") != std::string::npos;
+                    p.optimizer_group = bias ? 1 : g == 0 && i == 0 ? 2 : 0;
+                    own.push_back(p.optimizer_group);
+                }
+            std::vector<bool> decayed = decays(t.model);
+            Tensors p = whole(t, Z3D_TENSOR_PARAMETER), v = whole(t, Z3D_TENSOR_MOMENTUM);
+            for (int k = 0; k < 2; k++) {
+                z3d_step_result r;
+                ASSERT_Z3D(t.step(&r));
+                Tensors g = whole(t, Z3D_TENSOR_GRADIENT), now = whole(t, Z3D_TENSOR_PARAMETER);
+                Tensors momentum = whole(t, Z3D_TENSOR_MOMENTUM);
+                for (size_t i = 0; i < p.size(); i++)
+                    for (size_t j = 0; j < p[i].size(); j++) {
+                        const double decay = own[i] == 1 ? 0.2 : decayed[i] ? 0.1 : 0;
+                        const double rate = own[i] == 1 ? 0.005 : own[i] == 2 ? 0 : 0.01;
+                        const double m = 0.9 * v[i][j] + g[i][j] + decay * p[i][j];
+                        ASSERT_NEAR(momentum[i][j], m, 1e-6 + 1e-5 * std::fabs(m));
+                        ASSERT_NEAR(now[i][j], p[i][j] - rate * m, 1e-6);
+                        if (own[i] == 2) {
+                            ASSERT_EQ(now[i][j], p[i][j]);
+                        }
+                    }
+                p = now, v = momentum;
+            }
+            if (turn == 0) first = p;
+            EXPECT_TRUE(first == p);
+        }
+    }
+}
+
 TEST(Optimizers, StagesAreBitwiseEqual) {
     const std::vector<z3d_dtype> all = {Z3D_F32, Z3D_BF16, Z3D_F16};
     expect_equal_stages(Z3D_OPTIMIZER_sgd, all);

@@ -94,6 +94,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
         .enter = c->enter,
         .enter_context = c->enter_context,
         .optimizer = c->optimizer,
+        .optimizer_group = c->optimizer_group,
         .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
         .mailbox = engine->mailbox,
     };

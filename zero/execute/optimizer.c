@@ -75,39 +75,84 @@ static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
                       .count = end - first, .dtype = dtype, .value = 0);
 }
 
-/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard, or
- * of the entry's columns. */
-z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
+/* The optimizer group of the element at `flat`; *end: where its parameter ends. */
+static int optimizer_group_at(const stepped *s, int64_t flat, int64_t *end) {
+    const z3d_program *p = s->executor->program;
+    const z3d_parameter_group *group = &p->model->group[s->group];
+    const int tensor_size = p->layout->tensor_size;
+    for (int i = 0; i < group->num_parameters; i++) {
+        const z3d_parameter *parameter = &group->parameter[i];
+        const int64_t first = p->layout->group[s->group].offset[i];
+        *end = first + z3d_parameter_local_elements(parameter, tensor_size);
+        if (flat >= first && flat < *end) return parameter->optimizer_group;
+    }
+    *end = flat + 1;
+    return 0;
+}
+
+/* How many elements from the first on, at most `most`, are in one optimizer group. */
+static int64_t alike(const stepped *s, int64_t most, int *index) {
+    int64_t end;
+    *index = optimizer_group_at(s, s->flat, &end);
+    for (int64_t next; end < s->flat + most; end = next)
+        if (optimizer_group_at(s, end, &next) != *index) break;
+    return end - s->flat < most ? end - s->flat : most;
+}
+
+/* A group's ranges lie end to end, those that decay in front: one launch steps all that has the
+ * same numbers. */
+static z3d_status step(const stepped *s, int64_t count, int index, bool host) {
+    const z3d_executor *executor = s->executor;
     const z3d_program *p = executor->program;
-    const z3d_group_layout *group = &p->layout->group[i->group];
-    const stepped s = stepped_by(executor, i);
-    const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
-    const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
-    int64_t most = some ? i->count : z3d_kept_elements(p->layout, i->group, Z3D_PART_OPTIMIZER);
-    int64_t count = group->elements - s.flat < most ? group->elements - s.flat : most;
-    int64_t decayed = -s.flat;
-    if (host) Z3D_TRY(clear_padding(&s, count, most));
-    if (count <= 0) return Z3D_OK; /* padding */
+    const z3d_group_layout *group = &p->layout->group[s->group];
+    const z3d_optimizer_group *groups = executor->optimizer_group;
+    const z3d_optimizer_group *own = groups && index > 0 ? &groups[index - 1] : NULL;
+    z3d_optimizer_constants constants = executor->optimizer;
+    int64_t decayed = -s->flat;
     for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
         decayed += group->range[r].count;
-    void *parameter = address(&s, s.parameters, 0, 1, p->config.dtype);
-    float *master = state(&s, Z3D_TENSOR_PARAMETER);
+    constants.lr_scale = own ? own->lr_scale : 1;
+    if (own && own->decays) {
+        constants.weight_decay = own->weight_decay;
+        decayed = count;
+    }
+    void *parameter = address(s, s->parameters, 0, 1, p->config.dtype);
+    float *master = state(s, Z3D_TENSOR_PARAMETER);
     const z3d_kernel kernel = {
         .kind = kernel_of(p->config.optimizer),
         .as.update = {
             .master = master ? master : parameter,
-#define X(NAME, name) .name = state(&s, Z3D_TENSOR_##NAME),
+#define X(NAME, name) .name = state(s, Z3D_TENSOR_##NAME),
             Z3D_OPTIMIZER_STATES(X)
 #undef X
-                .gradient = address(&s, s.gradients, 0, 1, p->config.grad_dtype),
+                .gradient = address(s, s->gradients, 0, 1, p->config.grad_dtype),
             .parameter = master ? parameter : NULL,
             .count = count,
             .decayed = decayed,
             .dtype = p->config.dtype,
             .gradient_dtype = p->config.grad_dtype,
-            .constants = executor->optimizer,
+            .constants = constants,
             .state = host ? &executor->now : z3d_executor_state(executor),
         }};
-    Z3D_TRY(z3d_launch(host ? executor->host : executor->device, &kernel));
+    return z3d_launch(host ? executor->host : executor->device, &kernel);
+}
+
+/* Of a shard, or of the entry's columns. */
+z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_layout *layout = executor->program->layout;
+    const stepped s = stepped_by(executor, i);
+    const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
+    const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
+    int64_t most = some ? i->count : z3d_kept_elements(layout, i->group, Z3D_PART_OPTIMIZER);
+    int64_t left = layout->group[i->group].elements - s.flat;
+    int64_t count = left < most ? left : most;
+    if (host) Z3D_TRY(clear_padding(&s, count, most));
+    if (count <= 0) return Z3D_OK; /* padding */
+    stepped run = s;
+    for (int64_t n; run.flat < s.flat + count; run.flat += n) {
+        int index;
+        n = alike(&run, s.flat + count - run.flat, &index);
+        Z3D_TRY(step(&run, n, index, host));
+    }
     return host && executor->now.skip ? narrow(&s, count) : Z3D_OK;
 }

@@ -3,6 +3,7 @@
  * written configuration name all keys. Each check first makes sure that the keys that it reads have
  * no other errors. */
 #include "src/base/config/idle.h"
+#include "src/base/param_groups.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,25 @@ static void check_numbers(config_checker *k) {
         config_complain(k, "optimizer.params.eps",
                         "%g is too close to 0 (in fp32 it is 0); write at least 1e-45",
                         c->optimizer_params_eps);
+    }
+}
+
+static void check_param_groups(config_checker *k) {
+    static const char path[] = "optimizer.param_groups";
+    const z3d_data_list *list = &k->c->optimizer_param_groups;
+    if (list->count > Z3D_PARAM_GROUPS)
+        config_complain(k, path, "%d groups; write at most %d", list->count, Z3D_PARAM_GROUPS);
+    for (int i = 0; i < list->count && config_sound(k, path, NULL); i++) {
+        z3d_param_group group;
+        if (z3d_param_group_parse(list->path[i], &group) != Z3D_OK) {
+            char why[256];
+            snprintf(why, sizeof why, "%s", z3d_error_message());
+            config_complain(k, path, "%s", why);
+        } else if (!isnan(group.lr) && k->c->optimizer_params_lr == 0 &&
+                   config_sound(k, "optimizer.params.lr", NULL)) {
+            config_complain(k, path, "lr %g, but optimizer.params.lr is 0; write a peak there",
+                            group.lr);
+        }
     }
 }
 
@@ -538,6 +558,7 @@ void config_check_into(config_checker *k) {
     config_settle_peers(k);
     check_numbers(k);
     check_optimizer(k);
+    check_param_groups(k);
     check_parallel(k);
     config_check_offload(k);
     if (k->trains) config_check_offload_alone(k);

@@ -6,8 +6,8 @@
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
  * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these or a list
- * like the example: of integers, or, where it has a point, of numbers; for LIST "" (data files) or
- * "texts". */
+ * like the example: of integers, or, where it has a point, of numbers; for LIST "" (data files),
+ * "texts" or "groups" (texts of src/base/param_groups.h). */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
@@ -104,6 +104,7 @@
   X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, DECIDE, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
   X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW, Lion) or added to the gradient (Adam, SGD, Adagrad); biases and norms have none") \
   X(optimizer_params_adam_w_mode, "optimizer.params.adam_w_mode", BOOL, DECIDE, "true", "", "Adam: true: it is AdamW; false: L2 regularization, torch.optim.Adam") \
+  X(optimizer_param_groups, "optimizer.param_groups", LIST, DECIDE, "", "groups", "parameters with a learning rate or a weight decay of their own: a list of {params: [patterns], lr, lr_scale, weight_decay}. lr is a peak, lr_scale a factor of optimizer.params.lr; the schedule is the same. A pattern with * or ? is a whole name, another a part of one; the first group that has a name counts. Names are those of checkpoint show") \
   X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", Z3D_LR_SCHEDULE_RULE, "learning-rate schedule: DeepSpeed's names, in which each step trains, or transformers', with its numbers (docs/learning-rate.md)") \
   X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, DECIDE, "0", "[0,1e12]", "steps of linear warm-up from 0") \
   X(scheduler_params_warmup_ratio, "scheduler.params.warmup_ratio", FLOAT, DECIDE, "0", "[0,1]", "in place of warmup_num_steps: this share of total_num_steps, rounded up") \

@@ -121,9 +121,11 @@ void config_expected(const config_key *key, z3d_string *out) {
         append_options(key->rule, out);
         break;
     case CONFIG_LIST:
-        z3d_string_append(out, key->rule[0]
-                                   ? "a text, or a list of texts"
-                                   : "a path, or a list of paths or {path: ..., weight: ...}");
+        z3d_string_append(
+            out, strcmp(key->rule, "groups") == 0
+                     ? "a list of {params: [...], lr or lr_scale or weight_decay: ...}"
+                 : key->rule[0] ? "a text, or a list of texts"
+                                : "a path, or a list of paths or {path: ..., weight: ...}");
         break;
     }
     if (number) append_interval(key, &range, out);

@@ -111,8 +111,10 @@ static bool is_adam(const z3d_config *config) {
            config->optimizer_type == Z3D_OPTIMIZER_adam;
 }
 
-/* Without weight decay Adam is AdamW; the signs of Lion's updates may be those of other betas. */
+/* Without weight decay Adam is AdamW; the signs of Lion's updates may be those of other betas; and
+ * groups of parameters may have rates of their own. */
 static bool may_be_alike(const z3d_config *a, const z3d_config *b, const char *path) {
+    if (a->optimizer_param_groups.count > 0 || b->optimizer_param_groups.count > 0) return true;
     return strcmp(path, "optimizer.type") == 0 ? is_adam(a) && is_adam(b)
                                                : strcmp(path, "optimizer.params.betas") == 0 &&
                                                      a->optimizer_type == Z3D_OPTIMIZER_lion;

@@ -17,10 +17,11 @@ static numbers numbers_of(const z3d_optimizer_update *kernel) {
     const z3d_step_state *state = kernel->state;
     const double beta1 = (double)constants->beta1, beta2 = (double)constants->beta2;
     const double steps = (double)state->optimizer_step;
+    const float rate = rate_of(kernel);
     return (numbers){
         .gradient_factor = state->gradient_factor,
-        .learning_rate = state->learning_rate,
-        .kept = (float)(1.0 - (double)state->learning_rate * (double)constants->weight_decay),
+        .learning_rate = rate,
+        .kept = (float)(1.0 - (double)rate * (double)constants->weight_decay),
         .added = constants->weight_decay,
         .beta1 = constants->beta1,
         .beta2 = constants->beta2,

@@ -5,7 +5,7 @@
 static void update_block(const void *context, int64_t first, int64_t end) {
     const z3d_lion *kernel = context;
     const z3d_optimizer_constants *constants = &kernel->constants;
-    const float factor = kernel->state->gradient_factor, rate = kernel->state->learning_rate;
+    const float factor = kernel->state->gradient_factor, rate = rate_of(kernel);
     const float beta1 = constants->beta1, rest1 = (float)(1.0 - (double)beta1);
     const float beta2 = constants->beta2, rest2 = (float)(1.0 - (double)beta2);
     const float kept = (float)(1.0 - (double)rate * (double)constants->weight_decay);

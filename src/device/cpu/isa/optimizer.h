@@ -11,6 +11,10 @@ typedef struct optimizer_tile {
     float converted[TILE];
 } optimizer_tile;
 
+static inline float rate_of(const z3d_optimizer_update *kernel) {
+    return kernel->state->learning_rate * kernel->constants.lr_scale;
+}
+
 /* The tile from element i on, which ends at `end` or before. */
 static inline void begin_tile(optimizer_tile *tile, const z3d_optimizer_update *kernel, int64_t i,
                               int64_t end) {

@@ -4,7 +4,7 @@
 
 static void update_block(const void *context, int64_t first, int64_t end) {
     const z3d_sgd *kernel = context;
-    const float factor = kernel->state->gradient_factor, rate = kernel->state->learning_rate;
+    const float factor = kernel->state->gradient_factor, rate = rate_of(kernel);
     const float momentum_factor = kernel->constants.momentum;
     optimizer_tile tile;
     for (int64_t i = first; i < end; i += tile.n) {

@@ -12,6 +12,10 @@ __device__ inline double power(double base, int64_t exponent) {
     return result;
 }
 
+__device__ inline float rate_of(const z3d_optimizer_update &k) {
+    return k.state->learning_rate * k.constants.lr_scale;
+}
+
 // k.parameter is NULL where it is the master.
 // AdamW, or Adam with L2 regularization.
 template <bool decoupled, class T, class G> struct adam_step {
@@ -19,7 +23,7 @@ template <bool decoupled, class T, class G> struct adam_step {
     template <int N> __device__ void at(int64_t i) const {
         if (k.state->skip == 1.0f) return;
         const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
-        const float factor = k.state->gradient_factor, rate = k.state->learning_rate;
+        const float factor = k.state->gradient_factor, rate = rate_of(k);
         const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
         const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
         const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
@@ -55,7 +59,7 @@ template <class T, class G> struct lion_operation {
     template <int N> __device__ void at(int64_t i) const {
         if (k.state->skip == 1.0f) return;
         const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
-        const float factor = k.state->gradient_factor, rate = k.state->learning_rate;
+        const float factor = k.state->gradient_factor, rate = rate_of(k);
         const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
         const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
         float p[N], m[N], g[N];
@@ -88,7 +92,7 @@ template <class T, class G> struct adagrad_operation {
             const float decay = i + j < k.decayed ? k.constants.weight_decay : 0.0f;
             const float change = g[j] * k.state->gradient_factor + decay * p[j];
             s[j] += change * change;
-            p[j] -= k.state->learning_rate * change / (sqrtf(s[j]) + k.constants.epsilon);
+            p[j] -= rate_of(k) * change / (sqrtf(s[j]) + k.constants.epsilon);
         }
         store<float>(k.master, i, p);
         store<float>(k.square_sum, i, s);
@@ -109,7 +113,7 @@ template <class T, class G> struct sgd_operation {
             const float decay = i + j < k.decayed ? k.constants.weight_decay : 0.0f;
             const float change = g[j] * k.state->gradient_factor + decay * p[j];
             m[j] = k.constants.momentum * m[j] + change;
-            p[j] = p[j] - k.state->learning_rate * m[j];
+            p[j] = p[j] - rate_of(k) * m[j];
         }
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
