@@ -53,6 +53,7 @@ typedef enum { /* after AUTO: z3d_schedule_kind (parallel/schedule/schedule.h) *
                Z3D_PIPELINE_FILE
 } z3d_pipeline_schedule;
 typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32 } z3d_accum;
+typedef enum { Z3D_MOMENTS_FP32, Z3D_MOMENTS_BF16 } z3d_moments_dtype;
 typedef enum { Z3D_DECAY_COSINE, Z3D_DECAY_LINEAR, Z3D_DECAY_1_SQRT } z3d_decay_type;
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
 typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_HOST } z3d_collectives;

@@ -8,12 +8,18 @@ static const struct {
     unsigned states;
 } table[] = {
 #define X(_, id, name, reads, states, flops) {name, reads, states},
-    Z3D_OPTIMIZERS(X, )
+    Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 };
 
 const char *z3d_optimizer_name(z3d_optimizer optimizer) {
     return table[optimizer].name;
+}
+
+z3d_optimizer z3d_optimizer_in_bf16(z3d_optimizer optimizer) {
+    return optimizer == Z3D_OPTIMIZER_adamw  ? Z3D_OPTIMIZER_adamw_bf16
+           : optimizer == Z3D_OPTIMIZER_adam ? Z3D_OPTIMIZER_adam_bf16
+                                             : optimizer;
 }
 
 const char *z3d_optimizer_named(const char *text) {

@@ -153,6 +153,18 @@ TEST(Check, Optimizer) {
               "accepted");
 }
 
+TEST(Check, TypesOfMoments) {
+    EXPECT_EQ(check("optimizer: {params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}"),
+              "accepted");
+    for (const char *one : {"exp_avg_dtype: bf16", "exp_avg_sq_dtype: bf16"})
+        EXPECT_NE(check("optimizer: {params: {" + std::string(one) + "}}")
+                      .find("must be alike; write bf16 for both, or for none"),
+                  std::string::npos);
+    EXPECT_NE(check("optimizer: {type: SGD, params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}")
+                  .find("exp_avg_sq_dtype: has no effect with optimizer.type SGD"),
+              std::string::npos);
+}
+
 TEST(Check, ParameterGroups) {
     auto groups = [](const std::string &text) {
         return check("optimizer: {param_groups: " + text + "}");

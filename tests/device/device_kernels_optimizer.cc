@@ -186,6 +186,89 @@ TEST(Optimizers, TwentyStepsOfTorch) {
         });
 }
 
+// Both moments in bf16, rounded at random: the same bits however a parameter is split over tensor
+// ranks, along its middle dimension, and stepped in pieces.
+TEST(MomentsInBf16, DoNotDependOnPlaces) {
+    const int64_t outer = 3, global = 8, inner = 67, all = outer * global * inner;
+    z3d_step_state state = state_of(5);
+    state.seed = 17;
+    on_every_device([&](Device &device, Bytes &bytes) {
+        for (z3d_kernel_kind kind : {Z3D_KERNEL_adamw_bf16, Z3D_KERNEL_adam_bf16}) {
+            std::vector<float> first;
+            for (int64_t parts : {1, 2, 4})
+                for (int64_t piece : {(int64_t)1000000, (int64_t)1, (int64_t)50}) {
+                    std::vector<float> after((size_t)(2 * all));
+                    for (int64_t part = 0; part < parts; part++) {
+                        const int64_t local = global / parts, count = outer * local * inner;
+                        Array master(Z3D_F32, count), moments(Z3D_F32, count, 1);
+                        Array gradient(Z3D_F32, count, 2);
+                        auto place = [&](int64_t i) {
+                            const int64_t o = i / (local * inner), rest = i % (local * inner);
+                            return (o * global + part * local) * inner + rest;
+                        };
+                        for (int64_t i = 0; i < count; i++) {
+                            const double x = (double)place(i);
+                            master.set(i, std::cos(x)), moments.set(i, 0);
+                            gradient.set(i, std::sin(3 * x));
+                        }
+                        for (int64_t at = 0; at < count; at += piece) {
+                            z3d_kernel kernel = {};
+                            kernel.kind = kind;
+                            z3d_optimizer_update &u = kernel.as.update;
+                            u.master = master.f32() + at, u.moments = moments.f32() + at;
+                            u.gradient = gradient.f32() + at;
+                            u.count = u.decayed = std::min(piece, count - at);
+                            u.place = {99, at, local, global, inner, part * local};
+                            u.constants = {0.9f, 0.95f, 1e-8f, 0, 0.1f, 1};
+                            u.state = &state;
+                            ASSERT_EQ(z3d_launch(device, &kernel), Z3D_OK) << z3d_error_message();
+                        }
+                        for (int64_t i = 0; i < count; i++) {
+                            after[(size_t)place(i)] = master.f32()[i];
+                            after[(size_t)(all + place(i))] = moments.f32()[i];
+                        }
+                    }
+                    if (first.empty()) first = after;
+                    ASSERT_EQ(std::memcmp(first.data(), after.data(), after.size() * 4), 0)
+                        << parts << " " << piece;
+                }
+            const unsigned char *data = (const unsigned char *)first.data();
+            bytes.insert(bytes.end(), data, data + first.size() * 4);
+        }
+    });
+}
+
+// What rounding adds and takes is nothing on average, where rounding to the nearest stands still.
+TEST(MomentsInBf16, AreRightOnAverage) {
+    const int64_t count = 4096;
+    const int steps = 600;
+    Device device(isas().back(), 1);
+    Array master(Z3D_F32, count), moments(Z3D_F32, count), gradient(Z3D_F32, count);
+    for (int64_t i = 0; i < count; i++)
+        master.set(i, 0), moments.set(i, 0), gradient.set(i, i % 2 ? 0.7 : -0.7);
+    for (int step = 1; step <= steps; step++) {
+        z3d_step_state state = state_of(step);
+        state.gradient_factor = 1;
+        LAUNCH(device, adamw_bf16, k.master = master.f32(), k.moments = moments.f32(),
+               k.gradient = gradient.data(), k.count = count, k.dtype = Z3D_F32,
+               k.gradient_dtype = Z3D_F32, k.place.local = count, k.place.global = count,
+               k.place.inner = 1, k.constants.beta1 = 0.99f, k.constants.beta2 = 0.999f,
+               k.constants.epsilon = 1e-8f, k.constants.lr_scale = 1, k.state = &state);
+    }
+    double m = 0, v = 0, p = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        std::memcpy(&bits, moments.f32() + i, 4);
+        const double sign = i % 2 ? 1 : -1;
+        m += sign * z3d_bf16_to_float((uint16_t)bits) / count;
+        v += z3d_bf16_to_float((uint16_t)(bits >> 16)) / (double)count;
+        p += sign * master[i] / count;
+    }
+    EXPECT_NEAR(m, 0.7 * (1 - std::pow(0.99, steps)), 1e-3);
+    EXPECT_NEAR(v, 0.49 * (1 - std::pow(0.999, steps)), 1e-3);
+    EXPECT_NEAR(p, -6e-3 * steps, 2e-2) << "each step is one rate";
+}
+
 // Its paper's recurrence: sign(0) is 0, so a parameter without gradient only decays.
 TEST(Lion, FollowsTheRecurrence) {
     const double rate = 6e-3, factor = 0.25, decay = 0.1, b1 = 0.9, b2 = 0.99;

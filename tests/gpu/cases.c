@@ -548,6 +548,21 @@ KERNEL(adam, lines, UPDATE_FORMS, UPDATE) {
     adamw_operands(m, k, s, form);
 }
 
+/* A moment of two bytes may be rounded the other way where its last bits differ. */
+KERNEL(adamw_bf16, lines, UPDATE_FORMS, UPDATE,
+       .place = {.key = 77, .first = 3, .local = 5, .global = 9, .inner = 7, .offset = 2}) {
+    F(master), AROUND(moments, Z3D_BF16, 0.06, 0.03), G(gradient), STATE(state);
+    WITHIN(master, 1e-6, 1e-8), WITHIN(moments, m->gpu ? 0.01 : 0, 0);
+    if (form / 6 == 0) T(parameter), WITHIN(parameter, 1e-6, 1e-8);
+    if (form / 6 == 2) IN_PLACE(parameter, master);
+    m->state.skip = (float)(form / 3 % 2), m->state.optimizer_step = s[ROWS];
+}
+
+KERNEL(adam_bf16, lines, UPDATE_FORMS, UPDATE,
+       .place = {.key = 78, .local = 1, .global = 1, .inner = 100}) {
+    adamw_bf16_operands(m, k, s, form);
+}
+
 KERNEL(lion, lines, UPDATE_FORMS, UPDATE) {
     sgd_operands(m, k, s, form);
 }

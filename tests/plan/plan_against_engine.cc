@@ -64,7 +64,10 @@ std::string random_config(Random &r) {
         text += r.chance(50) ? "bf16: { enabled: true }\n" : "fp16: { enabled: true }\n";
     if (r.chance(20)) text += "data_types: { grad_accum_dtype: fp32 }\n";
     if (r.chance(30))
-        text += std::string("optimizer: { type: ") + (r.chance(50) ? "SGD" : "Adagrad") + " }\n";
+        text += std::string("optimizer: { type: ") + (r.chance(50)
+                                                          ? "SGD }\n"
+                                                          : "Adam, params: { exp_avg_dtype: bf16, "
+                                                            "exp_avg_sq_dtype: bf16 } }\n");
     return text;
 }
 
@@ -174,6 +177,10 @@ TEST(PlanAgainstEngine, HostileConfigurations) {
         {"optimizer: {type: SGD, params: {eps: 1e-3}}", "optimizer.params.eps"},
         {"optimizer: {type: SGD, params: {momentum: 0.5, eps: 1e-3}}", "optimizer.params.eps"},
         {"optimizer: {params: {momentum: 0.5}}", "optimizer.params.momentum"},
+        {"optimizer: {params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}", ""},
+        {"optimizer: {params: {exp_avg_dtype: bf16}}", "optimizer.params.exp_avg_sq_dtype"},
+        {"optimizer: {type: Lion, params: {exp_avg_dtype: bf16}}",
+         "optimizer.params.exp_avg_dtype"},
         {"optimizer: {type: Lion, params: {betas: [0.9, 0.99]}}", ""},
         {"optimizer: {type: Lion, params: {eps: 1e-3}}", "optimizer.params.eps"},
         {"optimizer: {type: Adagrad, params: {eps: 1e-3}}", ""},

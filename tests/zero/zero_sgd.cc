@@ -204,6 +204,7 @@ TEST(Optimizers, StagesAreBitwiseEqual) {
     expect_equal_stages(Z3D_OPTIMIZER_sgd, all);
     expect_equal_stages(Z3D_OPTIMIZER_lion, is_long() ? all : std::vector{Z3D_BF16});
     expect_equal_stages(Z3D_OPTIMIZER_adam, is_long() ? all : std::vector{Z3D_F16});
+    expect_equal_stages(Z3D_OPTIMIZER_adamw_bf16, is_long() ? all : std::vector{Z3D_BF16});
     expect_equal_stages(Z3D_OPTIMIZER_adagrad, is_long() ? all : std::vector{Z3D_F32});
 }
 

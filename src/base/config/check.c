@@ -47,6 +47,8 @@ static void check_param_groups(config_checker *k) {
     }
 }
 
+#define SQUARES_TYPE "optimizer.params.exp_avg_sq_dtype"
+
 static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
     const z3d_optimizer optimizer = (z3d_optimizer)c->optimizer_type;
@@ -56,6 +58,8 @@ static void check_optimizer(config_checker *k) {
         {"optimizer.params.eps", c->optimizer_params_eps != 1e-8},
         {"optimizer.params.momentum", c->optimizer_params_momentum != 0.9},
         {"optimizer.params.adam_w_mode", !c->optimizer_params_adam_w_mode},
+        {"optimizer.params.exp_avg_dtype", c->optimizer_params_exp_avg_dtype != Z3D_MOMENTS_FP32},
+        {SQUARES_TYPE, c->optimizer_params_exp_avg_sq_dtype != Z3D_MOMENTS_FP32},
     };
     char because[64];
     const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};
@@ -63,6 +67,12 @@ static void check_optimizer(config_checker *k) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!z3d_optimizer_reads(optimizer, keys[i].path))
             config_refuse_idle(k, &keys[i], 1, &not_read);
+    if (z3d_optimizer_reads(optimizer, SQUARES_TYPE) &&
+        c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
+        config_sound(k, SQUARES_TYPE, "optimizer.params.exp_avg_dtype", NULL))
+        config_complain(k, SQUARES_TYPE,
+                        "it and optimizer.params.exp_avg_dtype must be alike; write bf16 for both, "
+                        "or for none");
 }
 
 static bool is_sound(void *checker, const char *key) {

@@ -104,6 +104,8 @@
   X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, DECIDE, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
   X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW, Lion) or added to the gradient (Adam, SGD, Adagrad); biases and norms have none") \
   X(optimizer_params_adam_w_mode, "optimizer.params.adam_w_mode", BOOL, DECIDE, "true", "", "Adam: true: it is AdamW; false: L2 regularization, torch.optim.Adam") \
+  X(optimizer_params_exp_avg_dtype, "optimizer.params.exp_avg_dtype", ENUM, DECIDE, "fp32", "fp32|bf16", "AdamW, Adam: type of the momentum between steps. bf16, for both moments: 4 bytes a parameter instead of 8, rounded at random, by training.seed, step and place, alike on every topology") \
+  X(optimizer_params_exp_avg_sq_dtype, "optimizer.params.exp_avg_sq_dtype", ENUM, DECIDE, "fp32", "fp32|bf16", "AdamW, Adam: type of the variance; that of exp_avg_dtype") \
   X(optimizer_param_groups, "optimizer.param_groups", LIST, DECIDE, "", "groups", "parameters with a learning rate or a weight decay of their own: a list of {params: [patterns], lr, lr_scale, weight_decay}. lr is a peak, lr_scale a factor of optimizer.params.lr; the schedule is the same. A pattern with * or ? is a whole name, another a part of one; the first group that has a name counts. Names are those of checkpoint show") \
   X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", Z3D_LR_SCHEDULE_RULE, "learning-rate schedule: DeepSpeed's names, in which each step trains, or transformers', with its numbers (docs/learning-rate.md)") \
   X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, DECIDE, "0", "[0,1e12]", "steps of linear warm-up from 0") \
@@ -348,7 +350,8 @@
     X("fp16.consecutive_hysteresis", "false", "hysteresis that starts again", "")                  \
     X("fp16.fp16_master_weights_and_grads", "false", "master weights in fp16", "")                 \
     X("bf16.bf16_master_weights_and_grads", "false", "master weights in bf16", "")                 \
-    X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16", "")                       \
+    X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16",                           \
+      "not supported: use optimizer.params.exp_avg_dtype and exp_avg_sq_dtype")                    \
     X("checkpoint.use_node_local_storage", "false", "checkpoints on each node's own disk",         \
       "not supported: use a folder that all nodes share")                                          \
     X("amp", "false|auto|null|unsaid", "Apex AMP", "not supported: use bf16.enabled")              \

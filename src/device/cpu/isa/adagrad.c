@@ -24,4 +24,4 @@ static void update_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-OPTIMIZER(adagrad, update_block)
+OPTIMIZER(adagrad, update_block, Z3D_OK)

@@ -3,35 +3,7 @@
  *   Adam:  g += weight_decay * master (L2 regularization);
  * then  m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  master -= lr * (m / (1-beta1^t))
  * / (sqrt(v / (1-beta2^t)) + epsilon),  t = state->optimizer_step. */
-#include "src/device/cpu/isa/optimizer.h"
-
-/* What is the same for all elements. */
-typedef struct numbers {
-    float gradient_factor, learning_rate, beta1, beta2, rest1, rest2, epsilon;
-    float kept, added; /* of what decays: the parameter's factor; its part in the gradient */
-    float correction1, correction2; /* 1 - beta^t */
-} numbers;
-
-static numbers numbers_of(const z3d_optimizer_update *kernel) {
-    const z3d_optimizer_constants *constants = &kernel->constants;
-    const z3d_step_state *state = kernel->state;
-    const double beta1 = (double)constants->beta1, beta2 = (double)constants->beta2;
-    const double steps = (double)state->optimizer_step;
-    const float rate = rate_of(kernel);
-    return (numbers){
-        .gradient_factor = state->gradient_factor,
-        .learning_rate = rate,
-        .kept = (float)(1.0 - (double)rate * (double)constants->weight_decay),
-        .added = constants->weight_decay,
-        .beta1 = constants->beta1,
-        .beta2 = constants->beta2,
-        .rest1 = (float)(1.0 - beta1),
-        .rest2 = (float)(1.0 - beta2),
-        .epsilon = constants->epsilon,
-        .correction1 = (float)(1.0 - pow(beta1, steps)),
-        .correction2 = (float)(1.0 - pow(beta2, steps)),
-    };
-}
+#include "src/device/cpu/isa/adam.h"
 
 /* `decoupled` is a constant where this is inlined. */
 static inline void step(const z3d_optimizer_update *kernel, bool decoupled, int64_t first,
@@ -69,5 +41,5 @@ static void adam_block(const void *kernel, int64_t first, int64_t end) {
     step(kernel, false, first, end);
 }
 
-OPTIMIZER(adamw, adamw_block)
-OPTIMIZER(adam, adam_block)
+OPTIMIZER(adamw, adamw_block, Z3D_OK)
+OPTIMIZER(adam, adam_block, Z3D_OK)

@@ -28,4 +28,4 @@ static void update_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-OPTIMIZER(lion, update_block)
+OPTIMIZER(lion, update_block, Z3D_OK)

@@ -32,12 +32,13 @@ static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_upda
                kernel->master + i, tile->n);
 }
 
-/* The kernel of an optimizer: `block` steps elements. */
-#define OPTIMIZER(id, block)                                                                       \
+/* The kernel of an optimizer: `block` steps elements; `check` is a status. */
+#define OPTIMIZER(id, block, check)                                                                \
     z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *kernel) {                         \
         const z3d_optimizer_update *update = &kernel->as.update;                                   \
         REQUIRE_FLOAT(id, update->gradient_dtype);                                                 \
         REQUIRE_FLOAT(id, update->dtype);                                                          \
+        Z3D_TRY(check);                                                                            \
         if (update->state->skip != 1.0f) for_elements(cpu, update->count, block, update);          \
         return Z3D_OK;                                                                             \
     }

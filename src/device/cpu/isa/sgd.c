@@ -24,4 +24,4 @@ static void update_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-OPTIMIZER(sgd, update_block)
+OPTIMIZER(sgd, update_block, Z3D_OK)

@@ -54,6 +54,61 @@ template <bool decoupled, class T, class G> struct adam_step {
 template <class T, class G> struct adamw_operation : adam_step<true, T, G> {};
 template <class T, class G> struct adam_operation : adam_step<false, T, G> {};
 
+// To the upper half, up or down in proportion, by 16 random bits. What is not finite stays so.
+__device__ inline uint32_t round_at_random(float x, uint32_t random) {
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 16 : (bits + (random & 0xffffu)) >> 16;
+}
+
+// Both moments in the four bytes of an element, as src/device/cpu/isa/adam_bf16.c has them.
+template <bool decoupled, class T, class G> struct adam_bf16_step {
+    z3d_optimizer_update k;
+    __device__ uint32_t random(int64_t i) const {
+        uint32_t word[4];
+        const int64_t slice = k.place.local * k.place.inner, local = k.place.first + i;
+        const uint64_t global =
+            (uint64_t)((local / slice * k.place.global + k.place.offset) * k.place.inner +
+                       local % slice);
+        philox(word, k.place.key + k.state->seed * 0x9e3779b97f4a7c15u, global / 4,
+               (uint64_t)k.state->optimizer_step);
+        const bool second = global % 4 > 1;
+        return global % 2 ? (second ? word[3] : word[1]) : (second ? word[2] : word[0]);
+    }
+    template <int N> __device__ void at(int64_t i) const {
+        if (k.state->skip == 1.0f) return;
+        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
+        const float factor = k.state->gradient_factor, rate = rate_of(k);
+        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
+        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
+        const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
+        const float correction2 = (float)(1.0 - power((double)beta2, k.state->optimizer_step));
+        float p[N], packed[N], g[N];
+        load<float>(p, k.master, i);
+        load<float>(packed, k.moments, i);
+        load<G>(g, k.gradient, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const bool decays = i + j < k.decayed;
+            const uint32_t bits = __float_as_uint(packed[j]), word = random(i + j);
+            float scaled = g[j] * factor;
+            if (!decoupled) scaled += (decays ? k.constants.weight_decay : 0.0f) * p[j];
+            const float m = beta1 * __uint_as_float(bits << 16) + rest1 * scaled;
+            const float v = beta2 * __uint_as_float(bits & 0xffff0000u) + rest2 * (scaled * scaled);
+            const float denominator = sqrtf(v / correction2) + k.constants.epsilon;
+            if (decoupled) p[j] *= decays ? decay : 1.0f;
+            p[j] -= rate * (m / correction1) / denominator;
+            packed[j] =
+                __uint_as_float(round_at_random(m, word) | round_at_random(v, word >> 16) << 16);
+        }
+        store<float>(k.master, i, p);
+        store<float>(k.moments, i, packed);
+        if (k.parameter) store<T>(k.parameter, i, p);
+    }
+};
+
+template <class T, class G> struct adamw_bf16_operation : adam_bf16_step<true, T, G> {};
+template <class T, class G> struct adam_bf16_operation : adam_bf16_step<false, T, G> {};
+
 template <class T, class G> struct lion_operation {
     z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
@@ -125,7 +180,7 @@ template <template <class, class> class Operation>
 z3d_status update(const z3d_cuda_lane *lane, const char *name, z3d_optimizer_update kernel) {
     if (kernel.parameter == kernel.master) kernel.parameter = nullptr;
     const bool wide = aligned(kernel.master, kernel.momentum, kernel.variance, kernel.square_sum,
-                              kernel.gradient, kernel.parameter);
+                              kernel.moments, kernel.gradient, kernel.parameter);
     return each_element<Operation>(lane, name, &kernel, wide, kernel.dtype, kernel.gradient_dtype);
 }
 
@@ -159,7 +214,7 @@ struct init_operation {
     z3d_status z3d_cuda_##id(const z3d_cuda_lane *lane, const z3d_##id *kernel) {                  \
         return update<id##_operation>(lane, #id, *kernel);                                         \
     }
-Z3D_OPTIMIZERS(X, )
+Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 
 z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal *kernel) {
