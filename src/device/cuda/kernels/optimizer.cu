@@ -69,8 +69,8 @@ template <bool decoupled, class T, class G> struct adam_bf16_step {
         const uint64_t global =
             (uint64_t)((local / slice * k.place.global + k.place.offset) * k.place.inner +
                        local % slice);
-        philox(word, k.place.key + k.state->seed * 0x9e3779b97f4a7c15u, global / 4,
-               (uint64_t)k.state->optimizer_step);
+        philox(word, k.place.key + k.state->seed * 0x9e3779b97f4a7c15u,
+               (uint64_t)k.state->optimizer_step, global / 4);
         const bool second = global % 4 > 1;
         return global % 2 ? (second ? word[3] : word[1]) : (second ? word[2] : word[0]);
     }
