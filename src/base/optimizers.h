@@ -14,7 +14,8 @@
     X(MOMENTUM, momentum)                                                                          \
     X(VARIANCE, variance)                                                                          \
     X(SQUARE_SUM, square_sum)                                                                      \
-    X(MOMENTS, moments)
+    X(MOMENTS, moments)                                                                            \
+    X(EMA, ema) /* of the parameter, with any optimizer: optimizer.ema_decay */
 
 /* X(_, id, name, reads, states, flops): the kernel; the value of optimizer.type; the keys of
  * optimizer.params that it reads; the tensors that it keeps of each parameter; floating-point

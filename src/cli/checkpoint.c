@@ -16,7 +16,7 @@ static const char help[] =
     "       zero3d checkpoint diff A B\n"
     "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
     "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
-    "                         [--allow-nonfinite]\n"
+    "                         [--allow-nonfinite] [--ema]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "                         [--allow-nonfinite]\n"
     "\n"
@@ -36,12 +36,12 @@ static const char help[] =
     "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported model's own\n"
     "                    type, else fp32)\n"
     "  --max-shard-size SIZE\n"
-    "                    huggingface: a model with more bytes of tensors than this (default\n"
-    "                    5GB) is written in shards\n"
+    "                    huggingface: bytes of tensors in a shard, at most (default 5GB)\n"
     "  --vocab PATH      the tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
+    "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
     "  --allow-nonfinite imports or exports values that are infinite or NaN, or become infinite "
     "in\n"
     "                    the type that is written; else they are counted and refused\n"
@@ -58,7 +58,7 @@ typedef struct request {
     const char *format, *dtype, *vocab, *merges, *max_shard;
     z3d_string *text; /* to print */
     z3d_progress progress;
-    bool allow_nonfinite;
+    bool allow_nonfinite, ema;
     bool bad; /* damage or a difference was found */
 } request;
 
@@ -346,6 +346,7 @@ static z3d_status export(request *r) {
     z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
                        .own_dtype = !r->dtype,
                        .allow_nonfinite = r->allow_nonfinite,
+                       .ema = r->ema,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
                        .merges = r->merges};
@@ -470,6 +471,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"merges", &r->merges, NULL, NULL},
                                   {"max-shard-size", &r->max_shard, NULL, NULL},
                                   {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
+                                  {"ema", NULL, &r->ema, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -478,10 +480,11 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
                              tools[i].arguments == 1 ? "one folder" : "two paths");
-        if ((r->format || r->dtype || r->max_shard) && !tools[i].exports)
+        if ((r->format || r->dtype || r->max_shard || r->ema) && !tools[i].exports)
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
                              r->format  ? "format"
                              : r->dtype ? "dtype"
+                             : r->ema   ? "ema"
                                         : "max-shard-size");
         if ((r->vocab || r->merges || r->allow_nonfinite) && !tools[i].tokenizer)
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",

@@ -395,6 +395,7 @@ typedef struct z3d_optimizer_constants {
     float momentum;              /* sgd */
     float weight_decay;          /* of the first elements of a shard */
     float lr_scale;              /* of the learning rate */
+    float ema_decay;             /* of the average, where there is one */
 } z3d_optimizer_constants;
 
 /* Where a logical parameter's elements lie here, as in init_normal: element `first` of a slice of
@@ -407,8 +408,9 @@ typedef struct z3d_parameter_place {
 /* The optimizers' kernels (src/base/optimizers.h) step `count` elements of a shard: parameters and
  * the optimizer's own tensors. g = gradient * state->gradient_factor. Weight decay is for the first
  * `decayed` elements (0 or less: none). What master and those tensors become is said in
- * src/device/cpu/isa/<id>.c. Then parameter = master in `dtype` (NULL, or master itself in fp32
- * runs). Nothing changes when state->skip is 1. */
+ * src/device/cpu/isa/<id>.c. Then, if ema is not NULL, ema = ema_decay ema + (1-ema_decay) master,
+ * in step 1 master; and parameter = master in `dtype` (NULL, or master itself in fp32 runs).
+ * Nothing changes when state->skip is 1. */
 typedef struct z3d_optimizer_update {
     float *master;
 #define X(NAME, name) float *name;

@@ -148,6 +148,7 @@ train1 optimizer.params.momentum=0.1 optimizer.type=SGD training.steps=4
 train1 optimizer.params.weight_decay=0.5
 train1 optimizer.params.adam_w_mode=false optimizer.type=Adam
 train1 "optimizer.param_groups=*bias lr_scale=0"
+plan1 optimizer.ema_decay=0.9
 plan1 optimizer.params.exp_avg_dtype=bf16 optimizer.params.exp_avg_sq_dtype=bf16
 plan1 optimizer.params.exp_avg_sq_dtype=bf16 optimizer.params.exp_avg_dtype=bf16
 train1 scheduler.type=WarmupCosineLR

@@ -545,6 +545,7 @@ TEST_F(Cost, MomentsInBf16) {
         k.gradient = c.numbers(T, 20);
         k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
         k.place = {1, 0, 20, 20, 1, 0};
+        k.ema = c.floats(20), k.constants.ema_decay = 0.9f;
         k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f;
         k.constants.lr_scale = 1;
         k.state = c.state();

@@ -176,7 +176,7 @@ TEST(Optimizers, TwentyStepsOfTorch) {
                 z3d_optimizer_update &u = kernel.as.update;
                 u.master = p, u.gradient = g, u.count = 6, u.decayed = 3;
                 u.momentum = momentum, u.variance = variance, u.square_sum = square_sum;
-                u.constants = {0.9f, 0.95f, 1e-8f, 0.9f, 0.1f, 1};
+                u.constants = {0.9f, 0.95f, 1e-8f, 0.9f, 0.1f, 1, 0};
                 u.state = &state;
                 ASSERT_EQ(z3d_launch(device, &kernel), Z3D_OK) << z3d_error_message();
                 if (step != 1 && step % 10) continue;
@@ -219,7 +219,7 @@ TEST(MomentsInBf16, DoNotDependOnPlaces) {
                             u.gradient = gradient.f32() + at;
                             u.count = u.decayed = std::min(piece, count - at);
                             u.place = {99, at, local, global, inner, part * local};
-                            u.constants = {0.9f, 0.95f, 1e-8f, 0, 0.1f, 1};
+                            u.constants = {0.9f, 0.95f, 1e-8f, 0, 0.1f, 1, 0};
                             u.state = &state;
                             ASSERT_EQ(z3d_launch(device, &kernel), Z3D_OK) << z3d_error_message();
                         }

@@ -528,8 +528,13 @@ KERNEL(cross_entropy_loss, losses, 1, .rows = s[ROWS]) {
 #define UPDATE_FORMS (m->type == Z3D_F32 ? 18 : 12)
 #define UPDATE                                                                                     \
     .count = s[ROWS], .decayed = form / 3 % 2 ? s[ROWS] : s[ROWS] / 2 + 3, .dtype = m->type,       \
-    .gradient_dtype = types[form % 3],                                                             \
-    .constants = {0.9f, 0.95f, 1e-8f, .momentum = 0.8f, .weight_decay = 0.1f, .lr_scale = 0.7f}
+    .gradient_dtype = types[form % 3], .constants = {0.9f,                                         \
+                                                     0.95f,                                        \
+                                                     1e-8f,                                        \
+                                                     .momentum = 0.8f,                             \
+                                                     .weight_decay = 0.1f,                         \
+                                                     .lr_scale = 0.7f,                             \
+                                                     .ema_decay = 0.9f}
 
 KERNEL(sgd, lines, UPDATE_FORMS, UPDATE) {
     F(master), AROUND(momentum, Z3D_F32, 0, 0.1), G(gradient), STATE(state);
@@ -542,6 +547,7 @@ KERNEL(sgd, lines, UPDATE_FORMS, UPDATE) {
 KERNEL(adamw, lines, UPDATE_FORMS, UPDATE) {
     sgd_operands(m, k, s, form);
     AROUND(variance, Z3D_F32, 1, 0.03), WITHIN(variance, 1e-6, 1e-8);
+    if (form % 2) F(ema), WITHIN(ema, 1e-6, 1e-8);
 }
 
 KERNEL(adam, lines, UPDATE_FORMS, UPDATE) {

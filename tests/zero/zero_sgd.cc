@@ -100,6 +100,16 @@ TEST(Sgd, TrainsLikeTorch) {
             }
 }
 
+// The first step copies the parameters.
+void expect_average(Trainer &t, const Tensors &before, int step) {
+    const Tensors p = whole(t, Z3D_TENSOR_PARAMETER), ema = whole(t, Z3D_TENSOR_EMA);
+    for (size_t i = 0; i < p.size(); i++)
+        for (size_t j = 0; j < p[i].size(); j++) {
+            const double want = step == 1 ? p[i][j] : 0.75 * before[i][j] + 0.25 * p[i][j];
+            ASSERT_NEAR(ema[i][j], want, step == 1 ? 0 : 1e-7 + 1e-6 * std::fabs(want));
+        }
+}
+
 void expect_equal_stages(z3d_optimizer optimizer, const std::vector<z3d_dtype> &dtypes) {
     for (int tensor : tensor_sizes())
         for (z3d_dtype dtype : dtypes)
@@ -206,6 +216,33 @@ TEST(Optimizers, StagesAreBitwiseEqual) {
     expect_equal_stages(Z3D_OPTIMIZER_adam, is_long() ? all : std::vector{Z3D_F16});
     expect_equal_stages(Z3D_OPTIMIZER_adamw_bf16, is_long() ? all : std::vector{Z3D_BF16});
     expect_equal_stages(Z3D_OPTIMIZER_adagrad, is_long() ? all : std::vector{Z3D_F32});
+}
+
+TEST(Optimizers, AnAverageOfTheParameters) {
+    for (z3d_optimizer optimizer : {Z3D_OPTIMIZER_sgd, Z3D_OPTIMIZER_adamw, Z3D_OPTIMIZER_lion,
+                                    Z3D_OPTIMIZER_adagrad, Z3D_OPTIMIZER_adamw_bf16}) {
+        Tensors first;
+        for (int stage : {0, 3, 4}) {
+            Options o = options(1, optimizer == Z3D_OPTIMIZER_lion ? Z3D_BF16 : Z3D_F32);
+            o.optimizer = optimizer;
+            o.ema = true;
+            o.stage = stage % 4;
+            if (stage == 4) o.tiers.optimizer = Z3D_SPACE_HOST;
+            SCOPED_TRACE(name_of(o) + " " + z3d_optimizer_name(optimizer));
+            Trainer t(o);
+            t.config.optimizer.ema_decay = 0.75f;
+            ASSERT_Z3D(t.create());
+            Tensors before;
+            for (int step = 1; step <= 3; step++) {
+                z3d_step_result r;
+                ASSERT_Z3D(t.step(&r));
+                expect_average(t, before, step);
+                before = whole(t, Z3D_TENSOR_EMA);
+            }
+            if (stage == 0) first = before;
+            EXPECT_TRUE(first == before);
+        }
+    }
 }
 
 int main(int argc, char **argv) {

@@ -21,6 +21,7 @@ static void check_numbers(config_checker *k) {
     const z3d_config *c = k->c;
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[0]);
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
+    check_below_one(k, "optimizer.ema_decay", c->optimizer_ema_decay);
     if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
         config_complain(k, "optimizer.params.eps",
                         "%g is too close to 0 (in fp32 it is 0); write at least 1e-45",

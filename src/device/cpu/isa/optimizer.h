@@ -24,9 +24,19 @@ static inline void begin_tile(optimizer_tile *tile, const z3d_optimizer_update *
         load_tile(tile->converted, kernel->gradient, kernel->gradient_dtype, i, tile->n);
 }
 
+static inline void average(const z3d_optimizer_update *kernel, int64_t i, int64_t n) {
+    const float kept = kernel->state->optimizer_step > 1 ? kernel->constants.ema_decay : 0.0f;
+    const float added = (float)(1.0 - (double)kept);
+    const float *restrict master = kernel->master + i;
+    float *restrict ema = kernel->ema + i;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) ema[j] = kept * ema[j] + added * master[j];
+}
+
 /* The parameters are what the master copy became. */
 static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_update *kernel,
                             int64_t i) {
+    if (kernel->ema) average(kernel, i, tile->n);
     if (kernel->parameter && kernel->parameter != (void *)kernel->master)
         narrow(element_to_write(kernel->parameter, kernel->dtype, i), kernel->dtype,
                kernel->master + i, tile->n);

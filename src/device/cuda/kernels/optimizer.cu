@@ -16,6 +16,21 @@ __device__ inline float rate_of(const z3d_optimizer_update &k) {
     return k.state->learning_rate * k.constants.lr_scale;
 }
 
+// What follows from the new parameters: their average, and their narrow copy.
+template <class T, int N>
+__device__ inline void end(const z3d_optimizer_update &k, int64_t i, const float (&p)[N]) {
+    if (k.ema) {
+        const float kept = k.state->optimizer_step > 1 ? k.constants.ema_decay : 0.0f;
+        const float added = (float)(1.0 - (double)kept);
+        float ema[N];
+        load<float>(ema, k.ema, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) ema[j] = kept * ema[j] + added * p[j];
+        store<float>(k.ema, i, ema);
+    }
+    if (k.parameter) store<T>(k.parameter, i, p);
+}
+
 // k.parameter is NULL where it is the master.
 // AdamW, or Adam with L2 regularization.
 template <bool decoupled, class T, class G> struct adam_step {
@@ -47,7 +62,7 @@ template <bool decoupled, class T, class G> struct adam_step {
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
         store<float>(k.variance, i, v);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
     }
 };
 
@@ -102,7 +117,7 @@ template <bool decoupled, class T, class G> struct adam_bf16_step {
         }
         store<float>(k.master, i, p);
         store<float>(k.moments, i, packed);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
     }
 };
 
@@ -130,7 +145,7 @@ template <class T, class G> struct lion_operation {
         }
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
     }
 };
 
@@ -151,7 +166,7 @@ template <class T, class G> struct adagrad_operation {
         }
         store<float>(k.master, i, p);
         store<float>(k.square_sum, i, s);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
     }
 };
 
@@ -172,7 +187,7 @@ template <class T, class G> struct sgd_operation {
         }
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
     }
 };
 
@@ -180,7 +195,7 @@ template <template <class, class> class Operation>
 z3d_status update(const z3d_cuda_lane *lane, const char *name, z3d_optimizer_update kernel) {
     if (kernel.parameter == kernel.master) kernel.parameter = nullptr;
     const bool wide = aligned(kernel.master, kernel.momentum, kernel.variance, kernel.square_sum,
-                              kernel.moments, kernel.gradient, kernel.parameter);
+                              kernel.moments, kernel.ema, kernel.gradient, kernel.parameter);
     return each_element<Operation>(lane, name, &kernel, wide, kernel.dtype, kernel.gradient_dtype);
 }
 
