@@ -99,6 +99,7 @@ typedef struct z3d_export {
     bool own_dtype;       /* dtype is not given: set to checkpoint.export.dtype */
     bool allow_nonfinite; /* writes infinities and NaNs; else they are an error */
     bool force;           /* llm.c's file replaces one that is none of llm.c's */
+    bool ema;             /* the average of the parameters in their place */
     const char *to;       /* the folder, or llm.c's file */
     /* Hugging Face only: the tokenizer's files. vocab NULL: the folder `tokenizer` beside an
      * imported checkpoint; else those of the checkpoint's configuration (data.vocab and
@@ -111,9 +112,9 @@ typedef struct z3d_export {
 
 /* Writes a checkpoint for other programs, in a fixed amount of memory. Equal states give bitwise
  * equal files. ERR_DATA if its tensors are not those of its configuration's model, ERR_USAGE for
- * other types, ERR_UNSUPPORTED (the other program has no such model), ERR_IO (if a file of the
- * tokenizer does not exist, nothing is written), ERR_NUMERIC (a value is not finite, or not in the
- * type that is written: how many, and the first tensor; nothing stays). */
+ * other types, or without an average, ERR_UNSUPPORTED (the other program has no such model), ERR_IO
+ * (if a file of the tokenizer does not exist, nothing is written), ERR_NUMERIC (a value is not
+ * finite, or not in the type that is written: how many, and the first tensor; nothing stays). */
 z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_export *what);
 
 typedef struct z3d_import {

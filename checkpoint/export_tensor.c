@@ -55,8 +55,8 @@ static z3d_status write_values(const target *t, float *values, int64_t count, in
 static z3d_status read_values(const target *t, int64_t first, int64_t count) {
     z3d_part whole;
     z3d_checkpoint_whole(t->checkpoint, t->tensor, &whole);
-    Z3D_TRY(z3d_checkpoint_read(t->checkpoint, Z3D_TENSOR_PARAMETER, t->tensor, &whole, first,
-                                count, t->values));
+    Z3D_TRY(z3d_checkpoint_read(t->checkpoint, z3d_checkpoint_exported(t->checkpoint), t->tensor,
+                                &whole, first, count, t->values));
     z3d_progress_add(z3d_checkpoint_progress(t->checkpoint), count * (int64_t)sizeof *t->values);
     return Z3D_OK;
 }

@@ -121,6 +121,9 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 
 /* ---- export ---- */
 
+/* Which values are written: the parameters, unless another kind is chosen. */
+void z3d_checkpoint_export_kind(z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
+z3d_tensor_kind z3d_checkpoint_exported(const z3d_checkpoint *checkpoint);
 /* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. Uses a
  * fixed amount of memory. Adds to *bad what is not finite in the file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "checkpoint/format.h"
+#include "checkpoint/interop.h"
 #include "checkpoint/prefetch.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
@@ -38,6 +39,7 @@ struct z3d_checkpoint {
     char *folder;
     z3d_manifest manifest;
     z3d_checkpoint_verify verify;
+    z3d_tensor_kind exported;
     open_shard open[OPEN_SHARDS];
     int *first_source; /* by tensor * Z3D_STATE_KINDS + kind, and one more */
     source *source;
@@ -482,6 +484,14 @@ end:
 
 void z3d_checkpoint_watch(z3d_checkpoint *c, z3d_progress *progress) {
     c->progress = progress;
+}
+
+void z3d_checkpoint_export_kind(z3d_checkpoint *c, z3d_tensor_kind kind) {
+    c->exported = kind;
+}
+
+z3d_tensor_kind z3d_checkpoint_exported(const z3d_checkpoint *c) {
+    return c->exported;
 }
 
 z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *c) {

@@ -49,6 +49,7 @@ typedef struct z3d_program_config {
     z3d_dtype dtype;      /* of parameters, activations: fp32, bf16, fp16 */
     z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
     z3d_optimizer optimizer;
+    bool ema;            /* an average of the parameters is one of its states */
     int64_t micro_batch; /* samples per rank and micro-batch */
     /* Where data ranks have unequal shares of a micro-batch: its samples before each of them, and
      * all of them (data size + 1 numbers; not owned). A program's own micro_batch is its share.

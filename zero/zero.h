@@ -24,6 +24,13 @@ typedef struct z3d_loss_scaler {
  * AUTO: if possible; if a capture fails, a line says so and steps run without it. */
 typedef enum z3d_graph_mode { Z3D_GRAPH_OFF, Z3D_GRAPH_AUTO, Z3D_GRAPH_ON } z3d_graph_mode;
 
+/* Parameters with numbers of their own. */
+typedef struct z3d_optimizer_group {
+    float lr_scale;
+    bool decays; /* also its biases and norms; else weight_decay is as that of the others */
+    float weight_decay;
+} z3d_optimizer_group;
+
 /* Concrete values only: the caller has resolved every `auto`. */
 typedef struct z3d_engine_config {
     const z3d_model *model; /* must outlive the engine */
@@ -34,8 +41,10 @@ typedef struct z3d_engine_config {
     z3d_group *group[Z3D_AXES_COUNT]; /* this rank's, by set of axes */
     z3d_world *world;                 /* for the watchdog's places; NULL: none */
     z3d_program_config program;
-    z3d_optimizer_constants optimizer;
-    double gradient_clipping; /* 0: off */
+    z3d_optimizer_constants optimizer;          /* but lr_scale */
+    const z3d_optimizer_group *optimizer_group; /* parameters' optimizer_group - 1; NULL: none.
+                                                   Must outlive the engine */
+    double gradient_clipping;                   /* 0: off */
     z3d_loss_scaler scaler;
     uint64_t seed; /* initial values and dropout */
     z3d_graph_mode graph;

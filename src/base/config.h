@@ -53,12 +53,8 @@ typedef enum { /* after AUTO: z3d_schedule_kind (parallel/schedule/schedule.h) *
                Z3D_PIPELINE_FILE
 } z3d_pipeline_schedule;
 typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32 } z3d_accum;
-typedef enum {
-    Z3D_LR_CONSTANT,
-    Z3D_LR_WARMUP,
-    Z3D_LR_WARMUP_DECAY,
-    Z3D_LR_WARMUP_COSINE
-} z3d_lr_schedule;
+typedef enum { Z3D_MOMENTS_FP32, Z3D_MOMENTS_BF16 } z3d_moments_dtype;
+typedef enum { Z3D_DECAY_COSINE, Z3D_DECAY_LINEAR, Z3D_DECAY_1_SQRT } z3d_decay_type;
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
 typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_HOST } z3d_collectives;
 typedef enum { Z3D_CUDA_GRAPH_AUTO, Z3D_CUDA_GRAPH_ON, Z3D_CUDA_GRAPH_OFF } z3d_cuda_graph;
@@ -192,6 +188,9 @@ z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
 z3d_status z3d_config_check_training(z3d_config *config, const z3d_config_rules *rules);
 /* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
 int64_t z3d_config_model_ranks(const z3d_config *config);
+/* The steps of warm-up: warmup_num_steps, or what warmup_ratio makes of the steps up to the
+ * schedule's end. z3d_config_resolve writes it to warmup_num_steps. */
+int64_t z3d_config_warmup_steps(const z3d_config *config);
 /* Whether the learning-rate schedule has an end, scheduler.params.total_num_steps. */
 bool z3d_config_decays(const z3d_config *config);
 /* Whether checkpoint.resume is a path, neither auto nor never. */

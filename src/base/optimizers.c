@@ -1,13 +1,14 @@
 #include "src/base/optimizers.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const struct {
     const char *name, *reads;
     unsigned states;
 } table[] = {
 #define X(_, id, name, reads, states, flops) {name, reads, states},
-    Z3D_OPTIMIZERS(X, )
+    Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 };
 
@@ -15,14 +16,32 @@ const char *z3d_optimizer_name(z3d_optimizer optimizer) {
     return table[optimizer].name;
 }
 
-bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key) {
-    const char *last = strrchr(key, '.'), *word = table[optimizer].reads;
-    if (last) key = last + 1;
-    for (size_t length; *word; word += length + (word[length] == ' ')) {
-        length = strcspn(word, " ");
-        if (strncmp(word, key, length) == 0 && key[length] == '\0') return true;
-    }
+z3d_optimizer z3d_optimizer_in_bf16(z3d_optimizer optimizer) {
+    return optimizer == Z3D_OPTIMIZER_adamw  ? Z3D_OPTIMIZER_adamw_bf16
+           : optimizer == Z3D_OPTIMIZER_adam ? Z3D_OPTIMIZER_adam_bf16
+                                             : optimizer;
+}
+
+const char *z3d_optimizer_named(const char *text) {
+    static const char *const others[][2] = {
+        {"adamw_torch", "AdamW"}, {"adamw_torch_fused", "AdamW"}, {"adamw_hf", "AdamW"},
+        {"FusedAdam", "AdamW"},   {"DeepSpeedCPUAdam", "AdamW"},  {"lion_32bit", "Lion"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(text, others[i][0]) == 0) return others[i][1];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcasecmp(text, table[i].name) == 0) return table[i].name;
+    return text;
+}
+
+bool z3d_optimizer_is_planned(const char *text) {
+    static const char *const planned[] = {"LAMB", "Adafactor", "Muon", "8bit"};
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
+        if (strcasestr(text, planned[i])) return true;
     return false;
+}
+
+bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key) {
+    return z3d_has_leaf(table[optimizer].reads, key);
 }
 
 unsigned z3d_optimizer_kinds(z3d_optimizer optimizer) {

@@ -7,18 +7,33 @@
 
 #include "src/base/strings.h"
 
-/* State tensors: X(NAME, name). Each is fp32 and has its parameter's shape. Checkpoints have their
- * names; memory and files have this order. */
+/* State tensors: X(NAME, name). Each has its parameter's shape and four bytes an element: fp32, or
+ * of MOMENTS momentum and variance in bf16, one behind the other. Checkpoints have their names;
+ * memory and files have this order. */
 #define Z3D_OPTIMIZER_STATES(X)                                                                    \
     X(MOMENTUM, momentum)                                                                          \
-    X(VARIANCE, variance)
+    X(VARIANCE, variance)                                                                          \
+    X(SQUARE_SUM, square_sum)                                                                      \
+    X(MOMENTS, moments)                                                                            \
+    X(EMA, ema) /* of the parameter, with any optimizer: optimizer.ema_decay */
 
 /* X(_, id, name, reads, states, flops): the kernel; the value of optimizer.type; the keys of
  * optimizer.params that it reads; the tensors that it keeps of each parameter; floating-point
  * operations an element. _ is handed through. */
+#define Z3D_ADAM_READS "lr betas eps weight_decay exp_avg_dtype exp_avg_sq_dtype"
+#define Z3D_ADAM_STATES (Z3D_KIND(MOMENTUM) | Z3D_KIND(VARIANCE))
 #define Z3D_OPTIMIZERS(X, _)                                                                       \
-    X(_, adamw, "AdamW", "lr betas eps weight_decay", Z3D_KIND(MOMENTUM) | Z3D_KIND(VARIANCE), 16) \
-    X(_, sgd, "SGD", "lr momentum weight_decay", Z3D_KIND(MOMENTUM), 7)
+    X(_, adamw, "AdamW", Z3D_ADAM_READS, Z3D_ADAM_STATES, 16)                                      \
+    X(_, sgd, "SGD", "lr momentum weight_decay", Z3D_KIND(MOMENTUM), 7)                            \
+    X(_, lion, "Lion", "lr betas weight_decay", Z3D_KIND(MOMENTUM), 10)                            \
+    X(_, adam, "Adam", Z3D_ADAM_READS " adam_w_mode", Z3D_ADAM_STATES, 17)                         \
+    X(_, adagrad, "Adagrad", "lr eps weight_decay", Z3D_KIND(SQUARE_SUM), 9)
+
+/* The same with other states, behind those that optimizer.type names. */
+#define Z3D_OPTIMIZER_KERNELS(X, _)                                                                \
+    Z3D_OPTIMIZERS(X, _)                                                                           \
+    X(_, adamw_bf16, "AdamW", Z3D_ADAM_READS, Z3D_KIND(MOMENTS), 30)                               \
+    X(_, adam_bf16, "Adam", Z3D_ADAM_READS " adam_w_mode", Z3D_KIND(MOMENTS), 31)
 
 /* The tensors of a logical parameter. */
 typedef enum z3d_tensor_kind {
@@ -36,7 +51,7 @@ typedef enum z3d_tensor_kind {
 
 typedef enum z3d_optimizer {
 #define X(_, id, name, reads, states, flops) Z3D_OPTIMIZER_##id,
-    Z3D_OPTIMIZERS(X, )
+    Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
         Z3D_OPTIMIZER_COUNT
 } z3d_optimizer;
@@ -46,6 +61,13 @@ typedef enum z3d_optimizer {
 #define Z3D_OPTIMIZER_RULE (&(Z3D_OPTIMIZERS(Z3D_OPTIMIZER_OPTION, ))[1])
 
 const char *z3d_optimizer_name(z3d_optimizer optimizer);
+/* The kernel that keeps both moments in bf16; the optimizer itself: there is none. */
+z3d_optimizer z3d_optimizer_in_bf16(z3d_optimizer optimizer);
+/* The value of optimizer.type that DeepSpeed, PyTorch or transformers write as `text`, in any case
+ * of letters; else `text`. */
+const char *z3d_optimizer_named(const char *text);
+/* Whether it is the name of one that is planned: LAMB, Adafactor, Muon, 8-bit states. */
+bool z3d_optimizer_is_planned(const char *text);
 /* Whether it reads this key: "betas" or "optimizer.params.betas". */
 bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key);
 /* The kinds of tensors that make up a run's state: the parameter and the optimizer's own. */

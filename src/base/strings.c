@@ -166,3 +166,12 @@ const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
     out[i] = '\0';
     return out;
 }
+
+bool z3d_has_leaf(const char *words, const char *path) {
+    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
+    for (size_t length; *words; words += length + (words[length] == ' ')) {
+        length = strcspn(words, " ");
+        if (strncmp(words, leaf, length) == 0 && leaf[length] == '\0') return true;
+    }
+    return false;
+}

@@ -38,6 +38,8 @@ const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
  * of Z3D_WORD bytes and more Z3D_FAR_AWAY. */
 enum { Z3D_WORD = 64, Z3D_FAR_AWAY = 1000 };
 int z3d_word_distance(const char *a, const char *b);
+/* Whether the last word of a dotted path is one of `words`, with spaces between them. */
+bool z3d_has_leaf(const char *words, const char *path);
 /* Makes it empty and not failed; keeps its memory for reuse. */
 void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);

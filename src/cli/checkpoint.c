@@ -16,7 +16,7 @@ static const char help[] =
     "       zero3d checkpoint diff A B\n"
     "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
     "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
-    "                         [--allow-nonfinite] [--force]\n"
+    "                         [--allow-nonfinite] [--force] [--ema]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "                         [--allow-nonfinite]\n"
     "\n"
@@ -41,6 +41,7 @@ static const char help[] =
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
+    "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
     "  --allow-nonfinite imports or exports values that are infinite or NaN, or become infinite "
     "in\n"
     "                    the type that is written; else they are counted and refused\n"
@@ -58,7 +59,7 @@ typedef struct request {
     const char *format, *dtype, *vocab, *merges, *max_shard;
     z3d_string *text; /* to print */
     z3d_progress progress;
-    bool allow_nonfinite, force;
+    bool allow_nonfinite, force, ema;
     bool bad; /* damage or a difference was found */
 } request;
 
@@ -347,6 +348,7 @@ static z3d_status export(request *r) {
                        .own_dtype = !r->dtype,
                        .allow_nonfinite = r->allow_nonfinite,
                        .force = r->force,
+                       .ema = r->ema,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
                        .merges = r->merges};
@@ -466,10 +468,11 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
 
 /* exports, tokenizer: which options the tool has. */
 static z3d_status check_options(const request *r, bool exports, bool tokenizer) {
-    if ((r->format || r->dtype || r->max_shard) && !exports)
+    if ((r->format || r->dtype || r->max_shard || r->ema) && !exports)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
                          r->format  ? "format"
                          : r->dtype ? "dtype"
+                         : r->ema   ? "ema"
                                     : "max-shard-size");
     if ((r->vocab || r->merges || r->allow_nonfinite) && !tokenizer)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
@@ -489,6 +492,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"max-shard-size", &r->max_shard, NULL, NULL},
                                   {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
                                   {"force", NULL, &r->force, NULL},
+                                  {"ema", NULL, &r->ema, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));

@@ -389,18 +389,28 @@ typedef struct z3d_select_row {
     z3d_dtype dtype;
 } z3d_select_row;
 
-/* What is the same in every step of every shard; each optimizer reads its own. */
+/* What is the same in every step of elements; each optimizer reads its own. */
 typedef struct z3d_optimizer_constants {
     float beta1, beta2, epsilon; /* adamw */
     float momentum;              /* sgd */
     float weight_decay;          /* of the first elements of a shard */
+    float lr_scale;              /* of the learning rate */
+    float ema_decay;             /* of the average, where there is one */
 } z3d_optimizer_constants;
+
+/* Where a logical parameter's elements lie here, as in init_normal: element `first` of a slice of
+ * [outer, local, inner] of [outer, global, inner], which begins at `offset`. */
+typedef struct z3d_parameter_place {
+    uint64_t key; /* of its name; mixed with state->seed */
+    int64_t first, local, global, inner, offset;
+} z3d_parameter_place;
 
 /* The optimizers' kernels (src/base/optimizers.h) step `count` elements of a shard: parameters and
  * the optimizer's own tensors. g = gradient * state->gradient_factor. Weight decay is for the first
  * `decayed` elements (0 or less: none). What master and those tensors become is said in
- * src/device/cpu/isa/<id>.c. Then parameter = master in `dtype` (NULL, or master itself in fp32
- * runs). Nothing changes when state->skip is 1. */
+ * src/device/cpu/isa/<id>.c. Then, if ema is not NULL, ema = ema_decay ema + (1-ema_decay) master,
+ * in step 1 master; and parameter = master in `dtype` (NULL, or master itself in fp32 runs).
+ * Nothing changes when state->skip is 1. */
 typedef struct z3d_optimizer_update {
     float *master;
 #define X(NAME, name) float *name;
@@ -410,12 +420,13 @@ typedef struct z3d_optimizer_update {
     void *parameter;      /* dtype, or NULL */
     int64_t count, decayed;
     z3d_dtype dtype, gradient_dtype;
+    z3d_parameter_place place; /* *_bf16: of the parameter that all elements are of */
     z3d_optimizer_constants constants;
     const z3d_step_state *state;
 } z3d_optimizer_update;
 
 #define X(_, id, name, reads, states, flops) typedef z3d_optimizer_update z3d_##id;
-Z3D_OPTIMIZERS(X, )
+Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 
 /* *out += sum of squares of x[count], in fp64, in a fixed order. Not finite if and only if x has an
@@ -496,7 +507,7 @@ typedef struct z3d_init_normal {
     X(cross_entropy_loss)                                                                          \
     X(cross_entropy_backward)                                                                      \
     X(select_row)                                                                                  \
-    Z3D_OPTIMIZERS(Z3D_OPTIMIZER_KERNEL, X)                                                        \
+    Z3D_OPTIMIZER_KERNELS(Z3D_OPTIMIZER_KERNEL, X)                                                 \
     X(sum_squares)                                                                                 \
     X(control_begin)                                                                               \
     X(control_end)                                                                                 \

@@ -56,7 +56,12 @@ z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out) {
     const z3d_model_type *type;
     *out = NULL;
     Z3D_TRY(z3d_model_type_of(config, &type));
-    return type->create(config, out);
+    Z3D_TRY(type->create(config, out));
+    z3d_status status = z3d_model_set_optimizer_groups(config, *out);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_model_destroy(*out);
+    *out = NULL;
+    return status;
 }
 
 z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out) {

@@ -38,6 +38,7 @@ typedef struct z3d_parameter {
     int split_dim;
     int64_t padded_dim;
     bool weight_decay;
+    int optimizer_group; /* of optimizer.param_groups, from 1; 0: none */
     z3d_init init;
     float standard_deviation; /* of Z3D_INIT_NORMAL */
     bool partial_gradient;    /* replicated, and a tensor rank's gradient is its part of a sum over

@@ -56,6 +56,13 @@ static z3d_space checkpoint_space(const z3d_config *config) {
     }
 }
 
+static z3d_optimizer optimizer_of(const z3d_config *config) {
+    const z3d_optimizer optimizer = (z3d_optimizer)config->optimizer_type;
+    return config->optimizer_params_exp_avg_dtype == Z3D_MOMENTS_BF16
+               ? z3d_optimizer_in_bf16(optimizer)
+               : optimizer;
+}
+
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out) {
     z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
@@ -63,7 +70,8 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .stage = (int)config->zero_optimization_stage,
         .dtype = dtype,
         .grad_dtype = config->data_types_grad_accum_dtype == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
-        .optimizer = (z3d_optimizer)config->optimizer_type,
+        .optimizer = optimizer_of(config),
+        .ema = config->optimizer_ema_decay > 0,
         .micro_batch = config->train_micro_batch_size_per_gpu,
         .accumulation = (int)config->gradient_accumulation_steps,
         .reduce_per_step = z3d_plan_reduces_per_step(config, (int)config->zero_optimization_stage),

@@ -67,7 +67,10 @@ static void text_STRING(const char *rule, const char *const *value, z3d_string *
 }
 /* Files may have moved; how many there are and their shares may not change. */
 static void text_LIST(const char *rule, const z3d_data_list *value, z3d_string *out) {
-    (void)rule;
+    for (int i = 0; rule[0] && i < value->count; i++)
+        z3d_string_append(out, "%s%s", i ? ", " : "", value->path[i]);
+    if (rule[0]) z3d_string_append(out, "%s", value->count ? "" : "none");
+    if (rule[0]) return;
     z3d_string_append(out, "%d file%s with weights", value->count, value->count == 1 ? "" : "s");
     for (int i = 0; i < value->count; i++) {
         z3d_string_append(out, " ");

@@ -7,14 +7,15 @@
 #include "src/base/config.h"
 
 /* Learning rate of step `step` (from 1) under scheduler.type, with peak = optimizer.params.lr, w =
- * warmup_num_steps (at least 1), n = total_num_steps (auto: training.steps):
- *   all but constant: peak * step / w in steps 1 .. w;
+ * warmup_num_steps (of the resolved configuration), n = total_num_steps (auto: training.steps).
+ * DeepSpeed's names, with w at least 1:
+ *   all:              peak * step / w in steps 1 .. w;
  *   WarmupLR          then peak;
  *   WarmupDecayLR     then a straight line from peak at step w to min_lr at step n + 1, min_lr
  *                     after;
  *   WarmupCosineLR    then half a cosine between the same points.
- * So each step of 1 .. n trains, also with min_lr 0: docs/learning-rate.md.
- */
+ * So each step of 1 .. n trains, also with min_lr 0. transformers' names have transformers'
+ * numbers, and min_lr after step n: docs/learning-rate.md. */
 float z3d_learning_rate(const z3d_config *config, int64_t step);
 
 #endif

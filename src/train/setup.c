@@ -1,4 +1,5 @@
 /* Creates everything that a run needs from the agreed configuration, and destroys it. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -232,7 +233,9 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
                       .beta2 = (float)config->optimizer_params_betas.value[1],
                       .epsilon = (float)config->optimizer_params_eps,
                       .momentum = (float)config->optimizer_params_momentum,
-                      .weight_decay = (float)config->optimizer_params_weight_decay},
+                      .weight_decay = (float)config->optimizer_params_weight_decay,
+                      .ema_decay = (float)config->optimizer_ema_decay},
+        .optimizer_group = trainer->optimizer_group,
         .gradient_clipping = config->gradient_clipping,
         .scaler = {.dynamic = dynamic,
                    .scale = fp16 && !dynamic ? (float)config->fp16_loss_scale : first,
@@ -536,6 +539,26 @@ static z3d_status open_inputs(z3d_trainer *trainer) {
     return check_data(trainer);
 }
 
+static z3d_optimizer_group numbers_of(const z3d_config *config, const z3d_param_group *group) {
+    const bool scaled = !isnan(group->lr_scale), decays = !isnan(group->weight_decay);
+    const double scale = scaled             ? group->lr_scale
+                         : isnan(group->lr) ? 1
+                                            : group->lr / config->optimizer_params_lr;
+    return (z3d_optimizer_group){(float)scale, decays, decays ? (float)group->weight_decay : 0};
+}
+
+/* And what its groups of parameters are stepped with. */
+static z3d_status make_model(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    const z3d_data_list *list = &config->optimizer_param_groups;
+    for (int i = 0; i < list->count && i < Z3D_PARAM_GROUPS; i++) {
+        z3d_param_group group;
+        Z3D_TRY(z3d_param_group_parse(list->path[i], &group));
+        trainer->optimizer_group[i] = numbers_of(config, &group);
+    }
+    return z3d_model_from_config(config, &trainer->model);
+}
+
 /* One configuration, this rank's place in it. */
 static z3d_status begin_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
@@ -543,8 +566,7 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     /* From here on a rank that stands still is noticed. */
     Z3D_TRY(start_watchdog(trainer));
-    z3d_status status = z3d_model_from_config(trainer->config, &trainer->model);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    Z3D_TRY(z3d_trainer_agree(trainer, make_model(trainer)));
     Z3D_TRY(z3d_trainer_make_program(trainer));
     return z3d_trainer_find_place(trainer);
 }
@@ -598,7 +620,7 @@ z3d_status z3d_trainer_setup_replay(z3d_trainer *trainer, int ranks, int rank) {
     int unused;
     trainer->rank = rank;
     Z3D_TRY(z3d_config_settle(config, &z3d_model_rules, ranks, &unused));
-    Z3D_TRY(z3d_model_from_config(config, &trainer->model));
+    Z3D_TRY(make_model(trainer));
     Z3D_TRY(z3d_plan_program_config(config, trainer->model, &trainer->program));
     Z3D_TRY(z3d_plan_mesh(config, ranks, rank, &trainer->mesh));
     Z3D_TRY(make_device(trainer, (int)config->training_threads));

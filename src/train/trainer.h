@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "parallel/parallel.h"
 #include "src/base/config.h"
+#include "src/base/param_groups.h"
 #include "src/model/model.h"
 #include "src/plan/choose/choose.h"
 #include "src/train/data.h"
@@ -23,6 +24,7 @@ typedef struct z3d_trainer {
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_mesh mesh;
+    z3d_optimizer_group optimizer_group[Z3D_PARAM_GROUPS];
     z3d_program_config program; /* of all ranks: z3d_samples_of has this one's samples */
 
     z3d_device *device;

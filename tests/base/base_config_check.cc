@@ -153,6 +153,69 @@ TEST(Check, Optimizer) {
               "accepted");
 }
 
+TEST(Check, TypesOfMoments) {
+    EXPECT_EQ(check("optimizer: {params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}"),
+              "accepted");
+    for (const char *one : {"exp_avg_dtype: bf16", "exp_avg_sq_dtype: bf16"})
+        EXPECT_NE(check("optimizer: {params: {" + std::string(one) + "}}")
+                      .find("must be alike; write bf16 for both, or for none"),
+                  std::string::npos);
+    EXPECT_NE(check("optimizer: {type: SGD, params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}")
+                  .find("exp_avg_sq_dtype: has no effect with optimizer.type SGD"),
+              std::string::npos);
+}
+
+TEST(Check, ParameterGroups) {
+    auto groups = [](const std::string &text) {
+        return check("optimizer: {param_groups: " + text + "}");
+    };
+    EXPECT_EQ(groups("[{params: ['*bias', ln_], weight_decay: 0}, {params: wte, lr: 1e-5}]"),
+              "accepted");
+    EXPECT_EQ(groups("'*bias lr_scale=0.5 weight_decay=1'"), "accepted");
+    EXPECT_EQ(groups("[]"), "accepted");
+    for (auto &[text, says] : std::vector<std::pair<std::string, std::string>>{
+             {"[{weight_decay: 0}]", "a group without params; write patterns of names there"},
+             {"[{}]", "a group without params"},
+             {"[{params: a}]", "a group that changes nothing; write its lr, lr_scale or weight"},
+             {"[{params: a, lr: 1, lr_scale: 1}]", "a group with lr and lr_scale; write one"},
+             {"[{params: a, lr: -1}]", "lr: '-1' is not a number of 0 to 1e+06"},
+             {"[{params: a, weight_decay: much}]", "weight_decay: 'much' is not a number"},
+             {"[{params: a, weight_decay: nan}]", "weight_decay: 'nan' is not a number"},
+             {"'a lr=1 lr=2'", "lr is given twice"},
+             {"'a betas=1'", "unknown 'betas'; write params, lr, lr_scale or weight_decay"},
+             {"'a " + std::string(200, 'b') + " lr=1'", "has more than 127 characters"}})
+        EXPECT_NE(groups(text).find(says), std::string::npos) << groups(text);
+    for (auto &[text, says] : std::vector<std::pair<std::string, std::string>>{
+             {"[{params: a, betas: [1, 2]}]", "unknown 'betas'; write params, lr, lr_scale or"},
+             {"[{params: {a: 1}, lr: 1}]", "params needs a pattern of names, or a list of them"},
+             {"[{params: [[a]], lr: 1}]", "params needs a pattern of names, or a list of them"},
+             {"[{params: a b, lr: 1}]", "params: 'a b' is not a pattern of names"},
+             {"[{params: a=1, lr: 1}]", "params: 'a=1' is not a pattern of names"},
+             {"[{params: '', lr: 1}]", "params: '' is not a pattern of names"},
+             {"[{params: a, lr: [1]}]", "lr needs one value"},
+             {"{params: a, lr: 1}", "expected a list of {params"},
+             {"[[a]]", "expected a list of {params"}}) {
+        const std::string all = "optimizer: {param_groups: " + text + "}";
+        z3d_config *c;
+        ASSERT_EQ(z3d_config_create(&c), Z3D_OK);
+        (void)z3d_config_read_text(c, all.c_str(), all.size(), "run.yaml");
+        EXPECT_EQ(z3d_config_check(c, nullptr), Z3D_ERR_CONFIG);
+        EXPECT_NE(std::string(z3d_error_message()).find(says), std::string::npos)
+            << z3d_error_message();
+        z3d_config_destroy(c);
+    }
+    EXPECT_NE(check("optimizer: {params: {lr: 0}, param_groups: 'a lr=1'}").find("write a peak"),
+              std::string::npos);
+    // What is written is read.
+    Config c("optimizer: {param_groups: [{params: ['*bias', ln_], weight_decay: 0}]}");
+    z3d_string text = {};
+    z3d_config_write(c.get, &text);
+    Config again(text.text);
+    ASSERT_EQ(again->optimizer_param_groups.count, 1);
+    EXPECT_STREQ(again->optimizer_param_groups.path[0], "*bias ln_ weight_decay=0");
+    z3d_string_free(&text);
+}
+
 TEST(Check, Schedule) {
     for (const char *option : {"warmup_num_steps: 10", "total_num_steps: 10", "min_lr: 1e-5"}) {
         std::string params = std::string("params: {") + option + "}}";
@@ -164,6 +227,26 @@ TEST(Check, Schedule) {
         std::string answer = check("scheduler: {type: WarmupLR, " + params);
         EXPECT_EQ(warmup, answer == "accepted") << answer;
     }
+    auto says = [](const std::string &params, const std::string &what) {
+        EXPECT_NE(check("scheduler: {" + params + "}").find(what), std::string::npos) << what;
+    };
+    says("type: linear, params: {power: 2}",
+         "params.power: has no effect with scheduler.type linear; choose polynomial, or");
+    says("type: cosine, params: {num_decay_steps: 2}", "choose warmup_stable_decay, or");
+    says("type: polynomial, params: {decay_type: linear}", "has no effect with");
+    says("type: inverse_sqrt, params: {min_lr: 1e-5}", "has no effect with");
+    says("type: constant_with_warmup, params: {total_num_steps: 9}", "has no effect with");
+    says("type: linear, params: {warmup_ratio: 0.5, warmup_num_steps: 3}",
+         "0.5, but scheduler.params.warmup_num_steps 3 says it, too; leave one of them out");
+    says("type: WSD, params: {warmup_ratio: 0.5, num_decay_steps: 501}",
+         "501 steps and 500 of warm-up are more than training.steps 1000; write at most 500");
+    says("type: WSD, params: {warmup_num_steps: 1000, num_decay_steps: 1}",
+         "1 steps and 1000 of warm-up are more than training.steps 1000; shorten the warm-up");
+    for (const char *accepted :
+         {"type: WSD, params: {warmup_ratio: 0.5, num_decay_steps: 500, decay_type: 1-sqrt}}",
+          "type: WSD, params: {warmup_num_steps: 1000}}", "type: polynomial, params: {power: 2}}",
+          "type: constant_with_warmup, params: {warmup_ratio: 0.1, total_num_steps: 50}}"})
+        EXPECT_EQ(check("scheduler: {" + std::string(accepted)), "accepted");
     EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {min_lr: 1e-3}}")
                   .find("run.yaml:1:44: scheduler.params.min_lr: 0.001 is above the peak "
                         "optimizer.params.lr 0.0006"),

@@ -142,9 +142,27 @@ TEST(Deepspeed, AdamIsAdamwUnlessItSaysOtherwise) {
     const std::string start = "optimizer: {type: Adam, params: {lr: 1e-3";
     EXPECT_EQ(all_errors(start + "}}", {}), "accepted");
     EXPECT_EQ(all_errors(start + ", adam_w_mode: true, torch_adam: true}}", {}), "accepted");
-    EXPECT_TRUE(has(all_errors(start + ", adam_w_mode: false}}", {}),
-                    "optimizer.params.adam_w_mode: Adam with L2 regularization: not supported yet; "
-                    "leave it out or write true"));
+    EXPECT_EQ(all_errors(start + ", adam_w_mode: false}}", {}), "accepted");
+    auto type = [&](const std::string &rest) {
+        Config c(start + rest + "}}");
+        EXPECT_EQ(z3d_config_check(c.get, NULL), Z3D_OK) << z3d_error_message();
+        return c->optimizer_type;
+    };
+    EXPECT_EQ(type(""), Z3D_OPTIMIZER_adamw);
+    EXPECT_EQ(type(", adam_w_mode: true"), Z3D_OPTIMIZER_adamw);
+    EXPECT_EQ(type(", adam_w_mode: false"), Z3D_OPTIMIZER_adam);
+    EXPECT_TRUE(has(all_errors("optimizer: {params: {adam_w_mode: false}}", {}),
+                    "optimizer.params.adam_w_mode: has no effect with optimizer.type AdamW"));
+}
+
+TEST(Deepspeed, NamesOfOptimizers) {
+    const std::pair<const char *, z3d_optimizer> names[] = {
+        {"lion", Z3D_OPTIMIZER_lion},         {"lion_32bit", Z3D_OPTIMIZER_lion},
+        {"adamw_torch", Z3D_OPTIMIZER_adamw}, {"adamw_torch_fused", Z3D_OPTIMIZER_adamw},
+        {"sgd", Z3D_OPTIMIZER_sgd},           {"adagrad", Z3D_OPTIMIZER_adagrad}};
+    for (auto &[name, optimizer] : names)
+        EXPECT_EQ(Config("optimizer: {type: " + std::string(name) + "}")->optimizer_type, optimizer)
+            << name;
 }
 
 TEST(Deepspeed, ThePeakSaidTwiceMustAgree) {
@@ -383,6 +401,25 @@ TEST(FromDeepspeed, ItsDefaultsAreWrittenOut) {
         Config peak(c.yaml);
         EXPECT_EQ(peak->optimizer_params_lr, strcmp(type, "WarmupLR") == 0 ? 2e-3 : 1e-3) << type;
     }
+}
+
+TEST(FromDeepspeed, Optimizers) {
+    // What DeepSpeed does with each.
+    conversion c = convert_text(from_deepspeed, "{\"optimizer\": {\"type\": \"Adam\", "
+                                                "\"params\": {\"adam_w_mode\": false}}}");
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->optimizer_type, Z3D_OPTIMIZER_adam);
+    EXPECT_FALSE(Config(c.yaml)->optimizer_params_adam_w_mode);
+    c = convert_text(from_deepspeed, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": "
+                                     "{\"adam_w_mode\": false}}}");
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->optimizer_type, Z3D_OPTIMIZER_adamw);
+    EXPECT_TRUE(has(c.table, "only Adam reads it")) << c.table;
+    c = convert_text(from_deepspeed, "{\"optimizer\": {\"type\": \"Adagrad\"}}");
+    EXPECT_EQ(Config(c.yaml)->optimizer_params_eps, 1e-10) << c.table;
+    c = convert_text(from_deepspeed, "{\"optimizer\": {\"type\": \"Lion\"}}");
+    EXPECT_EQ(Config(c.yaml)->optimizer_params_betas.value[1], 0.999) << c.table;
+    EXPECT_FALSE(has(c.yaml, "eps")) << c.yaml;
 }
 
 TEST(FromMegatron, AScript) {

@@ -85,7 +85,7 @@ TEST(Names, OfOtherFrameworks) {
         {"training.max_steps", "training.steps"},
         {"max_steps", "training.steps"},
         {"train_iters", "training.steps"},
-        {"warmup_ratio", "scheduler.params.warmup_num_steps"},
+        {"warmup_ratio", "scheduler.params.warmup_ratio"},
         {"logging_steps", "training.log_interval"},
         {"gradient_checkpointing", "activation_checkpointing.granularity"},
         {"training.validation_interval", "training.eval_interval"},

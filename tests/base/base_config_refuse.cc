@@ -58,13 +58,18 @@ TEST(Refuse, BoolsAndChoices) {
     expect_refused("bf16: {enabled: }", "1:17: bf16.enabled: it has no value");
     expect_refused("scheduler: {type: WarmupCosine}",
                    "1:19: scheduler.type: 'WarmupCosine' is not supported", "use WarmupCosineLR");
-    expect_refused("scheduler: {type: cosine}", "1:19: scheduler.type: 'cosine' is not supported",
-                   "use WarmupCosineLR");
+    expect_refused("scheduler: {type: inverse}", "1:19: scheduler.type: 'inverse' is not supported",
+                   "use inverse_sqrt");
     expect_refused("scheduler: {type: OneCycle}",
                    "1:19: scheduler.type: 'OneCycle' is not supported",
-                   "use one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR");
-    expect_refused("optimizer: {type: Lamb}", "1:19: optimizer.type: 'Lamb' is not supported",
-                   "use one of AdamW, SGD");
+                   "use one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR, linear, cosine, "
+                   "constant_with_warmup, inverse_sqrt, polynomial, warmup_stable_decay");
+    for (const char *name : {"Lamb", "adafactor", "Muon", "adamw_8bit", "adamw_bnb_8bit"})
+        expect_refused("optimizer: {type: " + std::string(name) + "}",
+                       "1:19: optimizer.type: '" + std::string(name) + "' is not built yet",
+                       "use one of AdamW, SGD, Lion, Adam, Adagrad");
+    expect_refused("optimizer: {type: Sophia}", "1:19: optimizer.type: 'Sophia' is not supported",
+                   "use one of AdamW, SGD, Lion, Adam, Adagrad");
     expect_refused("training: {device: abacus}", "1:20: training.device: 'abacus' is not supported",
                    "use one of cpu, cuda");
 }

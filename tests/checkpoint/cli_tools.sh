@@ -22,6 +22,19 @@ says 'imported/step-00000000 has weights only .it was imported.*: use checkpoint
 expect 1 "$ZERO3D" train tiny.yaml run.dir=other checkpoint.dir=imported checkpoint.interval=2
 says 'imported/step-00000000 has weights only .it was imported.*: use checkpoint.init_from'
 
+# The average of the parameters: the first step copies them.
+for steps in 1 2; do
+    expect 0 "$ZERO3D" train tiny.yaml run.dir=ema training.steps=$steps checkpoint.interval=1 optimizer.ema_decay=0.5
+    expect 0 "$ZERO3D" checkpoint export ema/checkpoints plain$steps
+    expect 0 "$ZERO3D" checkpoint export ema/checkpoints average$steps --ema
+done
+cmp -s plain1/model.safetensors average1/model.safetensors || fail "the first average is not what the parameters are"
+! cmp -s plain2/model.safetensors average2/model.safetensors || fail "--ema exports the parameters"
+expect 1 "$ZERO3D" checkpoint export run/checkpoints none --ema
+says 'the checkpoint has no average of the parameters; train with optimizer.ema_decay'
+expect 2 "$ZERO3D" checkpoint verify run/checkpoints --ema
+says '.*--ema is for checkpoint export'
+
 # The Python in docs/checkpoint-format.md runs as it stands there, and sees every tensor (where there is h5py, as in `make test-long`).
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
     sed -n '/^```python$/,/^```$/{/^```/d;p;}' "$SOURCE/docs/checkpoint-format.md" >example.py

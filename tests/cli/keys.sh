@@ -146,10 +146,19 @@ train1 "optimizer.params.betas=[0.5, 0.6]"
 train1 optimizer.params.eps=1e-2
 train1 optimizer.params.momentum=0.1 optimizer.type=SGD training.steps=4
 train1 optimizer.params.weight_decay=0.5
+train1 optimizer.params.adam_w_mode=false optimizer.type=Adam
+train1 "optimizer.param_groups=*bias lr_scale=0"
+plan1 optimizer.ema_decay=0.9
+plan1 optimizer.params.exp_avg_dtype=bf16 optimizer.params.exp_avg_sq_dtype=bf16
+plan1 optimizer.params.exp_avg_sq_dtype=bf16 optimizer.params.exp_avg_dtype=bf16
 train1 scheduler.type=WarmupCosineLR
 train1 scheduler.params.warmup_num_steps=2 scheduler.type=WarmupLR
 train1 scheduler.params.total_num_steps=9 scheduler.type=WarmupDecayLR
 train1 scheduler.params.min_lr=1e-4 scheduler.type=WarmupDecayLR
+train1 scheduler.params.warmup_ratio=1 scheduler.type=WarmupLR
+train1 scheduler.params.num_decay_steps=2 scheduler.type=warmup_stable_decay
+train1 scheduler.params.decay_type=1-sqrt scheduler.type=warmup_stable_decay scheduler.params.num_decay_steps=2
+train1 scheduler.params.power=2 scheduler.type=polynomial
 train1 data.train=other.bin
 train1 data.validation=other.bin
 train1 data.seed=5

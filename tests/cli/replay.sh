@@ -28,7 +28,8 @@ for stage in $stages; do
         model.attention_dropout=0.1 bf16.enabled=true training.gemm.bf16=sgemm
 done
 [ -z "${ZERO3D_LONG:-}" ] || replayed last 2 1 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2
-replayed first 2 0 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2 zero_optimization.stage=2
+replayed first 2 0 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2 zero_optimization.stage=2 optimizer.type=Lion \
+    "optimizer.param_groups=*bias lr_scale=0.5"
 # Step 3 is skipped: the loss scale is state, too.
 replayed fp16 2 1 zero_optimization.stage=1 fp16.enabled=true fp16.initial_scale_power=20 fp16.hysteresis=1 training.gemm.fp16=sgemm training.gemm.fp32=auto
 [ -z "${ZERO3D_LONG:-}" ] ||

@@ -499,6 +499,7 @@ TEST_F(Cost, Adamw) {
         k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
         k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f,
         k.constants.weight_decay = 0.1f;
+        k.constants.lr_scale = 1;
         k.state = c.state();
     }
 }
@@ -510,6 +511,55 @@ TEST_F(Cost, Sgd) {
     k.gradient = c.numbers(T, 20);
     k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
     k.constants.momentum = 0.9f, k.constants.weight_decay = 0.1f;
+    k.constants.lr_scale = 1;
+    k.state = c.state();
+}
+
+TEST_F(Cost, Lion) {
+    Case &c = add(Z3D_KERNEL_lion, "");
+    z3d_lion &k = c.kernel.as.lion;
+    k.master = c.floats(20), k.momentum = c.floats(20);
+    k.gradient = c.numbers(T, 20);
+    k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
+    k.constants.beta1 = 0.9f, k.constants.beta2 = 0.99f, k.constants.weight_decay = 0.1f;
+    k.constants.lr_scale = 1;
+    k.state = c.state();
+}
+
+TEST_F(Cost, Adam) {
+    Case &c = add(Z3D_KERNEL_adam, "");
+    z3d_adam &k = c.kernel.as.adam;
+    k.master = c.floats(20), k.momentum = c.floats(20), k.variance = c.floats(20);
+    k.gradient = c.numbers(T, 20);
+    k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
+    k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f;
+    k.constants.lr_scale = 1;
+    k.state = c.state();
+}
+
+TEST_F(Cost, MomentsInBf16) {
+    for (z3d_kernel_kind kind : {Z3D_KERNEL_adamw_bf16, Z3D_KERNEL_adam_bf16}) {
+        Case &c = add(kind, "");
+        z3d_optimizer_update &k = c.kernel.as.update;
+        k.master = c.floats(20), k.moments = c.floats(20);
+        k.gradient = c.numbers(T, 20);
+        k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
+        k.place = {1, 0, 20, 20, 1, 0};
+        k.ema = c.floats(20), k.constants.ema_decay = 0.9f;
+        k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f;
+        k.constants.lr_scale = 1;
+        k.state = c.state();
+    }
+}
+
+TEST_F(Cost, Adagrad) {
+    Case &c = add(Z3D_KERNEL_adagrad, "");
+    z3d_adagrad &k = c.kernel.as.adagrad;
+    k.master = c.floats(20), k.square_sum = c.floats(20);
+    k.gradient = c.numbers(T, 20);
+    k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
+    k.constants.epsilon = 1e-8f;
+    k.constants.lr_scale = 1;
     k.state = c.state();
 }
 

@@ -278,7 +278,7 @@ TEST(Empty, NoElements) {
         LAUNCH(device, sum_squares, k.x = f.data(), k.out = &out);
         LAUNCH(device, adamw, k.master = f.f32(), k.momentum = f.f32(), k.variance = f.f32(),
                k.gradient = x.data(), k.gradient_dtype = Z3D_BF16, k.constants.beta1 = 0.9f,
-               k.constants.beta2 = 0.9f, k.state = &state);
+               k.constants.beta2 = 0.9f, k.constants.lr_scale = 1, k.state = &state);
         LAUNCH(device, embedding_backward, k.dy = x.data(), k.table_gradient = f.data(), k.cols = 4,
                k.dtype = Z3D_BF16, k.gradient_dtype = Z3D_F32);
         LAUNCH(device, cross_entropy_loss, k.state = &state);

@@ -528,8 +528,13 @@ KERNEL(cross_entropy_loss, losses, 1, .rows = s[ROWS]) {
 #define UPDATE_FORMS (m->type == Z3D_F32 ? 18 : 12)
 #define UPDATE                                                                                     \
     .count = s[ROWS], .decayed = form / 3 % 2 ? s[ROWS] : s[ROWS] / 2 + 3, .dtype = m->type,       \
-    .gradient_dtype = types[form % 3],                                                             \
-    .constants = {0.9f, 0.95f, 1e-8f, .momentum = 0.8f, .weight_decay = 0.1f}
+    .gradient_dtype = types[form % 3], .constants = {0.9f,                                         \
+                                                     0.95f,                                        \
+                                                     1e-8f,                                        \
+                                                     .momentum = 0.8f,                             \
+                                                     .weight_decay = 0.1f,                         \
+                                                     .lr_scale = 0.7f,                             \
+                                                     .ema_decay = 0.9f}
 
 KERNEL(sgd, lines, UPDATE_FORMS, UPDATE) {
     F(master), AROUND(momentum, Z3D_F32, 0, 0.1), G(gradient), STATE(state);
@@ -542,6 +547,38 @@ KERNEL(sgd, lines, UPDATE_FORMS, UPDATE) {
 KERNEL(adamw, lines, UPDATE_FORMS, UPDATE) {
     sgd_operands(m, k, s, form);
     AROUND(variance, Z3D_F32, 1, 0.03), WITHIN(variance, 1e-6, 1e-8);
+    if (form % 2) F(ema), WITHIN(ema, 1e-6, 1e-8);
+}
+
+KERNEL(adam, lines, UPDATE_FORMS, UPDATE) {
+    adamw_operands(m, k, s, form);
+}
+
+/* A moment of two bytes may be rounded the other way where its last bits differ. */
+KERNEL(adamw_bf16, lines, UPDATE_FORMS, UPDATE,
+       .place = {.key = 77, .first = 3, .local = 5, .global = 9, .inner = 7, .offset = 2}) {
+    F(master), AROUND(moments, Z3D_BF16, 0.06, 0.03), G(gradient), STATE(state);
+    WITHIN(master, 1e-6, 1e-8), WITHIN(moments, m->gpu ? 0.01 : 0, 0);
+    if (form / 6 == 0) T(parameter), WITHIN(parameter, 1e-6, 1e-8);
+    if (form / 6 == 2) IN_PLACE(parameter, master);
+    m->state.skip = (float)(form / 3 % 2), m->state.optimizer_step = s[ROWS];
+}
+
+KERNEL(adam_bf16, lines, UPDATE_FORMS, UPDATE,
+       .place = {.key = 78, .local = 1, .global = 1, .inner = 100}) {
+    adamw_bf16_operands(m, k, s, form);
+}
+
+KERNEL(lion, lines, UPDATE_FORMS, UPDATE) {
+    sgd_operands(m, k, s, form);
+}
+
+KERNEL(adagrad, lines, UPDATE_FORMS, UPDATE) {
+    F(master), AROUND(square_sum, Z3D_F32, 1, 0.03), G(gradient), STATE(state);
+    WITHIN(master, 1e-6, 1e-8), WITHIN(square_sum, 1e-6, 1e-8);
+    if (form / 6 == 0) T(parameter), WITHIN(parameter, 1e-6, 1e-8);
+    if (form / 6 == 2) IN_PLACE(parameter, master);
+    m->state.skip = (float)(form / 3 % 2), m->state.optimizer_step = s[ROWS];
 }
 
 static const shape squares[] = {{1}, {7}, {300}, {4096}, {9001}};

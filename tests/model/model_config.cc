@@ -30,6 +30,35 @@ TEST(ModelConfig, UnknownModel) {
     EXPECT_EQ(model, nullptr);
 }
 
+TEST(ModelConfig, GroupsOfParameters) {
+    const std::string model = "model: {type: llama, num_layers: 2, tiling: 2}\n";
+    z3d_model *made;
+    Config c(model + "optimizer: {param_groups: [{params: 'layers.1/*norm*', lr: 0}, {params: "
+                     "[norm, 'embed?tokens*'], weight_decay: 1}]}");
+    ASSERT_EQ(z3d_model_from_config(c.get, &made), Z3D_OK) << z3d_error_message();
+    int of[3] = {};
+    for (int g = 0; g < made->num_groups; g++)
+        for (int i = 0; i < made->group[g].num_parameters; i++) {
+            const z3d_parameter &p = made->group[g].parameter[i];
+            const std::string group = z3d_parameter_home(&made->group[g], i), name = p.name;
+            const bool norm = has(name, "norm") || has(group, "norm");
+            of[p.optimizer_group]++;
+            if (norm) {
+                EXPECT_EQ(p.optimizer_group, group == "layers.1" ? 1 : 2) << group << "." << name;
+            }
+        }
+    EXPECT_EQ(of[1], 2);
+    EXPECT_GE(of[2], 3);
+    EXPECT_GT(of[0], 0);
+    z3d_model_destroy(made);
+    Config wrong(model + "optimizer: {param_groups: [{params: [norm, no_such], lr: 0}]}");
+    EXPECT_EQ(z3d_model_from_config(wrong.get, &made), Z3D_ERR_CONFIG);
+    EXPECT_EQ(made, nullptr);
+    EXPECT_TRUE(has(z3d_error_message(), "run.yaml:2:13: optimizer.param_groups: no parameter is "
+                                         "called 'no_such'; names are "))
+        << z3d_error_message();
+}
+
 static std::string llama(const std::string &keys) {
     return "model: {type: llama, hidden_size: 64, num_attention_heads: 8, " + keys;
 }

@@ -63,7 +63,11 @@ std::string random_config(Random &r) {
     if (r.chance(60))
         text += r.chance(50) ? "bf16: { enabled: true }\n" : "fp16: { enabled: true }\n";
     if (r.chance(20)) text += "data_types: { grad_accum_dtype: fp32 }\n";
-    if (r.chance(30)) text += "optimizer: { type: SGD }\n";
+    if (r.chance(30))
+        text += std::string("optimizer: { type: ") + (r.chance(50)
+                                                          ? "SGD }\n"
+                                                          : "Adam, params: { exp_avg_dtype: bf16, "
+                                                            "exp_avg_sq_dtype: bf16 } }\n");
     return text;
 }
 
@@ -173,6 +177,14 @@ TEST(PlanAgainstEngine, HostileConfigurations) {
         {"optimizer: {type: SGD, params: {eps: 1e-3}}", "optimizer.params.eps"},
         {"optimizer: {type: SGD, params: {momentum: 0.5, eps: 1e-3}}", "optimizer.params.eps"},
         {"optimizer: {params: {momentum: 0.5}}", "optimizer.params.momentum"},
+        {"optimizer: {params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}", ""},
+        {"optimizer: {params: {exp_avg_dtype: bf16}}", "optimizer.params.exp_avg_sq_dtype"},
+        {"optimizer: {type: Lion, params: {exp_avg_dtype: bf16}}",
+         "optimizer.params.exp_avg_dtype"},
+        {"optimizer: {type: Lion, params: {betas: [0.9, 0.99]}}", ""},
+        {"optimizer: {type: Lion, params: {eps: 1e-3}}", "optimizer.params.eps"},
+        {"optimizer: {type: Adagrad, params: {eps: 1e-3}}", ""},
+        {"optimizer: {type: Adagrad, params: {betas: [0.5, 0.5]}}", "optimizer.params.betas"},
         {"optimizer: {type: AdamW, params: {momentum: 0.5}}", "optimizer.params.momentum"},
         {"parallel: {world_size: 12}", "world_size"},
         {"parallel: {pipeline_model_parallel_size: 2}", "?"},

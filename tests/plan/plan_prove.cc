@@ -198,6 +198,10 @@ TEST(Prove, LeavesOpenWhatMayBeEqual) {
         {"optimizer.params.lr", "", "1e-3", "1.0000000001e-3"},
         {"optimizer.params.lr", "", "1e-20", "2e-20"},
         {"scheduler.type", "", "constant", "WarmupLR"},
+        {"optimizer.params.betas", "optimizer.type=Lion\n", "[0.9, 0.95]", "[0.9, 0.99]"},
+        {"optimizer.params.lr", "optimizer.param_groups=* lr=1e-3\n", "1e-3", "2e-3"},
+        {"optimizer.param_groups", "", "*bias lr_scale=0", "bias lr_scale=0"},
+        {"scheduler.params.power", "scheduler.type=polynomial\n", "1", "2"},
         {"scheduler.type", "", "constant", "WarmupDecayLR"},
     };
     for (const auto &at : cases) {

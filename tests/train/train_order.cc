@@ -168,6 +168,88 @@ TEST_F(Schedule, Decays) {
     }
 }
 
+// transformers 5.24's own, in thousandths of 1, of 12 steps with a peak of 1e-3; names as written.
+TEST_F(Schedule, EqualsTransformers) {
+    const struct {
+        const char *type, *params;
+        int64_t warmup;
+        double rate[12];
+    } known[] = {
+        {"linear",
+         "",
+         3,
+         {0, 0.333333, 0.666667, 1, 0.888889, 0.777778, 0.666667, 0.555556, 0.444444, 0.333333,
+          0.222222, 0.111111}},
+        {"cosine",
+         "",
+         3,
+         {0, 0.333333, 0.666667, 1, 0.969846, 0.883022, 0.75, 0.586824, 0.413176, 0.25, 0.116978,
+          0.0301537}},
+        {"constant_with_warmup", "", 3, {0, 0.333333, 0.666667, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+        {"inverse_sqrt",
+         "",
+         3,
+         {0, 0.333333, 0.666667, 1, 0.866025, 0.774597, 0.707107, 0.654654, 0.612372, 0.57735,
+          0.547723, 0.522233}},
+        {"polynomial",
+         "min_lr: 1e-4, power: 2",
+         3,
+         {0, 0.333333, 0.666667, 1, 0.811111, 0.644444, 0.5, 0.377778, 0.277778, 0.2, 0.144444,
+          0.111111}},
+        {"warmup_stable_decay",
+         "num_decay_steps: 4",
+         3,
+         {0, 0.333333, 0.666667, 1, 1, 1, 1, 1, 1, 0.853553, 0.5, 0.146447}},
+        {"wsd",
+         "num_decay_steps: 4, decay_type: linear, min_lr: 1e-4",
+         3,
+         {0.1, 0.4, 0.7, 1, 1, 1, 1, 1, 1, 0.775, 0.55, 0.325}},
+        {"WSD",
+         "num_decay_steps: 4, decay_type: 1-sqrt",
+         3,
+         {0, 0.333333, 0.666667, 1, 1, 1, 1, 1, 1, 0.5, 0.292893, 0.133975}},
+        {"cosine_with_min_lr",
+         "min_lr: 1e-4",
+         3,
+         {0, 0.333333, 0.666667, 1, 0.972862, 0.89472, 0.775, 0.628142, 0.471858, 0.325, 0.20528,
+          0.127138}},
+        {"linear",
+         "",
+         0,
+         {1, 0.916667, 0.833333, 0.75, 0.666667, 0.583333, 0.5, 0.416667, 0.333333, 0.25, 0.166667,
+          0.0833333}},
+        {"inverse_sqrt",
+         "",
+         0,
+         {1, 0.99995, 0.9999, 0.99985, 0.9998, 0.99975, 0.9997, 0.99965, 0.9996, 0.99955, 0.9995,
+          0.99945}},
+        {"polynomial",
+         "min_lr: 1e-4, power: 2",
+         0,
+         {1, 0.85625, 0.725, 0.60625, 0.5, 0.40625, 0.325, 0.25625, 0.2, 0.15625, 0.125, 0.10625}},
+    };
+    for (const auto &k : known)
+        for (bool ratio : {false, true}) {
+            SCOPED_TRACE(std::string(k.type) + " " + k.params + (ratio ? " ratio" : ""));
+            std::string warmup = ratio ? "warmup_ratio: " + std::to_string(k.warmup / 12.001)
+                                       : "warmup_num_steps: " + std::to_string(k.warmup);
+            std::string text = "optimizer: {params: {lr: 1e-3}}\ntraining: {steps: 12}\nscheduler: "
+                               "{type: " +
+                               std::string(k.type) + ", params: {" + warmup +
+                               (*k.params ? ", " : "") + k.params + "}}\n";
+            z3d_config *c;
+            int data;
+            ASSERT_EQ(z3d_config_create(&c), Z3D_OK);
+            ASSERT_EQ(z3d_config_read_text(c, text.c_str(), text.size(), "run.yaml"), Z3D_OK)
+                << z3d_error_message();
+            ASSERT_EQ(z3d_config_settle(c, nullptr, 1, &data), Z3D_OK) << z3d_error_message();
+            EXPECT_EQ(c->scheduler_params_warmup_num_steps, k.warmup);
+            for (int step = 1; step <= 12; step++)
+                EXPECT_NEAR(z3d_learning_rate(c, step), 1e-3 * k.rate[step - 1], 1e-9) << step;
+            z3d_config_destroy(c);
+        }
+}
+
 TEST_F(Schedule, TotalFollowsTheRunWhenAuto) {
     config->scheduler_params_total_num_steps = Z3D_AUTO;
     EXPECT_GT(at(Z3D_LR_WARMUP_DECAY, 999), 1e-4f);

@@ -207,7 +207,7 @@ void draw_deciding(Random &r, Case &c, int which) {
         c.grad_fp32 = r.chance(40);
         break;
     case 8:
-        c.optimizer = r.of<const char *>({"AdamW", "AdamW", "SGD"});
+        c.optimizer = r.of<const char *>({"AdamW", "Lion", "SGD"});
         break;
     case 9:
         c.tiling = r.of({1, 1, 2});

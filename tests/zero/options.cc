@@ -83,6 +83,7 @@ z3d_program_config Options::program_config() const {
     c.stage = stage;
     c.dtype = dtype;
     c.optimizer = optimizer;
+    c.ema = ema;
     c.grad_dtype = grad_dtype();
     c.micro_batch = micro_batch;
     c.first_sample = first_sample.empty() ? nullptr : first_sample.data();

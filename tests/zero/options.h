@@ -46,6 +46,7 @@ struct Options {
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
+    bool ema = false;
     bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     int64_t tiling = 1;

@@ -124,6 +124,7 @@ class Reference {
             u.decayed = t.decays ? count : 0;
             u.dtype = u.gradient_dtype = Z3D_F32;
             u.constants = plain.config.optimizer;
+            u.constants.lr_scale = 1;
             u.state = &state;
             ASSERT_Z3D(z3d_launch(plain.device, &kernel));
         }

@@ -66,19 +66,24 @@ TEST(Memory, PersistentBytesAreTheFormulas) {
     }
 }
 
-// SGD keeps one tensor less than AdamW: 4 bytes of each element that is stepped.
+// SGD, Lion and AdamW with moments in bf16 keep one tensor less than AdamW: 4 bytes of each element
+// that is stepped.
 TEST(Memory, OptimizerStatesFollowTheTable) {
+    const z3d_optimizer optimizers[] = {Z3D_OPTIMIZER_sgd, Z3D_OPTIMIZER_lion,
+                                        Z3D_OPTIMIZER_adamw_bf16, Z3D_OPTIMIZER_adam};
+    int turn = 0;
     for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16})
         for (int stage : {0, 2}) {
             Options o;
             o.dtype = dtype;
             o.stage = stage;
-            o.optimizer = Z3D_OPTIMIZER_sgd;
+            o.optimizer = optimizers[turn++];
             Trainer t(o);
             ASSERT_Z3D(t.create());
             z3d_step_result result;
             ASSERT_Z3D(t.step(&result));
             int64_t bytes = dtype == Z3D_F32 ? 4 : 8;
+            if (o.optimizer == Z3D_OPTIMIZER_adam) bytes += 4;
             int64_t p = z3d_engine_layout(t.engine)->padded_total;
             for (const z3d_ledger *ledger : {z3d_engine_planned(t.engine, Z3D_SPACE_DEVICE),
                                              z3d_engine_measured(t.engine, Z3D_SPACE_DEVICE)})

@@ -151,7 +151,11 @@ TEST(Offload, PrefetchIsBitwiseEqual) {
 TEST(Offload, AccumulationModelsAndOptimizersAreBitwiseEqual) {
     int turn = turn_of(0); // all tiers, then some
     for (harness::Kind kind : {harness::GPT, harness::LLAMA})
-        for (z3d_optimizer optimizer : {Z3D_OPTIMIZER_adamw, Z3D_OPTIMIZER_sgd}) {
+        for (int k = 0; k < 3; k++) {
+            static const z3d_optimizer optimizers[2][3] = {
+                {Z3D_OPTIMIZER_adamw, Z3D_OPTIMIZER_adam, Z3D_OPTIMIZER_adagrad},
+                {Z3D_OPTIMIZER_lion, Z3D_OPTIMIZER_adamw_bf16, Z3D_OPTIMIZER_sgd}};
+            const z3d_optimizer optimizer = optimizers[kind != harness::GPT][k];
             Options o;
             o.kind = kind;
             o.optimizer = optimizer;

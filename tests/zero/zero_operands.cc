@@ -457,7 +457,8 @@ TEST(States, KeptRowsAreThePapers) {
                         SCOPED_TRACE(name_of(o) + " " + z3d_optimizer_name(o.optimizer));
                         World w(o);
                         ASSERT_Z3D(w.prepare());
-                        bool narrow = dtype != Z3D_F32, adamw = o.optimizer == Z3D_OPTIMIZER_adamw;
+                        bool narrow = dtype != Z3D_F32, two = o.optimizer == Z3D_OPTIMIZER_adamw ||
+                                                              o.optimizer == Z3D_OPTIMIZER_adam;
                         bool parameters = stage < 3, optimizer = stage < 1;
                         bool gradients = accumulation > 1 ? stage < 1 || per_step : stage < 2;
                         int64_t bytes[Z3D_PART_COUNT] = {};
@@ -473,7 +474,7 @@ TEST(States, KeptRowsAreThePapers) {
                                     bytes[part] += z3d_kept_bytes(layout, g, (z3d_group_part)part);
                             }
                         int64_t p = 4 * w.layouts[0]->padded_total, own = p / 4; // of four ranks
-                        int64_t states = (narrow ? 4 : 0) + (adamw ? 8 : 4);
+                        int64_t states = (narrow ? 4 : 0) + (two ? 8 : 4);
                         EXPECT_EQ(bytes[Z3D_PART_PARAMETERS],
                                   (narrow ? 2 : 4) * (parameters ? p : own));
                         EXPECT_EQ(bytes[Z3D_PART_GRADIENTS],

@@ -94,6 +94,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
         .enter = c->enter,
         .enter_context = c->enter_context,
         .optimizer = c->optimizer,
+        .optimizer_group = c->optimizer_group,
         .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
         .mailbox = engine->mailbox,
     };
@@ -370,6 +371,7 @@ void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
     engine->skipped_in_a_row = state->skipped_in_a_row;
     engine->executor[Z3D_MODE_TRAIN].now =
         (z3d_step_state){.optimizer_step = state->pending.optimizer_step,
+                         .seed = engine->config.seed,
                          .learning_rate = state->pending.learning_rate,
                          .gradient_factor = state->pending.gradient_factor,
                          .skip = state->pending.waits ? 0 : 1};

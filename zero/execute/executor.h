@@ -42,6 +42,7 @@ typedef struct z3d_executor {
                       places; NULL: the host reads the device's memory itself */
     z3d_step_graph graph;
     z3d_optimizer_constants optimizer;
+    const z3d_optimizer_group *optimizer_group;
     FILE *digest, *trace; /* NULL: none */
     z3d_status (*finished)(void *context, const z3d_program *program, int index,
                            const uint64_t *digest); /* NULL: none */

@@ -1,5 +1,8 @@
 /* Finds the tensors that an optimizer updates, and launches the update. */
-#include "zero/execute/executor.h"
+#include <stdio.h>
+
+#include "src/base/rng.h"
+#include "zero/execute/tensors.h"
 
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_group_part *part, int *tensor) {
@@ -16,7 +19,7 @@ bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
     static const z3d_kernel_kind kernels[] = {
 #define X(_, id, name, reads, states, flops) Z3D_KERNEL_##id,
-        Z3D_OPTIMIZERS(X, )
+        Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
     };
     return kernels[optimizer];
@@ -75,39 +78,105 @@ static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
                       .count = end - first, .dtype = dtype, .value = 0);
 }
 
-/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard, or
- * of the entry's columns. */
-z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
+/* The parameter of the element at `flat`; *end: where it ends. */
+static int parameter_at(const stepped *s, int64_t flat, int64_t *end) {
+    const z3d_program *p = s->executor->program;
+    const z3d_parameter_group *group = &p->model->group[s->group];
+    const int tensor_size = p->layout->tensor_size;
+    for (int i = 0; i < group->num_parameters; i++) {
+        const int64_t first = p->layout->group[s->group].offset[i];
+        *end = first + z3d_parameter_local_elements(&group->parameter[i], tensor_size);
+        if (flat >= first && flat < *end) return i;
+    }
+    *end = flat + 1;
+    return 0;
+}
+
+/* How many elements from the first on, at most `most`, are stepped alike: they are in one optimizer
+ * group, and of one parameter if its place counts. */
+static int64_t alike(const stepped *s, int64_t most, const z3d_parameter **parameter) {
+    const z3d_program *p = s->executor->program;
+    const z3d_parameter *all = p->model->group[s->group].parameter;
+    const bool alone = z3d_optimizer_kinds(p->config.optimizer) & Z3D_KIND(MOMENTS);
+    int64_t end;
+    *parameter = &all[parameter_at(s, s->flat, &end)];
+    for (int64_t next; !alone && end < s->flat + most; end = next)
+        if (all[parameter_at(s, end, &next)].optimizer_group != (*parameter)->optimizer_group)
+            break;
+    return end - s->flat < most ? end - s->flat : most;
+}
+
+static z3d_parameter_place place_of(const stepped *s, const z3d_parameter *parameter) {
+    const z3d_program *p = s->executor->program;
+    const z3d_parameter_group *group = &p->model->group[s->group];
+    const int i = (int)(parameter - group->parameter);
+    const struct z3d_slice slice = z3d_slice_of(parameter, p->layout);
+    char name[2 * Z3D_NAME + 2];
+    snprintf(name, sizeof name, "%s/%s", z3d_parameter_home(group, i), parameter->name);
+    return (z3d_parameter_place){.key = z3d_key(0, name),
+                                 .first = s->flat - p->layout->group[s->group].offset[i],
+                                 .local = slice.local,
+                                 .global = slice.global,
+                                 .inner = slice.inner,
+                                 .offset = slice.offset};
+}
+
+/* A group's ranges lie end to end, those that decay in front: one launch steps all that has the
+ * same numbers. */
+static z3d_status step(const stepped *s, int64_t count, const z3d_parameter *parameter, bool host) {
+    const z3d_executor *executor = s->executor;
     const z3d_program *p = executor->program;
-    const z3d_group_layout *group = &p->layout->group[i->group];
-    const stepped s = stepped_by(executor, i);
-    const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
-    const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
-    int64_t most = some ? i->count : z3d_kept_elements(p->layout, i->group, Z3D_PART_OPTIMIZER);
-    int64_t count = group->elements - s.flat < most ? group->elements - s.flat : most;
-    int64_t decayed = -s.flat;
-    if (host) Z3D_TRY(clear_padding(&s, count, most));
-    if (count <= 0) return Z3D_OK; /* padding */
+    const z3d_group_layout *group = &p->layout->group[s->group];
+    const z3d_optimizer_group *groups = executor->optimizer_group;
+    const int index = parameter->optimizer_group;
+    const z3d_optimizer_group *own = groups && index > 0 ? &groups[index - 1] : NULL;
+    z3d_optimizer_constants constants = executor->optimizer;
+    int64_t decayed = -s->flat;
     for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
         decayed += group->range[r].count;
-    void *parameter = address(&s, s.parameters, 0, 1, p->config.dtype);
-    float *master = state(&s, Z3D_TENSOR_PARAMETER);
+    constants.lr_scale = own ? own->lr_scale : 1;
+    if (own && own->decays) {
+        constants.weight_decay = own->weight_decay;
+        decayed = count;
+    }
+    void *narrow = address(s, s->parameters, 0, 1, p->config.dtype);
+    float *master = state(s, Z3D_TENSOR_PARAMETER);
     const z3d_kernel kernel = {
         .kind = kernel_of(p->config.optimizer),
         .as.update = {
-            .master = master ? master : parameter,
-#define X(NAME, name) .name = state(&s, Z3D_TENSOR_##NAME),
+            .master = master ? master : narrow,
+#define X(NAME, name) .name = state(s, Z3D_TENSOR_##NAME),
             Z3D_OPTIMIZER_STATES(X)
 #undef X
-                .gradient = address(&s, s.gradients, 0, 1, p->config.grad_dtype),
-            .parameter = master ? parameter : NULL,
+                .gradient = address(s, s->gradients, 0, 1, p->config.grad_dtype),
+            .parameter = master ? narrow : NULL,
             .count = count,
             .decayed = decayed,
             .dtype = p->config.dtype,
             .gradient_dtype = p->config.grad_dtype,
-            .constants = executor->optimizer,
+            .place = place_of(s, parameter),
+            .constants = constants,
             .state = host ? &executor->now : z3d_executor_state(executor),
         }};
-    Z3D_TRY(z3d_launch(host ? executor->host : executor->device, &kernel));
+    return z3d_launch(host ? executor->host : executor->device, &kernel);
+}
+
+/* Of a shard, or of the entry's columns. */
+z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_layout *layout = executor->program->layout;
+    const stepped s = stepped_by(executor, i);
+    const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
+    const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
+    int64_t most = some ? i->count : z3d_kept_elements(layout, i->group, Z3D_PART_OPTIMIZER);
+    int64_t left = layout->group[i->group].elements - s.flat;
+    int64_t count = left < most ? left : most;
+    if (host) Z3D_TRY(clear_padding(&s, count, most));
+    if (count <= 0) return Z3D_OK; /* padding */
+    stepped run = s;
+    for (int64_t n; run.flat < s.flat + count; run.flat += n) {
+        const z3d_parameter *parameter;
+        n = alike(&run, s.flat + count - run.flat, &parameter);
+        Z3D_TRY(step(&run, n, parameter, host));
+    }
     return host && executor->now.skip ? narrow(&s, count) : Z3D_OK;
 }

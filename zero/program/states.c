@@ -11,6 +11,10 @@ static bool keeps_all_gradients(const z3d_program_config *config) {
     return config->stage < 2;
 }
 
+static unsigned stepped_kinds(const z3d_program_config *config) {
+    return z3d_optimizer_kinds(config->optimizer) | (config->ema ? Z3D_KIND(EMA) : 0);
+}
+
 void z3d_states_decide(const z3d_program_config *config, bool offloaded,
                        z3d_kept kept[Z3D_PART_COUNT]) {
     const z3d_space optimizer = offloaded ? config->offload.optimizer : Z3D_SPACE_DEVICE;
@@ -25,7 +29,7 @@ void z3d_states_decide(const z3d_program_config *config, bool offloaded,
     kept[Z3D_PART_OPTIMIZER].space = optimizer;
     /* All rows are added to by backward, which the device does. */
     if (!all[Z3D_PART_GRADIENTS]) kept[Z3D_PART_GRADIENTS].space = optimizer;
-    unsigned state = z3d_optimizer_kinds(config->optimizer), master = Z3D_KIND(PARAMETER);
+    const unsigned state = stepped_kinds(config), master = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
     kept[Z3D_PART_PARAMETERS].kinds = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_GRADIENTS].dtype = config->grad_dtype;
@@ -42,8 +46,7 @@ void z3d_states_decide(const z3d_program_config *config, bool offloaded,
 
 unsigned z3d_state_kinds(const z3d_program_config *config) {
     if (config->inference) return Z3D_KIND(PARAMETER);
-    return z3d_optimizer_kinds(config->optimizer) |
-           (config->offload.delayed ? Z3D_KIND(PENDING) : 0);
+    return stepped_kinds(config) | (config->offload.delayed ? Z3D_KIND(PENDING) : 0);
 }
 
 bool z3d_states_reduce_per_step(int stage) {

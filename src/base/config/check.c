@@ -3,6 +3,7 @@
  * written configuration name all keys. Each check first makes sure that the keys that it reads have
  * no other errors. */
 #include "src/base/config/idle.h"
+#include "src/base/param_groups.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,12 +21,34 @@ static void check_numbers(config_checker *k) {
     const z3d_config *c = k->c;
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[0]);
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
+    check_below_one(k, "optimizer.ema_decay", c->optimizer_ema_decay);
     if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
         config_complain(k, "optimizer.params.eps",
                         "%g is too close to 0 (in fp32 it is 0); write at least 1e-45",
                         c->optimizer_params_eps);
     }
 }
+
+static void check_param_groups(config_checker *k) {
+    static const char path[] = "optimizer.param_groups";
+    const z3d_data_list *list = &k->c->optimizer_param_groups;
+    if (list->count > Z3D_PARAM_GROUPS)
+        config_complain(k, path, "%d groups; write at most %d", list->count, Z3D_PARAM_GROUPS);
+    for (int i = 0; i < list->count && config_sound(k, path, NULL); i++) {
+        z3d_param_group group;
+        if (z3d_param_group_parse(list->path[i], &group) != Z3D_OK) {
+            char why[256];
+            snprintf(why, sizeof why, "%s", z3d_error_message());
+            config_complain(k, path, "%s", why);
+        } else if (!isnan(group.lr) && k->c->optimizer_params_lr == 0 &&
+                   config_sound(k, "optimizer.params.lr", NULL)) {
+            config_complain(k, path, "lr %g, but optimizer.params.lr is 0; write a peak there",
+                            group.lr);
+        }
+    }
+}
+
+#define SQUARES_TYPE "optimizer.params.exp_avg_sq_dtype"
 
 static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
@@ -35,6 +58,9 @@ static void check_optimizer(config_checker *k) {
         {"optimizer.params.betas", betas[0] != 0.9 || betas[1] != 0.95},
         {"optimizer.params.eps", c->optimizer_params_eps != 1e-8},
         {"optimizer.params.momentum", c->optimizer_params_momentum != 0.9},
+        {"optimizer.params.adam_w_mode", !c->optimizer_params_adam_w_mode},
+        {"optimizer.params.exp_avg_dtype", c->optimizer_params_exp_avg_dtype != Z3D_MOMENTS_FP32},
+        {SQUARES_TYPE, c->optimizer_params_exp_avg_sq_dtype != Z3D_MOMENTS_FP32},
     };
     char because[64];
     const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};
@@ -42,6 +68,12 @@ static void check_optimizer(config_checker *k) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!z3d_optimizer_reads(optimizer, keys[i].path))
             config_refuse_idle(k, &keys[i], 1, &not_read);
+    if (z3d_optimizer_reads(optimizer, SQUARES_TYPE) &&
+        c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
+        config_sound(k, SQUARES_TYPE, "optimizer.params.exp_avg_dtype", NULL))
+        config_complain(k, SQUARES_TYPE,
+                        "it and optimizer.params.exp_avg_dtype must be alike; write bf16 for both, "
+                        "or for none");
 }
 
 static bool is_sound(void *checker, const char *key) {
@@ -249,6 +281,21 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
     k->c->scheduler_params_warmup_num_steps = steps;
 }
 
+/* The last part of warmup_stable_decay. */
+static void check_last_steps(config_checker *k, const char *end, int64_t total) {
+    static const char path[] = "scheduler.params.num_decay_steps";
+    const z3d_config *c = k->c;
+    const int64_t warmup = z3d_config_warmup_steps(c), steps = c->scheduler_params_num_decay_steps;
+    if (!config_sound(k, path, "scheduler.params.warmup_ratio", NULL) || steps <= total - warmup ||
+        steps == Z3D_AUTO)
+        return;
+    char way[64] = "shorten the warm-up";
+    if (total > warmup)
+        snprintf(way, sizeof way, "write at most %lld", (long long)(total - warmup));
+    config_complain(k, path, "%lld steps and %lld of warm-up are more than %s %lld; %s",
+                    (long long)steps, (long long)warmup, end, (long long)total, way);
+}
+
 void config_check_warmup(config_checker *k, const char *given) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
@@ -261,13 +308,15 @@ void config_check_warmup(config_checker *k, const char *given) {
         total = c->training_steps;
         end = "training.steps";
     }
-    if (z3d_config_decays(c) && total != Z3D_AUTO &&
-        config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL) &&
-        c->scheduler_params_warmup_num_steps > total) {
+    if (!z3d_config_decays(c) || total == Z3D_AUTO ||
+        !config_sound(k, "scheduler.params.warmup_num_steps", TOTAL_STEPS, end, NULL))
+        return;
+    if (c->scheduler_params_warmup_num_steps > total)
         config_complain(k, "scheduler.params.warmup_num_steps",
                         "%lld is beyond the end of the decay, %s %lld; write at most that",
                         (long long)c->scheduler_params_warmup_num_steps, end, (long long)total);
-    }
+    else
+        check_last_steps(k, end, total);
 }
 
 static void check_decay(config_checker *k) {
@@ -280,33 +329,55 @@ static void check_decay(config_checker *k) {
     }
 }
 
-static void check_schedule(config_checker *k) {
+/* All names of schedules that read a key. */
+static void append_readers(z3d_string *out, const char *path) {
+    for (int i = 0; i < Z3D_LR_COUNT; i++)
+        if (z3d_lr_schedule_reads((z3d_lr_schedule)i, path))
+            z3d_string_append(out, "%s%s", out->length ? ", " : "choose ",
+                              z3d_lr_schedule_name((z3d_lr_schedule)i));
+}
+
+static void refuse_unread(config_checker *k) {
     const z3d_config *c = k->c;
-    int64_t total = c->scheduler_params_total_num_steps;
+    const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
+    const int64_t total = c->scheduler_params_total_num_steps;
+    const bool end = c->scheduler_params_warmup_ratio > 0;
     const idle_key keys[] = {
-        {TOTAL_STEPS, total != Z3D_AUTO && total != c->training_steps},
+        {TOTAL_STEPS, !end && total != Z3D_AUTO && total != c->training_steps},
         {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
         {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
+        {"scheduler.params.warmup_ratio", c->scheduler_params_warmup_ratio != 0},
+        {"scheduler.params.num_decay_steps", c->scheduler_params_num_decay_steps != Z3D_AUTO},
+        {"scheduler.params.decay_type", c->scheduler_params_decay_type != Z3D_DECAY_COSINE},
+        {"scheduler.params.power", c->scheduler_params_power != 1},
     };
-    const idle_reason constant = {{"scheduler.type"},
-                                  "with scheduler.type constant",
-                                  "choose WarmupLR, WarmupDecayLR or WarmupCosineLR",
-                                  false};
-    const idle_reason warmup = {{"scheduler.type"},
-                                "with scheduler.type WarmupLR, which never decays",
-                                "choose WarmupDecayLR or WarmupCosineLR",
-                                false};
+    char because[64];
+    snprintf(because, sizeof because, "with scheduler.type %s", z3d_lr_schedule_name(schedule));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        z3d_string readers = {0};
+        if (z3d_lr_schedule_reads(schedule, keys[i].path)) continue;
+        append_readers(&readers, keys[i].path);
+        config_refuse_idle(k, &keys[i], 1,
+                           &(idle_reason){{"scheduler.type"}, because, readers.text, false});
+        z3d_string_free(&readers);
+    }
+}
+
+static void check_schedule(config_checker *k) {
+    static const char ratio[] = "scheduler.params.warmup_ratio";
+    const z3d_config *c = k->c;
     if (!config_sound(k, "scheduler.type", NULL)) return;
-    if (c->scheduler_type == Z3D_LR_CONSTANT) {
-        config_refuse_idle(k, keys, 3, &constant);
-        return;
-    }
+    refuse_unread(k);
+    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
+    if (c->scheduler_params_warmup_ratio > 0 && c->scheduler_params_warmup_num_steps > 0 &&
+        config_sound(k, ratio, "scheduler.params.warmup_num_steps", NULL))
+        config_complain(k, ratio,
+                        "%g, but scheduler.params.warmup_num_steps %lld says it, too; leave one of "
+                        "them out",
+                        c->scheduler_params_warmup_ratio,
+                        (long long)c->scheduler_params_warmup_num_steps);
     config_check_warmup(k, "training.steps");
-    if (!z3d_config_decays(c)) {
-        config_refuse_idle(k, keys, 2, &warmup);
-    } else {
-        check_decay(k);
-    }
+    if (z3d_config_decays(c)) check_decay(k);
 }
 
 static void check_checkpoint(config_checker *k) {
@@ -505,6 +576,7 @@ void config_check_into(config_checker *k) {
     config_check_epochs(k);
     check_numbers(k);
     check_optimizer(k);
+    check_param_groups(k);
     check_parallel(k);
     config_check_offload(k);
     if (k->trains) config_check_offload_alone(k);

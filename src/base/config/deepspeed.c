@@ -73,8 +73,20 @@ static void fill(config_conversion *v, const char *path, const char *text) {
     if (!config_is_mentioned(v, path)) config_take_default(v, path, text, theirs);
 }
 
+/* DeepSpeed's AdamW does not read adam_w_mode; what its Adam reads says which of both it is. */
+static void fill_adam_mode(config_conversion *v) {
+    static const char path[] = "optimizer.params.adam_w_mode";
+    if (v->config->optimizer_type == Z3D_OPTIMIZER_adam || v->config->optimizer_params_adam_w_mode)
+        return;
+    config_report_remove(&v->report, CONFIG_TAKEN, path);
+    config_report_add(&v->report, CONFIG_NO_EFFECT, path, "only Adam reads it");
+    config_unset(v->config, CONFIG_KEY_optimizer_params_adam_w_mode);
+    v->config->optimizer_params_adam_w_mode = true;
+}
+
 static void fill_optimizer(config_conversion *v) {
-    z3d_optimizer optimizer = (z3d_optimizer)v->config->optimizer_type;
+    const z3d_optimizer optimizer = (z3d_optimizer)v->config->optimizer_type;
+    const bool adagrad = optimizer == Z3D_OPTIMIZER_adagrad;
     bool given =
         config_is_mentioned(v, "optimizer.type") || config_is_mentioned(v, "optimizer.params.lr");
     if (!given) {
@@ -83,7 +95,9 @@ static void fill_optimizer(config_conversion *v) {
                           "weight_decay in optimizer.params");
         return;
     }
-    fill(v, "optimizer.params.lr", "1e-3");
+    fill_adam_mode(v);
+    fill(v, "optimizer.params.lr", adagrad ? "1e-2" : "1e-3");
+    if (adagrad) fill(v, "optimizer.params.eps", "1e-10");
     if (z3d_optimizer_reads(optimizer, "betas")) fill(v, "optimizer.params.betas", "[0.9, 0.999]");
     if (z3d_optimizer_reads(optimizer, "momentum")) fill(v, "optimizer.params.momentum", "0");
     fill(v, "optimizer.params.weight_decay", "0");
@@ -130,7 +144,8 @@ static void fill_peak(config_conversion *v) {
 static void fill_scheduler(config_conversion *v) {
     z3d_config *c = v->config;
     char number[40];
-    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
+    if (c->scheduler_type == Z3D_LR_CONSTANT || c->scheduler_type >= Z3D_LR_LINEAR)
+        return; /* none of DeepSpeed's */
     fill(v, "scheduler.params.warmup_num_steps", "1000");
     if (c->scheduler_params_warmup_num_steps > 0)
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",
@@ -156,6 +171,7 @@ static void fill_pipeline(config_conversion *v) {
 }
 
 static void convert(config_conversion *v, const char *type) {
+    config_settle_optimizer(v->config);
     report_taken(v);
     const bool trainer = fill_autos(v);
     fill_type(v, type);

@@ -6,11 +6,12 @@
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
  * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these or a list
- * like the example: of integers, or, where it has a point, of numbers; for LIST "" (data files) or
- * "texts". */
+ * like the example: of integers, or, where it has a point, of numbers; for LIST "" (data files),
+ * "texts" or "groups" (texts of src/base/param_groups.h). */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
+#include "src/base/lr_schedules.h"
 #include "src/base/optimizers.h"
 
 /* The axes of the mesh whose sizes are keys: X(AXIS, field, path). Ranks along these hold one copy
@@ -96,15 +97,24 @@
   X(fp16_hysteresis, "fp16.hysteresis", INT, DECIDE, "2", "[1,1e6]", "number of overflows before the scale halves") \
   X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, DECIDE, "1", "(0,1e38]", "lowest dynamic loss scale") \
   X(bf16_enabled, "bf16.enabled", BOOL, DECIDE, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
-  X(optimizer_type, "optimizer.type", ENUM, DECIDE, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer; SGD is torch.optim.SGD, with momentum") \
+  X(optimizer_type, "optimizer.type", ENUM, DECIDE, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer, as torch.optim has it: SGD with momentum; Adam is AdamW unless optimizer.params.adam_w_mode is false, as in DeepSpeed. Lion is the paper's: sign(0) is 0") \
   X(optimizer_params_lr, "optimizer.params.lr", FLOAT, DECIDE, "6e-4", "[0,1e6]", "peak learning rate") \
-  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, DECIDE, "[0.9, 0.95]", "[0,1)", "AdamW: decay rates of momentum and variance") \
-  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, DECIDE, "1e-8", "(0,1]", "AdamW: added to the root of the variance") \
+  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, DECIDE, "[0.9, 0.95]", "[0,1)", "AdamW, Adam: decay rates of momentum and variance. Lion: of the update and of the momentum; its paper has [0.9, 0.99]") \
+  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, DECIDE, "1e-8", "(0,1]", "AdamW, Adam, Adagrad: added to the root of the variance, or of the sum of squares; torch.optim.Adagrad has 1e-10") \
   X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, DECIDE, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
-  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW) or added to the gradient (SGD); biases and norms have none") \
-  X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
+  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, DECIDE, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW, Lion) or added to the gradient (Adam, SGD, Adagrad); biases and norms have none") \
+  X(optimizer_params_adam_w_mode, "optimizer.params.adam_w_mode", BOOL, DECIDE, "true", "", "Adam: true: it is AdamW; false: L2 regularization, torch.optim.Adam") \
+  X(optimizer_params_exp_avg_dtype, "optimizer.params.exp_avg_dtype", ENUM, DECIDE, "fp32", "fp32|bf16", "AdamW, Adam: type of the momentum between steps. bf16, for both moments: 4 bytes a parameter instead of 8, rounded at random, by training.seed, step and place, alike on every topology") \
+  X(optimizer_params_exp_avg_sq_dtype, "optimizer.params.exp_avg_sq_dtype", ENUM, DECIDE, "fp32", "fp32|bf16", "AdamW, Adam: type of the variance; that of exp_avg_dtype") \
+  X(optimizer_ema_decay, "optimizer.ema_decay", FLOAT, SUM, "0", "[0,1)", "above 0: an exponential moving average of the parameters is kept beside the optimizer's states, 4 bytes a parameter; the first step copies them. checkpoint export --ema writes it") \
+  X(optimizer_param_groups, "optimizer.param_groups", LIST, DECIDE, "", "groups", "parameters with a learning rate or a weight decay of their own: a list of {params: [patterns], lr, lr_scale, weight_decay}. lr is a peak, lr_scale a factor of optimizer.params.lr; the schedule is the same. A pattern with * or ? is a whole name, another a part of one; the first group that has a name counts. Names are those of checkpoint show") \
+  X(scheduler_type, "scheduler.type", ENUM, DECIDE, "constant", Z3D_LR_SCHEDULE_RULE, "learning-rate schedule: DeepSpeed's names, in which each step trains, or transformers', with its numbers (docs/learning-rate.md)") \
   X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, DECIDE, "0", "[0,1e12]", "steps of linear warm-up from 0") \
+  X(scheduler_params_warmup_ratio, "scheduler.params.warmup_ratio", FLOAT, DECIDE, "0", "[0,1]", "in place of warmup_num_steps: this share of total_num_steps, rounded up") \
   X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, DECIDE, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
+  X(scheduler_params_num_decay_steps, "scheduler.params.num_decay_steps", INT, DECIDE, "auto", "[1,1e12] auto", "warmup_stable_decay: steps of the decay, the last ones up to total_num_steps; auto: a tenth of total_num_steps, rounded up") \
+  X(scheduler_params_decay_type, "scheduler.params.decay_type", ENUM, DECIDE, "cosine", "cosine|linear|1-sqrt", "warmup_stable_decay: the form of the decay; 1-sqrt: 1 - the root of how much of it is over") \
+  X(scheduler_params_power, "scheduler.params.power", FLOAT, DECIDE, "1", "(0,100]", "polynomial: the power of what is left of the decay") \
   X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, DECIDE, "0", "[0,1e6]", "learning rate at the end of the decay") \
   X(data_train, "data.train", LIST, DECIDE, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
   X(data_validation, "data.validation", LIST, NONE, "", "", "held-out token file(s) for validation") \
@@ -235,9 +245,9 @@
       "with nvme only what is fetched or stored is in host memory")                                \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
-    X("optimizer.params.torch_adam", "there is one implementation of AdamW")                       \
-    X("optimizer.params.fused", "AdamW is always one kernel")                                      \
-    X("optimizer.legacy_fusion", "AdamW is always one kernel")                                     \
+    X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \
+    X("optimizer.params.fused", "an optimizer is always one kernel")                               \
+    X("optimizer.legacy_fusion", "an optimizer is always one kernel")                              \
     X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
       "streams are ordered by the step program")                                                   \
     X("activation_checkpointing.contiguous_memory_optimization",                                   \
@@ -329,12 +339,14 @@
     X("communication_data_type", "null|auto", "another type for communication", "")                \
     X("fp32_allreduce", "false", "another type for communication", "")                             \
     X("sparse_gradients", "false", "sparse gradients", "")                                         \
-    X("optimizer.params.adam_w_mode", "true|null", "Adam with L2 regularization", "")              \
     X("optimizer.params.amsgrad", "false|null", "AMSGrad", "")                                     \
     X("optimizer.params.bias_correction", "true|null", "Adam without bias correction", "")         \
     X("optimizer.params.freeze_step", "null", "1-bit Adam", "")                                    \
     X("optimizer.params.nesterov", "false|null", "Nesterov momentum", "")                          \
     X("optimizer.params.dampening", "0|null", "SGD with dampening", "")                            \
+    X("optimizer.params.lr_decay", "0|null", "Adagrad with lr_decay", "use scheduler")             \
+    X("optimizer.params.initial_accumulator_value", "0|null",                                      \
+      "an Adagrad that does not begin at 0", "")                                                   \
     X("scheduler.params.warmup_min_lr", "0|auto|null", "a warm-up that does not begin at 0", "")   \
     X("scheduler.params.warmup_min_ratio", "0|auto|null", "a warm-up that does not begin at 0",    \
       "")                                                                                          \
@@ -344,7 +356,8 @@
     X("fp16.consecutive_hysteresis", "false", "hysteresis that starts again", "")                  \
     X("fp16.fp16_master_weights_and_grads", "false", "master weights in fp16", "")                 \
     X("bf16.bf16_master_weights_and_grads", "false", "master weights in bf16", "")                 \
-    X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16", "")                       \
+    X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16",                           \
+      "not supported: use optimizer.params.exp_avg_dtype and exp_avg_sq_dtype")                    \
     X("checkpoint.use_node_local_storage", "false", "checkpoints on each node's own disk",         \
       "not supported: use a folder that all nodes share")                                          \
     X("amp", "false|auto|null|unsaid", "Apex AMP", "not supported: use bf16.enabled")              \

@@ -84,6 +84,11 @@ static void settle_offload(config_checker *k) {
     }
 }
 
+void config_settle_optimizer(z3d_config *c) {
+    if (c->optimizer_type == Z3D_OPTIMIZER_adam && c->optimizer_params_adam_w_mode)
+        c->optimizer_type = Z3D_OPTIMIZER_adamw;
+}
+
 void config_settle_peers(config_checker *k) {
     const z3d_config *c = k->c;
     const config_peer *peer = c->origin->peer;
@@ -92,6 +97,7 @@ void config_settle_peers(config_checker *k) {
     const config_peer *stages = &peer[CONFIG_PEER_PIPELINE_STAGES];
     const config_peer *tensor = &peer[CONFIG_PEER_AUTOTP_SIZE];
     const config_peer *prefetch = &peer[CONFIG_PEER_PREFETCH];
+    config_settle_optimizer(k->c);
     if (peak->place.source >= 0 && config_sound(k, "optimizer.params.lr", NULL)) {
         settle_number(k, CONFIG_PEER_WARMUP_MAX_LR, CONFIG_KEY_optimizer_params_lr, peak->value);
     }

@@ -158,6 +158,8 @@ static z3d_status read_data_list(config_reader *r, const config_key *key) {
             end = true;
         } else if (event.type == YAML_MAPPING_START_EVENT && !key->rule[0]) {
             status = read_item(r, key, event.start_mark, &list);
+        } else if (event.type == YAML_MAPPING_START_EVENT && strcmp(key->rule, "groups") == 0) {
+            status = reader_param_group(r, key, &list);
         } else if (event.type != YAML_SCALAR_EVENT) {
             status =
                 refuse_shape(r, event.start_mark, key,

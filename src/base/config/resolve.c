@@ -1,5 +1,6 @@
 /* Computes what follows from the world size: the data-parallel size, the three batch keys, and
  * every `auto` that needs no measurement. */
+#include <math.h>
 #include <string.h>
 
 #include "src/base/config/table.h"
@@ -48,8 +49,15 @@ static void refuse_world(config_checker *k, int world_size, int64_t model) {
 }
 
 bool z3d_config_decays(const z3d_config *config) {
-    return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
-           config->scheduler_type == Z3D_LR_WARMUP_COSINE;
+    return z3d_lr_schedule_reads((z3d_lr_schedule)config->scheduler_type, "total_num_steps");
+}
+
+int64_t z3d_config_warmup_steps(const z3d_config *config) {
+    int64_t total = config->scheduler_params_total_num_steps;
+    const double ratio = config->scheduler_params_warmup_ratio;
+    if (total == Z3D_AUTO) total = config->training_steps;
+    return ratio > 0 ? (int64_t)ceil((double)total * ratio)
+                     : config->scheduler_params_warmup_num_steps;
 }
 
 bool z3d_config_resumes_path(const z3d_config *config) {
@@ -232,6 +240,8 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
     if (z3d_config_decays(c) && c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps; /* or still auto */
     }
+    c->scheduler_params_warmup_num_steps = z3d_config_warmup_steps(c);
+    c->scheduler_params_warmup_ratio = 0;
     if (c->checkpoint_interval == Z3D_AUTO) c->checkpoint_interval = AUTO_SAVE_STEPS;
     *data_parallel_size = (int)data;
 }

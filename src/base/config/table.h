@@ -196,6 +196,8 @@ bool config_resolve_epochs(config_checker *k);
  * long the run is. */
 void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
+/* Adam with adam_w_mode is AdamW. */
+void config_settle_optimizer(z3d_config *c);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
 void config_settle_peers(config_checker *k);
 

@@ -121,9 +121,11 @@ void config_expected(const config_key *key, z3d_string *out) {
         append_options(key->rule, out);
         break;
     case CONFIG_LIST:
-        z3d_string_append(out, key->rule[0]
-                                   ? "a text, or a list of texts"
-                                   : "a path, or a list of paths or {path: ..., weight: ...}");
+        z3d_string_append(
+            out, strcmp(key->rule, "groups") == 0
+                     ? "a list of {params: [...], lr or lr_scale or weight_decay: ...}"
+                 : key->rule[0] ? "a text, or a list of texts"
+                                : "a path, or a list of paths or {path: ..., weight: ...}");
         break;
     }
     if (number) append_interval(key, &range, out);
@@ -214,12 +216,16 @@ static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *ou
     return Z3D_OK;
 }
 
-/* Names that options once had (checkpoints keep the configuration of their run), and DeepSpeed's
- * for AdamW: its Adam is AdamW unless adam_w_mode is false. */
+static bool is_optimizer(const config_key *key) {
+    return strcmp(key->path, "optimizer.type") == 0;
+}
+
+/* Names that options once had (checkpoints keep the configuration of their run) or have elsewhere.
+ */
 static const char *option_now(const config_key *key, const char *text) {
     if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
-    bool adam = strcasecmp(text, "Adam") == 0 || strcasecmp(text, "AdamW") == 0;
-    return adam && strcmp(key->path, "optimizer.type") == 0 ? "AdamW" : text;
+    if (strcmp(key->path, "scheduler.type") == 0) return z3d_lr_schedule_named(text);
+    return is_optimizer(key) ? z3d_optimizer_named(text) : text;
 }
 
 static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out) {
@@ -232,12 +238,15 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
         }
     }
     bool gpu = strcmp(key->path, "training.device") == 0 && strcasecmp(scalar.text, "gpu") == 0;
-    bool near = config_nearest_option(key->rule, gpu ? "cuda" : scalar.text, option, sizeof option);
+    bool planned = is_optimizer(key) && z3d_optimizer_is_planned(scalar.text);
+    bool near = !planned &&
+                config_nearest_option(key->rule, gpu ? "cuda" : scalar.text, option, sizeof option);
     z3d_string right = {0};
     if (!near) config_expected(key, &right);
-    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' is not supported; use %s", scalar.text,
-                                  strlen(scalar.text) > 80 ? "..." : "",
-                                  near || right.failed ? option : right.text);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' is not %s; use %s", scalar.text,
+                  strlen(scalar.text) > 80 ? "..." : "", planned ? "built yet" : "supported",
+                  near || right.failed ? option : right.text);
     z3d_string_free(&right);
     return status;
 }

@@ -47,6 +47,8 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
 /* "zero_optimization.offload_param.device=none" and the like. *known: `path` is such a key. */
 z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
                              yaml_mark_t mark, const yaml_event_t *value, bool *known);
+/* A mapping of optimizer.param_groups, whose first event is read, as a text of the list. */
+z3d_status reader_param_group(config_reader *r, const config_key *key, z3d_data_list *list);
 /* A section that was given a value. */
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value);
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);

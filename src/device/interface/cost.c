@@ -435,7 +435,7 @@ static void cost_update(const z3d_optimizer_update *kernel, double flops, z3d_co
     static void cost_##id(const z3d_##id *kernel, z3d_cost *cost) {                                \
         cost_update(kernel, flops, cost);                                                          \
     }
-Z3D_OPTIMIZERS(X, )
+Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 
 static void cost_sum_squares(const z3d_sum_squares *kernel, z3d_cost *cost) {

@@ -139,7 +139,7 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
         TYPED(cross_entropy_backward, dtype)
         TYPED(select_row, dtype)
 #define X(_, id, name, reads, states, flops) TYPED(id, dtype)
-        Z3D_OPTIMIZERS(X, )
+        Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
         TYPED(sum_squares, dtype)
 #undef TYPED

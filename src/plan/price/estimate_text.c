@@ -156,7 +156,8 @@ static void saving_line(z3d_string *out, const char *name, double bytes, double 
 static void print_saving(const z3d_case *of, const z3d_saving *s, z3d_string *out) {
     z3d_string_append(out, "\ncheckpoint (predicted): %.3f GB of fp32 parameters, ",
                       s->bytes * 1e-9);
-    z3d_append_kinds(out, z3d_optimizer_kinds(of->program.optimizer) & ~Z3D_KIND(PARAMETER), ", ");
+    z3d_append_kinds(
+        out, z3d_state_kinds(&of->program) & ~(Z3D_KIND(PARAMETER) | Z3D_KIND(PENDING)), ", ");
     z3d_string_append(out, "\n");
     saving_line(out, "a node's ranks write", s->node_saved, s->save_seconds,
                 "node.disk_write_gb_per_s");

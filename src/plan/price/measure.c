@@ -81,18 +81,19 @@ static z3d_status make_model(const shape *shape, z3d_model **out) {
 }
 
 static z3d_status open_bench(bench *b, const shape *shape, int threads) {
-    z3d_engine_config config = {.program = {.stage = 0,
-                                            .dtype = shape->dtype,
-                                            .grad_dtype = shape->dtype,
-                                            .micro_batch = shape->batch,
-                                            .accumulation = 2, /* which has kernels of its own */
-                                            .reduce_per_step = true,
-                                            .overlap = true,
-                                            .reduce_bucket = 500000000,
-                                            .gather_bucket = 500000000},
-                                .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
-                                .scaler = {.scale = 1},
-                                .seed = 1};
+    z3d_engine_config config = {
+        .program = {.stage = 0,
+                    .dtype = shape->dtype,
+                    .grad_dtype = shape->dtype,
+                    .micro_batch = shape->batch,
+                    .accumulation = 2, /* which has kernels of its own */
+                    .reduce_per_step = true,
+                    .overlap = true,
+                    .reduce_bucket = 500000000,
+                    .gather_bucket = 500000000},
+        .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .lr_scale = 1},
+        .scaler = {.scale = 1},
+        .seed = 1};
     int count = shape->batch * shape->seq;
     Z3D_TRY(z3d_new((size_t)count, sizeof *b->tokens, "tokens", &b->tokens));
     for (int i = 0; i < count; i++) b->tokens[i] = i * 7 % shape->vocab;

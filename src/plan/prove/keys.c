@@ -93,6 +93,10 @@ static bool is_far(double x, double y) {
  * fp16 skips are not known. */
 static bool rates_are_alike(const z3d_config *a, const z3d_config *b) {
     const int64_t warmup = a->scheduler_params_warmup_num_steps, first = warmup > 1 ? warmup : 1;
+    if (a->scheduler_params_num_decay_steps != b->scheduler_params_num_decay_steps ||
+        a->scheduler_params_decay_type != b->scheduler_params_decay_type ||
+        a->scheduler_params_power != b->scheduler_params_power)
+        return false;
     return !a->fp16_enabled && !b->fp16_enabled && a->scheduler_type == b->scheduler_type &&
            warmup == b->scheduler_params_warmup_num_steps &&
            a->scheduler_params_min_lr == b->scheduler_params_min_lr && a->training_steps > first &&
@@ -102,11 +106,25 @@ static bool rates_are_alike(const z3d_config *a, const z3d_config *b) {
              a->scheduler_params_total_num_steps == b->scheduler_params_total_num_steps));
 }
 
+static bool is_adam(const z3d_config *config) {
+    return config->optimizer_type == Z3D_OPTIMIZER_adamw ||
+           config->optimizer_type == Z3D_OPTIMIZER_adam;
+}
+
+/* Without weight decay Adam is AdamW; the signs of Lion's updates may be those of other betas; and
+ * groups of parameters may have rates of their own. */
+static bool may_be_alike(const z3d_config *a, const z3d_config *b, const char *path) {
+    if (a->optimizer_param_groups.count > 0 || b->optimizer_param_groups.count > 0) return true;
+    return strcmp(path, "optimizer.type") == 0 ? is_adam(a) && is_adam(b)
+                                               : strcmp(path, "optimizer.params.betas") == 0 &&
+                                                     a->optimizer_type == Z3D_OPTIMIZER_lion;
+}
+
 static bool updates_differ(const z3d_comparison *c, const char *path) {
     const z3d_config *a = c->config[0], *b = c->config[1];
     const double x = a->optimizer_params_lr, y = b->optimizer_params_lr, least = 1e-6;
     const double *beta = a->optimizer_params_betas.value, *other = b->optimizer_params_betas.value;
-    if (!rates_are_alike(a, b)) return false;
+    if (!rates_are_alike(a, b) || may_be_alike(a, b, path)) return false;
     if (strcmp(path, "optimizer.params.lr") == 0) return fmax(x, y) >= least && is_far(x, y);
     if (strcmp(path, "optimizer.params.betas") == 0 && !is_far(beta[0], other[0]) &&
         !is_far(beta[1], other[1]))

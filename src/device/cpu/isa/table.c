@@ -49,7 +49,7 @@ const z3d_cpu_isa Z3D_TABLE_PASTE(z3d_cpu_isa_, Z3D_ISA) = {
             KERNEL(cross_entropy_backward),
             KERNEL(select_row),
 #define X(_, id, name, reads, states, flops) KERNEL(id),
-            Z3D_OPTIMIZERS(X, )
+            Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
                 KERNEL(sum_squares),
             KERNEL(control_begin),

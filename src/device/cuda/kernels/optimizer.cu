@@ -12,13 +12,33 @@ __device__ inline double power(double base, int64_t exponent) {
     return result;
 }
 
+__device__ inline float rate_of(const z3d_optimizer_update &k) {
+    return k.state->learning_rate * k.constants.lr_scale;
+}
+
+// What follows from the new parameters: their average, and their narrow copy.
+template <class T, int N>
+__device__ inline void end(const z3d_optimizer_update &k, int64_t i, const float (&p)[N]) {
+    if (k.ema) {
+        const float kept = k.state->optimizer_step > 1 ? k.constants.ema_decay : 0.0f;
+        const float added = (float)(1.0 - (double)kept);
+        float ema[N];
+        load<float>(ema, k.ema, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) ema[j] = kept * ema[j] + added * p[j];
+        store<float>(k.ema, i, ema);
+    }
+    if (k.parameter) store<T>(k.parameter, i, p);
+}
+
 // k.parameter is NULL where it is the master.
-template <class T, class G> struct adamw_operation {
+// AdamW, or Adam with L2 regularization.
+template <bool decoupled, class T, class G> struct adam_step {
     z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
         if (k.state->skip == 1.0f) return;
         const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
-        const float factor = k.state->gradient_factor, rate = k.state->learning_rate;
+        const float factor = k.state->gradient_factor, rate = rate_of(k);
         const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
         const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
         const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
@@ -30,17 +50,123 @@ template <class T, class G> struct adamw_operation {
         load<G>(g, k.gradient, i);
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const float scaled = g[j] * factor;
+            const bool decays = i + j < k.decayed;
+            float scaled = g[j] * factor;
+            if (!decoupled) scaled += (decays ? k.constants.weight_decay : 0.0f) * p[j];
             m[j] = beta1 * m[j] + rest1 * scaled;
             v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
             const float denominator = sqrtf(v[j] / correction2) + k.constants.epsilon;
-            p[j] = p[j] * (i + j < k.decayed ? decay : 1.0f) -
-                   rate * (m[j] / correction1) / denominator;
+            if (decoupled) p[j] *= decays ? decay : 1.0f;
+            p[j] -= rate * (m[j] / correction1) / denominator;
         }
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
         store<float>(k.variance, i, v);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
+    }
+};
+
+template <class T, class G> struct adamw_operation : adam_step<true, T, G> {};
+template <class T, class G> struct adam_operation : adam_step<false, T, G> {};
+
+// To the upper half, up or down in proportion, by 16 random bits. What is not finite stays so.
+__device__ inline uint32_t round_at_random(float x, uint32_t random) {
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 16 : (bits + (random & 0xffffu)) >> 16;
+}
+
+// Both moments in the four bytes of an element, as src/device/cpu/isa/adam_bf16.c has them.
+template <bool decoupled, class T, class G> struct adam_bf16_step {
+    z3d_optimizer_update k;
+    __device__ uint32_t random(int64_t i) const {
+        uint32_t word[4];
+        const int64_t slice = k.place.local * k.place.inner, local = k.place.first + i;
+        const uint64_t global =
+            (uint64_t)((local / slice * k.place.global + k.place.offset) * k.place.inner +
+                       local % slice);
+        philox(word, k.place.key + k.state->seed * 0x9e3779b97f4a7c15u,
+               (uint64_t)k.state->optimizer_step, global / 4);
+        const bool second = global % 4 > 1;
+        return global % 2 ? (second ? word[3] : word[1]) : (second ? word[2] : word[0]);
+    }
+    template <int N> __device__ void at(int64_t i) const {
+        if (k.state->skip == 1.0f) return;
+        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
+        const float factor = k.state->gradient_factor, rate = rate_of(k);
+        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
+        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
+        const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
+        const float correction2 = (float)(1.0 - power((double)beta2, k.state->optimizer_step));
+        float p[N], packed[N], g[N];
+        load<float>(p, k.master, i);
+        load<float>(packed, k.moments, i);
+        load<G>(g, k.gradient, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const bool decays = i + j < k.decayed;
+            const uint32_t bits = __float_as_uint(packed[j]), word = random(i + j);
+            float scaled = g[j] * factor;
+            if (!decoupled) scaled += (decays ? k.constants.weight_decay : 0.0f) * p[j];
+            const float m = beta1 * __uint_as_float(bits << 16) + rest1 * scaled;
+            const float v = beta2 * __uint_as_float(bits & 0xffff0000u) + rest2 * (scaled * scaled);
+            const float denominator = sqrtf(v / correction2) + k.constants.epsilon;
+            if (decoupled) p[j] *= decays ? decay : 1.0f;
+            p[j] -= rate * (m / correction1) / denominator;
+            packed[j] =
+                __uint_as_float(round_at_random(m, word) | round_at_random(v, word >> 16) << 16);
+        }
+        store<float>(k.master, i, p);
+        store<float>(k.moments, i, packed);
+        end<T>(k, i, p);
+    }
+};
+
+template <class T, class G> struct adamw_bf16_operation : adam_bf16_step<true, T, G> {};
+template <class T, class G> struct adam_bf16_operation : adam_bf16_step<false, T, G> {};
+
+template <class T, class G> struct lion_operation {
+    z3d_optimizer_update k;
+    template <int N> __device__ void at(int64_t i) const {
+        if (k.state->skip == 1.0f) return;
+        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
+        const float factor = k.state->gradient_factor, rate = rate_of(k);
+        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
+        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
+        float p[N], m[N], g[N];
+        load<float>(p, k.master, i);
+        load<float>(m, k.momentum, i);
+        load<G>(g, k.gradient, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float scaled = g[j] * factor, c = beta1 * m[j] + rest1 * scaled;
+            const float sign = c > 0.0f ? 1.0f : c < 0.0f ? -1.0f : 0.0f;
+            m[j] = beta2 * m[j] + rest2 * scaled;
+            p[j] = p[j] * (i + j < k.decayed ? decay : 1.0f) - rate * sign;
+        }
+        store<float>(k.master, i, p);
+        store<float>(k.momentum, i, m);
+        end<T>(k, i, p);
+    }
+};
+
+template <class T, class G> struct adagrad_operation {
+    z3d_optimizer_update k;
+    template <int N> __device__ void at(int64_t i) const {
+        if (k.state->skip == 1.0f) return;
+        float p[N], s[N], g[N];
+        load<float>(p, k.master, i);
+        load<float>(s, k.square_sum, i);
+        load<G>(g, k.gradient, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float decay = i + j < k.decayed ? k.constants.weight_decay : 0.0f;
+            const float change = g[j] * k.state->gradient_factor + decay * p[j];
+            s[j] += change * change;
+            p[j] -= rate_of(k) * change / (sqrtf(s[j]) + k.constants.epsilon);
+        }
+        store<float>(k.master, i, p);
+        store<float>(k.square_sum, i, s);
+        end<T>(k, i, p);
     }
 };
 
@@ -57,19 +183,19 @@ template <class T, class G> struct sgd_operation {
             const float decay = i + j < k.decayed ? k.constants.weight_decay : 0.0f;
             const float change = g[j] * k.state->gradient_factor + decay * p[j];
             m[j] = k.constants.momentum * m[j] + change;
-            p[j] = p[j] - k.state->learning_rate * m[j];
+            p[j] = p[j] - rate_of(k) * m[j];
         }
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
-        if (k.parameter) store<T>(k.parameter, i, p);
+        end<T>(k, i, p);
     }
 };
 
 template <template <class, class> class Operation>
 z3d_status update(const z3d_cuda_lane *lane, const char *name, z3d_optimizer_update kernel) {
     if (kernel.parameter == kernel.master) kernel.parameter = nullptr;
-    const bool wide =
-        aligned(kernel.master, kernel.momentum, kernel.variance, kernel.gradient, kernel.parameter);
+    const bool wide = aligned(kernel.master, kernel.momentum, kernel.variance, kernel.square_sum,
+                              kernel.moments, kernel.ema, kernel.gradient, kernel.parameter);
     return each_element<Operation>(lane, name, &kernel, wide, kernel.dtype, kernel.gradient_dtype);
 }
 
@@ -99,13 +225,12 @@ struct init_operation {
 
 } // namespace
 
-z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
-    return update<adamw_operation>(lane, "adamw", *kernel);
-}
-
-z3d_status z3d_cuda_sgd(const z3d_cuda_lane *lane, const z3d_sgd *kernel) {
-    return update<sgd_operation>(lane, "sgd", *kernel);
-}
+#define X(_, id, name, reads, states, flops)                                                       \
+    z3d_status z3d_cuda_##id(const z3d_cuda_lane *lane, const z3d_##id *kernel) {                  \
+        return update<id##_operation>(lane, #id, *kernel);                                         \
+    }
+Z3D_OPTIMIZER_KERNELS(X, )
+#undef X
 
 z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal *kernel) {
     Z3D_REQUIRE(kernel->local > 0 && kernel->inner > 0 && kernel->offset >= 0 &&

@@ -1,0 +1,56 @@
+/* A shard in tiles, as all optimizers walk it. */
+#ifndef ZERO3D_DEVICE_CPU_ISA_OPTIMIZER_H
+#define ZERO3D_DEVICE_CPU_ISA_OPTIMIZER_H
+
+#include "src/device/cpu/isa/isa.h"
+
+typedef struct optimizer_tile {
+    int64_t n;             /* elements */
+    bool decays;           /* all of it or nothing */
+    const float *gradient; /* as it is, not yet times gradient_factor */
+    float converted[TILE];
+} optimizer_tile;
+
+static inline float rate_of(const z3d_optimizer_update *kernel) {
+    return kernel->state->learning_rate * kernel->constants.lr_scale;
+}
+
+/* The tile from element i on, which ends at `end` or before. */
+static inline void begin_tile(optimizer_tile *tile, const z3d_optimizer_update *kernel, int64_t i,
+                              int64_t end) {
+    tile->decays = i < kernel->decayed;
+    tile->n = min_int64(TILE, (tile->decays ? min_int64(end, kernel->decayed) : end) - i);
+    tile->gradient =
+        load_tile(tile->converted, kernel->gradient, kernel->gradient_dtype, i, tile->n);
+}
+
+static inline void average(const z3d_optimizer_update *kernel, int64_t i, int64_t n) {
+    const float kept = kernel->state->optimizer_step > 1 ? kernel->constants.ema_decay : 0.0f;
+    const float added = (float)(1.0 - (double)kept);
+    const float *restrict master = kernel->master + i;
+    float *restrict ema = kernel->ema + i;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) ema[j] = kept * ema[j] + added * master[j];
+}
+
+/* The parameters are what the master copy became. */
+static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_update *kernel,
+                            int64_t i) {
+    if (kernel->ema) average(kernel, i, tile->n);
+    if (kernel->parameter && kernel->parameter != (void *)kernel->master)
+        narrow(element_to_write(kernel->parameter, kernel->dtype, i), kernel->dtype,
+               kernel->master + i, tile->n);
+}
+
+/* The kernel of an optimizer: `block` steps elements; `check` is a status. */
+#define OPTIMIZER(id, block, check)                                                                \
+    z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *kernel) {                         \
+        const z3d_optimizer_update *update = &kernel->as.update;                                   \
+        REQUIRE_FLOAT(id, update->gradient_dtype);                                                 \
+        REQUIRE_FLOAT(id, update->dtype);                                                          \
+        Z3D_TRY(check);                                                                            \
+        if (update->state->skip != 1.0f) for_elements(cpu, update->count, block, update);          \
+        return Z3D_OK;                                                                             \
+    }
+
+#endif

@@ -1,0 +1,48 @@
+/* Which parameters are in which group of optimizer.param_groups. */
+#include <stdio.h>
+
+#include "src/base/param_groups.h"
+#include "src/model/model.h"
+
+typedef char parameter_name[2 * Z3D_NAME];
+
+/* "block.0.ln_1.bias", whatever the tiles are. */
+static void name_of(const z3d_parameter_group *group, int parameter, parameter_name out) {
+    snprintf(out, sizeof(parameter_name), "%s.%s", z3d_parameter_home(group, parameter),
+             group->parameter[parameter].name);
+}
+
+/* An earlier group keeps what it has. */
+static int set_group(z3d_model *model, const char *pattern, int index) {
+    int found = 0;
+    parameter_name name;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            int *own = &model->group[g].parameter[i].optimizer_group;
+            name_of(&model->group[g], i, name);
+            if (!z3d_pattern_matches(pattern, name)) continue;
+            found++;
+            if (*own == 0) *own = index;
+        }
+    return found;
+}
+
+z3d_status z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model) {
+    const z3d_data_list *list = &config->optimizer_param_groups;
+    for (int i = 0; i < list->count; i++) {
+        const char *at = list->path[i];
+        char pattern[Z3D_PATTERN];
+        while (z3d_param_group_next(&at, pattern)) {
+            if (set_group(model, pattern, i + 1) > 0) continue;
+            const z3d_parameter_group *last = &model->group[model->num_groups - 1];
+            parameter_name first, end;
+            name_of(&model->group[0], 0, first);
+            name_of(last, last->num_parameters - 1, end);
+            return z3d_config_error(
+                config, "optimizer.param_groups",
+                "no parameter is called '%s'; names are %s ... %s (zero3d checkpoint show)",
+                pattern, first, end);
+        }
+    }
+    return Z3D_OK;
+}
