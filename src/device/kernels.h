@@ -182,11 +182,12 @@ typedef struct z3d_rope {
 /* Rotary position embedding, in place (Su et al., 2104.09864), halves as in Hugging Face's Llama:
  * element i of a head pairs with element i + head_dim / 2. x: rows of heads x head_dim elements,
  * `stride` elements apart. The rows are rows first .. first + rows - 1 of the micro-batch's batch x
- * seq; a row's position is its row within the sample, plus starts[sample] unless starts is NULL.
- * inverse: the transposed rotation, for gradients. */
+ * seq; a row's position is in row_position, or, where that is NULL, its row within the sample, plus
+ * starts[sample] unless starts is NULL. inverse: the transposed rotation, for gradients. */
 typedef struct z3d_rotary {
-    void *x;               /* T */
-    const int32_t *starts; /* int32[batch] or NULL: 0 */
+    void *x;                     /* T */
+    const int32_t *starts;       /* int32[batch] or NULL: 0 */
+    const int32_t *row_position; /* int32[batch, seq] or NULL */
     int64_t rows, first, seq, heads, head_dim, stride;
     bool inverse;
     z3d_rope rope;
@@ -252,7 +253,9 @@ typedef struct z3d_dropout_backward {
  * (training: capacity = seq; generation: a cache). Query head h reads key/value head h / (heads /
  * kv_heads). Query row i of a sample has position p = i, plus starts[sample] unless starts is NULL,
  * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. What it
- * does not see may be anything finite up to the call's last position, anything at all behind. out
+ * does not see may be anything finite up to the call's last position, anything at all behind. With
+ * row_position (then without starts) a sample has documents one after the other: a row sees keys of
+ * its own document only, which begins row_position[row] rows before it. out
  * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward, or NULL. Scores
  * scaled by 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a
  * time. Dropout on the probabilities: counter (sample, first_head + head, position, key). */
@@ -260,7 +263,8 @@ typedef struct z3d_attention_forward {
     const void *q, *k, *v; /* T; may be parts of one matrix */
     void *out;
     float *log_sum_exp;
-    const int32_t *starts; /* int32[batch] or NULL: 0 */
+    const int32_t *starts;       /* int32[batch] or NULL: 0 */
+    const int32_t *row_position; /* int32[batch, seq] or NULL: one document a sample */
     int64_t batch, seq, capacity, heads, kv_heads, head_dim, first_head;
     int64_t q_stride, kv_stride, window;
     z3d_dtype dtype;
@@ -272,7 +276,8 @@ typedef struct z3d_attention_forward {
 typedef struct z3d_attention_backward {
     const void *q, *k, *v, *out, *dout; /* T */
     const float *log_sum_exp;
-    void *dq, *dk, *dv; /* T; may be parts of one matrix */
+    const int32_t *row_position; /* as in attention_forward */
+    void *dq, *dk, *dv;          /* T; may be parts of one matrix */
     int64_t batch, seq, heads, kv_heads, head_dim, first_head;
     int64_t q_stride, kv_stride, window;
     z3d_dtype dtype;
@@ -312,20 +317,22 @@ typedef struct z3d_embedding_backward {
 } z3d_embedding_backward;
 
 /* x[rows,cols] += positions[position,cols] of each row, in place. The rows are rows first .. first
- * + rows - 1 of the micro-batch's batch x seq; a row's position is its row within the sample, plus
- * starts[sample] unless starts is NULL. With starts, positions beyond the table's `capacity` rows
- * add its last one (rows that nobody reads); without, capacity is not read: the table has seq
- * rows. */
+ * + rows - 1 of the micro-batch's batch x seq; a row's position is in row_position, or, where that
+ * is NULL, its row within the sample, plus starts[sample] unless starts is NULL. With starts,
+ * positions beyond the table's `capacity` rows add its last one (rows that nobody reads); without,
+ * capacity is not read: the table has seq rows. */
 typedef struct z3d_position_forward {
     void *x;
-    const void *positions; /* T[seq,cols]; with starts T[capacity,cols] */
-    const int32_t *starts; /* int32[batch] or NULL: 0 */
+    const void *positions;       /* T[seq,cols]; with starts T[capacity,cols] */
+    const int32_t *starts;       /* int32[batch] or NULL: 0 */
+    const int32_t *row_position; /* int32[batch, seq] or NULL */
     int64_t rows, first, seq, capacity, cols;
     z3d_dtype dtype;
 } z3d_position_forward;
 
 /* gradient[seq,cols] (+)= sum over the samples of dy[rows,cols], with rows as above; without
- * accumulate, positions of no row become 0. */
+ * accumulate, positions of no row become 0. With row_position it is an embedding_backward of these
+ * "tokens". */
 typedef struct z3d_position_backward {
     const void *dy;
     void *gradient;

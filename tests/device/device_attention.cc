@@ -12,7 +12,7 @@ namespace {
 
 struct Shape {
     int64_t batch, seq, heads, head_dim;
-    int64_t kv_heads = 0, window = 0; // 0: as many as heads; all keys
+    int64_t kv_heads = 0, window = 0, document = 0; // 0: as many as heads; all keys; one document
     int64_t kv() const {
         return kv_heads > 0 ? kv_heads : heads;
     }
@@ -25,7 +25,8 @@ struct Shape {
         return (b * seq + t) * columns() + head * head_dim + i;
     }
     int64_t first_key(int64_t t) const {
-        return window > 0 ? std::max<int64_t>(0, t - window + 1) : 0;
+        const int64_t begin = document > 0 ? t / document * document : 0;
+        return window > 0 ? std::max(begin, t - window + 1) : begin;
     }
 };
 
@@ -157,6 +158,7 @@ struct Attention {
     z3d_step_state state;
     z3d_dropout dropout;
     Array qkv, out, lse, dout, dqkv;
+    std::vector<int32_t> position;
 
     Attention(Shape shape, z3d_dtype type, float p, int64_t first = 0, double spread = 1)
         : s(shape), dtype(type), first_head(first) {
@@ -176,16 +178,23 @@ struct Attention {
     void *part(Array &of, int64_t which) {
         return (char *)of.data() + s.at(0, 0, which, 0, 0) * (int64_t)z3d_dtype_size(dtype);
     }
+    // Of each row in its document.
+    const int32_t *positions() {
+        for (int64_t row = 0; row < s.batch * s.seq && s.document > 0; row++)
+            position.push_back((int32_t)(row % s.seq % s.document));
+        return position.empty() ? nullptr : position.data();
+    }
     void forward(z3d_device *device) {
-        LAUNCH(device, attention_forward, k.q = part(qkv, 0), k.k = part(qkv, 1),
-               k.v = part(qkv, 2), k.out = out.data(), k.log_sum_exp = lse.f32(), k.batch = s.batch,
-               k.seq = k.capacity = s.seq, k.heads = s.heads, k.kv_heads = s.kv(),
-               k.head_dim = s.head_dim, k.window = s.window, k.first_head = first_head,
-               k.q_stride = k.kv_stride = s.columns(), k.dtype = dtype, k.dropout = dropout);
+        LAUNCH(device, attention_forward, k.row_position = positions(), k.q = part(qkv, 0),
+               k.k = part(qkv, 1), k.v = part(qkv, 2), k.out = out.data(),
+               k.log_sum_exp = lse.f32(), k.batch = s.batch, k.seq = k.capacity = s.seq,
+               k.heads = s.heads, k.kv_heads = s.kv(), k.head_dim = s.head_dim, k.window = s.window,
+               k.first_head = first_head, k.q_stride = k.kv_stride = s.columns(), k.dtype = dtype,
+               k.dropout = dropout);
     }
     void backward(z3d_device *device) {
-        LAUNCH(device, attention_backward, k.q = part(qkv, 0), k.k = part(qkv, 1),
-               k.v = part(qkv, 2), k.out = out.data(), k.dout = dout.data(),
+        LAUNCH(device, attention_backward, k.row_position = positions(), k.q = part(qkv, 0),
+               k.k = part(qkv, 1), k.v = part(qkv, 2), k.out = out.data(), k.dout = dout.data(),
                k.log_sum_exp = lse.f32(), k.dq = part(dqkv, 0), k.dk = part(dqkv, 1),
                k.dv = part(dqkv, 2), k.batch = s.batch, k.seq = s.seq, k.heads = s.heads,
                k.kv_heads = s.kv(), k.head_dim = s.head_dim, k.window = s.window,
@@ -215,7 +224,8 @@ void check(Shape shape, z3d_dtype dtype, float p, int64_t first_head = 0) {
     SCOPED_TRACE(std::string(z3d_dtype_name(dtype)) + " " + std::to_string(shape.batch) + "x" +
                  std::to_string(shape.seq) + "x" + std::to_string(shape.heads) + "x" +
                  std::to_string(shape.head_dim) + " p " + std::to_string(p) + ", kv heads " +
-                 std::to_string(shape.kv()) + ", window " + std::to_string(shape.window));
+                 std::to_string(shape.kv()) + ", window " + std::to_string(shape.window) +
+                 ", documents of " + std::to_string(shape.document));
     Attention x(shape, dtype, p, first_head);
     Reference want = x.reference();
     Numbers dout = numbers(x.dout);
@@ -243,6 +253,21 @@ TEST(Attention, PlainFormula) {
         for (z3d_dtype dtype : float_types())
             for (float p : {0.0f, 0.3f}) {
                 check(shape, dtype, p, p > 0 ? 4 : 0);
+                if (HasFatalFailure()) return;
+            }
+}
+
+// Documents one after the other in a sample: shorter than a tile, longer, with the last one cut,
+// and of which a tile sees the end of one and the beginning of the next; in windows, too.
+TEST(Attention, PackedDocuments) {
+    const Shape shapes[] = {{2, 70, 2, 8, 0, 0, 1},     {2, 300, 2, 16, 0, 0, 23},
+                            {1, 600, 4, 8, 2, 0, 257},  {1, 520, 1, 20, 0, 0, 64},
+                            {2, 270, 4, 20, 1, 40, 90}, {1, 520, 2, 8, 0, 300, 400}};
+    for (Shape shape : shapes)
+        for (z3d_dtype dtype : float_types())
+            for (float p : {0.0f, 0.3f}) {
+                if (p > 0 && dtype != Z3D_BF16) continue;
+                check(shape, dtype, p);
                 if (HasFatalFailure()) return;
             }
 }
@@ -530,6 +555,10 @@ TEST(Attention, BadArgumentsAreErrors) {
     kernel.as.attention_forward.starts = starts;
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // starts beyond its keys
     kernel.as.attention_forward.starts = nullptr;
+    const int32_t back[] = {0, 1, 0, 2}; // the last one goes on with no document
+    kernel.as.attention_forward.row_position = back;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL);
+    kernel.as.attention_forward.row_position = nullptr;
     kernel.as.attention_forward.capacity = 3;
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // keys of nobody
     kernel.as.attention_forward.capacity = 2;

@@ -321,6 +321,18 @@ TEST_F(Cost, Rotary) {
     }
 }
 
+TEST_F(Cost, PackedDocuments) {
+    const int64_t rows = 5, heads = 2, d = 4;
+    Case &r = add(Z3D_KERNEL_rotary, "packed");
+    z3d_rotary &k = r.kernel.as.rotary;
+    k.x = r.numbers(T, rows * heads * d), k.row_position = r.indices(7); // of rows 2 .. 6
+    k.rows = rows, k.first = 2, k.seq = 7, k.heads = heads, k.head_dim = d, k.stride = heads * d;
+    k.rope.theta = 10000, k.dtype = T;
+    Case &p = add(Z3D_KERNEL_position_forward, "packed");
+    p.kernel.as.position_forward = {
+        p.numbers(T, 8), p.numbers(T, 20), nullptr, p.indices(5), 2, 3, 5, 0, 4, T};
+}
+
 TEST_F(Cost, Swiglu) {
     Case &f = add(Z3D_KERNEL_swiglu_forward);
     f.kernel.as.swiglu_forward = {f.numbers(T, 40), f.numbers(T, 20), 5, 4, T};
@@ -426,13 +438,14 @@ TEST_F(Cost, Embedding) {
                                      table,
                                      T};
     Case &p = add(Z3D_KERNEL_position_forward);
-    p.kernel.as.position_forward = {p.numbers(T, 24), p.numbers(T, 12), nullptr, 6, 0, 3, 0, 4, T};
+    p.kernel.as.position_forward = {
+        p.numbers(T, 24), p.numbers(T, 12), nullptr, nullptr, 6, 0, 3, 0, 4, T};
     Case &part = add(Z3D_KERNEL_position_forward, "part"); // rows 5 and 6 are positions 0 and 1
     part.kernel.as.position_forward = {
-        part.numbers(T, 8), part.numbers(T, 8), nullptr, 2, 5, 5, 0, 4, T};
+        part.numbers(T, 8), part.numbers(T, 8), nullptr, nullptr, 2, 5, 5, 0, 4, T};
     Case &later = add(Z3D_KERNEL_position_forward, "starts");
     later.kernel.as.position_forward = {
-        later.numbers(T, 16), later.numbers(T, 32), later.indices(2), 4, 1, 3, 8, 4, T};
+        later.numbers(T, 16), later.numbers(T, 32), later.indices(2), nullptr, 4, 1, 3, 8, 4, T};
     for (bool accumulate : {false, true}) {
         Case &b = add(Z3D_KERNEL_embedding_backward, accumulate ? "accumulate" : "");
         b.kernel.as.embedding_backward = {b.indices(rows),

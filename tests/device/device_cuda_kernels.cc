@@ -78,15 +78,15 @@ TEST(CudaArguments, WrongOnesAreErrors) {
     const z3d_init_normal init = {x, 0, 1, 1, 4, 4, 1, 1, 0, 1};
     EXPECT_EQ(z3d_cuda_init_normal(&NO_SCRATCH, &init), Z3D_ERR_INTERNAL);
 
-    z3d_attention_backward b = {x, x, x, x, x, x,  x,  x, x,       0,
-                                4, 1, 1, 8, 0, 24, 24, 0, Z3D_F32, {}};
+    z3d_attention_backward b = {x, x, x, x, x, x,  nullptr, x, x,       x, 0,
+                                4, 1, 1, 8, 0, 24, 24,      0, Z3D_F32, {}};
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_OK); // nothing to do
     b.batch = 1;
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL); // no scratch
     b.head_dim = 0;
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL);
-    z3d_attention_forward f = {x, x, x, x,     x,  nullptr, 1, 4,       4,
-                               1, 1, 8, 70000, 24, 24,      0, Z3D_F32, {}};
+    z3d_attention_forward f = {x, x, x, x,     x,  nullptr, nullptr, 1,       4, 4,
+                               1, 1, 8, 70000, 24, 24,      0,       Z3D_F32, {}};
     f.dropout.p = 0.5f;
     EXPECT_EQ(z3d_cuda_attention_forward(&NO_SCRATCH, &f), Z3D_ERR_INTERNAL); // beyond the counter
     f.dropout.p = 0;

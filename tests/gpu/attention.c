@@ -48,6 +48,9 @@ static void find_probabilities(row *r) {
     double most = -INFINITY, sum = 0;
     r->end = position < f->capacity ? position + 1 : f->capacity;
     r->begin = f->window > 0 && position >= f->window ? position + 1 - f->window : 0;
+    if (f->row_position)
+        r->begin =
+            (int64_t)fmax((double)r->begin, (double)(r->i - f->row_position[r->b * f->seq + r->i]));
     for (int64_t j = r->begin; j < r->end; j++) {
         r->p[j] = 0;
         for (int64_t e = 0; e < f->head_dim; e++)

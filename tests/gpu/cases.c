@@ -400,12 +400,13 @@ KERNEL(rmsnorm_backward, heads, 4, MATRIX, GRADIENT, .heads = s[HEADS], .x_strid
 /* Pairs one by one, eight at a time, in two launches. */
 static const shape rotated[] = {{7, 6}, {7, 32}, {7, 272}};
 
-KERNEL(rotary, rotated, 2, .rows = s[ROWS], .first = 2, .seq = 4, .heads = 3, .head_dim = s[COLS],
-       .stride = 3 * s[COLS] + 16 * form, .inverse = form, .dtype = m->type,
+KERNEL(rotary, rotated, 3, .rows = s[ROWS], .first = 2, .seq = 4, .heads = 3, .head_dim = s[COLS],
+       .stride = 3 * s[COLS] + 16 * form, .inverse = form > 0, .dtype = m->type,
        .rope = {.type = Z3D_ROPE_YARN, .theta = 10000, .factor = 4, .original_positions = 2048}) {
-    static const int32_t starts[] = {0, 3, 400};
+    static const int32_t starts[] = {0, 3, 400}, packed[] = {0, 1, 2, 0, 0, 1, 2, 3, 0, 0, 1, 0};
     T(x), WITHIN(x, 0, 1e-6);
     if (!form) FROM(starts, Z3D_I32, starts);
+    if (form == 2) FROM(row_position, Z3D_I32, packed);
 }
 
 /* ---- tables ---- */
@@ -438,11 +439,13 @@ KERNEL(embedding_backward, lookups, 4, MATRIX, GRADIENT, .first = s[FIRST],
 static const shape positions[] = {{15, 1},      {15, 7},      {15, 8},      {15, 40},
                                   {3, 1, 0, 4}, {3, 7, 0, 4}, {3, 8, 0, 4}, {3, 40, 0, 4}};
 
-KERNEL(position_forward, positions, 2, MATRIX, .first = s[FIRST], .seq = 5,
-       .capacity = form ? 8 : 0) {
+KERNEL(position_forward, positions, 3, MATRIX, .first = s[FIRST], .seq = 5,
+       .capacity = form == 1 ? 8 : 0) {
     static const int32_t starts[] = {0, 6, 3};
+    static const int32_t packed[] = {0, 1, 2, 0, 1, 0, 1, 2, 3, 4, 0, 0, 1, 0, 1};
     T(x), T(positions);
-    if (form) FROM(starts, Z3D_I32, starts);
+    if (form == 1) FROM(starts, Z3D_I32, starts);
+    if (form == 2) FROM(row_position, Z3D_I32, packed);
 }
 
 KERNEL(position_backward, positions, 4, MATRIX, GRADIENT, .first = s[FIRST], .seq = 5) {
@@ -616,9 +619,10 @@ KERNEL(init_normal, drawn, 2, .first = s[FIRST], .count = s[ROWS], .outer = 3, .
 
 /* ---- attention ---- */
 
-enum { BATCH, SEQ, HEAD_DIM = HEADS + 1, KV_HEADS, WINDOW, ATTENTION };
+enum { BATCH, SEQ, HEAD_DIM = HEADS + 1, KV_HEADS, WINDOW, DOCUMENT, ATTENTION };
 
-/* Batch, rows, heads, their width; heads of keys and values (0: as many); window (0: all keys). */
+/* Batch, rows, heads, their width; heads of keys and values (0: as many); window (0: all keys);
+ * rows of a sample's first document (0: one document). */
 typedef int64_t attention_shape[ATTENTION];
 
 static int64_t kv_heads(const int64_t *s) {
@@ -658,6 +662,17 @@ static void use_attention(maker *m, const z3d_attention_forward *f, const z3d_at
     drop(m);
 }
 
+/* Documents of n, 1, 2n, 1, 3n rows and so on; a sample's last one is cut. */
+static void set_documents(maker *m, const int64_t *s, check_array *a) {
+    (void)m;
+    int64_t length = s[DOCUMENT], position = 0;
+    for (int64_t i = 0; i < a->count; i++, position++) {
+        if (i % s[SEQ] == 0) length = s[DOCUMENT], position = 0;
+        if (position == length) length = length > 1 ? 1 : (i % s[SEQ]) + 1, position = 0;
+        ((int32_t *)a->data)[i] = (int32_t)position;
+    }
+}
+
 /* Queries, keys and values beside each other in each row. Backward reads what the cpu's forward
  * leaves. */
 static void attend(maker *m, const int64_t *s, float p, filler *special, bool backward) {
@@ -667,6 +682,7 @@ static void attend(maker *m, const int64_t *s, float p, filler *special, bool ba
     const z3d_dropout dropout = {.p = p, .site = 5, .sample = 3};
     SET(*k, HEADS_OF(s, stride, stride), .first_head = 4, .dropout = dropout);
     CHANGED(q, m->type, 1, special), T(out), T(dout), F(log_sum_exp), T(dq);
+    if (s[DOCUMENT] > 0) CHANGED(row_position, Z3D_I32, 0, set_documents);
     if (p > 0) STATE(dropout.state);
     k->k = (const char *)k->q + s[HEADS] * size, k->v = (const char *)k->k + kv_heads(s) * size;
     k->dk = (char *)k->dq + s[HEADS] * size, k->dv = (char *)k->dk + kv_heads(s) * size;
@@ -674,8 +690,8 @@ static void attend(maker *m, const int64_t *s, float p, filler *special, bool ba
     const z3d_attention_backward g = *k;
     z3d_attention_forward f;
     SET(f, HEADS_OF(s, stride, stride), .first_head = 4, .capacity = s[SEQ], .dropout = g.dropout,
-        .q = g.q, .k = g.k, .v = g.v, .out = array_of(m, g.out)->data,
-        .log_sum_exp = array_of(m, g.log_sum_exp)->data);
+        .row_position = g.row_position, .q = g.q, .k = g.k, .v = g.v,
+        .out = array_of(m, g.out)->data, .log_sum_exp = array_of(m, g.log_sum_exp)->data);
     m->c.kernel = (z3d_kernel){.kind = Z3D_KERNEL_attention_forward, .as.attention_forward = f};
     allow(m, f.log_sum_exp, 2e-6, m->gpu ? 1e-4 : 2e-6);
     if (special == set_infinity) slack(m, f.log_sum_exp);
@@ -709,15 +725,26 @@ static void attend_cache(maker *m, const int64_t *s, int64_t capacity, const int
 
 /* Parts of a tile, more than one, heads that fill none. Heads that are no multiple of 8 are read
  * element by element; those wider than 128 take two blocks for a tile's results. Grouped heads,
- * windows. */
+ * windows, packed documents. */
 static void attend_all(maker *m, bool backward) {
-    static const attention_shape plain[] = {
-        {1, 1, 1, 8},           {1, 67, 1, 64},       {1, 128, 2, 64},   {2, 5, 1, 8},
-        {1, 5, 3, 7},           {1, 18, 2, 251, 1},   {1, 67, 4, 8, 2},  {1, 140, 2, 8, 1, 5},
-        {1, 140, 1, 16, 1, 70}, {2, 40, 4, 7, 2, 33}, {2, 72, 4, 16, 2}, {2, 72, 4, 16, 2, 30}};
-    static const attention_shape with_dropout[] = {{1, 7, 2, 16},   {1, 17, 1, 72},
-                                                   {1, 128, 2, 64}, {1, 67, 1, 13},
-                                                   {1, 3, 1, 136},  {2, 17, 3, 8, 1, 4}};
+    static const attention_shape plain[] = {{1, 1, 1, 8},
+                                            {1, 67, 1, 64},
+                                            {1, 128, 2, 64},
+                                            {2, 5, 1, 8},
+                                            {1, 5, 3, 7},
+                                            {1, 18, 2, 251, 1},
+                                            {1, 67, 4, 8, 2},
+                                            {1, 140, 2, 8, 1, 5},
+                                            {1, 140, 1, 16, 1, 70},
+                                            {2, 40, 4, 7, 2, 33},
+                                            {2, 72, 4, 16, 2},
+                                            {2, 72, 4, 16, 2, 30},
+                                            {2, 140, 2, 8, 1, 0, 9},
+                                            {1, 300, 1, 16, 1, 0, 70},
+                                            {2, 70, 4, 7, 2, 11, 20}};
+    static const attention_shape with_dropout[] = {
+        {1, 7, 2, 16},  {1, 17, 1, 72},      {1, 128, 2, 64},       {1, 67, 1, 13},
+        {1, 3, 1, 136}, {2, 17, 3, 8, 1, 4}, {2, 40, 2, 8, 1, 0, 9}};
     for (int i = 0; i < COUNT(plain); i++) attend(m, plain[i], 0, NULL, backward);
     for (int i = 0; i < COUNT(with_dropout); i++) attend(m, with_dropout[i], 0.3f, NULL, backward);
 }

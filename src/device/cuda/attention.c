@@ -113,6 +113,7 @@ static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_f
                              kept_plans **out) {
     *out = NULL;
     if (k->starts) return Z3D_OK;
+    if (k->row_position) return leave(a, k, "in packed documents, is none of its");
     if (!knows(a, k)) return leave(a, k, "is none of its");
     const z3d_attention_shape shape = shape_of(a, k);
     if (!scores_fit(shape))
@@ -180,6 +181,7 @@ static z3d_attention_forward forward_of(const z3d_attention_backward *k) {
                                    .v = k->v,
                                    .out = (void *)(uintptr_t)k->out,
                                    .log_sum_exp = (float *)(uintptr_t)k->log_sum_exp,
+                                   .row_position = k->row_position,
                                    .batch = k->batch,
                                    .seq = k->seq,
                                    .heads = k->heads,

@@ -174,9 +174,17 @@ static void reads_starts(z3d_cost *cost, const int32_t *starts, int64_t end, int
     if (seq > 0) reads(cost, starts, (end + seq - 1) / seq * (int64_t)sizeof *starts);
 }
 
+/* Those of rows 0 .. end - 1. */
+static void reads_positions(z3d_cost *cost, const int32_t *positions, int64_t end) {
+    reads(cost, positions, end * (int64_t)sizeof *positions);
+}
+
 static void cost_rotary(const z3d_rotary *kernel, z3d_cost *cost) {
     int64_t rows = kernel->rows, cols = kernel->heads * kernel->head_dim;
-    if (rows * cols > 0) reads_starts(cost, kernel->starts, kernel->first + rows, kernel->seq);
+    if (rows * cols > 0) {
+        reads_starts(cost, kernel->starts, kernel->first + rows, kernel->seq);
+        reads_positions(cost, kernel->row_position, kernel->first + rows);
+    }
     heads_matrix(cost, kernel->x, rows, cols, kernel->stride, kernel->dtype, true, true);
     cost->flops = 3.0 * (double)rows * (double)cols;
 }
@@ -236,7 +244,8 @@ static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *
     cost->flops = kernel->dropout.p > 0 ? (double)count : 0;
 }
 
-/* Pairs of a query and a key that it may see, over all heads; behind starts, in a full cache. */
+/* Pairs of a query and a key that it may see, over all heads; behind starts, in a full cache. Of
+ * packed documents the lengths are not known here: as of one, the most. */
 static double attention_pairs(const z3d_attention_forward *kernel) {
     double seq = (double)kernel->seq, window = (double)kernel->window;
     double before = kernel->starts ? (double)kernel->capacity - seq : 0; /* keys of earlier rows */
@@ -275,6 +284,7 @@ static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost
     if (out > 0) {
         attention_parts(cost, kernel, kernel->q, kernel->k, kernel->v, true, false);
         reads(cost, kernel->starts, kernel->batch * (int64_t)sizeof *kernel->starts);
+        reads_positions(cost, kernel->row_position, kernel->batch * kernel->seq);
         reads_dropout(cost, &kernel->dropout);
     }
     writes(cost, kernel->out, out);
@@ -300,6 +310,7 @@ static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_co
         reads(cost, kernel->out, out);
         reads(cost, kernel->dout, out);
         reads(cost, kernel->log_sum_exp, rows * (int64_t)sizeof(float));
+        reads_positions(cost, kernel->row_position, kernel->batch * kernel->seq);
         reads_dropout(cost, &kernel->dropout);
     }
     attention_parts(cost, &shape, kernel->dq, kernel->dk, kernel->dv, false, true);
@@ -346,10 +357,12 @@ static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *
     updates(cost, kernel->x, count * size_of(kernel->dtype));
     cost->flops = (double)count;
     if (count == 0) return;
-    if (kernel->starts) {
+    if (kernel->starts || kernel->row_position) {
         reads_starts(cost, kernel->starts, kernel->first + kernel->rows, kernel->seq);
-        add_operand(cost, kernel->positions, kernel->capacity * row, count * size_of(kernel->dtype),
-                    true, false);
+        reads_positions(cost, kernel->row_position, kernel->first + kernel->rows);
+        add_operand(cost, kernel->positions,
+                    (kernel->starts ? kernel->capacity : kernel->seq) * row,
+                    count * size_of(kernel->dtype), true, false);
         return;
     }
     int64_t first = kernel->first % kernel->seq, end = first + kernel->rows;

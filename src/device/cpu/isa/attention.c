@@ -80,23 +80,35 @@ static void store_rows(const attention *with, const float *from, void *base, hea
                from + row * d, d);
 }
 
-/* Where the blocks of keys begin that a query at `position`, and so its tile, sees. */
-static int64_t first_block(const attention *with, int64_t position) {
-    const int64_t window = with->shape->window;
-    if (window == 0 || position < window) return 0;
-    return min_int64(position - window + 1, with->shape->capacity - 1) / KEYS * KEYS;
+/* The first key that the query at `position` sees. It never goes back from a query to the next. */
+static int64_t first_seen(const attention *with, int64_t sample, int64_t position) {
+    const z3d_attention_forward *shape = with->shape;
+    int64_t first = 0;
+    if (shape->row_position) first = position - shape->row_position[sample * shape->seq + position];
+    if (shape->window > 0 && position - shape->window + 1 > first)
+        first = position - shape->window + 1;
+    return first;
 }
 
+/* Where the blocks of keys begin that a query at `position`, and so its tile, sees. */
+static int64_t first_block(const attention *with, int64_t sample, int64_t position) {
+    return min_int64(first_seen(with, sample, position), with->shape->capacity - 1) / KEYS * KEYS;
+}
+
+/* The tile of queries in scratch. */
+typedef struct query_tile {
+    int64_t sample, head, position, queries; /* position: of the first one */
+} query_tile;
+
 /* Scores of keys that the query does not see, and of those that fill up the last lanes, are minus
- * infinity. Queries are at first_query and on. Returns the number of columns that rows are then
- * worked on in, a multiple of LANES. */
-static int64_t mask_scores(const attention *with, float *scores, int64_t first_query,
-                           int64_t queries, int64_t first_key, int64_t keys) {
-    const int64_t width = (keys + LANES - 1) / LANES * LANES, window = with->shape->window;
-    for (int64_t row = 0; row < queries; row++) {
-        const int64_t seen = min_int64(first_query + row - first_key + 1, keys);
-        const int64_t end =
-            window > 0 ? min_int64(first_query + row - first_key + 1 - window, keys) : 0;
+ * infinity. Returns the number of columns that rows are then worked on in, a multiple of LANES. */
+static int64_t mask_scores(const attention *with, float *scores, const query_tile *tile,
+                           int64_t first_key, int64_t keys) {
+    const int64_t width = (keys + LANES - 1) / LANES * LANES;
+    for (int64_t row = 0; row < tile->queries; row++) {
+        const int64_t position = tile->position + row;
+        const int64_t seen = min_int64(position - first_key + 1, keys);
+        const int64_t end = min_int64(first_seen(with, tile->sample, position) - first_key, keys);
         for (int64_t col = 0; col < end; col++) scores[row * KEYS + col] = -INFINITY;
         for (int64_t col = seen < 0 ? 0 : seen; col < width; col++)
             scores[row * KEYS + col] = -INFINITY;
@@ -108,11 +120,6 @@ static int64_t mask_scores(const attention *with, float *scores, int64_t first_q
 typedef struct forward_scratch {
     float *keys, *values, *queries, *scores, *out, *maximum, *sum, *mask;
 } forward_scratch;
-
-/* The tile of queries in scratch. */
-typedef struct query_tile {
-    int64_t sample, head, position, queries; /* position: of the first one */
-} query_tile;
 
 /* A row of scores, from scores to weights of the values relative to the row's maximum so far. A row
  * may see nothing of a block, nor of those before it: then there is no maximum yet. */
@@ -148,7 +155,7 @@ static void forward_block(const attention *with, const forward_scratch *s, const
     const int64_t d = with->shape->head_dim, queries = tile->queries;
     z3d_cpu_sgemm_serial(with->cpu, false, true, queries, count, d, with->scale, s->queries, d,
                          keys, d, 0.0f, s->scores, KEYS);
-    const int64_t width = mask_scores(with, s->scores, tile->position, queries, first_key, count);
+    const int64_t width = mask_scores(with, s->scores, tile, first_key, count);
     for (int64_t row = 0; row < queries; row++)
         forward_row(with, s, tile, row, first_key, width, first);
     z3d_cpu_sgemm_serial(with->cpu, false, false, queries, d, count, 1.0f, s->scores, KEYS, values,
@@ -161,7 +168,7 @@ static void forward_tile(const attention *with, const forward_scratch *s, const 
     const z3d_attention_forward *shape = with->shape;
     const int64_t d = shape->head_dim, queries = tile->queries;
     const int64_t end = min_int64(tile->position + queries, shape->capacity);
-    const int64_t begin = first_block(with, tile->position);
+    const int64_t begin = first_block(with, tile->sample, tile->position);
     load_rows(with, s->queries, shape->q, query_rows(shape, tile->sample, tile->head), row,
               queries);
     for (int64_t key = begin; key < end; key += KEYS)
@@ -181,7 +188,7 @@ static void forward_task(const attention *with, char *scratch, int64_t sample, i
                          int64_t heads, int64_t first, int64_t end, bool polls) {
     const z3d_attention_forward *shape = with->shape;
     const int64_t d = shape->head_dim, start = shape->starts ? shape->starts[sample] : 0;
-    const int64_t base = first_block(with, start + first);
+    const int64_t base = first_block(with, sample, start + first);
     const int64_t count = min_int64(start + end, shape->capacity) - base;
     const head_rows rows = key_rows(shape, sample, head / with->group);
     forward_scratch s;
@@ -221,6 +228,17 @@ static void forward_task(const attention *with, char *scratch, int64_t sample, i
                 "kernel " #kernel_name ": dropout counts %lld heads and %lld rows at most",        \
                 (long long)Z3D_DROPOUT_MAX_HEADS, (long long)Z3D_DROPOUT_MAX_ROWS)
 
+/* A document goes on, or a new one begins. */
+static z3d_status check_positions(const char *kernel, const int32_t *positions, int64_t batch,
+                                  int64_t seq) {
+    for (int64_t row = 0; positions && row < batch * seq; row++)
+        Z3D_REQUIRE(positions[row] == 0 ||
+                        (row % seq > 0 && positions[row] == positions[row - 1] + 1),
+                    "kernel %s: row %lld of %lld is at position %d of its document", kernel,
+                    (long long)(row % seq), (long long)seq, (int)positions[row]);
+    return Z3D_OK;
+}
+
 static z3d_status check_starts(const z3d_attention_forward *kernel) {
     Z3D_REQUIRE(kernel->starts || kernel->capacity == kernel->seq,
                 "kernel attention_forward: %lld keys for %lld queries that begin at 0",
@@ -229,7 +247,8 @@ static z3d_status check_starts(const z3d_attention_forward *kernel) {
         Z3D_REQUIRE(kernel->starts[sample] >= 0 && kernel->starts[sample] < kernel->capacity,
                     "kernel attention_forward: sample %lld begins at %d of %lld", (long long)sample,
                     (int)kernel->starts[sample], (long long)kernel->capacity);
-    return Z3D_OK;
+    return check_positions("attention_forward", kernel->starts ? NULL : kernel->row_position,
+                           kernel->batch, kernel->seq);
 }
 
 z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launched) {
@@ -312,7 +331,7 @@ static void backward_tile(const attention *with, const backward_scratch *s,
                          KEYS);
     z3d_cpu_sgemm_serial(cpu, false, true, queries, keys, d, 1.0f, dout, d, s->values, d, 0.0f, ds,
                          KEYS);
-    const int64_t width = mask_scores(with, p, first_query, queries, first_key, keys);
+    const int64_t width = mask_scores(with, p, tile, first_key, keys);
     for (int64_t row = 0; row < queries; row++) {
         if (with->drops)
             z3d_dropout_mask(&with->rule, tile->sample, with->shape->first_head + tile->head,
@@ -325,7 +344,7 @@ static void backward_tile(const attention *with, const backward_scratch *s,
     z3d_cpu_sgemm_serial(cpu, true, false, keys, d, queries, with->scale, ds, KEYS, q, d, 1.0f,
                          s->dkeys, d);
     z3d_cpu_sgemm_serial(cpu, false, false, queries, d, keys, with->scale, ds, KEYS, s->keys, d,
-                         first_key == first_block(with, first_query) ? 0.0f : 1.0f,
+                         first_key == first_block(with, tile->sample, first_query) ? 0.0f : 1.0f,
                          s->dqueries + first_query * d, d);
 }
 
@@ -345,9 +364,9 @@ static void load_delta(const attention *with, const backward_scratch *s, const v
 static void backward_block(const attention *with, const backward_scratch *s,
                            const float *log_sum_exp, int64_t sample, int64_t head,
                            int64_t first_key, int64_t keys, bool polls) {
-    const int64_t seq = with->shape->seq, window = with->shape->window;
-    const int64_t end = window > 0 ? min_int64(first_key + keys + window - 1, seq) : seq;
-    for (int64_t query = first_key; query < end; query += QUERIES) {
+    const int64_t seq = with->shape->seq;
+    for (int64_t query = first_key; query < seq && first_block(with, sample, query) <= first_key;
+         query += QUERIES) {
         const query_tile tile = {sample, head, query, min_int64(QUERIES, seq - query)};
         backward_tile(with, s, log_sum_exp, &tile, first_key, keys);
         if (polls) z3d_cpu_poll(with->cpu);
@@ -413,7 +432,10 @@ z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *laun
     REQUIRE_SHAPE(attention_backward, kernel);
     REQUIRE_SCRATCH(attention_backward, cpu, z3d_scratch_attention_backward(kernel, cpu->threads));
     const int64_t per_thread = z3d_scratch_attention_backward(kernel, 1);
-    const z3d_attention_forward shape = {.batch = kernel->batch,
+    Z3D_TRY(
+        check_positions("attention_backward", kernel->row_position, kernel->batch, kernel->seq));
+    const z3d_attention_forward shape = {.row_position = kernel->row_position,
+                                         .batch = kernel->batch,
                                          .seq = kernel->seq,
                                          .capacity = kernel->seq,
                                          .heads = kernel->heads,

@@ -132,6 +132,7 @@ z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kern
 /* The row of positions that a row adds. */
 static int64_t position_of(const z3d_position_forward *position, int64_t row) {
     const int64_t index = position->first + row, at = index % position->seq;
+    if (position->row_position) return position->row_position[index];
     if (!position->starts) return at;
     return min_int64(position->starts[index / position->seq] + at, position->capacity - 1);
 }

@@ -14,6 +14,7 @@ typedef struct rotation {
 
 static float position_of(const z3d_rotary *rotary, int64_t row) {
     const int64_t index = rotary->first + row, at = index % rotary->seq;
+    if (rotary->row_position) return (float)rotary->row_position[index];
     return (float)(rotary->starts ? rotary->starts[index / rotary->seq] + at : at);
 }
 

@@ -33,7 +33,8 @@ constexpr int NO_WINDOW = INT32_MAX / 2 - TILE; // more than a sequence has
 // A launch's shape. Rows of queries lie q_stride elements apart, of keys and values kv_stride, of
 // the output `heads head_dim`. `group` query heads read a head of keys and values.
 struct attention_shape {
-    const int32_t *starts; // of each sample: the position of its first query; NULL: 0
+    const int32_t *starts;       // of each sample: the position of its first query; NULL: 0
+    const int32_t *row_position; // of each query in its document; NULL: one document a sample
     int64_t q_stride, kv_stride;
     int seq, capacity, heads, group, head_dim, first_head, window;
     float scale; // 1 / sqrt(head_dim)
@@ -46,6 +47,7 @@ attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, 
                                    bool aligned_rows) {
     const bool windowed = kernel->window > 0 && kernel->window < NO_WINDOW;
     return {starts,
+            kernel->row_position,
             kernel->q_stride,
             kernel->kv_stride,
             (int)kernel->seq,
@@ -103,8 +105,30 @@ __device__ inline void to_next_head(head_place &place, const attention_shape &sh
     place.statistics += shape.seq;
 }
 
-__device__ inline int first_key_of(const attention_shape &shape, int position) {
-    return position < shape.window ? 0 : position - shape.window + 1;
+// The first key that the query at `position` sees. It never goes back from a query to the next.
+__device__ inline int first_key_of(const attention_shape &shape, const head_place &place,
+                                   int position) {
+    int first = position < shape.window ? 0 : position - shape.window + 1;
+    if (shape.row_position && position < shape.seq) {
+        const int begin = position - shape.row_position[place.sample * shape.seq + position];
+        if (begin > first) first = begin;
+    }
+    return first;
+}
+
+// The first query, from `query` on, that sees no key before `key`; the sequence's length if there
+// is none.
+__device__ inline int first_query_past(const attention_shape &shape, const head_place &place,
+                                       int query, int key) {
+    int end = shape.seq;
+    while (query < end) {
+        const int middle = query + (end - query) / 2;
+        if (first_key_of(shape, place, middle) >= key)
+            end = middle;
+        else
+            query = middle + 1;
+    }
+    return end;
 }
 
 // Rows first .. first + ROWS - 1 of a head, whose row 0 is matrix[at], into a tile of DEPTH

@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     T *dout = queries + QUERIES * STRIDE;
     float *log_sum_exp = reinterpret_cast<float *>(dout + QUERIES * STRIDE);
     float *delta = log_sum_exp + QUERIES;
+    int *least = reinterpret_cast<int *>(delta + QUERIES); // the first keys that the queries see
     const int part = (int)blockIdx.x % PARTS * COLS, index = (int)blockIdx.x / PARTS;
     const int first = index / heads * TILE; // the first keys come first: most see them
     head_place place = place_of(shape, (int64_t)(index % heads) * shape.group);
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     float dkeys[COLS / 8][4] = {}, dvalues[COLS / 8][4] = {};
     load_tile<TILE, DEPTH>(keys, in.k, place.kv, shape.kv_stride, first, shape.seq, shape);
     load_tile<TILE, DEPTH>(values, in.v, place.kv, shape.kv_stride, first, shape.seq, shape);
-    const int last = first + TILE - 1 + shape.window, end = last < shape.seq ? last : shape.seq;
+    const int end = first_query_past(shape, place, first, first + TILE);
     for (int head = 0; head < shape.group; head++, to_next_head(place, shape))
         for (int query = first; query < end; query += QUERIES) {
             __syncthreads();
@@ -75,6 +76,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
                 const bool inside = query + (int)threadIdx.x < shape.seq;
                 log_sum_exp[threadIdx.x] = inside ? in.log_sum_exp[row] : 0.0f;
                 delta[threadIdx.x] = inside ? deltas[row] : 0.0f;
+                least[threadIdx.x] = first_key_of(shape, place, query + (int)threadIdx.x);
             }
             __syncthreads();
             float scores[QUERIES / 8][4], gradients[QUERIES / 8][4];
@@ -86,9 +88,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
                 for (int e = 0; e < 4; e++) {
                     const int column = 8 * j + 2 * t + e % 2;
                     const int key = first + warp_row + g + 8 * (e / 2);
-                    const int back = query + column - key;
                     const bool seen =
-                        back >= 0 && back < shape.window && query + column < shape.seq;
+                        query + column >= key && key >= least[column] && query + column < shape.seq;
                     float mask = 1.0f;
                     if constexpr (DROPS)
                         mask = dropout_one(draw, place.sample, shape.first_head + place.head,
@@ -124,17 +125,19 @@ __global__ void __launch_bounds__(TILE_THREADS)
     dropout_draw draw = {};
     if constexpr (DROPS) draw = dropout_begin(shape.rule);
 
+    int least[2];
     float log_sum_exp[2], delta[2], dqueries[COLS / 8][4] = {};
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int query = first + warp_row + g + 8 * r;
         log_sum_exp[r] = query < shape.seq ? in.log_sum_exp[place.statistics + query] : 0.0f;
         delta[r] = query < shape.seq ? deltas[place.statistics + query] : 0.0f;
+        least[r] = first_key_of(shape, place, query);
     }
     load_tile<TILE, DEPTH>(queries, in.q, place.q, shape.q_stride, first, shape.seq, shape);
     load_tile<TILE, DEPTH>(dout, in.dout, place.out, place.out_stride, first, shape.seq, shape);
-    for (int key = first_key_of(shape, first) / KEYS * KEYS; key < first + TILE && key < shape.seq;
-         key += KEYS) {
+    for (int key = first_key_of(shape, place, first) / KEYS * KEYS;
+         key < first + TILE && key < shape.seq; key += KEYS) {
         __syncthreads();
         load_tile<KEYS, DEPTH>(keys, in.k, place.kv, shape.kv_stride, key, shape.seq, shape);
         load_tile<KEYS, DEPTH>(values, in.v, place.kv, shape.kv_stride, key, shape.seq, shape);
@@ -155,7 +158,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
 #pragma unroll
                 for (int e = 0; e < 2; e++)
                     derive(scores[j][2 * r + e], gradients[j][2 * r + e], log_sum_exp[r], delta[r],
-                           scale, mask[e], column + e <= row && column + e > row - shape.window);
+                           scale, mask[e], column + e <= row && column + e >= least[r]);
             }
         multiply_columns<KEYS, DEPTH, COLS>(dqueries, gradients, keys + part);
     }
@@ -175,8 +178,8 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
                    dim3(DELTA_WARPS * WARP), 0, delta_kernel<T>, *kernel, delta, shape,
                    heads * kernel->seq));
     Z3D_TRY(launch(lane, "attention_backward", kv_heads * tiles, dim3(TILE_THREADS),
-                   shared + 2 * OTHERS * sizeof(float), keys_kernel<DEPTH, DROPS, T>, *kernel,
-                   delta, shape, (int)kv_heads));
+                   shared + OTHERS * (2 * sizeof(float) + sizeof(int)),
+                   keys_kernel<DEPTH, DROPS, T>, *kernel, delta, shape, (int)kv_heads));
     return launch(lane, "attention_backward", heads * tiles, dim3(TILE_THREADS), shared,
                   queries_kernel<DEPTH, DROPS, T>, *kernel, delta, shape, (int)heads);
 }

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(DECODE_THREADS, DECODE_BLOCKS)
     const head_place place = place_of(shape, row / shape.seq);
     const int chunk = (int)blockIdx.x % chunks * chunk_keys,
               position = place.start + (int)query_row;
-    int begin = first_key_of(shape, position), end = chunk + chunk_keys;
+    int begin = first_key_of(shape, place, position), end = chunk + chunk_keys;
     if (begin < chunk) begin = chunk;
     if (end > place.keys) end = place.keys;
     if (end > position + 1) end = position + 1;

@@ -45,16 +45,16 @@ __device__ inline void exponentials(float (&scores)[N][4], running &rows, float 
     }
 }
 
-// Keys after the query, and those before its window, count as minus infinity. query: the position
-// of the lane's first result; key: its key.
+// Keys after the query, and those before the first one that it sees, count as minus infinity.
+// query: the position of the lane's first result; key: its key.
 template <int N>
-__device__ inline void hide_keys(float (&scores)[N][4], int query, int key, int window) {
+__device__ inline void hide_keys(float (&scores)[N][4], int query, int key, const int (&least)[2]) {
 #pragma unroll
     for (int j = 0; j < N; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int back = query + 8 * (e / 2) - (key + 8 * j + e % 2);
-            if (back < 0 || back >= window) scores[j][e] = -INFINITY;
+            const int column = key + 8 * j + e % 2;
+            if (column > query + 8 * (e / 2) || column < least[e / 2]) scores[j][e] = -INFINITY;
         }
 }
 
@@ -91,11 +91,16 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
     const int end = position + TILE < place.keys ? position + TILE : place.keys;
     const int first_query = position + warp_row + g;
     const float scale = shape.scale * LOG2_E; // exponentials are powers of two
+    const int least[2] = {first_key_of(shape, place, first_query),
+                          first_key_of(shape, place, first_query + 8)};
+    const int last = position + TILE - 1 < place.start + shape.seq ? position + TILE - 1
+                                                                   : place.start + shape.seq - 1;
+    const int seen_by_all = first_key_of(shape, place, last);
 
     running rows = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
     float result[COLS / 8][4] = {};
     load_tile<TILE, DEPTH>(queries, in.q, place.q, shape.q_stride, first, shape.seq, shape);
-    for (int key = first_key_of(shape, position) / STEP * STEP; key < end; key += STEP) {
+    for (int key = first_key_of(shape, place, position) / STEP * STEP; key < end; key += STEP) {
         __syncthreads();
         load_tile<STEP, DEPTH>(keys, in.k, place.kv, shape.kv_stride, key, end, shape);
         load_tile<STEP, DEPTH>(values, in.v, place.kv, shape.kv_stride, key, end, shape);
@@ -103,8 +108,8 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
         if (first + warp_row >= shape.seq) continue; // of a few queries, most warps have none
         float scores[STEP / 8][4], correction[2];
         multiply_rows<STEP, DEPTH>(scores, queries + warp_row * STRIDE, keys);
-        if (key + STEP > position || position + TILE - key > shape.window)
-            hide_keys(scores, first_query, key + 2 * t, shape.window);
+        if (key + STEP > position || key < seen_by_all)
+            hide_keys(scores, first_query, key + 2 * t, least);
         exponentials(scores, rows, scale, correction);
         if constexpr (DROPS) drop(scores, shape, place, first_query, key + 2 * t);
 #pragma unroll

@@ -89,7 +89,7 @@ template <class T> struct add_position_operation {
     z3d_position_forward k;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
         const uint32_t index = (uint32_t)(k.first + row), seq = (uint32_t)k.seq;
-        int64_t position = index % seq;
+        int64_t position = k.row_position ? k.row_position[index] : index % seq;
         if (k.starts) {
             position += k.starts[index / seq];
             if (position >= k.capacity) position = k.capacity - 1;

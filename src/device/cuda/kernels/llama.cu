@@ -29,8 +29,9 @@ template <class T> struct rotary_operation {
     some_pairs pairs;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
         const int64_t index = k.first + row;
-        const float position =
-            (float)(k.starts ? k.starts[index / k.seq] + index % k.seq : index % k.seq);
+        const float position = (float)(k.row_position ? k.row_position[index]
+                                       : k.starts     ? k.starts[index / k.seq] + index % k.seq
+                                                      : index % k.seq);
         const int pair = (int)((uint32_t)column % (uint32_t)pairs.count);
         T *to = static_cast<T *>(k.x) + row * k.stride +
                 (uint32_t)column / (uint32_t)pairs.count * k.head_dim + pairs.first + pair;

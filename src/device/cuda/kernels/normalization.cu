@@ -82,11 +82,11 @@ __device__ inline pack<T, WIDE> load_part(const void *from, int64_t at, int64_t 
     pack<T, WIDE> part = {};
     if constexpr (WHOLE) {
         if (count > 0) part = *reinterpret_cast<const pack<T, WIDE> *>(first);
-        return part;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < WIDE; i++)
-        if (i < count) part.at[i] = first[i];
+        for (int i = 0; i < WIDE; i++)
+            if (i < count) part.at[i] = first[i];
+    }
     return part;
 }
 
