@@ -83,8 +83,10 @@ typedef struct z3d_micro_batch {
 typedef struct z3d_step_input {
     const z3d_micro_batch *micro; /* program.accumulation of them (evaluate: 1) */
     int64_t sample_base;          /* global index of the step's first sample */
-    int64_t global_targets; /* valid targets of the whole global batch: the loss is divided by this,
-                               once */
+    int64_t
+        global_targets; /* places for targets in the global batch. Gradients are of the mean over
+                           those that are trained, whose number the step itself finds: it may be
+                           any number here, but the gradients' range in fp16 follows from it */
     float learning_rate;
     bool stop_requested; /* by this rank; the answer is in the result, equal on all ranks */
 } z3d_step_input;
@@ -94,7 +96,8 @@ typedef struct z3d_step_result {
     double loss;        /* mean over the global batch's valid targets */
     double grad_norm;   /* global, each logical parameter once, before clipping, unscaled */
     float loss_scale;   /* used in this step */
-    bool skipped;       /* overflow: nothing was changed */
+    int64_t targets;    /* that were trained, in the global batch */
+    bool skipped;       /* overflow, or no target was trained: nothing was changed */
     int overflow_group; /* of a skipped step: the parameter group of the unit nearest to the loss
                            that had an infinity or NaN; -1: the loss itself is not finite */
     int64_t skipped_in_a_row;

@@ -24,14 +24,20 @@ typedef struct z3d_step_state {
     uint64_t seed;          /* dropout's seed */
     float learning_rate;
     float loss_scale;
-    float gradient_seed; /* loss_scale / global number of valid targets: what the loss is multiplied
-                            by, once */
+    double targets;        /* the global batch's places for targets; 0: not known */
+    float gradient_seed;   /* loss_scale / targets: what the loss is multiplied by, once */
     float gradient_factor; /* clip factor / loss_scale: what optimizers multiply gradients by */
     float skip;            /* 1: an overflow, leave parameters and optimizer states as they are */
     float stop_requested;  /* 1: this rank was asked to stop */
     double loss_sum;       /* sum over this rank's valid targets so far in this step, unscaled */
     double valid_targets;  /* their number */
 } z3d_step_state;
+
+/* From a mean over a step's places for targets to one over those that are trained: 0 if none is, 1
+ * if all are or the places are not known. */
+static inline double z3d_step_mean(double targets, double trained) {
+    return targets > 0 ? (trained > 0 ? targets / trained : 0) : 1;
+}
 
 /* Dropout of one site: an element is dropped when philox(key(state->seed, data position,
  * site))[global element] < p. Counter: (global sample in the step, head, row, column), equal on
@@ -457,9 +463,10 @@ typedef struct z3d_control_begin {
 
 /* Decides about the step from the sums over all ranks. control[4] .. control[count - 1] are the
  * squared gradients (of loss_scale times the loss) by group; squares is their sum, in this order.
- * state->skip = control[3] = 1 if squares is not finite, else 0; state->gradient_factor = min(1,
- * clipping / (norm + 1e-6)) / state->loss_scale, norm = sqrt(squares) / state->loss_scale. clipping
- * 0: none. In fp64, the same bits on every device. */
+ * The gradients are of a mean over state->targets; m = z3d_step_mean makes it one over control[1].
+ * state->skip = control[3] = 1 if squares is not finite or nothing was trained, else 0;
+ * state->gradient_factor = min(1, clipping / (norm + 1e-6)) m / state->loss_scale, norm =
+ * sqrt(squares) m / state->loss_scale. clipping 0: none. In fp64, the same bits on every device. */
 typedef struct z3d_control_end {
     double *control;
     z3d_step_state *state;

@@ -19,9 +19,10 @@ static z3d_status forward(z3d_unit_run *run) {
     if (shape->learned_positions)
         Z3D_TRY(Z3D_LAUNCH(run->device, position_forward, .x = x,
                            .positions = z3d_unit_parameter(run, POSITIONS, 0),
-                           .starts = z3d_unit_starts(run), .capacity = shape->seq_length,
-                           .rows = own.count, .first = own.first, .seq = seq, .cols = hidden,
-                           .dtype = run->dtype));
+                           .starts = z3d_unit_starts(run),
+                           .row_position = z3d_unit_row_position(run),
+                           .capacity = shape->seq_length, .rows = own.count, .first = own.first,
+                           .seq = seq, .cols = hidden, .dtype = run->dtype));
     z3d_dropout dropout = z3d_unit_dropout(run, shape->hidden_dropout, "embedding");
     if (dropout.p == 0 && all == run->output) return Z3D_OK;
     return Z3D_LAUNCH(run->device, dropout_forward, .x = x, .y = run->output, .rows = own.count,
@@ -47,11 +48,18 @@ static z3d_status backward(z3d_unit_run *run) {
                        .dtype = run->dtype, .gradient_dtype = run->gradient_dtype,
                        .accumulate = run->group[TABLE].accumulate));
     if (!shape->learned_positions) return Z3D_OK;
-    return Z3D_LAUNCH(
-        run->device, position_backward, .dy = (const char *)dy + z3d_unit_own_offset(run),
-        .gradient = z3d_unit_gradient(run, POSITIONS, 0), .rows = own.count, .first = own.first,
-        .seq = seq, .cols = hidden, .dtype = run->dtype, .gradient_dtype = run->gradient_dtype,
-        .accumulate = run->group[POSITIONS].accumulate);
+    const void *own_dy = (const char *)dy + z3d_unit_own_offset(run);
+    if (z3d_unit_row_position(run))
+        return Z3D_LAUNCH(
+            run->device, embedding_backward, .tokens = z3d_unit_row_position(run) + own.first,
+            .dy = own_dy, .table_gradient = z3d_unit_gradient(run, POSITIONS, 0), .rows = own.count,
+            .cols = hidden, .table_rows = seq, .dtype = run->dtype,
+            .gradient_dtype = run->gradient_dtype, .accumulate = run->group[POSITIONS].accumulate);
+    return Z3D_LAUNCH(run->device, position_backward, .dy = own_dy,
+                      .gradient = z3d_unit_gradient(run, POSITIONS, 0), .rows = own.count,
+                      .first = own.first, .seq = seq, .cols = hidden, .dtype = run->dtype,
+                      .gradient_dtype = run->gradient_dtype,
+                      .accumulate = run->group[POSITIONS].accumulate);
 }
 
 /* There is no input. */

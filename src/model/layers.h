@@ -17,6 +17,11 @@ static inline z3d_tensor_lane z3d_unit_lane(const z3d_unit_run *run) {
 static inline const int32_t *z3d_unit_starts(const z3d_unit_run *run) {
     return z3d_mode_generates(run->mode) ? run->field[1] : NULL;
 }
+/* Of packed documents, outside generation: each row's position in its document, int32[batch,
+ * tokens]; else NULL. */
+static inline const int32_t *z3d_unit_row_position(const z3d_unit_run *run) {
+    return z3d_mode_generates(run->mode) ? NULL : run->field[2];
+}
 static inline const int32_t *z3d_unit_output_rows(const z3d_unit_run *run) {
     return z3d_mode_generates(run->mode) ? (const int32_t *)run->field[1] + run->batch : NULL;
 }

@@ -110,20 +110,23 @@ void z3d_model_destroy(z3d_model *model) {
     free(model);
 }
 
-void z3d_model_take_tokens(z3d_model *model, int64_t seq) {
-    static const char *const name[] = {"tokens", "targets"};
+void z3d_model_take_tokens(z3d_model *model, int64_t seq, bool packed) {
+    static const char *const name[] = {"tokens", "targets", "positions"};
     const int64_t width = (int64_t)sizeof(int32_t);
     const int64_t part = seq < Z3D_PREFILL_TOKENS ? seq : Z3D_PREFILL_TOKENS;
     const int64_t few = seq < Z3D_PREFILL_SHORT_TOKENS ? seq : Z3D_PREFILL_SHORT_TOKENS;
     const int64_t tokens[Z3D_MODE_COUNT] = {seq, seq, part, few, 1};
-    model->num_fields = 2;
+    model->num_fields = packed ? 3 : 2;
     model->positions = seq;
-    for (int f = 0; f < 2; f++) snprintf(model->field[f].name, Z3D_NAME, "%s", name[f]);
+    for (int f = 0; f < model->num_fields; f++)
+        snprintf(model->field[f].name, Z3D_NAME, "%s", name[f]);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         model->tokens[mode] = tokens[mode];
         model->field[0].bytes_per_sample[mode] = tokens[mode] * width;
         model->field[1].bytes_per_sample[mode] =
             (z3d_mode_generates((z3d_mode)mode) ? 2 : seq) * width;
+        model->field[2].bytes_per_sample[mode] =
+            packed && !z3d_mode_generates((z3d_mode)mode) ? seq * width : 0;
     }
 }
 

@@ -272,10 +272,11 @@ bool z3d_model_is_last(const z3d_model *model, int unit);
 bool z3d_unit_ends_part(const z3d_model *model, int unit);
 /* Units of the largest part: 1, of tiled blocks more. */
 int z3d_model_part_units(const z3d_model *model);
-/* Sets the fields and tokens of a model of sequences: tokens and targets, int32[seq]; in generation
- * tokens, and in the place of targets int32[2, batch]: the position of each sample's first token,
- * and which of its tokens the output is of. start + tokens must not exceed seq. */
-void z3d_model_take_tokens(z3d_model *model, int64_t seq);
+/* Sets the fields and tokens of a model of sequences: tokens and targets, int32[seq], and, of
+ * packed documents, each token's position in its document, int32[seq] (not in generation); in
+ * generation tokens, and in the place of targets int32[2, batch]: the position of each sample's
+ * first token, and which of its tokens the output is of. start + tokens must not exceed seq. */
+void z3d_model_take_tokens(z3d_model *model, int64_t seq, bool packed);
 /* Number of parameters as users count them: logical, unpadded, whole model. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 

@@ -204,12 +204,15 @@ static z3d_status allocate_batches(z3d_trainer *trainer) {
                          (long long)trainer->config->model_seq_length);
     Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's tokens", &trainer->tokens));
     Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's targets", &trainer->targets));
+    if (trainer->config->data_samples == Z3D_SAMPLES_DOCUMENTS)
+        Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's positions", &trainer->positions));
     Z3D_TRY(z3d_new((size_t)program->accumulation, sizeof *trainer->micro, "a step's micro-batches",
                     &trainer->micro));
     int64_t stride = rows * trainer->config->model_seq_length;
     for (int i = 0; i < program->accumulation; i++) {
         trainer->micro[i].field[0] = trainer->tokens + i * stride;
         trainer->micro[i].field[1] = trainer->targets + i * stride;
+        if (trainer->positions) trainer->micro[i].field[2] = trainer->positions + i * stride;
     }
     return Z3D_OK;
 }
@@ -654,6 +657,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_tokenizer_destroy(trainer->tokenizer);
     free(trainer->tokens);
     free(trainer->targets);
+    free(trainer->positions);
     free(trainer->micro);
     z3d_string_free(&trainer->weights);
     z3d_string_free(&trainer->offload_why);

@@ -111,6 +111,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                               ? trainer->model->group[result->overflow_group].name
                               : NULL,
         .tokens = tokens,
+        .trained_tokens = result->targets,
         .total_tokens = result->step * tokens, /* a resumed run keeps its batch and length */
         .seconds = seconds,
         .model_tflops = trainer->model_flops * tera,
@@ -172,10 +173,15 @@ static z3d_status refuse_falling_scale(const z3d_trainer *trainer, const z3d_ste
                      (long long)result->step, (double)state->loss_scale, lower);
 }
 
+/* Not one token of the step's data is trained. */
+static bool empty(const z3d_step_result *result) {
+    return result->targets == 0;
+}
+
 static z3d_status check_end(z3d_trainer *trainer, const z3d_step_result *result) {
     char newest[64] = "";
     z3d_engine_state state;
-    if (result->step != trainer->config->training_steps || !result->skipped ||
+    if (result->step != trainer->config->training_steps || !result->skipped || empty(result) ||
         searches_scale(trainer, result))
         return Z3D_OK;
     if (scale_still_falls(trainer, result, &state))
@@ -199,7 +205,7 @@ static z3d_status check_end(z3d_trainer *trainer, const z3d_step_result *result)
 /* The same on all ranks, since the result is. */
 static z3d_status check_result(z3d_trainer *trainer, const z3d_step_result *result) {
     long long limit = (long long)trainer->config->training_max_skipped_steps;
-    if (result->skipped && result->skipped_in_a_row >= limit)
+    if (result->skipped && !empty(result) && result->skipped_in_a_row >= limit)
         return Z3D_ERROR(
             Z3D_ERR_NUMERIC,
             "step %lld: %lld step%s in a row skipped for infinite or NaN gradients, the "

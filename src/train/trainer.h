@@ -65,6 +65,7 @@ typedef struct z3d_trainer {
 
     /* Host memory of one step's data on this rank. */
     int32_t *tokens, *targets; /* [accumulation, samples of this rank, seq] */
+    int32_t *positions;        /* likewise, in the document; NULL: samples are windows */
     z3d_micro_batch *micro;    /* [accumulation] */
 
     z3d_rank_tape *tape; /* while steps of this rank are recorded; else NULL */

@@ -185,7 +185,7 @@ static void drop(maker *m) {
 #define T(field) AROUND(field, m->type, 0, 1)
 #define G(field) AROUND(field, k->gradient_dtype, 0, 1)
 #define F(field) AROUND(field, Z3D_F32, 0, 1)
-/* To the comparison, a step state is nine doubles. */
+/* To the comparison, a step state is ten doubles. */
 #define STATE(field) FROM(field, Z3D_F64, &m->state)
 #define IN_PLACE(field, of) (void)(k->field = (void *)(uintptr_t)k->of)
 /* set_special() puts these at an array's beginning. */

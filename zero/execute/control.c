@@ -183,7 +183,9 @@ static void take_gradients(z3d_executor *executor, z3d_host_step *host) {
     const double *sums = executor->sums;
     double squares = 0;
     for (int g = 0; g < p->layout->num_groups; g++) squares += sums[Z3D_CONTROL_SQUARES + g];
-    host->grad_norm = sqrt(squares) / (double)host->state.loss_scale;
+    host->grad_norm = sqrt(squares) *
+                      z3d_step_mean(host->state.targets, sums[Z3D_CONTROL_TARGETS]) /
+                      (double)host->state.loss_scale;
     host->overflow_group =
         overflow_group(p->model, sums[Z3D_CONTROL_LOSS], sums + Z3D_CONTROL_SQUARES);
     host->skipped = sums[Z3D_CONTROL_SKIP] > 0;

@@ -236,6 +236,7 @@ static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *i
                   .seed = engine->config.seed,
                   .learning_rate = input->learning_rate,
                   .loss_scale = scale,
+                  .targets = (double)input->global_targets,
                   .gradient_seed =
                       input->global_targets > 0 ? scale / (float)input->global_targets : 0,
                   .stop_requested = input->stop_requested ? 1 : 0},
@@ -261,14 +262,18 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     z3d_engine_parameters_changed(engine);
     z3d_host_step host = host_step(engine, input, engine->config.program.accumulation);
     Z3D_TRY(run(engine, Z3D_MODE_TRAIN, &host));
-    engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
+    const bool empty = !(host.targets > 0) && input->global_targets > 0;
     if (!host.skipped) engine->optimizer_step++;
-    z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
+    if (!empty) { /* it says nothing of the loss scale */
+        engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
+        z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
+    }
     *out = (z3d_step_result){
         .step = engine->step,
         .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
         .grad_norm = host.grad_norm,
         .loss_scale = host.state.loss_scale,
+        .targets = (int64_t)host.targets,
         .skipped = host.skipped,
         .overflow_group = host.overflow_group,
         .skipped_in_a_row = engine->skipped_in_a_row,

@@ -93,9 +93,9 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
     return Z3D_LAUNCH(
         run->device, attention_forward, .q = saved->qkv, .k = keys.k, .v = keys.v,
         .out = saved->attention, .log_sum_exp = saved->log_sum_exp, .starts = z3d_unit_starts(run),
-        .batch = run->batch, .seq = run->tokens, .capacity = keys.capacity,
-        .heads = gpt->local_heads, .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim,
-        .q_stride = 3 * gpt->local_hidden, .kv_stride = keys.stride,
+        .row_position = z3d_unit_row_position(run), .batch = run->batch, .seq = run->tokens,
+        .capacity = keys.capacity, .heads = gpt->local_heads, .kv_heads = gpt->local_heads,
+        .head_dim = gpt->head_dim, .q_stride = 3 * gpt->local_hidden, .kv_stride = keys.stride,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
         .dropout = z3d_unit_dropout(run, gpt->config.attention_dropout, "attention"));
 }
@@ -156,12 +156,13 @@ static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
                                     d_attention));
     if (!input) return Z3D_OK;
     return Z3D_LAUNCH(
-        run->device, attention_backward, .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
-        .v = qkv_part(run, saved->qkv, 2), .out = saved->attention, .dout = d_attention,
-        .log_sum_exp = saved->log_sum_exp, .dq = d_qkv, .dk = qkv_part(run, d_qkv, 1),
-        .dv = qkv_part(run, d_qkv, 2), .batch = run->batch, .seq = run->tokens,
-        .heads = gpt->local_heads, .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim,
-        .q_stride = 3 * gpt->local_hidden, .kv_stride = 3 * gpt->local_hidden,
+        run->device, attention_backward, .row_position = z3d_unit_row_position(run),
+        .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1), .v = qkv_part(run, saved->qkv, 2),
+        .out = saved->attention, .dout = d_attention, .log_sum_exp = saved->log_sum_exp,
+        .dq = d_qkv, .dk = qkv_part(run, d_qkv, 1), .dv = qkv_part(run, d_qkv, 2),
+        .batch = run->batch, .seq = run->tokens, .heads = gpt->local_heads,
+        .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim, .q_stride = 3 * gpt->local_hidden,
+        .kv_stride = 3 * gpt->local_hidden,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
         .dropout = z3d_unit_dropout(run, gpt->config.attention_dropout, "attention"));
 }

@@ -140,7 +140,7 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
     model->sequence_parallel = config->sequence_parallel;
-    z3d_model_take_tokens(model, config->seq_length);
+    z3d_model_take_tokens(model, config->seq_length, config->packed);
     describe_groups(model, gpt);
     z3d_describe_units(model, &gpt->shape,
                        &(z3d_transformer_units){.block = "block",

@@ -9,6 +9,7 @@ typedef struct z3d_gpt_config {
     int64_t num_layers, hidden_size, num_heads, seq_length, vocab_size, vocab_multiple;
     double hidden_dropout, attention_dropout, init_std;
     int tensor_size;
+    bool packed;            /* samples have several documents, each of which sees itself only */
     bool sequence_parallel; /* layernorms, dropout and residuals on 1/tensor_size of the tokens */
     int64_t tiling;         /* tiles of each MLP; 0: as 1 */
 } z3d_gpt_config;

@@ -16,6 +16,7 @@ static z3d_gpt_config config_of(const z3d_config *config) {
                             .init_std = config->model_init_method_std,
                             .tensor_size = (int)config->parallel_tensor_model_parallel_size,
                             .sequence_parallel = config->parallel_sequence_parallel,
+                            .packed = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
                             .tiling = z3d_tiling_of(config, 4 * h * h, 8 * h * h, 4 * h)};
 }
 

@@ -83,9 +83,10 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved,
     return Z3D_LAUNCH(
         run->device, attention_forward, .q = heads->part[0], .k = keys.k, .v = keys.v,
         .out = saved->attention, .log_sum_exp = saved->heads.log_sum_exp,
-        .starts = z3d_unit_starts(run), .batch = run->batch, .seq = run->tokens,
-        .capacity = keys.capacity, .heads = llama->local_heads, .kv_heads = llama->local_kv_heads,
-        .head_dim = c->head_dim, .first_head = llama->local_heads * z3d_group_index(run->tensor),
+        .starts = z3d_unit_starts(run), .row_position = z3d_unit_row_position(run),
+        .batch = run->batch, .seq = run->tokens, .capacity = keys.capacity,
+        .heads = llama->local_heads, .kv_heads = llama->local_kv_heads, .head_dim = c->head_dim,
+        .first_head = llama->local_heads * z3d_group_index(run->tensor),
         .q_stride = heads->stride[0], .kv_stride = keys.stride, .window = c->sliding_window,
         .dtype = run->dtype, .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));
 }
@@ -134,11 +135,11 @@ static z3d_status heads_backward(z3d_unit_run *run, const block_saved *saved,
     const z3d_llama_config *c = &llama->config;
     const llama_heads d = z3d_llama_heads_of(run, d_qkv);
     return Z3D_LAUNCH(
-        run->device, attention_backward, .q = heads->part[0], .k = heads->part[1],
-        .v = heads->part[2], .out = saved->attention, .dout = d_attention,
-        .log_sum_exp = saved->heads.log_sum_exp, .dq = d.part[0], .dk = d.part[1], .dv = d.part[2],
-        .batch = run->batch, .seq = run->tokens, .heads = llama->local_heads,
-        .kv_heads = llama->local_kv_heads, .head_dim = c->head_dim,
+        run->device, attention_backward, .row_position = z3d_unit_row_position(run),
+        .q = heads->part[0], .k = heads->part[1], .v = heads->part[2], .out = saved->attention,
+        .dout = d_attention, .log_sum_exp = saved->heads.log_sum_exp, .dq = d.part[0],
+        .dk = d.part[1], .dv = d.part[2], .batch = run->batch, .seq = run->tokens,
+        .heads = llama->local_heads, .kv_heads = llama->local_kv_heads, .head_dim = c->head_dim,
         .first_head = llama->local_heads * z3d_group_index(run->tensor), .q_stride = d.stride[0],
         .kv_stride = d.stride[1], .window = c->sliding_window, .dtype = run->dtype,
         .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));

@@ -115,9 +115,11 @@ static z3d_status turn(const z3d_unit_run *run, const llama_heads *heads, bool i
     const int64_t count[] = {llama->local_heads, llama->local_kv_heads};
     for (int i = 0; i < 2; i++)
         Z3D_TRY(Z3D_LAUNCH(run->device, rotary, .x = heads->part[i], .rows = z3d_unit_rows(run),
-                           .starts = z3d_unit_starts(run), .seq = run->tokens, .heads = count[i],
-                           .head_dim = llama->config.head_dim, .stride = heads->stride[i],
-                           .inverse = inverse, .rope = llama->config.rope, .dtype = run->dtype));
+                           .starts = z3d_unit_starts(run),
+                           .row_position = z3d_unit_row_position(run), .seq = run->tokens,
+                           .heads = count[i], .head_dim = llama->config.head_dim,
+                           .stride = heads->stride[i], .inverse = inverse,
+                           .rope = llama->config.rope, .dtype = run->dtype));
     return Z3D_OK;
 }
 

@@ -177,7 +177,7 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
     model->sequence_parallel = config->sequence_parallel;
-    z3d_model_take_tokens(model, config->seq_length);
+    z3d_model_take_tokens(model, config->seq_length, config->packed);
     describe_groups(model, llama);
     z3d_describe_units(
         model, &llama->shape,

@@ -16,6 +16,7 @@ typedef struct z3d_llama_config {
     bool qk_norm;
     bool tie_word_embeddings;
     int tensor_size;
+    bool packed;            /* as in z3d_gpt_config */
     bool sequence_parallel; /* norms and residuals on 1/tensor_size of the tokens */
     int64_t tiling;         /* tiles of each MLP; 0: as 1 */
 } z3d_llama_config;

@@ -21,6 +21,7 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
         .tiling =
             z3d_tiling_of(c, 2 * (heads + kv_heads) * head_dim * hidden, 3 * inner * hidden, inner),
         .seq_length = c->model_seq_length,
+        .packed = c->data_samples == Z3D_SAMPLES_DOCUMENTS,
         .vocab_size = c->model_vocab_size,
         .vocab_multiple = c->model_make_vocab_size_divisible_by,
         .sliding_window = c->model_sliding_window,

@@ -2,6 +2,16 @@
  * divided. */
 #include "src/train/trainer.h"
 
+/* Where a sample's positions go; NULL: nobody reads them. */
+static int32_t *positions_at(const z3d_trainer *trainer, int64_t at) {
+    return trainer->positions ? trainer->positions + at : NULL;
+}
+
+/* From where each token's document begins to the token's position in it. */
+static void count_from_starts(int32_t *positions, int64_t seq) {
+    for (int64_t i = 0; positions && i < seq; i++) positions[i] = (int32_t)i - positions[i];
+}
+
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     const z3d_config *config = trainer->config;
     int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
@@ -14,7 +24,8 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
             int64_t position = micro * all + before + row;
             int64_t at = (micro * rows + row) * seq;
             Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
-                                       trainer->targets + at, NULL));
+                                       trainer->targets + at, positions_at(trainer, at)));
+            count_from_starts(positions_at(trainer, at), seq);
         }
     return Z3D_OK;
 }
@@ -52,7 +63,9 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
         int64_t window =
             index < wanted ? begin + (int64_t)((__int128)index * windows / wanted) : (int64_t)-1;
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
-                                   trainer->targets + row * seq, NULL, &valid));
+                                   trainer->targets + row * seq, positions_at(trainer, row * seq),
+                                   &valid));
+        count_from_starts(positions_at(trainer, row * seq), seq);
     }
     return Z3D_OK;
 }

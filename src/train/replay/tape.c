@@ -110,6 +110,15 @@ static z3d_status check_state(const z3d_rank_tape *tape, const z3d_engine_state 
     return good ? Z3D_OK : refuse(tape, "the state of another step");
 }
 
+/* The third field: positions in documents, each of which goes on or begins. */
+static z3d_status check_positions(const z3d_rank_tape *tape, const int32_t *positions,
+                                  int64_t count, int64_t seq) {
+    for (int64_t k = 0; k < count; k++)
+        if (positions[k] != 0 && (k % seq == 0 || positions[k] != positions[k - 1] + 1))
+            return refuse(tape, "positions of no document");
+    return Z3D_OK;
+}
+
 /* The first field are tokens, the second targets: below 0 none. */
 static z3d_status check_tokens(const z3d_rank_tape *tape, int field, const int32_t *tokens,
                                int64_t count) {
@@ -151,8 +160,12 @@ static z3d_status move_input(z3d_rank_tape *tape, z3d_step_input *input) {
             int32_t *tokens = (int32_t *)(uintptr_t)input->micro[m].field[f];
             const int64_t bytes = z3d_program_field_bytes(p, f);
             Z3D_TRY(move(tape, tokens, bytes));
-            if (tape->plays)
-                Z3D_TRY(check_tokens(tape, f, tokens, bytes / (int64_t)sizeof *tokens));
+            const int64_t count = bytes / (int64_t)sizeof *tokens;
+            if (!tape->plays) continue;
+            if (f < 2)
+                Z3D_TRY(check_tokens(tape, f, tokens, count));
+            else
+                Z3D_TRY(check_positions(tape, tokens, count, p->model->tokens[Z3D_MODE_TRAIN]));
         }
     return Z3D_OK;
 }

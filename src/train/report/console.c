@@ -345,7 +345,10 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     bool last = record->step == console->steps;
     say_header(console);
     int width = step_width(console);
-    if (record->skipped)
+    if (record->skipped && record->trained_tokens == 0)
+        z3d_console_say(console, "%*lld/%lld  skipped: no token of its data is trained", width,
+                        (long long)record->step, (long long)console->steps);
+    else if (record->skipped)
         z3d_console_say(console, "%*lld/%lld  skipped: overflow in %s at loss scale %g", width,
                         (long long)record->step, (long long)console->steps,
                         record->overflow_group ? record->overflow_group : "the forward pass",

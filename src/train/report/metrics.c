@@ -169,6 +169,8 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     append_double(out, "grad_norm", record->grad_norm);
     z3d_string_append(out, ",\"tokens\":%lld,\"total_tokens\":%lld", (long long)record->tokens,
                       (long long)record->total_tokens);
+    if (record->trained_tokens < record->tokens)
+        z3d_string_append(out, ",\"trained_tokens\":%lld", (long long)record->trained_tokens);
     append_measured(out, "seconds", record->seconds);
     append_time(out, record->time);
     append_measured(out, "tokens_per_second", rate);

@@ -44,6 +44,7 @@ typedef struct z3d_step_record {
     bool skipped;
     const char *overflow_group;  /* of a skipped step; NULL: none, or the forward pass */
     int64_t tokens;              /* of this step, over all ranks */
+    int64_t trained_tokens;      /* of these, those that the loss is of */
     int64_t total_tokens;        /* of all steps up to this one */
     double seconds;              /* of this step on the wall, reading data included */
     double model_tflops;         /* of one rank: model FLOPs without recompute */

@@ -15,11 +15,13 @@ __global__ void control_begin_kernel(z3d_control_begin k) {
 // x - x is 0 exactly if x is finite.
 __global__ void control_end_kernel(z3d_control_end k) {
     const double scale = (double)k.state->loss_scale;
+    const double places = k.state->targets, trained = k.control[1];
+    const double mean = places > 0.0 ? (trained > 0.0 ? places / trained : 0.0) : 1.0;
     double squares = 0.0, factor = 1.0;
     for (int64_t i = 4; i < k.count; i++) squares += k.control[i];
-    if (k.clipping > 0.0) factor = k.clipping / (sqrt(squares) / scale + 1e-6);
-    k.state->gradient_factor = (float)((factor < 1.0 ? factor : 1.0) / scale);
-    k.state->skip = squares - squares == 0.0 ? 0.0f : 1.0f;
+    if (k.clipping > 0.0) factor = k.clipping / (sqrt(squares) * mean / scale + 1e-6);
+    k.state->gradient_factor = (float)((factor < 1.0 ? factor : 1.0) * mean / scale);
+    k.state->skip = squares - squares == 0.0 && mean > 0.0 ? 0.0f : 1.0f;
     k.control[3] = (double)k.state->skip;
 }
 
