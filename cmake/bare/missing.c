@@ -1,7 +1,9 @@
 /* What the bare build (ZERO3D_BARE) leaves out, in place of src/device/cpu/matmul.c (oneDNN's
- * primitives), zero/execute/observe.c (digests by xxHash) and src/base/disk/ (xxHash, liburing). */
+ * primitives), zero/execute/observe.c (digests by xxHash), src/base/disk/ (xxHash, liburing) and
+ * src/model/optimizer_groups.c (the configuration's messages). */
 #include "src/base/disk.h"
 #include "src/device/cpu/matmul.h"
+#include "src/model/model.h"
 #include "zero/execute/executor.h"
 
 z3d_status z3d_cpu_gemm_state_create(int threads, struct z3d_gemm_state **out) {
@@ -24,6 +26,11 @@ bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void
                         float *c) {
     (void)cpu, (void)matmul, (void)thread, (void)a, (void)b, (void)c;
     return false;
+}
+
+z3d_status z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model) {
+    (void)config, (void)model;
+    return Z3D_OK;
 }
 
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
