@@ -71,6 +71,7 @@ Run run(const Options &o) {
 
 void expect_near(const Run &a, const Run &b) {
     for (size_t k = 0; k < a.loss.size(); k++) {
+        if (k + 1 == EMPTY_STEP) continue;
         EXPECT_NEAR(a.loss[k], b.loss[k], 1e-6 * b.loss[k]) << "step " << k + 1;
         EXPECT_NEAR(a.norm[k], b.norm[k], 1e-6 * b.norm[k]) << "step " << k + 1;
     }
@@ -188,7 +189,7 @@ void expect_unchanged_by_the_empty_step(Options o, int first, float scale) {
     const Tensors values = t.whole(Z3D_TENSOR_PARAMETER), momentum = t.whole(Z3D_TENSOR_MOMENTUM);
     ASSERT_Z3D(t.step(&step));
     EXPECT_EQ(step.targets, 0);
-    EXPECT_EQ(step.loss, 0);
+    EXPECT_TRUE(std::isnan(step.loss));
     EXPECT_EQ(step.grad_norm, 0);
     EXPECT_TRUE(step.skipped);
     z3d_engine_get_state(t.engine, &after);
