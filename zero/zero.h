@@ -93,7 +93,7 @@ typedef struct z3d_step_input {
 
 typedef struct z3d_step_result {
     int64_t step;
-    double loss;        /* mean over the global batch's valid targets */
+    double loss;        /* mean over the global batch's valid targets; NAN: there is none */
     double grad_norm;   /* global, each logical parameter once, before clipping, unscaled */
     float loss_scale;   /* used in this step */
     int64_t targets;    /* that were trained, in the global batch */

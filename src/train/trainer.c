@@ -267,7 +267,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     progress->host_step_seconds += result.host_step_seconds;
     progress->skipped += result.skipped;
     progress->last_skipped = result.skipped;
-    progress->last_loss = result.loss;
+    if (!empty(&result)) progress->last_loss = result.loss;
     progress->stopped = result.stop;
     return check_result(trainer, &result);
 }

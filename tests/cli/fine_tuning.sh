@@ -37,5 +37,10 @@ grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: 
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=2 training.steps=1 \
     training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
 grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=8 train_batch_size=1 training.steps=12 \
+    training.max_skipped_steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=few
+grep -q 'skipped: no token of its data is trained$' out || fail "no step is without a trained token"
+grep -q '"loss":null.*"trained_tokens":0,.*"skipped":true' few/metrics.jsonl || fail "a step without a trained token has a loss"
+grep -Eq '^done: .* loss .* -> [1-9][0-9.]*,' out || fail "the last loss is that of a step without a trained token"
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
 says 'data.train: train.bin: '

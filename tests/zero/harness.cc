@@ -67,20 +67,26 @@ z3d_status Trainer::create() {
 
 void Trainer::batch(int64_t step, std::vector<std::vector<int32_t>> &storage,
                     std::vector<z3d_micro_batch> &micro) {
-    storage.assign((size_t)o.accumulation * 2, {});
+    const int64_t rows = z3d_samples_of(&config.program, &mesh);
+    const size_t fields = 3;
+    storage.assign((size_t)o.accumulation * fields,
+                   std::vector<int32_t>((size_t)(rows * o.sequence)));
     micro.assign((size_t)o.accumulation, {});
     for (int m = 0; m < o.accumulation; m++) {
-        for (int64_t b = 0; b < z3d_samples_of(&config.program, &mesh); b++) {
+        std::vector<int32_t> *field = &storage[(size_t)m * fields];
+        for (int64_t b = 0; b < rows; b++) {
             int64_t p = m * z3d_samples_in_all(&config.program, &mesh) +
                         z3d_samples_before(&config.program, &mesh) + b;
             int64_t sample = (step - 1) * o.global_batch + p;
+            int32_t *at[fields];
+            for (size_t f = 0; f < fields; f++) at[f] = field[f].data() + b * o.sequence;
             for (int64_t i = 0; i < o.sequence; i++) {
-                storage[(size_t)(2 * m)].push_back(token(sample, i, o.vocabulary));
-                storage[(size_t)(2 * m + 1)].push_back(token(sample, i + 1, o.vocabulary));
+                at[0][i] = token(sample, i, o.vocabulary);
+                at[1][i] = token(sample, i + 1, o.vocabulary);
             }
+            if (o.sample) o.sample(sample, at[0], at[1], at[2]);
         }
-        micro[(size_t)m].field[0] = storage[(size_t)(2 * m)].data();
-        micro[(size_t)m].field[1] = storage[(size_t)(2 * m + 1)].data();
+        for (size_t f = 0; f < fields; f++) micro[(size_t)m].field[f] = field[f].data();
     }
 }
 
@@ -113,6 +119,19 @@ z3d_status Trainer::evaluate(double *loss) {
     const z3d_step_input in = input(1, micro);
     *loss = 0;
     return z3d_engine_evaluate(engine, &in, loss, &targets, &stop);
+}
+
+Tensors Trainer::whole(z3d_tensor_kind kind) {
+    Tensors all;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            const z3d_parameter &p = model->group[g].parameter[i];
+            size_t n = 1;
+            for (int d = 0; d < p.dims; d++) n *= (size_t)p.shape[d];
+            all.emplace_back(n);
+            EXPECT_Z3D(z3d_engine_get(engine, kind, g, i, all.back().data()));
+        }
+    return all;
 }
 
 z3d_status Trainer::generate(std::vector<float> *logits) {

@@ -36,6 +36,9 @@ uint64_t mix(uint64_t x);
 // Token `i` of sample `s`: a noisy counting sequence, so that there is something to learn.
 int32_t token(int64_t s, int64_t i, int64_t vocabulary);
 
+// Each parameter's values, whole, in the order of groups.
+using Tensors = std::vector<std::vector<float>>;
+
 // A trainer over all ranks of the world: tensor x (size / tensor).
 class Trainer {
   public:
@@ -58,7 +61,7 @@ class Trainer {
 
     z3d_status create();
 
-    // This rank's tokens and targets of a step.
+    // This rank's samples of a step: tokens, targets and positions of each micro-batch.
     void batch(int64_t step, std::vector<std::vector<int32_t>> &storage,
                std::vector<z3d_micro_batch> &micro);
 
@@ -68,6 +71,8 @@ class Trainer {
 
     // The loss of the first batch.
     z3d_status evaluate(double *loss);
+
+    Tensors whole(z3d_tensor_kind kind);
 
     // What follows position 3 of the first batch.
     z3d_status generate(std::vector<float> *logits);

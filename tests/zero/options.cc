@@ -43,6 +43,7 @@ z3d_status Options::create_llama(z3d_model **out) const {
     llama.tensor_size = tensor;
     llama.sequence_parallel = sequence_parallel;
     llama.tiling = tiling;
+    llama.packed = packed;
     return z3d_llama_create(&llama, out);
 }
 
@@ -64,6 +65,7 @@ z3d_status Options::create_model(z3d_model **out) const {
     gpt.tensor_size = tensor;
     gpt.sequence_parallel = sequence_parallel;
     gpt.tiling = tiling;
+    gpt.packed = packed;
     Z3D_TRY(z3d_gpt_create(&gpt, out));
     if (!tied) untie(*out);
     return Z3D_OK;
@@ -125,8 +127,9 @@ std::string name_of(const Options &o) {
            (o.keep_activation ? " kept" : "") + (o.replay_full ? " replay" : "") +
            (o.partition ? " P_a" : "") +
            (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
-           (o.sequence_parallel ? " sequence" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
-           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
+           (o.sequence_parallel ? " sequence" : "") + (o.packed ? " packed" : "") +
+           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
+           std::to_string(o.bucket);
 }
 
 } // namespace harness

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ struct Options {
     bool host_device = false; // what is offloaded is stepped by a device of its own
     bool inference = false;
     const char *digest = nullptr;
+    bool packed = false; // documents: samples have positions
+    // Changes global sample `s`: o.sequence tokens, targets, and positions (zeros; of packed ones).
+    std::function<void(int64_t s, int32_t *tokens, int32_t *targets, int32_t *positions)> sample;
     bool build_folder = false; // its disk is used; otherwise the temporary files', maybe in memory
 
     Options();

@@ -29,21 +29,6 @@ Options options(int tensor, z3d_dtype dtype) {
     return o;
 }
 
-using Tensors = std::vector<std::vector<float>>;
-
-Tensors whole(Trainer &t, z3d_tensor_kind kind) {
-    Tensors all;
-    for (int g = 0; g < t.model->num_groups; g++)
-        for (int i = 0; i < t.model->group[g].num_parameters; i++) {
-            const z3d_parameter &p = t.model->group[g].parameter[i];
-            size_t n = 1;
-            for (int d = 0; d < p.dims; d++) n *= (size_t)p.shape[d];
-            all.emplace_back(n);
-            EXPECT_Z3D(z3d_engine_get(t.engine, kind, g, i, all.back().data()));
-        }
-    return all;
-}
-
 std::vector<bool> decays(const z3d_model *model) {
     std::vector<bool> all;
     for (int g = 0; g < model->num_groups; g++)
@@ -67,13 +52,13 @@ TEST(Sgd, TrainsLikeTorch) {
                 Trainer t(o);
                 ASSERT_Z3D(t.create());
                 std::vector<bool> decayed = decays(t.model);
-                Tensors p = whole(t, Z3D_TENSOR_PARAMETER), v = whole(t, Z3D_TENSOR_MOMENTUM);
+                Tensors p = t.whole(Z3D_TENSOR_PARAMETER), v = t.whole(Z3D_TENSOR_MOMENTUM);
                 for (const auto &tensor_values : v)
                     for (float x : tensor_values) ASSERT_EQ(x, 0.0f);
                 for (int k = 0; k < o.steps; k++) {
                     z3d_step_result r;
                     ASSERT_Z3D(t.step(&r));
-                    Tensors g = whole(t, Z3D_TENSOR_GRADIENT);
+                    Tensors g = t.whole(Z3D_TENSOR_GRADIENT);
                     double squares = 0;
                     for (const auto &tensor_values : g)
                         for (float x : tensor_values) squares += (double)x * x;
@@ -83,8 +68,8 @@ TEST(Sgd, TrainsLikeTorch) {
                     if (clipping > 0) {
                         ASSERT_LT(factor, 1) << "the test wants a clipped step";
                     }
-                    Tensors new_p = whole(t, Z3D_TENSOR_PARAMETER),
-                            new_v = whole(t, Z3D_TENSOR_MOMENTUM);
+                    Tensors new_p = t.whole(Z3D_TENSOR_PARAMETER),
+                            new_v = t.whole(Z3D_TENSOR_MOMENTUM);
                     for (size_t i = 0; i < p.size(); i++)
                         for (size_t j = 0; j < p[i].size(); j++) {
                             double momentum =
@@ -102,7 +87,7 @@ TEST(Sgd, TrainsLikeTorch) {
 
 // The first step copies the parameters.
 void expect_average(Trainer &t, const Tensors &before, int step) {
-    const Tensors p = whole(t, Z3D_TENSOR_PARAMETER), ema = whole(t, Z3D_TENSOR_EMA);
+    const Tensors p = t.whole(Z3D_TENSOR_PARAMETER), ema = t.whole(Z3D_TENSOR_EMA);
     for (size_t i = 0; i < p.size(); i++)
         for (size_t j = 0; j < p[i].size(); j++) {
             const double want = step == 1 ? p[i][j] : 0.75 * before[i][j] + 0.25 * p[i][j];
@@ -143,7 +128,7 @@ void expect_equal_stages(z3d_optimizer optimizer, const std::vector<z3d_dtype> &
                         Tensors now;
                         for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
                             if (z3d_optimizer_kinds(optimizer) >> kind & 1)
-                                for (auto &tensor_values : whole(t, (z3d_tensor_kind)kind))
+                                for (auto &tensor_values : t.whole((z3d_tensor_kind)kind))
                                     now.push_back(tensor_values);
                         if (o.stage == 0) {
                             first = r;
@@ -184,12 +169,12 @@ TEST(Optimizers, GroupsOfParametersHaveTheirNumbers) {
                     own.push_back(p.optimizer_group);
                 }
             std::vector<bool> decayed = decays(t.model);
-            Tensors p = whole(t, Z3D_TENSOR_PARAMETER), v = whole(t, Z3D_TENSOR_MOMENTUM);
+            Tensors p = t.whole(Z3D_TENSOR_PARAMETER), v = t.whole(Z3D_TENSOR_MOMENTUM);
             for (int k = 0; k < 2; k++) {
                 z3d_step_result r;
                 ASSERT_Z3D(t.step(&r));
-                Tensors g = whole(t, Z3D_TENSOR_GRADIENT), now = whole(t, Z3D_TENSOR_PARAMETER);
-                Tensors momentum = whole(t, Z3D_TENSOR_MOMENTUM);
+                Tensors g = t.whole(Z3D_TENSOR_GRADIENT), now = t.whole(Z3D_TENSOR_PARAMETER);
+                Tensors momentum = t.whole(Z3D_TENSOR_MOMENTUM);
                 for (size_t i = 0; i < p.size(); i++)
                     for (size_t j = 0; j < p[i].size(); j++) {
                         const double decay = own[i] == 1 ? 0.2 : decayed[i] ? 0.1 : 0;
@@ -237,7 +222,7 @@ TEST(Optimizers, AnAverageOfTheParameters) {
                 z3d_step_result r;
                 ASSERT_Z3D(t.step(&r));
                 expect_average(t, before, step);
-                before = whole(t, Z3D_TENSOR_EMA);
+                before = t.whole(Z3D_TENSOR_EMA);
             }
             if (stage == 0) first = before;
             EXPECT_TRUE(first == before);

@@ -181,15 +181,14 @@ static int overflow_group(const z3d_model *model, double loss, const double *squ
 static void take_gradients(z3d_executor *executor, z3d_host_step *host) {
     const z3d_program *p = executor->program;
     const double *sums = executor->sums;
+    const double mean = z3d_step_mean(host->state.targets, sums[Z3D_CONTROL_TARGETS]);
     double squares = 0;
     for (int g = 0; g < p->layout->num_groups; g++) squares += sums[Z3D_CONTROL_SQUARES + g];
-    host->grad_norm = sqrt(squares) *
-                      z3d_step_mean(host->state.targets, sums[Z3D_CONTROL_TARGETS]) /
-                      (double)host->state.loss_scale;
+    host->grad_norm = sqrt(squares) * mean / (double)host->state.loss_scale;
     host->overflow_group =
         overflow_group(p->model, sums[Z3D_CONTROL_LOSS], sums + Z3D_CONTROL_SQUARES);
     host->skipped = sums[Z3D_CONTROL_SKIP] > 0;
-    executor->last_loss_scale = host->state.loss_scale;
+    executor->gradient_scale = mean > 0 ? (float)((double)host->state.loss_scale / mean) : 1;
 }
 
 z3d_status z3d_executor_read_sums(z3d_executor *executor) {

@@ -270,7 +270,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     }
     *out = (z3d_step_result){
         .step = engine->step,
-        .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
+        .loss = host.targets > 0 ? host.loss_sum / host.targets : NAN,
         .grad_norm = host.grad_norm,
         .loss_scale = host.state.loss_scale,
         .targets = (int64_t)host.targets,

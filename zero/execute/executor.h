@@ -63,8 +63,8 @@ typedef struct z3d_executor {
                            that of the step before, and skip 1 while no gradients are pending */
     double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
     z3d_ledger measured[Z3D_SPACE_COUNT];
-    int next_child;        /* of the unit that runs */
-    float last_loss_scale; /* of the last step's gradients */
+    int next_child;       /* of the unit that runs */
+    float gradient_scale; /* of the last step: its gradients are this times those of its mean */
 } z3d_executor;
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor);

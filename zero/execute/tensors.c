@@ -201,9 +201,9 @@ static z3d_status check_tensor(const z3d_engine *engine, z3d_tensor_kind kind, i
     return Z3D_OK;
 }
 
-/* Without the loss scale that is in it. */
+/* Of the mean over the trained tokens, and without the loss scale that is in it. */
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
-    const float scale = engine->executor[Z3D_MODE_TRAIN].last_loss_scale;
+    const float scale = engine->executor[Z3D_MODE_TRAIN].gradient_scale;
     Z3D_TRY(z3d_read_values(engine, Z3D_TENSOR_GRADIENT, g, piece->flat, out, piece->count));
     for (int64_t k = 0; k < piece->count; k++) out[k] /= scale;
     return Z3D_OK;
