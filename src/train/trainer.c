@@ -449,6 +449,7 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
 static void say_no_step(z3d_trainer *trainer, const progress *progress) {
     long long step = (long long)trainer->resumed_step;
     long long steps = (long long)trainer->config->training_steps;
+    const char *key = trainer->epochs > 0 ? "training.epochs" : "training.steps";
     if (progress->stopped)
         z3d_console_say(&trainer->console,
                         "\nstopped by a signal before the first step (the run is at step %lld)",
@@ -456,13 +457,13 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
     else if (step > steps)
         z3d_console_say(&trainer->console,
                         "Nothing to do: the checkpoint is at step %lld, beyond training.steps "
-                        "%lld. To train further, raise training.steps.",
-                        step, steps);
+                        "%lld. To train further, raise %s.",
+                        step, steps, key);
     else
         z3d_console_say(&trainer->console,
                         "Nothing to do: the run is complete (step %lld). To train further, raise "
-                        "training.steps.",
-                        step);
+                        "%s.",
+                        step, key);
 }
 
 /* Rank 0: the end in few lines, and all of it as a file. */

@@ -261,4 +261,4 @@ expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --
 says 'the job would start zero3d, which is not there: export ZERO3D'
 # What prepares the node may bring it: then only sbatch is missing.
 expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 --setup 'module load zero3d'
-grep -q '^zero3d: there is no sbatch here' err || fail "a setup may not bring the program"
+grep -q '^zero3d: error: there is no sbatch here' err || fail "a setup may not bring the program"

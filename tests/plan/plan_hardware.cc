@@ -283,7 +283,7 @@ TEST(Hardware, MeasuredSizesThatMakeNoSense) {
     refused(text + "adamw plain fp32 8bytes: 4\n", "not a measured size");
     refused(text + "adamw plain fp33 1: 4\n", "not a measured size");
     refused(text + "adamw fast fp32 1: 4\n", "not a measured size");
-    refused(text + "adam plain fp32 1: 4\n", "not a measured size");
+    refused(text + "rprop plain fp32 1: 4\n", "not a measured size");
     refused(text + "gemm nt fp32 1x2x3x4: 4\n", "not a measured size");
     refused(text + "gemm nt fp32 1x2xnan: 4\n", "not a measured size");
     refused(text + "adamw plain fp32 8: 0\n", "microseconds");

@@ -21,7 +21,7 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     record.grad_norm = 0.1;
     record.lr = 6e-4f;
     record.loss_scale = 65536;
-    record.tokens = 4096;
+    record.tokens = record.trained_tokens = 4096;
     record.total_tokens = 28672;
     record.seconds = 0.5;
     record.model_tflops = 0.125;

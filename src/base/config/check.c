@@ -551,6 +551,9 @@ static void check_unused_parts(config_checker *k) {
     };
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
+    const idle_key too_long = {"data.too_long", c->data_too_long != 0};
+    const idle_reason windows = {
+        {"data.samples"}, "with data.samples windows", "set data.samples to documents", false};
     const idle_reason no_file = {
         {"data.validation"}, "without data.validation", "set data.validation", false};
     const idle_reason no_prompt = {
@@ -563,6 +566,7 @@ static void check_unused_parts(config_checker *k) {
                                   "with data.tokenizer huggingface: tokenizer.json has its own",
                                   "leave it out",
                                   false};
+    if (c->data_samples == Z3D_SAMPLES_WINDOWS) config_refuse_idle(k, &too_long, 1, &windows);
     if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
     if (!c->generate_prompt || !*c->generate_prompt)
         config_refuse_idle(k, generate, sizeof generate / sizeof *generate, &no_prompt);

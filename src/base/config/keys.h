@@ -126,7 +126,7 @@
   X(data_special, "data.special", ENUM, NONE, "auto", "auto|none|bos|eos|both", "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: the one that ends a document. auto: before a text what tokenizer.json's post_processor puts there, and the end behind a document. A text that has them already gets no second ones") \
   X(data_merges, "data.merges", STRING, NONE, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, NONE, "1000", "[1,1e12] auto", "optimizer steps; auto: as many as training.epochs are") \
-  X(training_epochs, "training.epochs", FLOAT, DECIDE, "0", "[0,1e6]", "passes over data.train, also a part of one (2.5), in place of training.steps: the run counts the steps at its start, rounded up. Of files with weights a pass is as many samples as they have together. 0: training.steps") \
+  X(training_epochs, "training.epochs", FLOAT, DECIDE, "0", "[0,1e6]", "passes over data.train, also a part of one (2.5), in place of training.steps: the run counts the steps at its start, rounded up. data.train is one file then. 0: training.steps") \
   X(training_seed, "training.seed", INT, DECIDE, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
   X(training_device, "training.device", ENUM, DECIDE, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
   X(training_collectives, "training.collectives", ENUM, DECIDE_ON_GPUS, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \

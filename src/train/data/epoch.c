@@ -20,6 +20,13 @@ z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out) {
 z3d_status z3d_train_data_count(z3d_config *config) {
     z3d_dataset *dataset;
     if (config->training_epochs == 0) return Z3D_OK;
+    if (config->data_train.count > 1)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "training.epochs counts passes over one token file, and data.train has %d, "
+            "of which a run takes samples by their weights; make one file of them with "
+            "`zero3d data tokenize`, or give training.steps",
+            config->data_train.count);
     z3d_status status = z3d_train_data_open(config, &dataset);
     if (status != Z3D_OK)
         return z3d_error_context(status, "training.epochs needs the data to count its steps");
