@@ -79,6 +79,8 @@ static void text_LIST(const char *rule, const z3d_data_list *value, z3d_string *
 }
 
 #define SCHEDULE_END "scheduler.params.total_num_steps"
+#define WARMUP_STEPS "scheduler.params.warmup_num_steps"
+#define WARMUP_RATIO "scheduler.params.warmup_ratio"
 
 /* Keys that had to stay and did not. */
 typedef struct differences {
@@ -89,6 +91,7 @@ typedef struct differences {
     int count;
     bool sizes;    /* of the model: its weights are of no use here */
     bool schedule; /* the schedule's end is among them */
+    bool warmup;   /* the steps of warm-up are, which warmup_ratio made of the schedule's */
 } differences;
 
 static bool is_size(const char *path) {
@@ -115,6 +118,8 @@ static void compare_texts(differences *d, const char *path) {
     d->count++;
     d->sizes = d->sizes || is_size(path);
     d->schedule = d->schedule || says(path, SCHEDULE_END);
+    d->warmup =
+        d->warmup || (says(path, WARMUP_STEPS) && z3d_config_is_set(d->config, WARMUP_RATIO));
 }
 
 static void find_differences(const z3d_config *here, const z3d_config *there, bool any_schedule,
@@ -149,11 +154,22 @@ void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d
     z3d_string_free(&b);
 }
 
-static z3d_status refuse(differences *d) {
+static z3d_status refuse(differences *d, const z3d_config *there) {
     bool one = d->count == 1;
+    z3d_string_append(&d->lines, "%sa resumed run must keep %s; ", one ? ": " : ";\n",
+                      one ? "this value" : "these values");
+    if (d->warmup && z3d_config_decays(there))
+        z3d_string_append(&d->lines,
+                          WARMUP_RATIO " is a share of the schedule's steps: " SCHEDULE_END
+                                       "=%lld keeps the warm-up; ",
+                          (long long)there->scheduler_params_total_num_steps);
+    else if (d->warmup)
+        z3d_string_append(&d->lines,
+                          WARMUP_RATIO " is a share of the run's steps: " WARMUP_STEPS
+                                       "=%lld in its place keeps the warm-up; ",
+                          (long long)there->scheduler_params_warmup_num_steps);
     z3d_string_append(
-        &d->lines, "%sa resumed run must keep %s; to change %s, start a new run %s",
-        one ? ": " : ";\n", one ? "this value" : "these values", one ? "it" : "them",
+        &d->lines, "to change %s, start a new run %s", one ? "it" : "them",
         d->sizes ? "in another run.dir"
                  : "from the checkpoint's weights (checkpoint.init_from) in another run.dir");
     if (d->lines.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a message");
@@ -174,7 +190,7 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
     if (d.count == 1 && d.schedule)
         status = z3d_trainer_refuse_extension(trainer, there);
     else if (d.count > 0)
-        status = refuse(&d);
+        status = refuse(&d, there);
     z3d_string_free(&d.here);
     z3d_string_free(&d.there);
     z3d_string_free(&d.lines);

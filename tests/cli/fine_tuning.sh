@@ -22,7 +22,10 @@ expect 0 "$ZERO3D" train tiny.yaml training.steps=1 checkpoint.interval=1 run.di
 expect 0 "$ZERO3D" checkpoint export first/checkpoints SmolLM2-135M-Instruct
 
 awk '/^```/ { on = $0 == "```sh"; next } on' "$SOURCE/docs/fine-tuning.md" >commands
+sed -i 's/train_batch_size=2 /&training.peak_tflops=0.1 training.gemm.fp32=sgemm /' commands
 expect 0 timeout 100 sh -e commands
+[ -f exported/chat/model.safetensors ] || fail "the commands leave no model"
+cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.json || fail "the chat template is not exported"
 grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"
 grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
 
@@ -34,6 +37,9 @@ grep -Eq 'training.epochs 1: [12] steps?; a pass is [12] samples?$' out || fail 
 loss=$(sed -n 's/^ *\([12]\)\/\1  *\([0-9.]*\)  validation loss.*/\2/p' out)
 expect 0 "$ZERO3D" evaluate run/checkpoints data/held-out.bin
 grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: $loss"
+! grep -q 'cut wherever' err || fail "evaluate warns of documents that are whole"
+expect 0 "$ZERO3D" evaluate models/chat data/held-out.bin
+grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' err || fail "evaluate says nothing of windows of conversations"
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=2 training.steps=1 \
     training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
 grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"

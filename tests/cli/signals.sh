@@ -107,16 +107,28 @@ for moment in 0.06 0.1 0.14 0.18; do
 done
 # Also one to a rank that has not reached its first line: the launcher has it held.
 mkdir early-rank
-# shellcheck disable=SC2016 # the script's
-printf '#!/bin/sh\nkill -TERM $$\nexec "$PROGRAM" "$@"\n' >early-rank/zero3d
-chmod +x early-rank/zero3d
+cp /bin/sh early-rank/zero3d
+# shellcheck disable=SC2016 # the rank's
+early='kill -TERM $$; exec "$@"'
 for way in mpi tcp; do
     rm -rf early
-    expect 75 env PROGRAM="$ZERO3D" ZERO3D_LAUNCH=$way "$LAUNCH" -n 2 early-rank/zero3d train tiny.yaml run.dir=early training.steps=100000000 checkpoint.interval=100000000
+    expect 75 env ZERO3D_LAUNCH=$way "$LAUNCH" -n 2 early-rank/zero3d -c "$early" rank "$ZERO3D" train tiny.yaml run.dir=early training.steps=100000000 checkpoint.interval=100000000
     grep -q 'before the first step' out || fail "a request before a rank's first line ($way): no word of it"
 done
 # What does not end in order ends at once.
-expect 143 env PROGRAM="$ZERO3D" ZERO3D_LAUNCH=tcp "$LAUNCH" -n 1 early-rank/zero3d plan tiny.yaml
+expect 143 env ZERO3D_LAUNCH=tcp "$LAUNCH" -n 1 early-rank/zero3d -c "$early" rank "$ZERO3D" plan tiny.yaml
+# A script of the name hears them: nothing is held of it.
+mkdir script
+cat >script/zero3d <<'END'
+#!/usr/bin/env bash
+trap 'echo heard; exit 3' TERM
+kill -TERM $$
+END
+chmod +x script/zero3d
+for way in mpi tcp; do
+    expect 3 env ZERO3D_LAUNCH=$way "$LAUNCH" -n 1 script/zero3d
+    grep -q '^heard$' out || fail "a script named zero3d hears no SIGTERM ($way)"
+done
 
 start "$work/killed" zero_optimization.stage=2
 kill -KILL "$(a_rank)"

@@ -178,6 +178,24 @@ TEST_F(Resume, KeepsTheWayToMultiply) {
     }
 }
 
+TEST_F(Resume, AShareOfWarmUpNamesTheKeyThatKeepsIt) {
+    const std::string share = "scheduler.params.warmup_ratio=0.5\n",
+                      falls = "scheduler.type=linear\n",
+                      stays = "scheduler.type=constant_with_warmup\n", more = "training.steps=9\n";
+    expect_runs(falls + share);
+    expect_refusal(falls + share + more, Z3D_ERR_CONFIG,
+                   {"5 here, 3 in the checkpoint of step 6",
+                    "scheduler.params.warmup_ratio is a share of the schedule's steps: "
+                    "scheduler.params.total_num_steps=6 keeps the warm-up"});
+    expect_runs(falls + share + more + "scheduler.params.total_num_steps=6");
+    on_rank_0([&] { std::filesystem::remove_all(folder / "run"); });
+    expect_runs(stays + share);
+    expect_refusal(stays + share + more, Z3D_ERR_CONFIG,
+                   {"scheduler.params.warmup_ratio is a share of the run's steps: "
+                    "scheduler.params.warmup_num_steps=3 in its place keeps the warm-up"});
+    expect_runs(stays + more + "scheduler.params.warmup_num_steps=3");
+}
+
 TEST_F(Resume, WhatMustStayIsRefusedByName) {
     expect_runs("");
     expect_refusal("training.steps=9\noptimizer.params.lr=2e-3", Z3D_ERR_CONFIG,

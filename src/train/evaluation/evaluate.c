@@ -32,6 +32,12 @@ static z3d_status open_data(z3d_trainer *trainer, const z3d_evaluate_request *re
     Z3D_TRY(make_tokenizer(trainer, request, why));
     Z3D_TRY(z3d_evaluation_data_open(request->data, request->json_key, trainer->tokenizer, config,
                                      &trainer->validation));
+    if (trainer->rank == 0 && config->data_samples == Z3D_SAMPLES_WINDOWS &&
+        z3d_dataset_masked(trainer->validation))
+        z3d_log(Z3D_LOG_WARN,
+                "%s: conversations or prompts, cut wherever a window ends: data.samples=documents "
+                "keeps each whole",
+                request->data);
     return z3d_dataset_check_tokenizer(trainer->validation, config);
 }
 
