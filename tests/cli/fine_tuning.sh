@@ -21,6 +21,13 @@ expect 0 "$ZERO3D" train tiny.yaml training.steps=1 checkpoint.interval=1 run.di
     data.tokenizer=huggingface data.vocab=tokenizer
 expect 0 "$ZERO3D" checkpoint export first/checkpoints SmolLM2-135M-Instruct
 
+mkdir folder
+printf 'A page.\n' >folder/README.md
+printf '{"prompt": "a", "completion": "b"}\n' >folder/a.jsonl
+expect 0 "$ZERO3D" data tokenize folder --output folder.bin
+grep -q '^left out   1 files that are no JSON$' out || fail "a page beside prompts is trained"
+grep -q '^read       1 text files, .*, 1 documents' out || fail "a page beside prompts is read"
+
 awk '/^```/ { on = $0 == "```sh"; next } on' "$SOURCE/docs/fine-tuning.md" >commands
 expect 0 timeout 100 sh -e commands
 grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"

@@ -426,7 +426,11 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
         has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_for_json(fd, file->path);
     const bool json = is_json(w, file, look);
     bool used = bytes > 0;
-    if (json) /* its bad lines are errors, its equal lines are found one by one */
+    const bool other = w->format > Z3D_FORMAT_TEXT && !json && !file->named;
+    w->result->skipped_no_json += other;
+    if (other)
+        used = false;
+    else if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
         status = examine(w, fd, file, &hash, &bytes, &used);
@@ -527,7 +531,7 @@ static z3d_status refuse_no_text(const work *w) {
     z3d_string why = {0};
     const bool instructed = w->format > Z3D_FORMAT_TEXT;
     bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable ||
-                  r->skipped_encoding || r->bad_documents;
+                  r->skipped_encoding || r->skipped_no_json || r->bad_documents;
     if (r->empty_documents && !others)
         z3d_string_append(&why, ": all %s documents are empty",
                           w->list.count > 1 ? "their" : "its");
@@ -538,6 +542,7 @@ static z3d_status refuse_no_text(const work *w) {
                   instructed ? "lines and elements are wrong" : "lines and elements have no text");
     append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
     append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
+    append_reason(&why, r->skipped_no_json, "file is no JSON", "files are no JSON");
     append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
     append_reason(&why, r->skipped_unreadable, "file or folder cannot be read",
                   "files or folders cannot be read");
