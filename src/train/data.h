@@ -160,11 +160,11 @@ typedef struct z3d_dataset z3d_dataset;
 
 /* Of whole documents in samples. */
 typedef struct z3d_packing_facts {
-    int64_t documents; /* of the files; 0: samples are windows */
-    int64_t samples;   /* of an epoch */
-    int64_t tokens;    /* in an epoch's samples */
-    int64_t too_long;  /* documents; split ones count once */
-    int64_t untrained; /* documents left out: no token in them is trained */
+    int64_t documents;       /* of the files; 0: samples are windows */
+    int64_t samples;         /* of an epoch */
+    int64_t tokens;          /* in an epoch's samples */
+    int64_t too_long;        /* documents; split ones count once */
+    int64_t untrained;       /* documents left out: no token in them is trained */
     int64_t untrained_parts; /* of split documents that have others, likewise */
 } z3d_packing_facts;
 

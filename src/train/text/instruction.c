@@ -162,8 +162,7 @@ static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
     Z3D_TRY(get_text(object, "", "system", &system));
     if (system->length == 0) return Z3D_OK;
     return add_message(
-        in, (z3d_message){
-                .role = Z3D_ROLE_SYSTEM, .text = system->text, .length = system->length});
+        in, (z3d_message){.role = Z3D_ROLE_SYSTEM, .text = system->text, .length = system->length});
 }
 
 /* An optional message of the system, then user and assistant in turns. */

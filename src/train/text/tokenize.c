@@ -391,7 +391,7 @@ static bool is_json(const work *w, const z3d_text_file *file, z3d_json_look look
 static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_look look) {
     if (look == Z3D_LOOK_TEXT) return Z3D_OK;
     if (file->named || (look == Z3D_LOOK_LIST && z3d_is_json(file->path)))
-        return z3d_refuse_raw_json(file->path, w->options->output_train);
+        return z3d_refuse_raw_json(file->path);
     if (w->raw_json++ == 0) w->first_raw_json = file->path;
     return Z3D_OK;
 }
@@ -399,8 +399,7 @@ static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_l
 static z3d_status judge_raw_json(const work *w) {
     char others[48] = "";
     if (w->raw_json == 0) return Z3D_OK;
-    if (w->raw_json == w->result->files)
-        return z3d_refuse_raw_json(w->first_raw_json, w->options->output_train);
+    if (w->raw_json == w->result->files) return z3d_refuse_raw_json(w->first_raw_json);
     if (w->raw_json > 1)
         snprintf(others, sizeof others, " (and %lld other file%s)", (long long)w->raw_json - 1,
                  w->raw_json == 2 ? "" : "s");
@@ -495,8 +494,7 @@ static z3d_status find_format(work *w) {
         possible |= file->named || z3d_is_json_lines(file->path) || z3d_is_json(file->path);
         if (w->format != Z3D_FORMAT_AUTO || !has_objects(file)) continue;
         Z3D_TRY(format_of(file->path, &w->format));
-        if (w->format == Z3D_FORMAT_AUTO)
-            return z3d_refuse_raw_json(file->path, options->output_train);
+        if (w->format == Z3D_FORMAT_AUTO) return z3d_refuse_raw_json(file->path);
     }
     if (w->format == Z3D_FORMAT_TEXT) w->json_key = options->json_key ? options->json_key : "text";
     w->result->format = w->format;
