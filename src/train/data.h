@@ -88,6 +88,7 @@ typedef struct z3d_tokenize_result {
     int64_t train_tokens, validation_tokens; /* end-of-text tokens included */
     int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
     int64_t skipped_encoding;    /* files that are not UTF-8 */
+    int64_t skipped_no_json;     /* files of folders, where conversations or prompts are read */
     int64_t duplicate_documents; /* documents whose text was seen before */
     int64_t empty_documents;     /* JSON lines whose text is empty */
     int64_t bad_documents;       /* JSON lines and elements left out by skip_bad */
@@ -159,11 +160,12 @@ typedef struct z3d_dataset z3d_dataset;
 
 /* Of whole documents in samples. */
 typedef struct z3d_packing_facts {
-    int64_t documents; /* of the files; 0: samples are windows */
-    int64_t samples;   /* of an epoch */
-    int64_t tokens;    /* in an epoch's samples */
-    int64_t too_long;  /* documents; split ones count once */
-    int64_t untrained; /* documents or their parts left out: no token in them is trained */
+    int64_t documents;       /* of the files; 0: samples are windows */
+    int64_t samples;         /* of an epoch */
+    int64_t tokens;          /* in an epoch's samples */
+    int64_t too_long;        /* documents; split ones count once */
+    int64_t untrained;       /* documents left out: no token in them is trained */
+    int64_t untrained_parts; /* of split documents that have others, likewise */
 } z3d_packing_facts;
 
 typedef struct z3d_dataset_config {

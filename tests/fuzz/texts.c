@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     const z3d_json_look look = z3d_look_for_json(fd, path);
     if (look < Z3D_LOOK_TEXT || look > Z3D_LOOK_LIST) abort();
-    if (z3d_refuse_raw_json(path, "o.bin") != Z3D_ERR_USAGE) abort();
+    if (z3d_refuse_raw_json(path) != Z3D_ERR_USAGE) abort();
     read_texts(fd, path);
     close(fd);
     return 0;

@@ -392,7 +392,7 @@ TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
     write_file(in / "sub/a.jsonl", "{\"body\": \"x\"}\n");
     Tokenized t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
-    EXPECT_NE(t.message.find("sub/a.jsonl has texts in JSON"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("sub/a.jsonl has objects in JSON"), std::string::npos) << t.message;
     EXPECT_NE(t.message.find("`zero3d data tokenize " + in / "sub/a.jsonl" +
                              " --json-key body --output "),
               std::string::npos)
@@ -434,7 +434,8 @@ TEST_F(Tokenize, JsonUnderAnotherNameIsRefusedOrNoticed) {
     auto refused = [&](const std::string &path, const std::string &name) {
         Tokenized t = run({path});
         EXPECT_EQ(t.status, Z3D_ERR_USAGE) << path;
-        EXPECT_NE(t.message.find(name + " has texts in JSON: name their key"), std::string::npos)
+        EXPECT_NE(t.message.find(name + " has objects in JSON of no known format"),
+                  std::string::npos)
             << t.message;
         EXPECT_TRUE(only_outputs_left(0));
     };

@@ -236,6 +236,7 @@ z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset) {
         all.tokens += facts->tokens;
         all.too_long += facts->too_long;
         all.untrained += facts->untrained;
+        all.untrained_parts += facts->untrained_parts;
     }
     return all;
 }

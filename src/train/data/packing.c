@@ -7,22 +7,22 @@
 
 /* ---- pieces ---- */
 
-/* The first time pieces are counted by length, the second time put in order. */
-static void add_piece(z3d_packing *p, const z3d_token_file *file, const z3d_piece *piece) {
-    if (!z3d_token_file_trains(file, piece->first + 1, piece->length - 1 + piece->more)) {
-        p->facts.untrained++;
-        return;
-    }
+/* The first time pieces are counted by length, the second time put in order. False: no token of it
+ * is trained, it is left out. */
+static bool add_piece(z3d_packing *p, const z3d_token_file *file, const z3d_piece *piece) {
+    if (!z3d_token_file_trains(file, piece->first + 1, piece->length - 1 + piece->more))
+        return false;
     if (p->piece) p->piece[p->end[piece->length]] = *piece;
     p->end[piece->length]++;
     p->pieces++;
     p->facts.tokens += piece->length;
+    return true;
 }
 
 static void add_document(z3d_packing *p, const z3d_token_file *file, int64_t document,
                          z3d_too_long too_long) {
     int64_t first = z3d_token_file_document(file, document),
-            end = z3d_token_file_document(file, document + 1);
+            end = z3d_token_file_document(file, document + 1), kept = 0, left_out = 0;
     if (end - first > p->seq_length) {
         p->facts.too_long++;
         if (too_long == Z3D_TOO_LONG_DROP) return;
@@ -31,9 +31,16 @@ static void add_document(z3d_packing *p, const z3d_token_file *file, int64_t doc
     while (first < end) {
         const bool more = end - first > p->seq_length;
         const z3d_piece piece = {first, (int32_t)(more ? p->seq_length : end - first), more};
-        add_piece(p, file, &piece);
+        if (add_piece(p, file, &piece))
+            kept++;
+        else
+            left_out++;
         first += piece.length;
     }
+    if (kept > 0)
+        p->facts.untrained_parts += left_out;
+    else
+        p->facts.untrained++;
 }
 
 static void add_documents(z3d_packing *p, const z3d_token_file *file, z3d_too_long too_long) {

@@ -220,6 +220,12 @@ static void say_packing(z3d_console *console, const z3d_config *config,
     if (p->untrained)
         z3d_console_say(console, "            %lld without a token that is trained: left out",
                         (long long)p->untrained);
+    if (p->untrained_parts)
+        z3d_console_say(
+            console,
+            "            %lld parts of split documents without a token that is trained: "
+            "left out",
+            (long long)p->untrained_parts);
 }
 
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {

@@ -149,7 +149,7 @@ static z3d_status read_template(const char *beside, char **text, z3d_string *pat
 
 /* ---- which one it is ---- */
 
-/* The kind whose marks it has, as a hint. */
+/* The kind whose marks it has, as a hint; NULL: none. */
 static const char *nearest(const char *text) {
     static const char *const marks[][2] = {{"<think>", "qwen3"},
                                            {"<|im_start|>", "chatml"},
@@ -159,7 +159,7 @@ static const char *nearest(const char *text) {
                                            {"[INST]", "mistral-v3"}};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         if (strstr(text, marks[i][0])) return marks[i][1];
-    return "plain";
+    return NULL;
 }
 
 static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
@@ -174,11 +174,17 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++)
         if (templates[i].digest == digest) out->kind = z3d_chat_kind_find(templates[i].kind);
     if (out->kind) return Z3D_OK;
-    return Z3D_ERROR(
+    z3d_string names = {0};
+    z3d_chat_kind_names(&names);
+    const char *hint = nearest(text);
+    status = Z3D_ERROR(
         Z3D_ERR_UNSUPPORTED,
-        "%s: its chat template (digest %016llx) is none of those that are known; if it "
-        "writes conversations as one of them does, name that: --chat-template %s",
-        path, (unsigned long long)digest, nearest(text));
+        "%s: its chat template (digest %016llx) is none of those that are known; if it writes "
+        "conversations as one of them does, name that: --chat-template %s%s%s%s",
+        path, (unsigned long long)digest, hint ? hint : "NAME", hint ? "" : " (one of ",
+        hint || !names.text ? "" : names.text, hint ? "" : ")");
+    z3d_string_free(&names);
+    return status;
 }
 
 static z3d_status refuse_name(const char *name) {

@@ -91,12 +91,43 @@ static z3d_status find_role(const z3d_json *role, const char *what, z3d_role *ou
                      role->text);
 }
 
+/* A member that says something, which is not read, so that it is not lost in silence. */
+static z3d_status refuse_member(const z3d_json *object, const char *what, const char *key) {
+    const z3d_json *m = z3d_json_member(object, key);
+    const bool list = m && (m->type == Z3D_JSON_ARRAY || m->type == Z3D_JSON_OBJECT);
+    if (z3d_json_is_none(m) || (list && m->count == 0) ||
+        (m->type == Z3D_JSON_STRING && m->length == 0))
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s\"%s\" is not supported: remove the key or the object", what,
+                     key);
+}
+
+/* "weight": 0 of a message says that it is not trained. */
+static z3d_status read_weight(const z3d_json *m, const char *what, bool *trained) {
+    const z3d_json *weight = z3d_json_member(m, "weight");
+    if (z3d_json_is_none(weight) || z3d_json_is_number(weight, 1)) return Z3D_OK;
+    *trained = false;
+    if (z3d_json_is_number(weight, 0)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s\"weight\": expected 0 (the message is not trained) or 1 (it is)", what);
+}
+
+static z3d_status read_reasoning(const z3d_instructions *in, const z3d_json *m, const char *what,
+                                 z3d_message *out) {
+    const z3d_json *reasoning = z3d_json_member(m, "reasoning_content");
+    if (!in->chat.kind->thinking) return refuse_member(m, what, "reasoning_content");
+    if (reasoning && reasoning->type == Z3D_JSON_STRING) {
+        out->reasoning = reasoning->text;
+        out->reasoning_length = reasoning->length;
+    }
+    return Z3D_OK;
+}
+
 /* {"role", "content"} or {"from", "value"}. trained: by default, of the assistant. */
 static z3d_status read_message(z3d_instructions *in, const z3d_json *m, bool trained) {
     char what[48];
     const bool other = !z3d_json_member(m, "role") && z3d_json_member(m, "from");
-    const z3d_json *role, *content, *calls = z3d_json_member(m, "tool_calls"),
-                                    *reasoning = z3d_json_member(m, "reasoning_content");
+    const z3d_json *role, *content, *calls = z3d_json_member(m, "tool_calls");
     z3d_message out = {0};
     snprintf(what, sizeof what, "message %d: ", in->count + 1);
     if (m->type != Z3D_JSON_OBJECT)
@@ -110,10 +141,8 @@ static z3d_status read_message(z3d_instructions *in, const z3d_json *m, bool tra
     out.text = content->text;
     out.length = content->length;
     out.trained = trained && out.role == Z3D_ROLE_ASSISTANT;
-    if (reasoning && reasoning->type == Z3D_JSON_STRING) {
-        out.reasoning = reasoning->text;
-        out.reasoning_length = reasoning->length;
-    }
+    Z3D_TRY(read_weight(m, what, &out.trained));
+    Z3D_TRY(read_reasoning(in, m, what, &out));
     return add_message(in, out);
 }
 
@@ -124,6 +153,16 @@ static z3d_status read_messages(z3d_instructions *in, const z3d_json *list, cons
     if (list->count == 0) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is empty", key);
     for (const z3d_json *m = list->first; m; m = m->next) Z3D_TRY(read_message(in, m, trained));
     return Z3D_OK;
+}
+
+/* "system" of the object, beside its messages. */
+static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
+    const z3d_json *system = z3d_json_member(object, "system");
+    if (z3d_json_is_none(system)) return Z3D_OK;
+    Z3D_TRY(get_text(object, "", "system", &system));
+    if (system->length == 0) return Z3D_OK;
+    return add_message(
+        in, (z3d_message){.role = Z3D_ROLE_SYSTEM, .text = system->text, .length = system->length});
 }
 
 /* An optional message of the system, then user and assistant in turns. */
@@ -213,7 +252,13 @@ static z3d_status encode_pair(z3d_instructions *in, const z3d_json *object, z3d_
     if (prompt->type == Z3D_JSON_ARRAY) {
         Z3D_TRY(find_chat(in, true));
         Z3D_TRY(read_messages(in, prompt, "prompt", in->loss_on == Z3D_LOSS_ASSISTANT));
+        const int first = in->count;
+        bool trained = in->loss_on == Z3D_LOSS_ALL;
         Z3D_TRY(read_messages(in, completion, "completion", true));
+        for (int i = first; i < in->count; i++) trained |= in->message[i].trained;
+        if (!trained)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "\"completion\" has no answer of the assistant that is trained");
         return encode_messages(in, out, bytes);
     }
     Z3D_TRY(get_text(object, "", "prompt", &prompt));
@@ -253,7 +298,9 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
     if (with) z3d_string_append_bytes(text, more->text, more->length);
     if (!in->has_chat) z3d_string_append(text, "\n\n### Response:\n");
     if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a prompt");
+    if (!in->has_chat) Z3D_TRY(refuse_member(object, "", "system"));
     if (!in->has_chat) return encode_texts(in, text->text, text->length, output, out, bytes);
+    Z3D_TRY(read_system(in, object));
     Z3D_TRY(add_message(in, (z3d_message){.role = Z3D_ROLE_USER,
                                           .text = text->text ? text->text : "",
                                           .length = text->length}));
@@ -270,8 +317,12 @@ static z3d_status encode_object(z3d_instructions *in, const z3d_json *object, z3
                                 int64_t *bytes) {
     const char *key = formats[in->format].key;
     in->count = 0;
+    Z3D_TRY(refuse_member(object, "", "tools"));
+    Z3D_TRY(refuse_member(object, "", "functions"));
+    if (in->format == Z3D_FORMAT_ALPACA) Z3D_TRY(refuse_member(object, "", "history"));
     if (in->format == Z3D_FORMAT_PROMPT_COMPLETION) return encode_pair(in, object, out, bytes);
     if (in->format == Z3D_FORMAT_ALPACA) return encode_alpaca(in, object, out, bytes);
+    if (in->format == Z3D_FORMAT_SHAREGPT) Z3D_TRY(read_system(in, object));
     Z3D_TRY(read_messages(in, z3d_json_member(object, key), key, true));
     if (in->loss_on == Z3D_LOSS_COMPLETIONS) train_last(in);
     return encode_messages(in, out, bytes);

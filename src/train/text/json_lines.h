@@ -29,8 +29,8 @@ typedef enum z3d_json_look {
     Z3D_LOOK_LIST   /* each line is an object, or it is an array that has texts */
 } z3d_json_look;
 z3d_json_look z3d_look_for_json(int fd, const char *path);
-/* ERR_USAGE: raw JSON is no text to train on; its keys, and the command that reads one. */
-z3d_status z3d_refuse_raw_json(const char *path, const char *output);
+/* ERR_USAGE: raw JSON is no text to train on; its keys, and those of the formats. */
+z3d_status z3d_refuse_raw_json(const char *path);
 
 /* Reads a file object by object, with as much memory as its longest one needs. A text in memory
  * is read likewise, as lines: z3d_json_lines_of. */

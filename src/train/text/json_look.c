@@ -140,7 +140,7 @@ static const char *text_key(const z3d_json *object) {
     return found ? found->key : NULL;
 }
 
-static z3d_status refuse(const char *path, const z3d_json *object, const char *output) {
+static z3d_status refuse(const char *path, const z3d_json *object) {
     const char *key = text_key(object);
     z3d_string keys = {0};
     if (!key)
@@ -149,17 +149,23 @@ static z3d_status refuse(const char *path, const z3d_json *object, const char *o
                          "element of an array is an object with a text here: write one object a "
                          "line, as {\"text\": \"...\"}",
                          path);
+    if (z3d_json_member(object, "chosen") && z3d_json_member(object, "rejected"))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "%s has preference data (\"chosen\", \"rejected\"), which is not trained; "
+                         "write the answers to train on as {\"prompt\": ..., \"completion\": ...}",
+                         path);
     z3d_json_append_keys(object, &keys);
-    z3d_status status =
-        Z3D_ERROR(Z3D_ERR_USAGE,
-                  "%s has texts in JSON: name their key (it has: %s), as in `zero3d data tokenize "
-                  "%s --json-key %s --output %s`",
-                  path, keys.text ? keys.text : key, path, key, output);
+    z3d_status status = Z3D_ERROR(
+        Z3D_ERR_USAGE,
+        "%s has objects in JSON of no known format (their keys: %s); name the keys as a --format "
+        "needs them: messages; conversations (sharegpt); prompt and completion; instruction and "
+        "output (alpaca); or add --json-key KEY if one key has the whole text",
+        path, keys.text ? keys.text : key);
     z3d_string_free(&keys);
     return status;
 }
 
-z3d_status z3d_refuse_raw_json(const char *path, const char *output) {
+z3d_status z3d_refuse_raw_json(const char *path) {
     z3d_input input = {0};
     z3d_json_lines lines = {.input = &input, .path = path, .key = ""}; /* no object has this key */
     const char *text;
@@ -168,7 +174,7 @@ z3d_status z3d_refuse_raw_json(const char *path, const char *output) {
     bool more = fd >= 0 && z3d_input_open(&input, fd, path) == Z3D_OK;
     for (int i = 0; i < LOOKED_AT && more && !text_key(lines.object); i++)
         more = z3d_json_lines_next(&lines, &text, &length) == Z3D_ERR_DATA && lines.bad;
-    z3d_status status = refuse(path, lines.object, output);
+    z3d_status status = refuse(path, lines.object);
     z3d_json_lines_free(&lines);
     z3d_input_close(&input);
     if (fd >= 0) close(fd);

@@ -391,7 +391,7 @@ static bool is_json(const work *w, const z3d_text_file *file, z3d_json_look look
 static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_look look) {
     if (look == Z3D_LOOK_TEXT) return Z3D_OK;
     if (file->named || (look == Z3D_LOOK_LIST && z3d_is_json(file->path)))
-        return z3d_refuse_raw_json(file->path, w->options->output_train);
+        return z3d_refuse_raw_json(file->path);
     if (w->raw_json++ == 0) w->first_raw_json = file->path;
     return Z3D_OK;
 }
@@ -399,8 +399,7 @@ static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_l
 static z3d_status judge_raw_json(const work *w) {
     char others[48] = "";
     if (w->raw_json == 0) return Z3D_OK;
-    if (w->raw_json == w->result->files)
-        return z3d_refuse_raw_json(w->first_raw_json, w->options->output_train);
+    if (w->raw_json == w->result->files) return z3d_refuse_raw_json(w->first_raw_json);
     if (w->raw_json > 1)
         snprintf(others, sizeof others, " (and %lld other file%s)", (long long)w->raw_json - 1,
                  w->raw_json == 2 ? "" : "s");
@@ -426,7 +425,11 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
         has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_for_json(fd, file->path);
     const bool json = is_json(w, file, look);
     bool used = bytes > 0;
-    if (json) /* its bad lines are errors, its equal lines are found one by one */
+    const bool other = w->format > Z3D_FORMAT_TEXT && !json && !file->named;
+    w->result->skipped_no_json += other;
+    if (other)
+        used = false;
+    else if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
         status = examine(w, fd, file, &hash, &bytes, &used);
@@ -491,8 +494,7 @@ static z3d_status find_format(work *w) {
         possible |= file->named || z3d_is_json_lines(file->path) || z3d_is_json(file->path);
         if (w->format != Z3D_FORMAT_AUTO || !has_objects(file)) continue;
         Z3D_TRY(format_of(file->path, &w->format));
-        if (w->format == Z3D_FORMAT_AUTO)
-            return z3d_refuse_raw_json(file->path, options->output_train);
+        if (w->format == Z3D_FORMAT_AUTO) return z3d_refuse_raw_json(file->path);
     }
     if (w->format == Z3D_FORMAT_TEXT) w->json_key = options->json_key ? options->json_key : "text";
     w->result->format = w->format;
@@ -527,7 +529,7 @@ static z3d_status refuse_no_text(const work *w) {
     z3d_string why = {0};
     const bool instructed = w->format > Z3D_FORMAT_TEXT;
     bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable ||
-                  r->skipped_encoding || r->bad_documents;
+                  r->skipped_encoding || r->skipped_no_json || r->bad_documents;
     if (r->empty_documents && !others)
         z3d_string_append(&why, ": all %s documents are empty",
                           w->list.count > 1 ? "their" : "its");
@@ -538,6 +540,7 @@ static z3d_status refuse_no_text(const work *w) {
                   instructed ? "lines and elements are wrong" : "lines and elements have no text");
     append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
     append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
+    append_reason(&why, r->skipped_no_json, "file is no JSON", "files are no JSON");
     append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
     append_reason(&why, r->skipped_unreadable, "file or folder cannot be read",
                   "files or folders cannot be read");

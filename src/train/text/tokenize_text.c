@@ -67,6 +67,7 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
         result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "files that are not text");
     append_reason(out, &any, result->skipped_encoding, "files that are not UTF-8");
+    append_reason(out, &any, result->skipped_no_json, "files that are no JSON");
     append_reason(out, &any, result->skipped_duplicate, "duplicate files");
     append_reason(out, &any, result->duplicate_documents, "duplicate documents");
     append_reason(out, &any, result->skipped_empty, "empty files");
