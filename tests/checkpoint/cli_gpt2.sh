@@ -97,7 +97,7 @@ cat >lines.jsonl <<END
 END
 sed 's/text/body/' lines.jsonl >bodies.jsonl
 expect 1 "$ZERO3D" data tokenize bodies.jsonl --output lines.bin
-says 'bodies.jsonl has objects in JSON of no known format (their keys: .*body.*--json-key KEY'
+says 'bodies.jsonl has objects in JSON of no known format .their keys: .*body.*--json-key KEY'
 expect 0 "$ZERO3D" data tokenize lines.jsonl --json-key text --output lines.bin
 grep -q 'lines.bin: 15 tokens, 2 documents' out || fail "not one document a line"
 [ ! -s err ] || fail "a short input reports its progress"

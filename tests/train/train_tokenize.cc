@@ -393,10 +393,7 @@ TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
     Tokenized t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
     EXPECT_NE(t.message.find("sub/a.jsonl has objects in JSON"), std::string::npos) << t.message;
-    EXPECT_NE(t.message.find("`zero3d data tokenize " + in / "sub/a.jsonl" +
-                             " --json-key body --output "),
-              std::string::npos)
-        << t.message;
+    EXPECT_NE(t.message.find("(their keys: body); "), std::string::npos) << t.message;
     write_file(in / "b.txt", "text");
     json_key = "body";
     std::filesystem::remove_all(in / "sub");
@@ -466,7 +463,7 @@ TEST_F(Tokenize, JsonUnderAnotherNameIsRefusedOrNoticed) {
     }
 }
 
-// Whatever its shape, raw JSON that is named needs a key; the message has a command that works.
+// Whatever its shape, raw JSON that is named needs a key; the message has those that are there.
 TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
     const std::string big(1200000, 'x');
     write_file(in / "a.txt", "a text\n");
@@ -485,13 +482,12 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
     refused("n.json", "[1, 2]\n", none);
     refused("n", "[1, 2]\n", none);
     refused("l", "[[{\"body\": \"a\"}]]", none);
-    refused("e", "[{}, {\"body\": \"a\"}]", "(it has: body)");
-    refused("z", "[null, {\"id\": 1, \"body\": \"a\"}]",
-            "(it has: id, body), as in `zero3d data tokenize " + in / "z" + " --json-key body ");
-    refused("o", "{\"n\": 1, \"body\": \"" + big + big + "\"}", "(it has: n, body)");
-    refused("j", "{\"body\": \"" + big + "\"}\n{\"body\": \"b\"}\n", "(it has: body)");
-    refused("b", "{\"body\": \"a\"}\n{\"body\": b}\n", "(it has: body)"); // a mistake later
-    refused("c", "[{\"body\": \"a\"}\n{\"body\": \"b\"}]\n", "(it has: body)");
+    refused("e", "[{}, {\"body\": \"a\"}]", "(their keys: body)");
+    refused("z", "[null, {\"id\": 1, \"body\": \"a\"}]", "(their keys: id, body); ");
+    refused("o", "{\"n\": 1, \"body\": \"" + big + big + "\"}", "(their keys: n, body)");
+    refused("j", "{\"body\": \"" + big + "\"}\n{\"body\": \"b\"}\n", "(their keys: body)");
+    refused("b", "{\"body\": \"a\"}\n{\"body\": b}\n", "(their keys: body)"); // a mistake later
+    refused("c", "[{\"body\": \"a\"}\n{\"body\": \"b\"}]\n", "(their keys: body)");
     write_file(in / "s", "[\"body\", \"more\", \"");
     Tokenized t = run({in / "s"});
     EXPECT_EQ(t.status, Z3D_ERR_DATA);
