@@ -50,7 +50,6 @@ __global__ void __launch_bounds__(TILE_THREADS)
     T *dout = queries + QUERIES * STRIDE;
     float *log_sum_exp = reinterpret_cast<float *>(dout + QUERIES * STRIDE);
     float *delta = log_sum_exp + QUERIES;
-    int *least = reinterpret_cast<int *>(delta + QUERIES); // the first keys that the queries see
     const int part = (int)blockIdx.x % PARTS * COLS, index = (int)blockIdx.x / PARTS;
     const int first = index / heads * TILE; // the first keys come first: most see them
     head_place place = place_of(shape, (int64_t)(index % heads) * shape.group);
@@ -64,6 +63,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
     load_tile<TILE, DEPTH>(keys, in.k, place.kv, shape.kv_stride, first, shape.seq, shape);
     load_tile<TILE, DEPTH>(values, in.v, place.kv, shape.kv_stride, first, shape.seq, shape);
     const int end = first_query_past(shape, place, first, first + TILE);
+    const int past[2] = {first_query_past(shape, place, first, first + warp_row + g + 1),
+                         first_query_past(shape, place, first, first + warp_row + g + 9)};
     for (int head = 0; head < shape.group; head++, to_next_head(place, shape))
         for (int query = first; query < end; query += QUERIES) {
             __syncthreads();
@@ -76,7 +77,6 @@ __global__ void __launch_bounds__(TILE_THREADS)
                 const bool inside = query + (int)threadIdx.x < shape.seq;
                 log_sum_exp[threadIdx.x] = inside ? in.log_sum_exp[row] : 0.0f;
                 delta[threadIdx.x] = inside ? deltas[row] : 0.0f;
-                least[threadIdx.x] = first_key_of(shape, place, query + (int)threadIdx.x);
             }
             __syncthreads();
             float scores[QUERIES / 8][4], gradients[QUERIES / 8][4];
@@ -88,8 +88,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
                 for (int e = 0; e < 4; e++) {
                     const int column = 8 * j + 2 * t + e % 2;
                     const int key = first + warp_row + g + 8 * (e / 2);
-                    const bool seen =
-                        query + column >= key && key >= least[column] && query + column < shape.seq;
+                    const bool seen = query + column >= key && query + column < past[e / 2];
                     float mask = 1.0f;
                     if constexpr (DROPS)
                         mask = dropout_one(draw, place.sample, shape.first_head + place.head,
@@ -178,8 +177,8 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
                    dim3(DELTA_WARPS * WARP), 0, delta_kernel<T>, *kernel, delta, shape,
                    heads * kernel->seq));
     Z3D_TRY(launch(lane, "attention_backward", kv_heads * tiles, dim3(TILE_THREADS),
-                   shared + OTHERS * (2 * sizeof(float) + sizeof(int)),
-                   keys_kernel<DEPTH, DROPS, T>, *kernel, delta, shape, (int)kv_heads));
+                   shared + 2 * OTHERS * sizeof(float), keys_kernel<DEPTH, DROPS, T>, *kernel,
+                   delta, shape, (int)kv_heads));
     return launch(lane, "attention_backward", heads * tiles, dim3(TILE_THREADS), shared,
                   queries_kernel<DEPTH, DROPS, T>, *kernel, delta, shape, (int)heads);
 }

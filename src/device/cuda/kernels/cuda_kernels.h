@@ -28,7 +28,7 @@ typedef struct z3d_cuda_lane {
  * Pointers are device pointers. Any alignment and shape is right; 16-byte accesses are used where
  * pointers and row lengths are multiples of 16 bytes. Errors: ERR_INTERNAL (types, shapes, scratch
  * that are wrong), ERR_UNSUPPORTED (layernorm_backward and rmsnorm_backward of more than 18432
- * columns), ERR_DEVICE (a launch that the
+ * columns, or 12288 of rows that are not whole packs), ERR_DEVICE (a launch that the
  * driver refuses). Some things are seen on the device only: a row of select_row outside the
  * sequence gives NaN, rows outside of cache_store's cache are dropped, and state->skip and ->p are
  * read when the kernel runs. */

@@ -65,15 +65,15 @@ z3d_status forward(const z3d_cuda_lane *lane, const char *name, const z3d_rmsnor
 }
 
 // A thread has PACKS packs of WIDE columns, `threads across * WIDE` apart. Fewer threads have more
-// registers.
+// registers; single elements want more than packs.
 constexpr int MOST_PACKS = 6;
 
-constexpr int backward_threads(int packs) {
-    return packs == 1 ? 512 : 384;
+constexpr int backward_threads(int packs, bool whole) {
+    return packs == 1 ? 512 : whole ? 384 : 256;
 }
 
 // Of two values for each warp, twice in turns.
-constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1) / WARP;
+constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1, true) / WARP;
 
 // `count` of WIDE elements as they are in memory, the rest are zeros; WHOLE: all, aligned.
 template <bool WHOLE, class T>
@@ -173,7 +173,7 @@ __device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k,
 // this one's sums are waited for. Several: it is read twice, the second time from the first-level
 // cache.
 template <bool RMS, int PACKS, bool WHOLE, class T>
-__global__ void __launch_bounds__(backward_threads(PACKS), 1) // all registers: none spills
+__global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all registers: none spills
     backward_kernel(z3d_rmsnorm_backward k, const float *means, float *partials) {
     const int64_t cols = k.cols, count = k.rows * k.heads, chunks = gridDim.x, chunk = blockIdx.x;
     const int64_t end = count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
@@ -257,8 +257,8 @@ z3d_status backward(const z3d_cuda_lane *lane, const char *name, const z3d_rmsno
     if (k.cols <= 0) return Z3D_OK;
     const bool whole = k.cols % WIDE == 0 && k.x_stride % WIDE == 0 && k.y_stride % WIDE == 0 &&
                        k.dx_stride % WIDE == 0 && aligned(k.dy, k.x, k.weight, k.add_to, k.dx);
-    const int64_t few = backward_threads(1) * WIDE;
-    const int64_t most = MOST_PACKS * backward_threads(MOST_PACKS) * WIDE;
+    const int64_t few = backward_threads(1, whole) * WIDE;
+    const int64_t most = MOST_PACKS * backward_threads(MOST_PACKS, whole) * WIDE;
     if (k.cols > most)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "kernel %s: %lld columns; at most %lld are possible",
                          name, (long long)k.cols, (long long)most);

@@ -45,18 +45,20 @@ template <bool decoupled, class T, class G> struct adam_step {
         const float correction2 = (float)(1.0 - power((double)beta2, k.state->optimizer_step));
         float p[N], m[N], v[N], g[N];
         load<float>(p, k.master, i);
-        load<float>(m, k.momentum, i);
-        load<float>(v, k.variance, i);
         load<G>(g, k.gradient, i);
 #pragma unroll
+        for (int j = 0; j < N; j++) { // first: fewer registers
+            g[j] *= factor;
+            if (!decoupled) g[j] += (i + j < k.decayed ? k.constants.weight_decay : 0.0f) * p[j];
+        }
+        load<float>(m, k.momentum, i);
+        load<float>(v, k.variance, i);
+#pragma unroll
         for (int j = 0; j < N; j++) {
-            const bool decays = i + j < k.decayed;
-            float scaled = g[j] * factor;
-            if (!decoupled) scaled += (decays ? k.constants.weight_decay : 0.0f) * p[j];
-            m[j] = beta1 * m[j] + rest1 * scaled;
-            v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
+            m[j] = beta1 * m[j] + rest1 * g[j];
+            v[j] = beta2 * v[j] + rest2 * (g[j] * g[j]);
             const float denominator = sqrtf(v[j] / correction2) + k.constants.epsilon;
-            if (decoupled) p[j] *= decays ? decay : 1.0f;
+            if (decoupled) p[j] *= i + j < k.decayed ? decay : 1.0f;
             p[j] -= rate * (m[j] / correction1) / denominator;
         }
         store<float>(k.master, i, p);
