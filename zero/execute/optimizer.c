@@ -92,12 +92,18 @@ static int parameter_at(const stepped *s, int64_t flat, int64_t *end) {
     return 0;
 }
 
+/* Whether the kernel asks where its elements are in a parameter: moments in bf16 are rounded by it.
+ */
+static bool reads_place(const z3d_program *p) {
+    return z3d_optimizer_kinds(p->config.optimizer) & Z3D_KIND(MOMENTS);
+}
+
 /* How many elements from the first on, at most `most`, are stepped alike: they are in one optimizer
  * group, and of one parameter if its place counts. */
 static int64_t alike(const stepped *s, int64_t most, const z3d_parameter **parameter) {
     const z3d_program *p = s->executor->program;
     const z3d_parameter *all = p->model->group[s->group].parameter;
-    const bool alone = z3d_optimizer_kinds(p->config.optimizer) & Z3D_KIND(MOMENTS);
+    const bool alone = reads_place(p);
     int64_t end;
     *parameter = &all[parameter_at(s, s->flat, &end)];
     for (int64_t next; !alone && end < s->flat + most; end = next)
@@ -154,7 +160,7 @@ static z3d_status step(const stepped *s, int64_t count, const z3d_parameter *par
             .decayed = decayed,
             .dtype = p->config.dtype,
             .gradient_dtype = p->config.grad_dtype,
-            .place = place_of(s, parameter),
+            .place = reads_place(p) ? place_of(s, parameter) : (z3d_parameter_place){0},
             .constants = constants,
             .state = host ? &executor->now : z3d_executor_state(executor),
         }};

@@ -31,36 +31,46 @@ __device__ inline void end(const z3d_optimizer_update &k, int64_t i, const float
     if (k.parameter) store<T>(k.parameter, i, p);
 }
 
+// AdamW's rule for an element, or that of Adam with L2 regularization.
+template <bool decoupled> struct adam_rule {
+    float beta1, beta2, factor, rate, decay, rest1, rest2, correction1, correction2, weight_decay;
+    float epsilon;
+    __device__ explicit adam_rule(const z3d_optimizer_update &k)
+        : beta1(k.constants.beta1), beta2(k.constants.beta2), factor(k.state->gradient_factor),
+          rate(rate_of(k)), decay((float)(1.0 - (double)rate * (double)k.constants.weight_decay)),
+          rest1((float)(1.0 - (double)beta1)), rest2((float)(1.0 - (double)beta2)),
+          correction1((float)(1.0 - power((double)beta1, k.state->optimizer_step))),
+          correction2((float)(1.0 - power((double)beta2, k.state->optimizer_step))),
+          weight_decay(k.constants.weight_decay), epsilon(k.constants.epsilon) {}
+    __device__ float gradient(float g, float p, bool decays) const {
+        g *= factor;
+        return decoupled ? g : g + (decays ? weight_decay : 0.0f) * p;
+    }
+    __device__ void step(float g, float &p, float &m, float &v, bool decays) const {
+        m = beta1 * m + rest1 * g;
+        v = beta2 * v + rest2 * (g * g);
+        const float denominator = sqrtf(v / correction2) + epsilon;
+        if (decoupled) p *= decays ? decay : 1.0f;
+        p -= rate * (m / correction1) / denominator;
+    }
+};
+
 // k.parameter is NULL where it is the master.
-// AdamW, or Adam with L2 regularization.
 template <bool decoupled, class T, class G> struct adam_step {
     z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
         if (k.state->skip == 1.0f) return;
-        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
-        const float factor = k.state->gradient_factor, rate = rate_of(k);
-        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
-        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
-        const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
-        const float correction2 = (float)(1.0 - power((double)beta2, k.state->optimizer_step));
+        const adam_rule<decoupled> rule(k);
         float p[N], m[N], v[N], g[N];
         load<float>(p, k.master, i);
         load<G>(g, k.gradient, i);
 #pragma unroll
-        for (int j = 0; j < N; j++) { // first: fewer registers
-            g[j] *= factor;
-            if (!decoupled) g[j] += (i + j < k.decayed ? k.constants.weight_decay : 0.0f) * p[j];
-        }
+        for (int j = 0; j < N; j++) // first: fewer registers
+            g[j] = rule.gradient(g[j], p[j], i + j < k.decayed);
         load<float>(m, k.momentum, i);
         load<float>(v, k.variance, i);
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            m[j] = beta1 * m[j] + rest1 * g[j];
-            v[j] = beta2 * v[j] + rest2 * (g[j] * g[j]);
-            const float denominator = sqrtf(v[j] / correction2) + k.constants.epsilon;
-            if (decoupled) p[j] *= i + j < k.decayed ? decay : 1.0f;
-            p[j] -= rate * (m[j] / correction1) / denominator;
-        }
+        for (int j = 0; j < N; j++) rule.step(g[j], p[j], m[j], v[j], i + j < k.decayed);
         store<float>(k.master, i, p);
         store<float>(k.momentum, i, m);
         store<float>(k.variance, i, v);
@@ -93,12 +103,7 @@ template <bool decoupled, class T, class G> struct adam_bf16_step {
     }
     template <int N> __device__ void at(int64_t i) const {
         if (k.state->skip == 1.0f) return;
-        const float beta1 = k.constants.beta1, beta2 = k.constants.beta2;
-        const float factor = k.state->gradient_factor, rate = rate_of(k);
-        const float decay = (float)(1.0 - (double)rate * (double)k.constants.weight_decay);
-        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
-        const float correction1 = (float)(1.0 - power((double)beta1, k.state->optimizer_step));
-        const float correction2 = (float)(1.0 - power((double)beta2, k.state->optimizer_step));
+        const adam_rule<decoupled> rule(k);
         float p[N], packed[N], g[N];
         load<float>(p, k.master, i);
         load<float>(packed, k.moments, i);
@@ -107,13 +112,8 @@ template <bool decoupled, class T, class G> struct adam_bf16_step {
         for (int j = 0; j < N; j++) {
             const bool decays = i + j < k.decayed;
             const uint32_t bits = __float_as_uint(packed[j]), word = random(i + j);
-            float scaled = g[j] * factor;
-            if (!decoupled) scaled += (decays ? k.constants.weight_decay : 0.0f) * p[j];
-            const float m = beta1 * __uint_as_float(bits << 16) + rest1 * scaled;
-            const float v = beta2 * __uint_as_float(bits & 0xffff0000u) + rest2 * (scaled * scaled);
-            const float denominator = sqrtf(v / correction2) + k.constants.epsilon;
-            if (decoupled) p[j] *= decays ? decay : 1.0f;
-            p[j] -= rate * (m / correction1) / denominator;
+            float m = __uint_as_float(bits << 16), v = __uint_as_float(bits & 0xffff0000u);
+            rule.step(rule.gradient(g[j], p[j], decays), p[j], m, v, decays);
             packed[j] =
                 __uint_as_float(round_at_random(m, word) | round_at_random(v, word >> 16) << 16);
         }
