@@ -40,14 +40,11 @@ static z3d_status read_field(config_reader *r, const config_key *key, z3d_string
     z3d_status status = reader_next(r, &name);
     *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
     if (status != Z3D_OK || *end) goto done;
-    const char *field =
-        name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "a list or mapping";
-    if (!z3d_has_leaf("params lr lr_scale weight_decay", field)) {
-        status = reader_refuse(r, name.start_mark,
-                               "%s: unknown '%.40s'; write params, lr, lr_scale or weight_decay",
-                               key->path, field);
-        goto done;
-    }
+    const char *field;
+    Z3D_TRY_GOTO(status,
+                 reader_field(r, key, &name, "params lr lr_scale weight_decay",
+                              "write params, lr, lr_scale or weight_decay", &field),
+                 done);
     Z3D_TRY_GOTO(status, reader_next(r, &value), done);
     status = value.type == YAML_SEQUENCE_START_EVENT && strcmp(field, "params") == 0
                  ? append_list(r, key, out)

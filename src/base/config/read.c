@@ -105,6 +105,14 @@ static z3d_status set_item_field(config_reader *r, const config_key *key, const 
     return item->path ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
 }
 
+z3d_status reader_field(config_reader *r, const config_key *key, const yaml_event_t *name,
+                        const char *known, const char *way, const char **out) {
+    *out = name->type == YAML_SCALAR_EVENT ? (const char *)name->data.scalar.value
+                                           : "a list or mapping";
+    if (!strchr(*out, '.') && z3d_has_leaf(known, *out)) return Z3D_OK;
+    return reader_refuse(r, name->start_mark, "%s: unknown '%.40s'; %s", key->path, *out, way);
+}
+
 /* One "path: ..." or "weight: ..." of a data file; *end at the mapping's end. */
 static z3d_status read_item_field(config_reader *r, const config_key *key, data_item *item,
                                   bool *end) {
@@ -113,14 +121,11 @@ static z3d_status read_item_field(config_reader *r, const config_key *key, data_
     z3d_status status = reader_next(r, &name);
     *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
     if (status != Z3D_OK || *end) goto done;
-    const char *field =
-        name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "a list or mapping";
-    if (strcmp(field, "path") != 0 && strcmp(field, "weight") != 0) {
-        status = reader_refuse(r, name.start_mark,
-                               "%s: unknown '%.40s'; expected {path: ..., weight: ...}", key->path,
-                               field);
-        goto done;
-    }
+    const char *field;
+    Z3D_TRY_GOTO(
+        status,
+        reader_field(r, key, &name, "path weight", "expected {path: ..., weight: ...}", &field),
+        done);
     Z3D_TRY_GOTO(status, reader_next(r, &value), done);
     status = set_item_field(r, key, field, &value, item);
 done:

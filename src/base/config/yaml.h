@@ -67,5 +67,9 @@ z3d_status reader_check_value(const config_reader *r, yaml_mark_t mark, const ch
                               size_t length);
 /* A scalar event's text, without control characters. */
 z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out);
+/* *out = the name of a field of an item in a key's list; refused, with the way out, unless it is
+ * one of `known`. */
+z3d_status reader_field(config_reader *r, const config_key *key, const yaml_event_t *name,
+                        const char *known, const char *way, const char **out);
 
 #endif
