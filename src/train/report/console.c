@@ -287,9 +287,10 @@ static const char no_checkpoints[] =
 
 static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
-    char kept[32] = "all";
+    char kept[48] = "all";
     if (config->checkpoint_keep > 0)
-        snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
+        snprintf(kept, sizeof kept, "the latest %lld%s", (long long)config->checkpoint_keep,
+                 config->checkpoint_keep_best ? " and the best" : "");
     if (config->checkpoint_interval == 0)
         z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
     else if (config->checkpoint_interval > config->training_steps)
@@ -441,17 +442,23 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     if (isfinite(end->tokens_per_second)) /* a single step only warms up */
         snprintf(speed, sizeof speed, ", %s tokens/s%s",
                  z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
-    const char *how = !end->stopped       ? "done"
+    const char *how = end->early          ? "ended early"
+                      : !end->stopped     ? "done"
                       : end->time_is_over ? "stopped by training.time_limit"
                                           : "stopped by a signal";
     z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s%s", how,
                     (long long)end->steps, end->steps == 1 ? "" : "s", skipped,
                     z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
                     end->last_loss, validation, speed);
+    if (end->early) z3d_console_say(console, "early    %s", end->early);
+    if (end->best)
+        z3d_console_say(console, "best     validation loss %.6f at step %lld: %s", end->best_loss,
+                        (long long)end->best_step, end->best);
     say_memory(console, end);
     say_exposed(console, end);
-    z3d_console_say(console, "files    %s: metrics.jsonl, events.jsonl, summary.json%s%s",
-                    end->config->run_dir, end->checkpoint_dir ? "; checkpoints in " : "",
+    z3d_console_say(console, "files    %s: metrics.jsonl, events.jsonl, summary.json%s%s%s",
+                    end->config->run_dir, end->config->generate_every > 0 ? ", samples.jsonl" : "",
+                    end->checkpoint_dir ? "; checkpoints in " : "",
                     end->checkpoint_dir ? end->checkpoint_dir : "");
     if (!end->checkpoint_dir) z3d_console_say(console, "warning: %s", no_checkpoints);
     z3d_string text = {0};
