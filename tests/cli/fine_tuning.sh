@@ -25,8 +25,8 @@ mkdir folder
 printf 'A page.\n' >folder/README.md
 printf '{"prompt": "a", "completion": "b"}\n' >folder/a.jsonl
 expect 0 "$ZERO3D" data tokenize folder --output folder.bin
-grep -q '^left out   1 files that are no JSON$' out || fail "a page beside prompts is trained"
-grep -q '^read       1 text files, .*, 1 documents' out || fail "a page beside prompts is read"
+grep -q '^left out   1 file that is no JSON$' out || fail "a page beside prompts is trained"
+grep -q '^read       1 text file, .*, 1 document$' out || fail "a page beside prompts is read"
 
 printf '{"question": "hi", "answer": "yo"}\n' >other.jsonl
 expect 1 "$ZERO3D" data tokenize other.jsonl --output other.bin

@@ -22,8 +22,9 @@ static void refuse_both(config_checker *k) {
                         "out");
         return;
     }
-    config_tell(c, c->origin->place[key], idle, "has no effect:",
-                steps ? "the command line gives " STEPS : "the command line gives " EPOCHS);
+    if (!config_is_standard(c, idle)) /* a written configuration names all keys */
+        config_tell(c, c->origin->place[key], idle, "has no effect:",
+                    steps ? "the command line gives " STEPS : "the command line gives " EPOCHS);
     config_unset(c, key);
 }
 
