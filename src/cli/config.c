@@ -13,9 +13,9 @@ static const char help[] =
     "       zero3d config --from-megatron -- COMMAND...\n"
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
-    "With CONFIG checks what can be checked without the number of ranks, and prints the keys that\n"
-    "do not have their defaults: auto where the run decides (its folder's config.yaml has what it\n"
-    "decided).\n"
+    "With CONFIG checks what can be checked without the number of ranks, and prints the model's\n"
+    "sizes and the keys without their defaults: auto where the run decides (its folder's\n"
+    "config.yaml has what it decided).\n"
     "\n"
     "  --all                   prints all keys with their values\n"
     "  --markdown              prints the reference page docs/configuration.md\n"
@@ -48,15 +48,18 @@ typedef struct wanted {
 
 /* A configuration that is right, as YAML. */
 static void write(const z3d_config *config, const char *name, bool all, z3d_string *text) {
-    static const char *const no_more[] = {NULL};
+    static const char *const sizes[] = {"model.num_layers",          "model.hidden_size",
+                                        "model.num_attention_heads", "model.seq_length",
+                                        "model.vocab_size",          NULL};
     if (all) {
         z3d_config_write(config, text);
         return;
     }
     z3d_string_append(text, "# ");
     for (; *name; name++) z3d_string_append(text, "%c", (unsigned char)*name < ' ' ? ' ' : *name);
-    z3d_string_append(text, " is valid. These keys do not have their defaults (--all: all keys).\n");
-    z3d_config_write_changed(config, no_more, text);
+    z3d_string_append(text,
+                      " is valid. The model's sizes, and what is not the default (--all: all):\n");
+    z3d_config_write_changed(config, sizes, text);
 }
 
 static z3d_status describe(int count, char **arguments, const wanted *wanted, z3d_string *text) {
@@ -141,7 +144,8 @@ static int run(int argc, char **argv) {
     z3d_string text = {0};
     argc = cut_command(argc, argv, &from);
     z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK) status = check_source(&from, count || wanted.all || wanted.keys || wanted.markdown);
+    if (status == Z3D_OK)
+        status = check_source(&from, count || wanted.all || wanted.keys || wanted.markdown);
     if (status == Z3D_OK && (from.deepspeed || from.megatron || from.command))
         return convert(&from);
     if (status == Z3D_OK) status = describe(count, argv + 1, &wanted, &text);

@@ -67,12 +67,12 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     const bool instructed = result->format > Z3D_FORMAT_TEXT;
     bool any = false,
          ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
-    z3d_string_append(
-        out, "read       %lld text file%s, %s, %lld document%s%s%s\n", (long long)result->files,
-        plural(result->files), z3d_format_bytes(result->bytes, bytes, sizeof bytes),
-        (long long)result->documents, plural(result->documents),
-        ends && !instructed ? ", each with its end token" : "",
-        result->limited ? " (limit reached)" : "");
+    z3d_string_append(out, "read       %lld text file%s, %s, %lld document%s%s%s\n",
+                      (long long)result->files, plural(result->files),
+                      z3d_format_bytes(result->bytes, bytes, sizeof bytes),
+                      (long long)result->documents, plural(result->documents),
+                      ends && !instructed ? ", each with its end token" : "",
+                      result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "file that is not text",
                   "files that are not text");
     append_reason(out, &any, result->skipped_encoding, "file that is not UTF-8",
