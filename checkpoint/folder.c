@@ -172,7 +172,10 @@ z3d_status z3d_folder_link_best(const z3d_io_hook *hook, const char *dir, int64_
         status = z3d_io_unlink(hook, part);
         if (status == Z3D_OK) status = z3d_io_link(hook, step_name(step, name), part);
         if (status == Z3D_OK) status = z3d_io_rename(hook, part, link);
-        if (status == Z3D_OK) status = z3d_io_sync_folder(hook, dir);
+        if (status == Z3D_OK)
+            status = z3d_io_sync_folder(hook, dir);
+        else
+            (void)unlink(part);
     }
     free(link);
     free(part);
