@@ -488,6 +488,21 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step, key);
 }
 
+/* All of the end as a file. */
+static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
+    z3d_string path = {0}, text = {0};
+    z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
+    z3d_summary_json(end, &text);
+    z3d_trainer_note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
+    z3d_run_folder_say(&trainer->folder);
+    z3d_trainer_note_write(trainer,
+                           path.failed || text.failed
+                               ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
+                               : z3d_write_whole_file(path.text, text.text, text.length));
+    z3d_string_free(&path);
+    z3d_string_free(&text);
+}
+
 /* Rank 0: the end in few lines, and all of it as a file. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
@@ -540,18 +555,8 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .verbose = trainer->options->verbose,
     };
     z3d_console_end(&trainer->console, &end);
-    z3d_string path = {0}, text = {0};
-    z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
-    z3d_summary_json(&end, &text);
-    z3d_trainer_note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
-    z3d_run_folder_say(&trainer->folder);
-    z3d_trainer_note_write(trainer,
-                           path.failed || text.failed
-                               ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
-                               : z3d_write_whole_file(path.text, text.text, text.length));
+    write_summary(trainer, &end);
     z3d_string_free(&best);
-    z3d_string_free(&path);
-    z3d_string_free(&text);
 }
 
 static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
