@@ -57,7 +57,7 @@ sed -n '/^$/q;p' out >whole-start
 expect 0 "$ZERO3D" train keeps.yaml run.dir=short
 sed -n '/^$/q;p' out >short-start
 [ "$(wc -l <short-start)" -le 12 ] && [ "$(wc -l <whole-start)" -gt "$(wc -l <short-start)" ] || fail "the start has $(wc -l <short-start) lines, with --verbose $(wc -l <whole-start)"
-for line in model ranks device method batch data weights memory checkpoints 'run folder'; do
+for line in model ranks device method batch optimizer data weights memory checkpoints 'run folder'; do
     grep -q "^$line  *[^ ]" short-start || fail "the start does not say: $line"
 done
 

@@ -139,6 +139,20 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                          sizeof tokens));
 }
 
+/* What moves the weights, and how fast: "AdamW, lr 0.002, WarmupCosineLR". */
+static void say_optimizer(z3d_console *console, const z3d_config *config) {
+    const z3d_lr_schedule schedule = (z3d_lr_schedule)config->scheduler_type;
+    const long long warm = (long long)config->scheduler_params_warmup_num_steps;
+    char warms[48] = "";
+    if (warm > 0 && z3d_lr_schedule_reads(schedule, "warmup_num_steps"))
+        snprintf(warms, sizeof warms, ", warm-up of %lld step%s", warm, plural(warm));
+    z3d_console_say(console, "optimizer   %s, lr %g, %s%s%s",
+                    z3d_optimizer_name((z3d_optimizer)config->optimizer_type),
+                    config->optimizer_params_lr, z3d_lr_schedule_name(schedule), warms,
+                    config->optimizer_param_groups.count ? ", groups of parameters with their own"
+                                                         : "");
+}
+
 /* Which schedule, and how many units each of its chunks has. */
 static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_layout *layout = z3d_engine_layout(facts->engine);
@@ -318,6 +332,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_model(console, facts);
     say_mesh(console, facts);
     say_method(console, facts);
+    say_optimizer(console, facts->config);
     say_pipeline(console, facts);
     say_speeds(console, facts);
     if (facts->verbose) {
