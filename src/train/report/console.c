@@ -249,7 +249,7 @@ static void say_packing(z3d_console *console, const z3d_config *config,
 
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
-    char train[32], validation[32] = "none", passes[32];
+    char train[32], validation[32] = "none", passes[32], largest[64] = "";
     const bool packed = facts->packing.documents > 0;
     double samples = (double)config->training_steps * (double)config->train_batch_size;
     double epochs = packed
@@ -258,18 +258,19 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->validation_tokens)
         z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
     snprintf(passes, sizeof passes, "%.*g", epochs < 0.1 ? 1 : 3, epochs);
-    z3d_console_say(
-        console, "data        %s tokens in %d file%s, validation %s; the run is %s epoch%s",
-        z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
-        plural(facts->train_files), validation, passes, strcmp(passes, "1") == 0 ? "" : "s");
+    if (facts->largest_token >= 0)
+        snprintf(largest, sizeof largest, "; largest token %d of vocabulary %lld",
+                 facts->largest_token, (long long)config->model_vocab_size);
+    z3d_console_say(console,
+                    "data        %s tokens in %d file%s, validation %s; the run is %s epoch%s%s",
+                    z3d_format_count((double)facts->train_tokens, train, sizeof train),
+                    facts->train_files, plural(facts->train_files), validation, passes,
+                    strcmp(passes, "1") == 0 ? "" : "s", largest);
     if (facts->epochs > 0)
         z3d_console_say(
             console, "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
             facts->epochs, (long long)config->training_steps, plural(config->training_steps),
             (long long)facts->train_samples, plural(facts->train_samples));
-    if (facts->largest_token >= 0)
-        z3d_console_say(console, "            largest token %d of vocabulary %lld",
-                        facts->largest_token, (long long)config->model_vocab_size);
     if (packed)
         say_packing(console, config, &facts->packing);
     else if (facts->masked)
