@@ -397,6 +397,20 @@ TEST(Simulate, ACheckpointsBytesAndSeconds) {
     }
 }
 
+// Pipeline stages on one node: what all data ranks keep is read once for each stage, as where each
+// data rank keeps its part. Both stages hold the tied table.
+TEST(Simulate, ACheckpointOfStagesOnANode) {
+    for (int stage : {0, 1}) {
+        Case of(
+            with_pipeline(config(4, 1024, 16, 2, 2, stage), "pipeline_model_parallel_size: 2", 2),
+            16);
+        double p = (double)z3d_model_parameter_count(of.of->model), table = 51200 * 1024;
+        double alike = 1024 * 1024 + 4 * 6 * 1024 + 2 * 1024; // on both tensor ranks, as above
+        double read = 12 * (p + table + alike);
+        EXPECT_NEAR(of.saving().node_loaded, read, 0.001 * read) << "stage " << stage;
+    }
+}
+
 TEST(Simulate, ACheckpointInWords) {
     Case of(config(4, 1024, 16, 1, 2, 2), 64);
     z3d_estimate e = of.estimate();
