@@ -615,6 +615,23 @@ TEST(Simulate, APictureOfASchedule) {
     EXPECT_GE(closed, open);
 }
 
+// The optimizer's step on the host is work, and no communication.
+TEST(Simulate, APictureOfAHostStep) {
+    Case of(offload("cpu"), 4);
+    ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
+    z3d_string picture{};
+    ASSERT_EQ(z3d_schedule_picture(of.of, &of.hardware, &picture), Z3D_OK) << z3d_error_message();
+    std::string svg(picture.text);
+    z3d_string_free(&picture);
+    EXPECT_NE(svg.find("<title>optimizer: "), std::string::npos);
+    const z3d_step_time &t = of.of->simulation->stage[0].time;
+    EXPECT_GT(t.host, 0);
+    char share[64];
+    (void)snprintf(share, sizeof share, ">compute %.2f %% of",
+                   100 * (t.compute + t.host) / t.seconds);
+    EXPECT_NE(svg.find(share), std::string::npos) << share;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
