@@ -6,6 +6,7 @@
 
 #include "src/base/page.h"
 #include "src/plan/memory.h"
+#include "src/plan/timeline_picture.h"
 
 /* In pixels. */
 enum { WIDTH = 1280, LEFT = 96, RIGHT = 24, TOP = 118, PLOT = WIDTH - LEFT - RIGHT, BELOW = 58 };
@@ -75,18 +76,13 @@ static void draw_axes(const panel *p) {
 
 /* What the step is at: runs of one kind of work, named where there is room. */
 static const char *phase_of(const z3d_instruction *i) {
-    switch (i->opcode) {
-    case Z3D_OP_FORWARD:
-        return "forward";
-    case Z3D_OP_RECOMPUTE:
-    case Z3D_OP_BACKWARD:
-        return "backward";
-    case Z3D_OP_STEP_CONTROL:
-    case Z3D_OP_OPTIMIZER_STEP:
-        return "optimizer";
-    default:
-        return NULL;
-    }
+    static const char *const names[] = {[Z3D_TIMELINE_FORWARD] = "forward",
+                                        [Z3D_TIMELINE_BACKWARD] = "backward",
+                                        [Z3D_TIMELINE_WEIGHT] = "backward",
+                                        [Z3D_TIMELINE_OPTIMIZER] = "optimizer"};
+    z3d_timeline_kind kind;
+    if (i->opcode == Z3D_OP_STEP_CONTROL) return names[Z3D_TIMELINE_OPTIMIZER];
+    return z3d_timeline_kind_of(i->opcode, &kind) ? names[kind] : NULL;
 }
 
 static void draw_phase(const panel *p, int first, int end, const char *phase) {

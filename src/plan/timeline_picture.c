@@ -56,6 +56,7 @@ bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out) {
         *out = Z3D_TIMELINE_WEIGHT;
         return true;
     case Z3D_OP_OPTIMIZER_STEP:
+    case Z3D_OP_HOST_STEP:
         *out = Z3D_TIMELINE_OPTIMIZER;
         return true;
     default:

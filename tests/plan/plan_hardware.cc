@@ -227,6 +227,44 @@ TEST(Hardware, EpiloguesThatProductsTakeIn) {
     z3d_tape_destroy(tape);
 }
 
+// Whether the kernel has a type at all.
+template <class T> auto make_bf16(T *kernel) -> decltype((void)kernel->dtype, true) {
+    kernel->dtype = Z3D_BF16;
+    return true;
+}
+bool make_bf16(z3d_cast *kernel) {
+    kernel->destination_dtype = Z3D_BF16;
+    return true;
+}
+bool make_bf16(z3d_accumulate *kernel) {
+    kernel->x_dtype = Z3D_BF16;
+    return true;
+}
+bool make_bf16(...) {
+    return false;
+}
+
+// A price goes by the type of what a kernel works on.
+TEST(Hardware, EveryKernelsTypeIsOnTheTape) {
+    z3d_tape *tape;
+    int typed = 0;
+    ASSERT_EQ(z3d_tape_create(&tape), Z3D_OK);
+#define X(name)                                                                                    \
+    {                                                                                              \
+        z3d_kernel kernel;                                                                         \
+        memset(&kernel, 0, sizeof kernel);                                                         \
+        kernel.kind = Z3D_KERNEL_##name;                                                           \
+        bool has = make_bf16(&kernel.as.name);                                                     \
+        ASSERT_EQ(z3d_tape_kernel(tape, &kernel, Z3D_SPACE_DEVICE, 0), Z3D_OK);                    \
+        EXPECT_EQ(z3d_tape_at(tape, tape->count - 1).dtype, has ? Z3D_BF16 : Z3D_F32) << #name;    \
+        typed += has;                                                                              \
+    }
+    Z3D_KERNEL_MAP(X)
+#undef X
+    EXPECT_GT(typed, 30);
+    z3d_tape_destroy(tape);
+}
+
 z3d_event kernel(z3d_kernel_kind of, int64_t bytes) {
     z3d_event event{};
     event.of = of;

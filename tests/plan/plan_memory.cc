@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/expect.h"
 #include "tests/files.h"
 
 extern "C" {
@@ -352,6 +353,30 @@ TEST(Picture, ShowsEveryBufferOfBothArenas) {
     }
     EXPECT_EQ(svg.find("nan"), std::string::npos);
     EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+// Halves of backward are backward, and the host's steps are the optimizer's: with a delayed update
+// they stand among forward and backward.
+TEST(Picture, NamesHalvesAndTheHostsSteps) {
+    const std::string model = "model: {num_layers: 2, hidden_size: 64, num_attention_heads: 2, "
+                              "seq_length: 8, vocab_size: 128}\ngradient_accumulation_steps: 2\n"
+                              "activation_checkpointing: {granularity: none}\n";
+    auto drawn = [&](const std::string &keys, int ranks) {
+        Plan p(model + keys, ranks);
+        z3d_string picture{};
+        EXPECT_Z3D(z3d_plan_picture(p.plan, &picture));
+        std::string svg(picture.text, picture.length);
+        z3d_string_free(&picture);
+        return svg;
+    };
+    std::string halves = drawn("parallel: {pipeline_model_parallel_size: 2, pipeline_schedule: "
+                               "zb-h1}\nzero_optimization: {stage: 1}\n",
+                               2);
+    EXPECT_NE(halves.find(">backward<"), std::string::npos);
+    std::string delayed = drawn("zero_optimization: {stage: 2, offload_optimizer: {device: cpu, "
+                                "delayed_param_update: true}}\n",
+                                2);
+    EXPECT_NE(delayed.find(">optimizer<"), std::string::npos);
 }
 
 } // namespace

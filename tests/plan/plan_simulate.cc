@@ -397,6 +397,20 @@ TEST(Simulate, ACheckpointsBytesAndSeconds) {
     }
 }
 
+// Pipeline stages on one node: what all data ranks keep is read once for each stage, as where each
+// data rank keeps its part. Both stages hold the tied table.
+TEST(Simulate, ACheckpointOfStagesOnANode) {
+    for (int stage : {0, 1}) {
+        Case of(
+            with_pipeline(config(4, 1024, 16, 2, 2, stage), "pipeline_model_parallel_size: 2", 2),
+            16);
+        double p = (double)z3d_model_parameter_count(of.of->model), table = 51200 * 1024;
+        double alike = 1024 * 1024 + 4 * 6 * 1024 + 2 * 1024; // on both tensor ranks, as above
+        double read = 12 * (p + table + alike);
+        EXPECT_NEAR(of.saving().node_loaded, read, 0.001 * read) << "stage " << stage;
+    }
+}
+
 TEST(Simulate, ACheckpointInWords) {
     Case of(config(4, 1024, 16, 1, 2, 2), 64);
     z3d_estimate e = of.estimate();
@@ -599,6 +613,23 @@ TEST(Simulate, APictureOfASchedule) {
         for (size_t at = 0; (at = svg.find(end, at)) != std::string::npos; at++) closed++;
     EXPECT_GT(open, 4U * 5 * 2);
     EXPECT_GE(closed, open);
+}
+
+// The optimizer's step on the host is work, and no communication.
+TEST(Simulate, APictureOfAHostStep) {
+    Case of(offload("cpu"), 4);
+    ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
+    z3d_string picture{};
+    ASSERT_EQ(z3d_schedule_picture(of.of, &of.hardware, &picture), Z3D_OK) << z3d_error_message();
+    std::string svg(picture.text);
+    z3d_string_free(&picture);
+    EXPECT_NE(svg.find("<title>optimizer: "), std::string::npos);
+    const z3d_step_time &t = of.of->simulation->stage[0].time;
+    EXPECT_GT(t.host, 0);
+    char share[64];
+    (void)snprintf(share, sizeof share, ">compute %.2f %% of",
+                   100 * (t.compute + t.host) / t.seconds);
+    EXPECT_NE(svg.find(share), std::string::npos) << share;
 }
 
 } // namespace

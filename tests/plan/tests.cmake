@@ -15,6 +15,7 @@ zero3d_test(plan_advice ROOM plan)
 zero3d_test(plan_against_engine ROOM plan)
 zero3d_test(plan_pipeline ROOM plan)
 zero3d_test(plan_prove ROOM plan)
+zero3d_test(plan_programs ROOM plan)
 foreach(name hardware links simulate paper published choose_offload choose_gather choose_activation choose_fit
     choose_tiers
     recommend memory)

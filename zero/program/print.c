@@ -87,7 +87,8 @@ int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool child
 
 static const char *slot_name(int slot, char *buf, size_t size) {
     static const char *const before[] = {"in",    "out",       "out_grad", "in_grad",
-                                         "saved", "workspace", "deferred"};
+                                         "saved", "workspace", "deferred", "cache"};
+    _Static_assert(sizeof before / sizeof *before == Z3D_SLOT_PARAMETERS, "a name each");
     if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
     if (slot == Z3D_SLOT_SHARD) return "shard";
     if (slot == Z3D_SLOT_OPTIMIZER) return "optimizer";
@@ -164,7 +165,15 @@ static void print_header(const z3d_program *p, z3d_string *out) {
         z3d_mesh_size(t, Z3D_AXES_DATA));
 }
 
-/* "  grads=wte.gradients@0x1200+" for every slot in use. */
+/* Whether gradients in the slot are a sum that the instruction adds to. */
+static bool is_added_to(const z3d_instruction *in, int slot) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    bool sum = info->rules == Z3D_CLASS_SUM && slot == (int)info->to;
+    bool of_unit = info->subject == Z3D_SUBJECT_UNIT && slot >= Z3D_SLOT_GRADIENTS;
+    return (sum || of_unit) && z3d_instruction_access(in, slot) == Z3D_ACCESS_UPDATE;
+}
+
+/* "  grads=gradients wte@1200+" for every slot in use. */
 static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_string *out) {
     for (int slot = 0; slot < Z3D_SLOT_COUNT; slot++) {
         int index = in->buffer[slot];
@@ -174,7 +183,7 @@ static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_s
         bool kept = slot == Z3D_SLOT_SAVED && in->keep;
         z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name), b->name,
                           (const char *const[]){"", "h", "d"}[b->space],
-                          (unsigned long long)b->offset, (in->accumulate >> slot & 1) ? "+" : "",
+                          (unsigned long long)b->offset, is_added_to(in, slot) ? "+" : "",
                           kept ? ">" : "");
     }
 }

@@ -104,7 +104,7 @@ static void describe_attention(int64_t matrices, int64_t seq, int64_t head_dim,
     event->form = dropout->p > 0;
 }
 
-/* Of what the kernel mostly reads and writes. */
+/* Of what the kernel mostly reads and writes. A new kernel does not compile without its line. */
 static z3d_dtype dtype_of(const z3d_kernel *kernel) {
     switch (kernel->kind) {
 #define TYPED(name, field)                                                                         \
@@ -143,9 +143,14 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
 #undef X
         TYPED(sum_squares, dtype)
 #undef TYPED
-    default:
-        return Z3D_F32;
+    case Z3D_KERNEL_cross_entropy_loss:
+    case Z3D_KERNEL_control_begin:
+    case Z3D_KERNEL_control_end:
+    case Z3D_KERNEL_init_normal:
+    case Z3D_KERNEL_COUNT:
+        break;
     }
+    return Z3D_F32;
 }
 
 /* What a kernel moves that the product before it takes in: C comes to it in registers. 0: it is a

@@ -2,6 +2,13 @@
 #include "checkpoint/checkpoint.h"
 #include "src/plan/price/estimate.h"
 
+/* Whether another rank of its data group comes before it on its node, which begins with rank
+ * `first`. */
+static bool has_peer_before(const z3d_mesh *mesh, int rank, int first) {
+    int index = z3d_mesh_index(mesh, Z3D_AXES_DATA, rank);
+    return index > 0 && z3d_mesh_member(mesh, Z3D_AXES_DATA, rank, index - 1) >= first;
+}
+
 /* What the ranks of node `node` move. States that all data ranks keep are read by each of them, but
  * only once from the disk. */
 static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *saved,
@@ -19,7 +26,7 @@ static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *
         at.rank = rank;
         Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, &out, &in));
         *saved += out;
-        if (!all_rows || rank - first < z3d_mesh_size(mesh, Z3D_AXES_TENSOR)) *loaded += in;
+        if (!all_rows || !has_peer_before(mesh, rank, first)) *loaded += in;
     }
     return Z3D_OK;
 }

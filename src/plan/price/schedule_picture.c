@@ -17,8 +17,9 @@ static void take(void *context, const z3d_span *span) {
         drawn.micro = entry->micro;
         if (entry->unit >= 0)
             drawn.chunk = z3d_engine_layout(d->simulation->engine)->chunk_of_unit[entry->unit];
-    } else if (span->kind == Z3D_SPAN_BESIDE) {
-        return;
+    } else if (span->kind == Z3D_SPAN_BESIDE ||
+               (span->kind == Z3D_SPAN_WAIT && span->lane == Z3D_LANE_HOST)) {
+        return; /* the host's optimizer step is drawn as its instruction */
     } else {
         drawn.kind = span->kind == Z3D_SPAN_WAIT ? Z3D_TIMELINE_EXPOSED : Z3D_TIMELINE_BUBBLE;
     }
@@ -29,9 +30,9 @@ static z3d_timeline_shares shares_of(const z3d_simulation *simulation) {
     z3d_timeline_shares shares = {0};
     for (int s = 0; s < simulation->stages; s++) {
         const z3d_step_time *t = &simulation->stage[s].time;
-        shares.compute += t->compute;
+        shares.compute += t->compute + t->host;
         shares.bubble += t->bubble;
-        shares.exposed += t->seconds - t->compute - t->bubble;
+        shares.exposed += t->seconds - t->compute - t->host - t->bubble;
     }
     return shares;
 }
