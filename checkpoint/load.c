@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checkpoint/format.h"
+#include "checkpoint/new_rows.h"
 
 /* Elements. Pieces from LARGE on go to the engine as they are; smaller ones, of a topology that cut
  * the tensors otherwise, are put together first: each way to a device has its price. */
@@ -48,11 +49,24 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     return status;
 }
 
-static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model) {
+static bool has_new_rows(const z3d_checkpoint *c, const z3d_model *model, const z3d_tensor *t) {
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            if (strcmp(model->group[g].name, t->group) == 0 &&
+                strcmp(model->group[g].parameter[i].name, t->name) == 0)
+                return z3d_has_new_rows(c, &model->group[g], i);
+    return false;
+}
+
+/* weights_only: a run may begin with more token ids than the checkpoint has. */
+static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model,
+                                 bool weights_only) {
     z3d_tensor *tensor;
     int count;
     z3d_status status = z3d_tensors_of(model, &tensor, &count);
-    for (int i = 0; i < count && status == Z3D_OK; i++) status = compare_tensor(c, &tensor[i]);
+    for (int i = 0; i < count && status == Z3D_OK; i++)
+        if (!weights_only || !has_new_rows(c, model, &tensor[i]))
+            status = compare_tensor(c, &tensor[i]);
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const char *group, *name;
         const int64_t *shape;
@@ -96,6 +110,8 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                 r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
+                if (z3d_has_new_rows(c, &l->model->group[g], i))
+                    z3d_without_new_rows(c, r->tensor, &r->slice);
                 r->first = r->slice.first;
                 r->count = r->slice.count;
                 l->group[l->count] = g;
@@ -191,7 +207,7 @@ static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine,
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
                        bool weights_only) {
     unsigned kinds = kinds_to_load(c, engine, weights_only);
-    Z3D_TRY(compare_models(c, model));
+    Z3D_TRY(compare_models(c, model, weights_only));
     if (!weights_only) Z3D_TRY(compare_optimizers(c, kinds));
     if (!weights_only) Z3D_TRY(compare_delays(c, kinds));
     z3d_engine_parameters_changed(engine);
@@ -246,6 +262,7 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
         z3d_checkpoint_set_verify(c, verify);
         status = load(c, z3d_world_size(world), model, engine, weights_only);
         status = z3d_checkpoint_agree(world, reading, status);
+        if (status == Z3D_OK) status = z3d_fill_new_rows(world, reading, c, model, engine);
     }
     if (status == Z3D_OK && info) {
         *info = *z3d_checkpoint_get_info(c);
