@@ -37,6 +37,10 @@ typedef struct z3d_generate_request {
     const char *prompts; /* a file of prompts as JSON lines, - for standard input; NULL:
                             generate.prompt */
     const char *output;  /* the file of their answers, which must not be there; NULL: shown */
+    /* A prompt is the user's message, in the chat template of the model's folder or that of this
+     * name, and only the answer is shown. system: the message before it; NULL: none. */
+    bool chat;
+    const char *chat_template, *system;
     /* Rank 0: the prompt and its continuation as it comes, or a whole line of an answer. An error
        ends the generation. */
     z3d_status (*show)(void *context, const char *text, size_t length);
