@@ -37,6 +37,8 @@ static z3d_status write_config(const z3d_model_type *type, const z3d_config *con
     z3d_string_append(&text, "  \"eos_token_id\": %s,\n",
                       listed ? tokenizer->ends.text
                              : id_text(tokenizer->known ? -1 : standard, id));
+    if (tokenizer->known && tokenizer->pad >= 0)
+        z3d_string_append(&text, "  \"pad_token_id\": %lld,\n", (long long)tokenizer->pad);
     z3d_string_append(&text, "  \"torch_dtype\": \"%s\"\n}\n", types[dtype]);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for config.json");

@@ -101,6 +101,7 @@ typedef struct z3d_tokenizer_files {
     bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
     int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
                               other, bos and eos are that too. Of a list, the first */
+    int64_t pad;           /* of config.json; -1: unknown */
     z3d_string ends;       /* eos as JSON: "2", of a list "[2, 5]"; no text: unknown */
 } z3d_tokenizer_files;
 
