@@ -22,16 +22,18 @@ const char *z3d_tokenize_format_name(z3d_tokenize_format format) {
     return formats[format].name;
 }
 
+bool z3d_instruction_has_keys(const z3d_json *object, z3d_tokenize_format format) {
+    const char *other = formats[format].other;
+    return z3d_json_member(object, formats[format].key) &&
+           (!*other || z3d_json_member(object, other));
+}
+
 z3d_tokenize_format z3d_instruction_format(const z3d_json *object) {
     static const z3d_tokenize_format order[] = {Z3D_FORMAT_MESSAGES, Z3D_FORMAT_SHAREGPT,
                                                 Z3D_FORMAT_PROMPT_COMPLETION, Z3D_FORMAT_ALPACA,
                                                 Z3D_FORMAT_TEXT};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        const char *other = formats[order[i]].other;
-        if (z3d_json_member(object, formats[order[i]].key) &&
-            (!*other || z3d_json_member(object, other)))
-            return order[i];
-    }
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (z3d_instruction_has_keys(object, order[i])) return order[i];
     return Z3D_FORMAT_AUTO;
 }
 

@@ -9,6 +9,8 @@
 
 /* By the keys of the object; AUTO: it is none of them. */
 z3d_tokenize_format z3d_instruction_format(const z3d_json *object);
+/* Whether the object has the keys of a format. */
+bool z3d_instruction_has_keys(const z3d_json *object, z3d_tokenize_format format);
 
 typedef struct z3d_instructions {
     z3d_tokenize_format format; /* not AUTO or TEXT */
