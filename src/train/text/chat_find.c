@@ -180,9 +180,9 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     status = Z3D_ERROR(
         Z3D_ERR_UNSUPPORTED,
         "%s: its chat template (digest %016llx) is none of those that are known; if it writes "
-        "conversations as one of them does, name that: --chat-template %s%s%s%s",
-        path, (unsigned long long)digest, hint ? hint : "NAME", hint ? "" : " (one of ",
-        hint || !names.text ? "" : names.text, hint ? "" : ")");
+        "conversations as one of them does, name that with --chat-template: %s%s%s%s",
+        path, (unsigned long long)digest, names.text ? names.text : "",
+        hint ? " (it has marks of " : "", hint ? hint : "", hint ? ")" : "");
     z3d_string_free(&names);
     return status;
 }
