@@ -67,6 +67,8 @@ void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const ch
                            const char **name, int *dims, const int64_t **shape);
 /* The kinds of tensors that it has; an imported checkpoint has only parameters. */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
+/* ERR_USAGE unless it has an average of the parameters, for --ema. */
+z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
 /* The slice that is the whole of a tensor: first 0, count its elements. */
@@ -225,5 +227,10 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info);
+/* The same of the weights only, with the average of the parameters in their place. ERR_USAGE: the
+ * checkpoint has none. */
+z3d_status z3d_checkpoint_load_average(z3d_world *world, const char *folder, const z3d_model *model,
+                                       z3d_engine *engine, z3d_checkpoint_verify verify,
+                                       z3d_checkpoint_info *info);
 
 #endif

@@ -41,6 +41,7 @@ static const char help[] =
     "  --repetition-penalty R  makes tokens of the text less likely; 1: none\n"
     "  --stop TEXT          ends the text before TEXT; may be given several times\n"
     "  --seed N             seed of sampling\n"
+    "  --ema                with the average of the parameters that optimizer.ema_decay keeps\n"
     "  --stream             prints the text as it comes, also where it is no terminal\n"
     "  --verbose            at the end, tokens per second on standard error\n"
     "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
@@ -77,7 +78,7 @@ typedef struct arguments {
     z3d_string text[KEYS]; /* of those made from options */
     bool input, any_input; /* the prompt is to come from standard input; if there is no other */
     const char *prompts, *output, *chat_template, *system;
-    bool chat, stream, verbose;
+    bool chat, ema, stream, verbose;
 } arguments;
 
 /* "key=value" for option `k`: texts as quoted YAML scalars, which JSON's are; several as a list. */
@@ -116,14 +117,12 @@ static z3d_status check_arguments(const arguments *a, const char *prompt) {
 
 static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     const char *value[KEYS] = {NULL};
-    enum { OTHERS = 7 };
-    cli_option options[OTHERS + KEYS + 1] = {{"prompts", &a->prompts, NULL, NULL},
-                                             {"output", &a->output, NULL, NULL},
-                                             {"chat", NULL, &a->chat, NULL},
-                                             {"system", &a->system, NULL, NULL},
-                                             {"chat-template", &a->chat_template, NULL, NULL},
-                                             {"stream", NULL, &a->stream, NULL},
-                                             {"verbose", NULL, &a->verbose, NULL}};
+    enum { OTHERS = 8 };
+    cli_option options[OTHERS + KEYS + 1] = {
+        {"prompts", &a->prompts, NULL, NULL}, {"output", &a->output, NULL, NULL},
+        {"chat", NULL, &a->chat, NULL},       {"ema", NULL, &a->ema, NULL},
+        {"system", &a->system, NULL, NULL},   {"chat-template", &a->chat_template, NULL, NULL},
+        {"stream", NULL, &a->stream, NULL},   {"verbose", NULL, &a->verbose, NULL}};
     cli_values stops = {.count = 0};
     for (int k = 0; k < KEYS; k++)
         options[OTHERS + k] =
@@ -275,6 +274,7 @@ static z3d_status generate(z3d_world *world, const arguments *a, screen *screen,
                                           .prompts = a->prompts,
                                           .output = a->output,
                                           .chat = a->chat,
+                                          .ema = a->ema,
                                           .chat_template = a->chat_template,
                                           .system = a->system,
                                           .show = show,

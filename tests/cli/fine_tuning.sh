@@ -81,3 +81,5 @@ expect 1 "$ZERO3D" generate first/checkpoints --chat --prompt Hi --vocab "$SOURC
 says 'the model.s folder has no chat template; name one with --chat-template: chatml, .*, plain$'
 expect 2 "$ZERO3D" generate models/chat --prompt Hi --system x
 says '^zero3d: --system needs --chat'
+expect 1 "$ZERO3D" evaluate models/chat chats.jsonl
+says 'chats.jsonl: its objects are of the format messages: make a token file .*: zero3d data tokenize chats.jsonl --tokenizer FOLDER --output FILE.bin$'

@@ -214,7 +214,7 @@ static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request
     bool stage = z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
     int64_t step;
     Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
-    return z3d_trainer_load_weights(trainer, request->path, &step);
+    return z3d_trainer_load_weights(trainer, request->path, request->ema, &step);
 }
 
 /* A run without an answer leaves no file that would be in the way of the next. */
