@@ -92,13 +92,16 @@ static void set_ends(z3d_tokenizer_files *files, const z3d_json *named) {
 }
 
 static z3d_status find_ids(z3d_tokenizer_files *files) {
+    const z3d_json *bos;
     z3d_json *config;
     Z3D_TRY(find_end(files));
     Z3D_TRY(parse(files, Z3D_FILE_CONFIG, &config));
     files->bos = id_of(config, "bos_token_id");
     files->eos = id_of(config, "eos_token_id");
     files->pad = id_of(config, "pad_token_id");
-    if (files->bos < 0) files->bos = files->end;
+    bos = z3d_json_member(config, "bos_token_id");
+    const bool none = bos && bos->type == Z3D_JSON_NULL; /* it is said to have none */
+    if (files->bos < 0 && !none) files->bos = files->end;
     if (files->eos < 0) files->eos = files->end;
     set_ends(files, z3d_json_member(config, "eos_token_id"));
     z3d_json_free(config);
