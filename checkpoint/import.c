@@ -57,8 +57,11 @@ static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f
     if (status == Z3D_OK || status == Z3D_ERR_MEMORY) return status;
     const z3d_kept_error refusal = z3d_error_keep(status);
     (void)z3d_io_remove_tree(NULL, folder, NULL);
-    return Z3D_ERROR(status, "%s; --vocab none imports the model without a tokenizer",
-                     refusal.message);
+    return Z3D_ERROR(
+        status, "%s%s; --vocab none imports the model without a tokenizer", refusal.message,
+        status == Z3D_ERR_CONFIG && import->vocab
+            ? "; if tokens were added to it, --vocab-size N gives the model rows of them"
+            : "");
 }
 
 /* The model may move, or its first folder go: a copy stays with it. *folder: NULL when there is no
