@@ -44,7 +44,7 @@ static const char help[] =
     "tokens\n"
     "                    than the model: a run starts their rows at the mean of the others\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
-    "  --allow-nonfinite values may be infinite or NaN, or become so in the type that is written\n"
+    "  --allow-nonfinite  values may be infinite or NaN, or become so in the type that is written\n"
     "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
