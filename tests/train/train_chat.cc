@@ -197,6 +197,17 @@ TEST(ChatTemplates, AreRecognisedHoweverTheyAreLaidOut) {
                                    "\"] + \"\\n\" + ") +
                        (strstr(chatml, "message['content']")));
     EXPECT_EQ(ids(How{}), wanted);
+    // Comments write nothing, nor do the ends of their lines; other lines' ends do.
+    const std::string loop = "{% for message in messages %}", body = strstr(chatml, "{{'<|im");
+    for (const std::string comment :
+         {"{# a note #}", "{# a\nnote #}\n", "  {#- a note -#} \n\n", "\n{#- it's -#}"}) {
+        model.set_template(comment + loop + (comment[0] == ' ' ? comment : "{# '#}") + body);
+        EXPECT_EQ(ids(How{}), wanted) << comment;
+        model.set_template(comment + "\n" + loop + "." + body);
+        EXPECT_EQ(encode(model.tokenizer.get(), How{}, question).status, Z3D_ERR_UNSUPPORTED);
+    }
+    model.set_template(loop + "{# a note #} \n" + body);
+    EXPECT_EQ(encode(model.tokenizer.get(), How{}, question).status, Z3D_ERR_UNSUPPORTED);
     // chat_template.jinja comes first; a list has the one that is called default.
     write_file(model.folder / "chat_template.jinja", std::string(chatml) + "\n");
     write_file(model.folder / "tokenizer_config.json", "{\"chat_template\": \"?\"}");
