@@ -16,11 +16,19 @@
 
 struct z3d_io_hook; /* io.h: for tests */
 
+/* What a run's validation losses have said so far. */
+typedef struct z3d_evaluations {
+    int64_t best_step; /* of the lowest one; 0: none yet */
+    double best_loss;
+    int64_t since; /* number of those behind it */
+} z3d_evaluations;
+
 /* What a checkpoint contains beside its tensors. */
 typedef struct z3d_checkpoint_info {
     z3d_engine_state engine;
     int64_t samples;      /* training samples used so far: the next step's first sample */
     int64_t train_tokens; /* in the training data's files */
+    z3d_evaluations evaluations;
     int tensor_size, data_size, pipeline_size, zero_stage;
     z3d_dtype dtype;
     char *config;    /* the resolved configuration, YAML */
@@ -156,6 +164,9 @@ z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out);
 
 /* ---- a run's checkpoints ---- */
 
+/* Of the link in a folder of checkpoints to that of the lowest validation loss. */
+#define Z3D_BEST "best"
+
 typedef struct z3d_store z3d_store;
 
 typedef struct z3d_store_config {
@@ -165,6 +176,7 @@ typedef struct z3d_store_config {
     z3d_engine *engine;
     const char *dir;
     int64_t keep;        /* number of complete checkpoints to keep; 0: all */
+    bool keep_best;      /* and that of the lowest validation loss, to which DIR/best is a link */
     bool asynchronous;   /* saves run beside training */
     const char *program; /* "zero3d 0.1.0" */
     z3d_dtype dtype;
@@ -191,9 +203,9 @@ void z3d_store_close(z3d_store *store);
 /* Saves the engine's state as DIR/step-N (N: the engine's step). Synchronous: durable on return,
  * agreed. Asynchronous: the state is copied on return (a save that is still in flight is finished
  * before), and no rank has waited for another one or for a disk; z3d_store_poll returns failures,
- * also of the copy. Only info's samples, train_tokens and config are used (config NULL: there was
- * no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is an error before anything
- * is written; the last checkpoint is unchanged. */
+ * also of the copy. Only info's samples, train_tokens, evaluations and config are used (config
+ * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is an error
+ * before anything is written; the last checkpoint is unchanged. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
 /* Whether saves that begin from now on keep all older checkpoints. */
 void z3d_store_keep_all(z3d_store *store, bool on);

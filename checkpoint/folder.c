@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/store.h"
 #include "src/base/config.h"
@@ -157,6 +158,28 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
     free(steps);
     *out = strdup(path);
     return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+}
+
+z3d_status z3d_folder_link_best(const z3d_io_hook *hook, const char *dir, int64_t step) {
+    char name[NAME_BYTES], there[NAME_BYTES] = "", *link = NULL, *part = NULL;
+    bool complete = false;
+    z3d_status status = is_complete(dir, step, &complete);
+    if (status == Z3D_OK) status = z3d_io_join(dir, Z3D_BEST, &link);
+    if (status == Z3D_OK) status = z3d_io_join(dir, Z3D_BEST ".part", &part);
+    if (status == Z3D_OK && complete &&
+        !(readlink(link, there, sizeof there - 1) > 0 &&
+          strcmp(there, step_name(step, name)) == 0)) {
+        status = z3d_io_unlink(hook, part);
+        if (status == Z3D_OK) status = z3d_io_link(hook, step_name(step, name), part);
+        if (status == Z3D_OK) status = z3d_io_rename(hook, part, link);
+        if (status == Z3D_OK)
+            status = z3d_io_sync_folder(hook, dir);
+        else
+            (void)unlink(part);
+    }
+    free(link);
+    free(part);
+    return status;
 }
 
 /* ---- what a save writes, and what it does not ---- */

@@ -135,6 +135,14 @@ static void append_pending(const z3d_pending_update *pending, z3d_string *out) {
     z3d_string_append(out, "},\n");
 }
 
+static void append_evaluations(const z3d_evaluations *evaluations, z3d_string *out) {
+    if (evaluations->best_step == 0) return;
+    z3d_string_append(out, "\"evaluations\":{\"best_step\":%lld,\"best_loss\":",
+                      (long long)evaluations->best_step);
+    z3d_string_append_number(out, evaluations->best_loss);
+    z3d_string_append(out, ",\"since\":%lld},\n", (long long)evaluations->since);
+}
+
 static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     const z3d_engine_state *e = &info->engine;
     z3d_string_append(out, "\"format\":\"zero3d checkpoint\",\"version\":%d,\n",
@@ -149,6 +157,7 @@ static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     append_pending(&e->pending, out);
     z3d_string_append(out, "\"samples\":%lld,\"train_tokens\":%lld,\n", (long long)info->samples,
                       (long long)info->train_tokens);
+    append_evaluations(&info->evaluations, out);
     z3d_string_append(out,
                       "\"topology\":{\"tensor\":%d,\"data\":%d,\"pipeline\":%d,\"zero_stage\":%d},"
                       "\"dtype\":\"%s\",\n",

@@ -128,6 +128,15 @@ z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path) {
     return error ? failed(path, "create the folder", error) : Z3D_OK;
 }
 
+z3d_status z3d_io_link(const z3d_io_hook *hook, const char *target, const char *path) {
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: creating", path);
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_CREATE, .path = path});
+    if (error == 0 && symlink(target, path) != 0) error = errno;
+    z3d_pending_io_end(&io);
+    return error ? failed(path, "make a link", error) : Z3D_OK;
+}
+
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path) {
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "checkpoint: removing", path);

@@ -52,6 +52,8 @@ z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *
 z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path);
 /* OK if it exists already. */
 z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path);
+/* A link to `target`, which a hook takes for a new file. */
+z3d_status z3d_io_link(const z3d_io_hook *hook, const char *target, const char *path);
 /* Not there: fine. */
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path);
 z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path);

@@ -115,6 +115,15 @@ static z3d_status read_pending(const z3d_json *root, z3d_pending_update *out) {
     return Z3D_OK;
 }
 
+/* Not there: no validation loss yet. */
+static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
+    const z3d_json *evaluations = z3d_json_member(root, "evaluations");
+    if (z3d_json_is_none(evaluations)) return Z3D_OK;
+    Z3D_TRY(get_count(evaluations, "best_step", &out->best_step));
+    Z3D_TRY(z3d_json_get_float(evaluations, "best_loss", &out->best_loss));
+    return get_count(evaluations, "since", &out->since);
+}
+
 static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     z3d_engine_state *e = &info->engine;
     const z3d_json *scale, *topology;
@@ -132,6 +141,7 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     Z3D_TRY(read_pending(root, &e->pending));
     Z3D_TRY(get_count(root, "samples", &info->samples));
     Z3D_TRY(get_count(root, "train_tokens", &info->train_tokens));
+    Z3D_TRY(read_evaluations(root, &info->evaluations));
     Z3D_TRY(z3d_json_get(root, "topology", Z3D_JSON_OBJECT, &topology));
     Z3D_TRY(get_small(topology, "tensor", &info->tensor_size));
     Z3D_TRY(get_small(topology, "data", &info->data_size));

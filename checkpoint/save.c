@@ -108,15 +108,20 @@ static z3d_status remove_old(z3d_store *store, int64_t step) {
     return status;
 }
 
+/* The step whose checkpoint stays, however old it is; 0: none. */
+static int64_t best_step(const z3d_store *store) {
+    return store->config.keep_best ? store->save.manifest.info.evaluations.best_step : 0;
+}
+
 /* Rank 0: removes complete checkpoints beyond the newest `keep`. */
 static z3d_status retain(z3d_store *store) {
-    int64_t *steps;
+    int64_t *steps, best = best_step(store);
     int count;
     if (store->config.keep <= 0 || store->keeps_all) return Z3D_OK;
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     z3d_status status = Z3D_OK;
     for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++)
-        status = remove_old(store, steps[i]);
+        if (best == 0 || steps[i] != best) status = remove_old(store, steps[i]);
     free(steps);
     return status;
 }
@@ -128,6 +133,12 @@ static z3d_status commit_phase(z3d_store *store) {
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
     Z3D_TRY(z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
+    int64_t best = best_step(store);
+    if (status == Z3D_OK && best > 0 &&
+        z3d_folder_link_best(store->config.hook, store->dir, best) != Z3D_OK)
+        z3d_log(Z3D_LOG_WARN,
+                "the checkpoint of the lowest validation loss is that of step %lld, but: %s",
+                (long long)best, z3d_error_message());
     if (status == Z3D_OK && retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "cannot remove an old checkpoint: %s", z3d_error_message());
     return status;
@@ -193,6 +204,7 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     m->info = (z3d_checkpoint_info){
         .samples = info->samples,
         .train_tokens = info->train_tokens,
+        .evaluations = info->evaluations,
         .tensor_size = z3d_mesh_size(c->mesh, Z3D_AXES_TENSOR),
         .data_size = z3d_mesh_size(c->mesh, Z3D_AXES_DATA),
         .pipeline_size = z3d_mesh_size(c->mesh, Z3D_AXES_PIPELINE),

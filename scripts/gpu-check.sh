@@ -58,7 +58,7 @@ case ${1:-}:$# in
 esac
 page=${1:-$build/gpu-check.md}
 log=${page%.md}.log
-commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+[ $built = yes ] || commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
 begin=$(date +%s)
 budget=${GPU_CHECK_SECONDS:-1800}
 only=${GPU_CHECK_ONLY:-.}

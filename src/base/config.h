@@ -13,6 +13,8 @@
 
 /* Value of an integer key that is `auto`; resolved before anything is built. */
 #define Z3D_AUTO INT64_MIN
+/* An interval that is one pass over the training data; steps as soon as these are known. */
+#define Z3D_EPOCH (INT64_MIN + 1)
 /* Whether another number is; it is not a number then. */
 static inline bool z3d_is_auto(double value) {
     return value != value;
@@ -193,6 +195,8 @@ int64_t z3d_config_model_ranks(const z3d_config *config);
 int64_t z3d_config_warmup_steps(const z3d_config *config);
 /* Whether the learning-rate schedule has an end, scheduler.params.total_num_steps. */
 bool z3d_config_decays(const z3d_config *config);
+/* Whether a run generates samples. */
+bool z3d_config_has_prompts(const z3d_config *config);
 /* Whether checkpoint.resume is a path, neither auto nor never. */
 bool z3d_config_resumes_path(const z3d_config *config);
 /* The schedule of the pipeline, never AUTO; the number of its chunks. */

@@ -7,15 +7,17 @@
 
 static const char help[] =
     "usage: zero3d config [--markdown | --keys]\n"
-    "       zero3d config CONFIG [key=value ...]\n"
+    "       zero3d config CONFIG [--all] [key=value ...]\n"
     "       zero3d config --from-deepspeed FILE [--bf16 | --fp16]\n"
     "       zero3d config --from-megatron FILE\n"
     "       zero3d config --from-megatron -- COMMAND...\n"
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
-    "With CONFIG checks what can be checked without the number of ranks, and prints all keys with\n"
-    "their values: auto where the run decides (its folder's config.yaml has what it decided).\n"
+    "With CONFIG checks what can be checked without the number of ranks, and prints the model's\n"
+    "sizes and the keys without their defaults: auto where the run decides (its folder's\n"
+    "config.yaml has what it decided).\n"
     "\n"
+    "  --all                   prints all keys with their values\n"
     "  --markdown              prints the reference page docs/configuration.md\n"
     "  --keys                  prints only the keys, one per line\n"
     "  --from-deepspeed FILE   converts a DeepSpeed JSON file to YAML on standard output. A\n"
@@ -40,21 +42,41 @@ static const char help[] =
     "         zero3d config --from-deepspeed ds.json > run.yaml\n"
     "         zero3d config --from-megatron -- torchrun pretrain_gpt.py $ARGS > run.yaml\n";
 
-static z3d_status describe(int count, char **arguments, bool markdown, bool keys,
-                           z3d_string *text) {
+typedef struct wanted {
+    bool markdown, keys, all;
+} wanted;
+
+/* A configuration that is right, as YAML. */
+static void write(const z3d_config *config, const char *name, bool all, z3d_string *text) {
+    static const char *const sizes[] = {"model.num_layers",          "model.hidden_size",
+                                        "model.num_attention_heads", "model.seq_length",
+                                        "model.vocab_size",          NULL};
+    if (all) {
+        z3d_config_write(config, text);
+        return;
+    }
+    z3d_string_append(text, "# ");
+    for (; *name; name++) z3d_string_append(text, "%c", (unsigned char)*name < ' ' ? ' ' : *name);
+    z3d_string_append(text,
+                      " is valid. The model's sizes, and what is not the default (--all: all):\n");
+    z3d_config_write_changed(config, sizes, text);
+}
+
+static z3d_status describe(int count, char **arguments, const wanted *wanted, z3d_string *text) {
     if (count == 0) {
-        if (keys)
+        if (wanted->all) return Z3D_ERROR(Z3D_ERR_USAGE, "--all needs a CONFIG");
+        if (wanted->keys)
             z3d_config_list_keys(text);
         else
-            z3d_config_describe(markdown, text);
+            z3d_config_describe(wanted->markdown, text);
         return Z3D_OK;
     }
-    if (markdown || keys)
+    if (wanted->markdown || wanted->keys)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, arguments, &config));
     z3d_status status = z3d_config_check_training(config, &z3d_model_rules);
-    if (status == Z3D_OK) z3d_config_write(config, text);
+    if (status == Z3D_OK) write(config, arguments[0], wanted->all, text);
     z3d_config_destroy(config);
     return status;
 }
@@ -108,10 +130,11 @@ static z3d_status check_source(const source *from, bool others) {
 }
 
 static int run(int argc, char **argv) {
-    bool markdown = false, keys = false;
+    wanted wanted = {0};
     source from = {0};
-    const cli_option options[] = {{"markdown", NULL, &markdown, NULL},
-                                  {"keys", NULL, &keys, NULL},
+    const cli_option options[] = {{"all", NULL, &wanted.all, NULL},
+                                  {"markdown", NULL, &wanted.markdown, NULL},
+                                  {"keys", NULL, &wanted.keys, NULL},
                                   {"from-deepspeed", &from.deepspeed, NULL, NULL},
                                   {"from-megatron", &from.megatron, NULL, NULL},
                                   {"bf16", NULL, &from.bf16, NULL},
@@ -121,10 +144,11 @@ static int run(int argc, char **argv) {
     z3d_string text = {0};
     argc = cut_command(argc, argv, &from);
     z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK) status = check_source(&from, count || keys || markdown);
+    if (status == Z3D_OK)
+        status = check_source(&from, count || wanted.all || wanted.keys || wanted.markdown);
     if (status == Z3D_OK && (from.deepspeed || from.megatron || from.command))
         return convert(&from);
-    if (status == Z3D_OK) status = describe(count, argv + 1, markdown, keys, &text);
+    if (status == Z3D_OK) status = describe(count, argv + 1, &wanted, &text);
     int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "config");
     z3d_string_free(&text);
     return code;

@@ -81,7 +81,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .checkpoint_every = checkpoint_every(config, model),
         .partition_activations = config->activation_checkpointing_partition_activations,
         .checkpoint_space = checkpoint_space(config),
-        .without_generation = !config->generate_prompt || !*config->generate_prompt,
+        .without_generation = !z3d_config_has_prompts(config),
         .keep_activation =
             config->activation_checkpointing_recompute_activation == Z3D_RECOMPUTE_FALSE,
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,

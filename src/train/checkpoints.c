@@ -111,6 +111,7 @@ static z3d_status open_store(z3d_trainer *trainer) {
         .engine = trainer->engine,
         .dir = trainer->checkpoint_dir,
         .keep = config->checkpoint_keep,
+        .keep_best = config->checkpoint_keep_best,
         .asynchronous = z3d_plan_saves_beside(config) && config->checkpoint_interval > 0,
         .program = "zero3d " ZERO3D_VERSION,
         .dtype = trainer->program.dtype,
@@ -243,7 +244,8 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
     } else {
         Z3D_TRY(check_folder(trainer, -1));
     }
-    return Z3D_OK;
+    trainer->evaluations = info.evaluations;
+    return z3d_trainer_find_best(trainer);
 }
 
 z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
@@ -267,7 +269,8 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
 }
 
 bool z3d_trainer_is_complete(const z3d_trainer *trainer) {
-    return trainer->resumed_step > 0 && trainer->resumed_step >= trainer->config->training_steps;
+    return trainer->resumed_step > 0 && (trainer->resumed_step >= trainer->config->training_steps ||
+                                         z3d_trainer_ends_early(trainer));
 }
 
 /* ---- as the run goes ---- */
@@ -288,6 +291,7 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
     z3d_config_write(config, &text);
     z3d_checkpoint_info info = {.samples = step * config->train_batch_size,
                                 .train_tokens = z3d_dataset_tokens(trainer->train),
+                                .evaluations = trainer->evaluations,
                                 .config = text.failed ? NULL : text.text};
     z3d_status status = z3d_store_save(trainer->store, &info);
     z3d_string_free(&text);
@@ -295,22 +299,23 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
 }
 
 /* Whether a save begins behind this step. */
-static bool is_due(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
-    bool due = last || trainer->save_waits || step % trainer->config->checkpoint_interval == 0;
-    if (due && skipped && !last && !trainer->save_waits)
+static bool is_due(z3d_trainer *trainer, int64_t step, bool skipped, bool now) {
+    bool due = now || trainer->save_waits || step % trainer->config->checkpoint_interval == 0;
+    if (due && skipped && !now && !trainer->save_waits)
         z3d_console_say(
             &trainer->console,
             "step %lld was skipped: its checkpoint is saved after the next step that is "
             "not skipped",
             (long long)step);
-    trainer->save_waits = due && skipped && !last;
+    trainer->save_waits = due && skipped && !now;
     return due && !trainer->save_waits;
 }
 
-z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last,
+                                  bool now) {
     int64_t durable;
     if (!trainer->store) return Z3D_OK;
-    bool due = is_due(trainer, step, skipped, last);
+    bool due = is_due(trainer, step, skipped, now);
     z3d_trainer_place(trainer, "step %lld: saving a checkpoint", (long long)step);
     /* Two saves are never in flight. */
     Z3D_TRY(z3d_store_poll(trainer->store, due, &durable));
@@ -318,9 +323,9 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipp
     if (!due) return Z3D_OK;
     z3d_store_keep_all(trainer->store, skipped);
     Z3D_TRY(save(trainer, step));
-    bool now = !z3d_plan_saves_beside(trainer->config);
-    if (last && !now) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));
-    if (last || now) say_saved(trainer, step);
+    bool beside = z3d_plan_saves_beside(trainer->config);
+    if (last && beside) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));
+    if (last || !beside) say_saved(trainer, step);
     return Z3D_OK;
 }
 

@@ -12,8 +12,11 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-static z3d_status leave_pipeline(z3d_config *config) {
+/* Neither pipeline stages, nor the samples of the run. */
+static z3d_status leave_run(z3d_config *config) {
     static const char *const assignments[] = {
+        "generate.prompts=",
+        "generate.every=0",
         "parallel.pipeline_model_parallel_size=1",
         "parallel.virtual_pipeline_model_parallel_size=1",
         "parallel.pipeline_schedule=auto",
@@ -42,7 +45,7 @@ static z3d_status fit_config(z3d_config *config) {
     config->parallel_sequence_parallel = false;
     config->activation_checkpointing_partition_activations = false;
     config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_AUTO;
-    return leave_pipeline(config);
+    return leave_run(config);
 }
 
 bool z3d_is_assigned(char *const *assignments, int count, const char *key) {

@@ -54,8 +54,9 @@ static z3d_status check_data(z3d_trainer *trainer) {
 
 static z3d_status make_tokenizer(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
-    if (!config->generate_prompt || !*config->generate_prompt) return Z3D_OK;
-    return z3d_tokenizer_of_config(config, &trainer->tokenizer);
+    if (!z3d_config_has_prompts(config)) return Z3D_OK;
+    Z3D_TRY(z3d_tokenizer_of_config(config, &trainer->tokenizer));
+    return z3d_trainer_check_prompts(trainer);
 }
 
 /* RUN/name, malloc'ed into out. */
@@ -103,6 +104,7 @@ static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     z3d_run_folder *folder = &trainer->folder;
     Z3D_TRY(z3d_run_folder_keep(folder, "metrics.jsonl"));
     Z3D_TRY(z3d_run_folder_keep(folder, "events.jsonl"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "samples.jsonl"));
     Z3D_TRY(z3d_run_folder_keep(folder, "config.yaml"));
     Z3D_TRY(z3d_run_folder_keep(folder, "summary.json"));
     Z3D_TRY(z3d_run_folder_keep(folder, "events.out.tfevents.*.zero3d"));
@@ -111,17 +113,28 @@ static z3d_status keep_earlier_run(z3d_trainer *trainer) {
 }
 
 /* A run that is resumed has the lines up to that step; those beyond are kept elsewhere. */
-static z3d_status continue_metrics(z3d_trainer *trainer, const char *path) {
+static z3d_status continue_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name,
+                                 const char *path) {
     z3d_string kept = {0}, beyond = {0};
-    z3d_status status =
-        z3d_line_file_continue(&trainer->metrics, path, trainer->resumed_step, &beyond);
+    z3d_status status = z3d_line_file_continue(file, path, trainer->resumed_step, &beyond);
     if (status == Z3D_OK && beyond.length)
-        status = z3d_run_folder_kept_path(&trainer->folder, "metrics.jsonl", &kept);
+        status = z3d_run_folder_kept_path(&trainer->folder, name, &kept);
     if (status == Z3D_OK && beyond.length)
         status = z3d_write_whole_file(kept.text, beyond.text, beyond.length);
-    if (status == Z3D_OK) status = z3d_line_file_cut(&trainer->metrics, (int64_t)beyond.length);
+    if (status == Z3D_OK) status = z3d_line_file_cut(file, (int64_t)beyond.length);
     z3d_string_free(&kept);
     z3d_string_free(&beyond);
+    return status;
+}
+
+/* A file with lines of steps. */
+static z3d_status open_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name) {
+    z3d_string path = {0};
+    z3d_status status = run_path(trainer, name, &path);
+    if (status == Z3D_OK)
+        status = trainer->resumed_step > 0 ? continue_lines(trainer, file, name, path.text)
+                                           : z3d_line_file_open(file, path.text);
+    z3d_string_free(&path);
     return status;
 }
 
@@ -141,15 +154,11 @@ static z3d_status open_events(z3d_trainer *trainer) {
 
 /* Rank 0: the resolved configuration and the files that grow with the run. */
 static z3d_status open_run_files(z3d_trainer *trainer) {
-    z3d_string path = {0};
-    bool resumed = trainer->resumed_step > 0;
-    if (!resumed) Z3D_TRY(keep_earlier_run(trainer));
+    if (trainer->resumed_step == 0) Z3D_TRY(keep_earlier_run(trainer));
     Z3D_TRY(write_config(trainer));
-    z3d_status status = run_path(trainer, "metrics.jsonl", &path);
-    if (status == Z3D_OK)
-        status = resumed ? continue_metrics(trainer, path.text)
-                         : z3d_line_file_open(&trainer->metrics, path.text);
-    z3d_string_free(&path);
+    z3d_status status = open_lines(trainer, &trainer->metrics, "metrics.jsonl");
+    if (status == Z3D_OK && trainer->config->generate_every > 0)
+        status = open_lines(trainer, &trainer->samples, "samples.jsonl");
     if (status == Z3D_OK) status = open_events(trainer);
     if (status == Z3D_OK && trainer->config->run_tensorboard)
         status =
@@ -565,7 +574,7 @@ static z3d_status make_model(z3d_trainer *trainer) {
 /* One configuration, this rank's place in it. */
 static z3d_status begin_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
-    trainer->metrics.fd = trainer->events.fd = trainer->board.file.fd = -1;
+    trainer->metrics.fd = trainer->events.fd = trainer->samples.fd = trainer->board.file.fd = -1;
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     /* From here on a rank that stands still is noticed. */
     Z3D_TRY(start_watchdog(trainer));
@@ -644,6 +653,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->checkpoint_dir);
     z3d_line_file_close(&trainer->metrics);
     z3d_line_file_close(&trainer->events);
+    z3d_line_file_close(&trainer->samples);
     z3d_string_free(&trainer->line);
     z3d_tensorboard_close(&trainer->board);
     z3d_engine_destroy(trainer->engine);

@@ -14,6 +14,7 @@
 typedef struct progress {
     int64_t steps, skipped;
     bool stopped, last_skipped;
+    bool better; /* the step's validation loss is the lowest so far */
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
     /* Of all steps; among them exposed communication, exposed transfers, waits for the disk, the
@@ -22,8 +23,7 @@ typedef struct progress {
     int64_t comm_bytes; /* counted so far */
 } progress;
 
-/* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
-static void note_write(z3d_trainer *trainer, z3d_status status) {
+void z3d_trainer_note_write(z3d_trainer *trainer, z3d_status status) {
     if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
@@ -39,23 +39,24 @@ static double wall_time(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* What was made in trainer->line. */
-static void write_line(z3d_trainer *trainer, z3d_line_file *file) {
+void z3d_trainer_write_line(z3d_trainer *trainer, z3d_line_file *file) {
     z3d_string *line = &trainer->line;
-    note_write(trainer, line->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
-                                     : z3d_line_file_write(file, line->text, line->length));
+    z3d_trainer_note_write(
+        trainer, line->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
+                              : z3d_line_file_write(file, line->text, line->length));
     z3d_string_clear(line);
 }
 
 void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
                        const char *detail) {
     z3d_metrics_event_line(step, event, wall_time(), seconds, detail, &trainer->line);
-    write_line(trainer, &trainer->events);
+    z3d_trainer_write_line(trainer, &trainer->events);
 }
 
 static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
     if (trainer->board.file.fd < 0) return;
-    note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
+    z3d_trainer_note_write(
+        trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
 }
 
 /* Shares are of the step's time; memory is in bytes, the highest so far. */
@@ -132,7 +133,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     record.host_memory = z3d_engine_measured(trainer->engine, Z3D_SPACE_HOST)->total_peak;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)result->step);
     z3d_metrics_step_line(&record, &trainer->line);
-    write_line(trainer, &trainer->metrics);
+    z3d_trainer_write_line(trainer, &trainer->metrics);
     write_step_to_board(trainer, &record);
     z3d_console_step(&trainer->console, &record);
 }
@@ -332,7 +333,7 @@ static void tell_validation(z3d_trainer *trainer, progress *progress, int64_t st
     z3d_metrics_validation_line(step, wall_time(), progress->validation_loss, loss,
                                 trainer->config->data_validation.count, (int64_t)targets, seconds,
                                 &trainer->line);
-    write_line(trainer, &trainer->metrics);
+    z3d_trainer_write_line(trainer, &trainer->metrics);
     z3d_scalar scalars[] = {{"validation/loss", progress->validation_loss},
                             {"validation/perplexity", exp(progress->validation_loss)}};
     write_board(trainer, step, scalars, 2);
@@ -347,30 +348,44 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
     z3d_status status = z3d_new((size_t)files, sizeof *loss, "validation losses", &loss);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     status = find_losses(trainer, progress, step, loss, &targets);
-    if (status == Z3D_OK && !progress->stopped)
+    if (status == Z3D_OK && !progress->stopped) {
+        progress->better = z3d_trainer_judge(trainer, step, progress->validation_loss);
         tell_validation(trainer, progress, step, loss, targets, z3d_now() - begin);
+    }
     free(loss);
     return status;
 }
 
-static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
+/* What is due behind a step. *last: the run ends with it. */
+static z3d_status after_step(z3d_trainer *trainer, progress *progress, int64_t step, bool *last) {
     const z3d_config *config = trainer->config;
-    int64_t interval = config->training_eval_interval;
+    const int64_t interval = config->training_eval_interval, every = config->generate_every;
+    const bool end = step == config->training_steps;
+    progress->better = false;
+    /* After a signal time is short: no validation. Before the checkpoint: a resumed run continues
+     * after this step, with all its lines. */
+    if (trainer->validation && (end || (interval > 0 && step % interval == 0)) &&
+        !progress->stopped)
+        Z3D_TRY(validate(trainer, progress, step));
+    *last = progress->stopped || end || z3d_trainer_ends_early(trainer);
+    if (!*last && every > 0 && step % every == 0) {
+        Z3D_TRY(z3d_trainer_sample_all(trainer, step, false, &progress->stopped));
+        *last = progress->stopped;
+    }
+    const bool best = config->checkpoint_keep_best && progress->better;
+    return z3d_trainer_checkpoint(trainer, step, progress->last_skipped, *last, *last || best);
+}
+
+static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
+    bool last = z3d_trainer_is_complete(trainer);
     /* A signal that came during a long start-up. Not the time limit: a run that is started again
      * and again must get on by a step at least. */
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_agree_stop(trainer->world, &progress->stopped));
     if (progress->stopped) return Z3D_OK;
-    for (int64_t step = trainer->resumed_step + 1; step <= config->training_steps; step++) {
+    for (int64_t step = trainer->resumed_step + 1; !last; step++) {
         Z3D_TRY(train_step(trainer, progress, step));
-        bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
-        /* After a signal time is short: no validation. Before the checkpoint: a resumed run
-         * continues after this step, with all its lines. */
-        if (trainer->validation && due && !progress->stopped)
-            Z3D_TRY(validate(trainer, progress, step));
-        bool last = progress->stopped || step == config->training_steps;
-        Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, last));
-        if (last) return Z3D_OK;
+        Z3D_TRY(after_step(trainer, progress, step, &last));
     }
     return Z3D_OK;
 }
@@ -428,7 +443,7 @@ static void note_start(z3d_trainer *trainer) {
         .peak_tflops = trainer->peak_measured ? trainer->peak_tflops : NAN,
     };
     z3d_metrics_start_line(&start, &trainer->line);
-    write_line(trainer, &trainer->events);
+    z3d_trainer_write_line(trainer, &trainer->events);
     z3d_string_free(&title);
 }
 
@@ -437,9 +452,10 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
     const z3d_kept_error kept = z3d_error_keep(status);
     int64_t step = trainer->resumed_step + progress->steps;
     const char *event = status != Z3D_OK ? "failure" : progress->stopped ? "stop" : "end";
+    char early[Z3D_EARLY_TEXT];
     const char *detail = status != Z3D_OK    ? kept.message
                          : progress->stopped ? stop_reason(trainer)
-                                             : NULL;
+                                             : z3d_trainer_why_early(trainer, step, early);
     if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK &&
         !z3d_trainer_is_complete(trainer))
         z3d_trainer_event(trainer, step, event, z3d_now() - progress->begin, detail);
@@ -449,11 +465,17 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
 static void say_no_step(z3d_trainer *trainer, const progress *progress) {
     long long step = (long long)trainer->resumed_step;
     long long steps = (long long)trainer->config->training_steps;
+    char early[Z3D_EARLY_TEXT];
     const char *key = trainer->epochs > 0 ? "training.epochs" : "training.steps";
     if (progress->stopped)
         z3d_console_say(&trainer->console,
                         "\nstopped by a signal before the first step (the run is at step %lld)",
                         step);
+    else if (z3d_trainer_why_early(trainer, step, early))
+        z3d_console_say(&trainer->console,
+                        "Nothing to do: the run ended early at step %lld: %s. To train further, "
+                        "raise the patience.",
+                        step, early);
     else if (step > steps)
         z3d_console_say(&trainer->console,
                         "Nothing to do: the checkpoint is at step %lld, beyond training.steps "
@@ -466,12 +488,31 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step, key);
 }
 
+/* All of the end as a file. */
+static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
+    z3d_string path = {0}, text = {0};
+    z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
+    z3d_summary_json(end, &text);
+    z3d_trainer_note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
+    z3d_run_folder_say(&trainer->folder);
+    z3d_trainer_note_write(trainer,
+                           path.failed || text.failed
+                               ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
+                               : z3d_write_whole_file(path.text, text.text, text.length));
+    z3d_string_free(&path);
+    z3d_string_free(&text);
+}
+
 /* Rank 0: the end in few lines, and all of it as a file. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
         say_no_step(trainer, progress);
         return;
     }
+    char early[Z3D_EARLY_TEXT];
+    z3d_string best = {0};
+    if (trainer->store && trainer->config->checkpoint_keep_best)
+        z3d_string_append(&best, "%s/" Z3D_BEST, trainer->checkpoint_dir);
     double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *
                     (double)trainer->config->model_seq_length;
     double rate = tokens > 0 ? tokens / progress->steady_seconds : NAN;
@@ -485,10 +526,16 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .last_step = trainer->resumed_step + progress->steps,
         .stopped = progress->stopped && trainer->write_error.status == Z3D_OK,
         .time_is_over = time_is_over(trainer),
+        .early = progress->stopped ? NULL
+                                   : z3d_trainer_why_early(
+                                         trainer, trainer->resumed_step + progress->steps, early),
         .seconds = z3d_now() - progress->begin,
         .first_loss = progress->first_loss,
         .last_loss = progress->last_loss,
         .validation_loss = progress->validation_loss,
+        .best_loss = trainer->evaluations.best_loss,
+        .best_step = trainer->evaluations.best_step,
+        .best = trainer->evaluations.best_step > 0 ? best.text : NULL,
         .tokens_per_second = rate,
         .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
         .memory = memory,
@@ -508,31 +555,8 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .verbose = trainer->options->verbose,
     };
     z3d_console_end(&trainer->console, &end);
-    z3d_string path = {0}, text = {0};
-    z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
-    z3d_summary_json(&end, &text);
-    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
-    z3d_run_folder_say(&trainer->folder);
-    note_write(trainer, path.failed || text.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
-                            : z3d_write_whole_file(path.text, text.text, text.length));
-    z3d_string_free(&path);
-    z3d_string_free(&text);
-}
-
-static z3d_status generate_sample(z3d_trainer *trainer) {
-    const z3d_config *config = trainer->config;
-    z3d_string text = {0};
-    bool stopped;
-    z3d_status status = z3d_trainer_sample(trainer, &text, &stopped);
-    if (status == Z3D_OK && trainer->console.out)
-        z3d_console_say(&trainer->console,
-                        "\nsample (%lld tokens%s, temperature %g, top-k %lld):\n%s",
-                        (long long)config->generate_tokens,
-                        stopped ? ", stopped early by a signal" : "", config->generate_temperature,
-                        (long long)config->generate_top_k, text.text ? text.text : "");
-    z3d_string_free(&text);
-    return status;
+    write_summary(trainer, &end);
+    z3d_string_free(&best);
 }
 
 static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
@@ -554,11 +578,14 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     z3d_trainer_place(trainer, "end: writing results");
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
     if (trainer->rank == 0) say_end(trainer, &progress, &memory);
-    if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
+    if (trainer->tokenizer && !progress.stopped)
+        Z3D_TRY(z3d_trainer_sample_all(trainer, trainer->resumed_step + progress.steps, true,
+                                       &progress.stopped));
     if (trainer->rank == 0) {
-        note_write(trainer, z3d_line_file_close(&trainer->metrics));
-        note_write(trainer, z3d_line_file_close(&trainer->events));
-        note_write(trainer, z3d_tensorboard_close(&trainer->board));
+        z3d_trainer_note_write(trainer, z3d_line_file_close(&trainer->metrics));
+        z3d_trainer_note_write(trainer, z3d_line_file_close(&trainer->events));
+        z3d_trainer_note_write(trainer, z3d_line_file_close(&trainer->samples));
+        z3d_trainer_note_write(trainer, z3d_tensorboard_close(&trainer->board));
     }
     return agree_writes(trainer);
 }

@@ -46,7 +46,8 @@ typedef struct z3d_trainer {
     int64_t resumed_step; /* 0: a new run */
     double epochs;        /* training.epochs as it was given; 0: training.steps was */
     bool save_waits;      /* a save was due at a skipped step */
-    double begin;         /* when the run began, for the time limit */
+    z3d_evaluations evaluations;
+    double begin; /* when the run began, for the time limit */
 
     z3d_string weights;     /* where they come from */
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
@@ -72,15 +73,19 @@ typedef struct z3d_trainer {
 
     /* Rank 0 only. */
     z3d_run_folder folder;
-    z3d_line_file metrics, events;
-    z3d_string line; /* buffer for one of its lines, reused */
+    z3d_line_file metrics, events, samples; /* samples: fd -1 without generate.every */
+    z3d_string line;                        /* buffer for one of its lines, reused */
     z3d_tensorboard board;
     z3d_console console;
     /* Why rank 0 could not write a line: the run stops at the next step, on all ranks. */
     z3d_kept_error write_error;
 } z3d_trainer;
 
-/* trainer.c. Rank 0: a line of events.jsonl, now. seconds NAN, detail NULL: left out. */
+/* trainer.c, rank 0. Keeps the first failure to write until all ranks can hear of it. */
+void z3d_trainer_note_write(z3d_trainer *trainer, z3d_status status);
+/* Writes what was made in trainer->line. */
+void z3d_trainer_write_line(z3d_trainer *trainer, z3d_line_file *file);
+/* A line of events.jsonl, now. seconds NAN, detail NULL: left out. */
 void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
                        const char *detail);
 
@@ -196,16 +201,40 @@ z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, bool
                                     int64_t *step);
 /* Call after step `step`: advances a save in flight, or begins one that is due. A skipped step has
  * nothing new to save and must not replace a good checkpoint, so the save waits for the next step
- * that is not skipped. last: the run ends here. */
-z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last);
+ * that is not skipped. now: it does not, because the run ends here, or has its lowest validation
+ * loss here. */
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last,
+                                  bool now);
 /* Call after a failure of all ranks; returns that failure. It finishes a save in flight, so the
  * next start resumes from it. */
 z3d_status z3d_trainer_end_save(z3d_trainer *trainer, z3d_status failure);
 
-/* generate_from.c: continues generate.prompt as the configuration says. Appends the prompt and its
- * continuation, fit for a terminal, to *out on rank 0. *stopped: a signal ended it early.
- * Collective, agreed. */
-z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped);
+/* generate_from.c: continues a prompt as the configuration says. Appends it and its continuation,
+ * fit for a terminal, to *out on rank 0. *stopped: a signal ended it early. Collective, agreed. */
+z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_string *out,
+                              bool *stopped);
+/* Whether the model can read it. Not collective. */
+z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prompt);
+
+/* samples.c. */
+/* Whether the model can read the run's prompts. Not collective. */
+z3d_status z3d_trainer_check_prompts(const z3d_trainer *trainer);
+/* Continues them, shows that, and with generate.every writes it to samples.jsonl, unless the run
+ * was complete before. *stopped: a signal ended it early. Collective, agreed. */
+z3d_status z3d_trainer_sample_all(z3d_trainer *trainer, int64_t step, bool last, bool *stopped);
+
+/* best.c. */
+/* Takes the validation loss of a step; whether it is the lowest so far. */
+bool z3d_trainer_judge(z3d_trainer *trainer, int64_t step, double loss);
+/* Whether training.early_stopping_patience ends the run. */
+bool z3d_trainer_ends_early(const z3d_trainer *trainer);
+enum { Z3D_EARLY_TEXT = 160 };
+/* Why the run ended so at that step, in `out`; NULL: it did not. */
+const char *z3d_trainer_why_early(const z3d_trainer *trainer, int64_t step,
+                                  char out[Z3D_EARLY_TEXT]);
+/* With keep_best, after a resume: where the best checkpoint is not in the run's folder, the best is
+ * looked for anew. Collective, agreed. */
+z3d_status z3d_trainer_find_best(z3d_trainer *trainer);
 
 /* For a failure of this rank alone, while the others continue to a collective or wait in one. Ends
  * the run on all ranks and does not return; in a world of one it returns `status`. Not collective.

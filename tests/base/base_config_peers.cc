@@ -90,6 +90,13 @@ TEST(Names, OfOtherFrameworks) {
         {"gradient_checkpointing", "activation_checkpointing.granularity"},
         {"training.validation_interval", "training.eval_interval"},
         {"eval_steps", "training.eval_interval"},
+        {"eval_strategy", "training.eval_interval"},
+        {"eval_iters", "training.eval_steps"},
+        {"save_strategy", "checkpoint.interval"},
+        {"save_total_limit", "checkpoint.keep"},
+        {"load_best_model_at_end", "checkpoint.keep_best"},
+        {"metric_for_best_model", "checkpoint.keep_best"},
+        {"early_stopping_patience", "training.early_stopping_patience"},
     };
     for (const auto &name : names) {
         std::string message = all_errors("", {(std::string(name.theirs) + "=1").c_str()});

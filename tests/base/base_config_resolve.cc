@@ -154,8 +154,30 @@ TEST(Epochs, AndStepsAreOneTooMany) {
     EXPECT_EQ(length("", {"training.steps=auto"}, 8),
               "override training.steps=auto: auto needs training.epochs; write a number");
     EXPECT_EQ(length("training: {epochs: 1e6}\n", {}, INT64_MAX / 2),
-              "run.yaml:1:12: training.epochs: 1e+06 passes over 4611686018427387904 samples are "
+              "run.yaml:1:12: training.epochs: 1e+06 passes over 4611686018427387903 samples are "
               "more than 1e12 steps");
+}
+
+TEST(Epochs, AreIntervals) {
+    const std::string both = "train_batch_size: 8\ndata: {validation: v.bin}\n"
+                             "training: {epochs: 2, eval_interval: epoch}\n"
+                             "checkpoint: {interval: epoch}\n";
+    Config c(both);
+    int data;
+    z3d_config_set_epoch(c.get, 100);
+    ASSERT_EQ(z3d_config_settle(c.get, NULL, 1, &data), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(c->training_eval_interval, 13); // 12.5 steps
+    EXPECT_EQ(c->checkpoint_interval, 13);
+    EXPECT_EQ(length(both, {}, 0), "auto, 2.0, auto"); // a plan has no data
+    const std::string why = ": epoch needs training.epochs, which counts passes over the data; set "
+                            "it, or write a number of steps";
+    EXPECT_EQ(length("checkpoint: {interval: epoch}\n", {}, 100),
+              "run.yaml:1:14: checkpoint.interval" + why);
+    EXPECT_EQ(length("data: {validation: v.bin}\ntraining: {epochs: 2, eval_interval: epoch}\n",
+                     {"training.steps=3"}, 100),
+              "run.yaml:2:23: training.eval_interval" + why);
+    EXPECT_TRUE(has(refusal("training: {log_interval: epoch}\n"),
+                    "'epoch' is not a number; expected an integer from 1 to 1000000000"));
 }
 
 TEST(Epochs, TheWarmupEndsBeforeTheRun) {

@@ -159,3 +159,41 @@ says "the run failed: .*; the latest checkpoint is step $newest;"
 # A loss scale that had no time to fall is no reason for another learning rate.
 expect 1 "$ZERO3D" train tiny.yaml run.dir=scale fp16.enabled=true fp16.initial_scale_power=32 training.gemm.fp32=auto training.gemm.fp16=sgemm training.steps=3
 says 'the run failed: all its steps .* the loss scale is still falling \(now [0-9.e+]*\): train more steps, or set fp16.initial_scale_power to 16$'
+
+# The best checkpoint is kept beside the newest one, and the count of early_stopping_patience goes on, on other ranks too.
+tr a-z n-za-m <text | head -n 30 >other
+"$ZERO3D" data tokenize other --output other.bin >/dev/null || fail "tokenize"
+best="data.validation=other.bin training.eval_interval=4 optimizer.params.lr=1e-2 checkpoint.interval=6 checkpoint.keep=1 checkpoint.keep_best=true"
+# shellcheck disable=SC2086 # lists of words
+expect 0 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=4 training.steps=16 run.dir=best
+# shellcheck disable=SC2086
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=4 training.steps=40 run.dir=best
+step=$(sed -n 's/.*"step":\([0-9]*\),"validation_loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl | sort -g | sed -n '1s/.* //p')
+end=$((step + 16))
+[ "$end" -gt 16 ] && [ "$end" -lt 40 ] || fail "the loss does not rise where the test needs it"
+grep -Eq "^ended early: .* validation loss " out && grep -q "^early    no lower validation loss in 4 evaluations since step $step " out ||
+    fail "the end does not say that it is early"
+grep -Eq "^best     validation loss [0-9.]+ at step $step: best/checkpoints/best$" out || fail "the end does not say which is best"
+grep -q '"end":"early"' best/summary.json || fail "summary.json has another end"
+# shellcheck disable=SC2046
+[ "$(ls best/checkpoints | tr '\n' ' ')" = "best lock $(printf 'step-%08d ' "$step" "$end")" ] || fail "others are kept: $(ls best/checkpoints)"
+[ "$(readlink best/checkpoints/best)" = "$(printf 'step-%08d' "$step")" ] || fail "best is another one"
+expect 0 "$ZERO3D" generate best/checkpoints/best --prompt Line --tokens 2
+expect 0 "$ZERO3D" checkpoint verify best/checkpoints/best
+grep -q "^step $step: intact" out || fail "best is not checked"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=4 training.steps=40 run.dir=best
+grep -q "^Nothing to do: the run ended early at step $end: no lower .*raise the patience.$" out || fail "a run that ended early goes on"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=5 training.steps=40 run.dir=best
+[ "$(wc -l <best/metrics.jsonl)" -eq $((end + 4 + (end + 4) / 4 )) ] || fail "not one evaluation more"
+# The best one is gone: it is looked for anew.
+rm -rf "best/checkpoints/$(readlink best/checkpoints/best)"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $best training.steps=$((end + 8)) run.dir=best
+grep -q "^zero3d: the checkpoint of the lowest validation loss so far, of step $step, is not in best/checkpoints: " err || fail "the best one is missed by nobody"
+[ "$(readlink best/checkpoints/best)" = "$(printf 'step-%08d' $((end + 8)))" ] || fail "no other is the best one"
+expect 1 "$ZERO3D" train tiny.yaml checkpoint.keep_best=true checkpoint.interval=2 run.dir=none
+says 'checkpoint.keep_best=true: has no effect without data.validation; set data.validation'
+expect 1 "$ZERO3D" train tiny.yaml training.early_stopping_patience=1 training.eval_interval=0 data.validation=other.bin run.dir=none
+says 'has no effect while training.eval_interval is 0: '

@@ -25,8 +25,8 @@ mkdir folder
 printf 'A page.\n' >folder/README.md
 printf '{"prompt": "a", "completion": "b"}\n' >folder/a.jsonl
 expect 0 "$ZERO3D" data tokenize folder --output folder.bin
-grep -q '^left out   1 files that are no JSON$' out || fail "a page beside prompts is trained"
-grep -q '^read       1 text files, .*, 1 documents' out || fail "a page beside prompts is read"
+grep -q '^left out   1 file that is no JSON$' out || fail "a page beside prompts is trained"
+grep -q '^read       1 text file, .*, 1 document$' out || fail "a page beside prompts is read"
 
 printf '{"question": "hi", "answer": "yo"}\n' >other.jsonl
 expect 1 "$ZERO3D" data tokenize other.jsonl --output other.bin
@@ -40,6 +40,8 @@ sed -i 's/train_batch_size=2 /&training.peak_tflops=0.1 training.gemm.fp32=sgemm
 expect 0 timeout 100 sh -e commands
 [ -f exported/chat/model.safetensors ] || fail "the commands leave no model"
 cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.json || fail "the chat template is not exported"
+[ -f exported/best/model.safetensors ] && [ -s runs/best/samples.jsonl ] || fail "the commands leave no best model, or no samples"
+grep -Eq '^best     validation loss [0-9.]+ at step [0-9]+: runs/best/checkpoints/best$' out || fail "the run does not say which is best"
 grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"
 grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
 

@@ -123,3 +123,39 @@ says '--repetition-penalty 0: .*above 0'
     "$ZERO3D" generate run/checkpoints --prompts in.jsonl >/dev/full 2>err && fail "a full disk is no failure"
     says 'cannot write to standard output: No space left on device'
 }
+
+# Samples as a run goes: those of its checkpoints, and no bit of the training changes. A run that goes on has each step's once.
+set -- generate.prompt=Line "generate.prompts=[a b]" generate.tokens=5 generate.every=2
+train="zero_optimization.stage=3 checkpoint.interval=2 checkpoint.keep=0"
+# shellcheck disable=SC2086 # lists of words
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $train training.steps=3 run.dir=sampled "$@"
+grep -q '^sample of step 2 (5 tokens, ' out && grep -q '^sample (5 tokens, ' out || fail "the run does not show its samples"
+rm -r sampled/checkpoints/step-00000003
+# shellcheck disable=SC2086
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $train training.steps=4 run.dir=sampled "$@"
+# shellcheck disable=SC2086
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $train training.steps=4 run.dir=plain
+expect 0 "$ZERO3D" checkpoint diff sampled/checkpoints plain/checkpoints
+i=0
+for step in 2 4; do
+    for prompt in Line "a b"; do
+        i=$((i + 1))
+        expect 0 "$ZERO3D" generate "sampled/checkpoints/step-0000000$step" --prompt "$prompt" --tokens 5
+        cp out "answer.$i"
+        sed -n "${i}p" sampled/samples.jsonl >sample
+        python3 - $step "$prompt" "answer.$i" <<'END' || fail "line $i of samples.jsonl is another: $(cat sample)"
+import json, sys
+line = json.load(open("sample"))
+assert list(line) == ["step", "prompt", "text"], line
+assert (str(line["step"]), line["prompt"]) == tuple(sys.argv[1:3]), line
+assert line["prompt"] + line["text"] + "\n" == open(sys.argv[3]).read(), line
+END
+    done
+done
+[ "$(wc -l <sampled/samples.jsonl)" -eq 4 ] || fail "not four samples"
+expect 1 "$ZERO3D" train tiny.yaml training.steps=2 run.dir=long "generate.prompts=['$(head -n 2 text | tr -d "'\n")']"
+says 'generate.prompts: the prompt has [0-9]* tokens, but the model sees 32'
+expect 1 "$ZERO3D" train tiny.yaml generate.every=2
+says 'generate.every=2: has no effect without generate.prompt'
+generate 1 --prompt a generate.every=2
+says 'generate.every=2: only a run has steps; leave it out'

@@ -190,6 +190,7 @@ train1 training.gemm.cuda=wrong
 train1 training.log_interval=4 training.steps=4
 train1 training.eval_interval=1 data.validation=other.bin
 train1 training.eval_steps=1 data.validation=other.bin training.eval_interval=1
+train1 training.early_stopping_patience=1 data.validation=other.bin training.eval_interval=1 optimizer.params.lr=0 training.steps=3
 train1 training.max_skipped_steps=1 fp16.enabled=true fp16.initial_scale_power=100
 train1 training.peak_tflops=0.2 --verbose
 train1 training.digest=true
@@ -198,6 +199,7 @@ train1 training.time_limit=0.000001
 train1 checkpoint.dir=save checkpoint.interval=2
 train1 checkpoint.interval=1
 train1 checkpoint.keep=1 checkpoint.interval=1
+train1 checkpoint.keep_best=true data.validation=other.bin training.eval_interval=1 checkpoint.interval=2
 train1 checkpoint.resume=first/checkpoints/step-00000002
 train1 checkpoint.init_from=first/checkpoints
 train1 checkpoint.verify=sizes checkpoint.resume=broken/checkpoints training.steps=3
@@ -207,6 +209,8 @@ plan1 checkpoint.async=true checkpoint.interval=1
 train1 run.dir=elsewhere
 train1 run.tensorboard=true
 train1 generate.prompt=other
+train1 "generate.prompts=[other]"
+train1 generate.every=1 generate.prompt=Line
 generate generate.tokens=20
 generate generate.temperature=0
 generate generate.top_k=1

@@ -385,6 +385,7 @@ static void check_checkpoint(config_checker *k) {
     const idle_key keys[] = {
         {"checkpoint.keep", c->checkpoint_keep != 3},
         {"checkpoint.async", c->checkpoint_async},
+        {"checkpoint.keep_best", c->checkpoint_keep_best},
     };
     const idle_key verify = {"checkpoint.verify", c->checkpoint_verify != 0};
     const idle_key init = {"checkpoint.init_from", c->checkpoint_init_from[0] != '\0'};
@@ -412,7 +413,7 @@ static void check_checkpoint(config_checker *k) {
     }
     if (never && c->checkpoint_init_from[0] == '\0')
         config_refuse_idle(k, &verify, 1, &nothing_loaded);
-    if (c->checkpoint_interval == 0) config_refuse_idle(k, keys, 2, &none_saved);
+    if (c->checkpoint_interval == 0) config_refuse_idle(k, keys, 3, &none_saved);
 }
 
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
@@ -537,6 +538,8 @@ static void check_unused_parts(config_checker *k) {
     const idle_key validation[] = {
         {"training.eval_interval", c->training_eval_interval != 100},
         {"training.eval_steps", c->training_eval_steps != 10},
+        {"training.early_stopping_patience", c->training_early_stopping_patience != 0},
+        {"checkpoint.keep_best", c->checkpoint_keep_best},
     };
     const idle_key generate[] = {
         {"generate.tokens", c->generate_tokens != 200},
@@ -548,6 +551,7 @@ static void check_unused_parts(config_checker *k) {
         {"generate.stop", c->generate_stop.count > 0},
         {"generate.ignore_eos", c->generate_ignore_eos != Z3D_IGNORE_EOS_AUTO},
         {"generate.batch", c->generate_batch != Z3D_AUTO},
+        {"generate.every", c->generate_every != 0},
     };
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
@@ -556,8 +560,15 @@ static void check_unused_parts(config_checker *k) {
         {"data.samples"}, "with data.samples windows", "set data.samples to documents", false};
     const idle_reason no_file = {
         {"data.validation"}, "without data.validation", "set data.validation", false};
-    const idle_reason no_prompt = {
-        {"generate.prompt"}, "without generate.prompt", "set generate.prompt", false};
+    const idle_reason one_loss = {{"training.eval_interval"},
+                                  "while training.eval_interval is 0: one validation loss, at the "
+                                  "end",
+                                  "set training.eval_interval",
+                                  false};
+    const idle_reason no_prompt = {{"generate.prompt", "generate.prompts"},
+                                   "without generate.prompt",
+                                   "set generate.prompt",
+                                   false};
     const idle_reason bytes = {{"data.tokenizer"},
                                "with data.tokenizer bytes",
                                "set data.tokenizer to gpt2 or huggingface",
@@ -567,12 +578,27 @@ static void check_unused_parts(config_checker *k) {
                                   "leave it out",
                                   false};
     if (c->data_samples == Z3D_SAMPLES_WINDOWS) config_refuse_idle(k, &too_long, 1, &windows);
-    if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
-    if (!c->generate_prompt || !*c->generate_prompt)
+    if (c->data_validation.count == 0)
+        config_refuse_idle(k, validation, 4, &no_file);
+    else if (c->training_eval_interval == 0)
+        config_refuse_idle(k, validation + 2, 2, &one_loss);
+    if (!z3d_config_has_prompts(c))
         config_refuse_idle(k, generate, sizeof generate / sizeof *generate, &no_prompt);
     if (c->data_tokenizer == Z3D_TOKENIZER_BYTES) config_refuse_idle(k, files, 2, &bytes);
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
         config_refuse_idle(k, files + 1, 1, &one_file);
+}
+
+bool z3d_config_has_prompts(const z3d_config *c) {
+    return (c->generate_prompt && *c->generate_prompt) || c->generate_prompts.count > 0;
+}
+
+static void check_prompts(config_checker *k) {
+    enum { MOST = 16 };
+    if (k->c->generate_prompts.count > MOST)
+        config_complain(k, "generate.prompts",
+                        "%d texts; write at most %d, or give generate --prompts a file",
+                        k->c->generate_prompts.count, MOST);
 }
 
 void config_check_into(config_checker *k) {
@@ -597,6 +623,7 @@ void config_check_into(config_checker *k) {
     }
     check_nccl(k);
     check_unused_parts(k);
+    check_prompts(k);
     if (k->c->run_dir[0] == '\0') {
         config_complain(k, "run.dir", "is empty; write a folder to write to");
     }

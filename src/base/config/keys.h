@@ -5,9 +5,9 @@
  * by it, so a class that is too weak makes it unsound.
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
- * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these or a list
- * like the example: of integers, or, where it has a point, of numbers; for LIST "" (data files),
- * "texts" or "groups" (texts of src/base/param_groups.h). */
+ * auto", then " epoch"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these
+ * or a list like the example: of integers, or, where it has a point, of numbers; for LIST "" (data
+ * files), "texts" or "groups" (texts of src/base/param_groups.h). */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
@@ -145,8 +145,9 @@
   X(training_gemm_fp16, "training.gemm.fp16", ENUM, DECIDE, "auto", "auto|sgemm|portable|measured", "how an fp16 run multiplies matrices, likewise (always converted to fp32)") \
   X(training_gemm_cuda, "training.gemm.cuda", LIST, DECIDE_ON_GPUS, "heuristic", "texts", "cuda: which of cuBLASLt's algorithms multiplies. heuristic: the first that its heuristic names and that runs; timed: at the start each shape of product is timed with up to 8 algorithms, with and without its epilogue fused, and the fastest is kept; a list: what a run's config.yaml says then") \
   X(training_log_interval, "training.log_interval", INT, NONE, "10", "[1,1e9]", "steps between console lines") \
-  X(training_eval_interval, "training.eval_interval", INT, NONE, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; needs data.validation") \
+  X(training_eval_interval, "training.eval_interval", INT, NONE, "100", "[0,1e12] epoch", "steps between validation losses; epoch: the steps of one pass over data.train, rounded up, with training.epochs; 0: only at the end; needs data.validation") \
   X(training_eval_steps, "training.eval_steps", INT, NONE, "10", "[1,1e9]", "batches per validation loss; needs data.validation") \
+  X(training_early_stopping_patience, "training.early_stopping_patience", INT, NONE, "0", "[0,1e9]", "number of validation losses in a row that are not lower than the lowest so far, after which the run ends, as in transformers' EarlyStoppingCallback. A resumed run goes on counting. 0: off; needs data.validation") \
   X(training_max_skipped_steps, "training.max_skipped_steps", INT, NONE, "20", "[1,1e9]", "largest number of steps in a row that are skipped for overflow before the run stops") \
   X(training_peak_tflops, "training.peak_tflops", FLOAT, NONE, "0", "[0,1e6]", "peak TFLOP/s of one rank, for MFU; 0: measured with matrix products on the cpu device") \
   X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, NONE, "600", "[0,1e9]", "seconds in one wait, or without an answer from a disk, after which the run ends with a report of who waits for whom; 0: no limit") \
@@ -155,8 +156,9 @@
   X(training_verify, "training.verify", BOOL, NONE, "true", "", "verify the step program before running it") \
   X(training_time_limit, "training.time_limit", FLOAT, NONE, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint unless checkpoint.interval is 0; 0: no limit") \
   X(checkpoint_dir, "checkpoint.dir", STRING, NONE, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
-  X(checkpoint_interval, "checkpoint.interval", INT, NONE, "auto", "[0,1e12] auto", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. auto: 1000. 0: no checkpoints, the model is lost") \
+  X(checkpoint_interval, "checkpoint.interval", INT, NONE, "auto", "[0,1e12] auto epoch", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. auto: 1000. epoch: the steps of one pass over data.train, rounded up, with training.epochs. 0: no checkpoints, the model is lost") \
   X(checkpoint_keep, "checkpoint.keep", INT, NONE, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
+  X(checkpoint_keep_best, "checkpoint.keep_best", BOOL, NONE, "false", "", "also keep the checkpoint of the lowest validation loss, as best in checkpoint.dir: a lower loss is saved at its step, whatever checkpoint.interval is. Needs data.validation") \
   X(checkpoint_resume, "checkpoint.resume", STRING, DECIDE, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
   X(checkpoint_init_from, "checkpoint.init_from", STRING, DECIDE, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \
   X(checkpoint_verify, "checkpoint.verify", ENUM, NONE, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
@@ -166,7 +168,9 @@
   X(run_dir, "run.dir", STRING, NONE, "runs/default", "", "folder that the run writes to") \
   X(run_tensorboard, "run.tensorboard", BOOL, NONE, "true", "", "write TensorBoard event files") \
   X(generate_prompt, "generate.prompt", STRING, SUM, "", "", "text to continue at the end of the run; unset: no sample") \
-  X(generate_tokens, "generate.tokens", INT, NONE, "200", "[1,1e6]", "number of tokens to generate; this and the next keys need generate.prompt") \
+  X(generate_prompts, "generate.prompts", LIST, SUM, "", "texts", "more texts to continue at the end of the run, at most 16") \
+  X(generate_every, "generate.every", INT, NONE, "0", "[0,1e12]", "steps between samples: the texts of generate.prompt and generate.prompts are also continued as the run goes, and written to samples.jsonl in run.dir. No bit of the training depends on it. 0: only at the end") \
+  X(generate_tokens, "generate.tokens", INT, NONE, "200", "[1,1e6]", "number of tokens to generate; this and the next keys need generate.prompt or generate.prompts") \
   X(generate_temperature, "generate.temperature", FLOAT, NONE, "0.8", "[0,100]", "temperature of sampling; 0: always the most likely token") \
   X(generate_top_k, "generate.top_k", INT, NONE, "40", "[0,16777216]", "sample from the k most likely tokens; 0: from all") \
   X(generate_top_p, "generate.top_p", FLOAT, NONE, "1", "(0,1]", "nucleus sampling: of the tokens that top_k leaves, sample from the most likely ones whose probabilities add up to p; 1: from all") \

@@ -41,6 +41,13 @@ static const char *cut_bound(const char *from, const char *stops, char *to) {
     return from + length;
 }
 
+/* Whether `word` is next in a rule, which then goes on behind it. */
+static bool take_word(const char **rule, const char *word) {
+    const bool is = strncmp(*rule, word, strlen(word)) == 0;
+    if (is) *rule += strlen(word);
+    return is;
+}
+
 z3d_status config_parse_range(const config_key *key, config_range *out) {
     char low[BOUND_BYTES], high[BOUND_BYTES];
     const char *rule = key->rule, *at = NULL;
@@ -50,8 +57,9 @@ z3d_status config_parse_range(const config_key *key, config_range *out) {
     if (!at) return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
     out->low_open = rule[0] == '(';
     out->high_open = *at++ == ')';
-    out->allow_auto = strcmp(at, " auto") == 0;
-    if (*at && !out->allow_auto) {
+    out->allow_auto = take_word(&at, " auto");
+    out->allow_epoch = take_word(&at, " epoch");
+    if (*at) {
         return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
     }
     Z3D_TRY(parse_bound(key, low, &out->low, &out->low_int));
@@ -129,7 +137,10 @@ void config_expected(const config_key *key, z3d_string *out) {
         break;
     }
     if (number) append_interval(key, &range, out);
-    if (range.allow_auto) z3d_string_append(out, " or auto");
+    if (range.allow_auto && range.allow_epoch)
+        z3d_string_append(out, ", auto or epoch");
+    else if (range.allow_auto || range.allow_epoch)
+        z3d_string_append(out, " or %s", range.allow_auto ? "auto" : "epoch");
 }
 
 /* "<what is wrong>; expected <what would be right>". `problem` may be the stored message. */
@@ -174,6 +185,10 @@ static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *
     Z3D_TRY(config_parse_range(key, &range));
     if (range.allow_auto && strcmp(scalar.text, "auto") == 0) {
         *out = Z3D_AUTO;
+        return Z3D_OK;
+    }
+    if (range.allow_epoch && strcmp(scalar.text, "epoch") == 0) {
+        *out = Z3D_EPOCH;
         return Z3D_OK;
     }
     if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);

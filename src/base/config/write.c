@@ -72,6 +72,8 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
     case CONFIG_INT:
         if (*(const int64_t *)field == Z3D_AUTO) {
             z3d_string_append(out, "auto");
+        } else if (*(const int64_t *)field == Z3D_EPOCH) {
+            z3d_string_append(out, "epoch");
         } else {
             z3d_string_append(out, "%lld", (long long)*(const int64_t *)field);
         }

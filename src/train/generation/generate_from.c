@@ -34,6 +34,12 @@ static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *r
     *empty = false;
     if (request->prompts && given)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "generate.prompt and --prompts: give one of them");
+    if (z3d_is_assigned(request->assignments, request->count, "generate.prompts"))
+        return z3d_config_error(config, "generate.prompts",
+                                "these are a run's; give --prompts FILE, with a prompt in each "
+                                "line");
+    if (z3d_is_assigned(request->assignments, request->count, "generate.every"))
+        return z3d_config_error(config, "generate.every", "only a run has steps; leave it out");
     if (!request->prompts && config->generate_batch != Z3D_AUTO &&
         z3d_is_assigned(request->assignments, request->count, "generate.batch"))
         return z3d_config_error(config, "generate.batch",
@@ -108,11 +114,10 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
     return z3d_trainer_agree(trainer, status);
 }
 
-/* generate.prompt as tokens; not longer than the model sees. */
+/* A prompt as tokens; not longer than the model sees. */
 static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_style *style,
-                                z3d_prompt *out) {
+                                const char *text, z3d_prompt *out) {
     const z3d_config *config = trainer->config;
-    const char *text = trainer->empty_prompt ? "" : config->generate_prompt;
     *out = (z3d_prompt){.tokens = config->generate_tokens, .seed = (uint64_t)config->generate_seed};
     Z3D_TRY(z3d_prompt_encode(style, text, strlen(text), out));
     if (out->length <= trainer->model->positions) return Z3D_OK;
@@ -123,9 +128,8 @@ static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_sty
 }
 
 /* The prompt, unless it is a message, and its continuation as it comes. Collective, agreed. */
-static z3d_status continue_one(z3d_trainer *trainer, const z3d_prompt *prompt, listener *listener,
-                               z3d_generate_totals *totals) {
-    const char *text = trainer->empty_prompt ? "" : trainer->config->generate_prompt;
+static z3d_status continue_one(z3d_trainer *trainer, const char *text, const z3d_prompt *prompt,
+                               listener *listener, z3d_generate_totals *totals) {
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0 && !listener->chat)
         status = listener->show(listener->context, text, strlen(text));
@@ -139,15 +143,25 @@ static z3d_status append(void *context, const char *text, size_t length) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
 }
 
-z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped) {
+z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prompt) {
+    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
+    z3d_prompt encoded;
+    z3d_status status = encode_prompt(trainer, &style, prompt, &encoded);
+    free(encoded.token);
+    return status;
+}
+
+z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_string *out,
+                              bool *stopped) {
     listener listener = {.show = append, .context = out};
     const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
     z3d_generate_totals totals = {0};
-    z3d_prompt prompt;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, &style, &prompt));
-    if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, &totals);
+    z3d_prompt encoded;
+    z3d_status status =
+        z3d_trainer_agree(trainer, encode_prompt(trainer, &style, prompt, &encoded));
+    if (status == Z3D_OK) status = continue_one(trainer, prompt, &encoded, &listener, &totals);
     *stopped = totals.stopped;
-    free(prompt.token);
+    free(encoded.token);
     z3d_string_free(&listener.line);
     return status;
 }
@@ -255,10 +269,11 @@ static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *
 static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *request,
                              const z3d_prompt_style *style, z3d_generate_totals *totals) {
     listener listener = {.show = request->show, .context = request->context, .chat = style->chat};
+    const char *text = trainer->empty_prompt ? "" : trainer->config->generate_prompt;
     z3d_prompt prompt;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, &prompt));
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, text, &prompt));
     if (status == Z3D_OK) status = load(trainer, request, &prompt, 1);
-    if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, totals);
+    if (status == Z3D_OK) status = continue_one(trainer, text, &prompt, &listener, totals);
     free(prompt.token);
     z3d_string_free(&listener.line);
     return status;

@@ -30,6 +30,10 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
     flush(console);
 }
 
+static const char *plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 static const char *precision_name(const z3d_config *config) {
     return config->fp16_enabled ? "fp16" : config->bf16_enabled ? "bf16" : "fp32";
 }
@@ -125,13 +129,28 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     char tokens[32];
     z3d_console_say(
         console,
-        "batch       %lld samples per step = %lld per rank%s x %lld micro-batch%s x %lld "
+        "batch       %lld sample%s per step = %lld per rank%s x %lld micro-batch%s x %lld "
         "data rank%s, %s tokens",
-        (long long)config->train_batch_size, (long long)config->train_micro_batch_size_per_gpu,
+        (long long)config->train_batch_size, plural(config->train_batch_size),
+        (long long)config->train_micro_batch_size_per_gpu,
         program->first_sample ? " on average" : "", (long long)config->gradient_accumulation_steps,
         config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data, data == 1 ? "" : "s",
         z3d_format_count((double)(config->train_batch_size * config->model_seq_length), tokens,
                          sizeof tokens));
+}
+
+/* What moves the weights, and how fast: "AdamW, lr 0.002, WarmupCosineLR". */
+static void say_optimizer(z3d_console *console, const z3d_config *config) {
+    const z3d_lr_schedule schedule = (z3d_lr_schedule)config->scheduler_type;
+    const long long warm = (long long)config->scheduler_params_warmup_num_steps;
+    char warms[48] = "";
+    if (warm > 0 && z3d_lr_schedule_reads(schedule, "warmup_num_steps"))
+        snprintf(warms, sizeof warms, ", warm-up of %lld step%s", warm, plural(warm));
+    z3d_console_say(console, "optimizer   %s, lr %g, %s%s%s",
+                    z3d_optimizer_name((z3d_optimizer)config->optimizer_type),
+                    config->optimizer_params_lr, z3d_lr_schedule_name(schedule), warms,
+                    config->optimizer_param_groups.count ? ", groups of parameters with their own"
+                                                         : "");
 }
 
 /* Which schedule, and how many units each of its chunks has. */
@@ -223,14 +242,14 @@ static void say_packing(z3d_console *console, const z3d_config *config,
     if (p->untrained_parts)
         z3d_console_say(
             console,
-            "            %lld parts of split documents without a token that is trained: "
+            "            %lld part%s of split documents without a token that is trained: "
             "left out",
-            (long long)p->untrained_parts);
+            (long long)p->untrained_parts, plural(p->untrained_parts));
 }
 
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
-    char train[32], validation[32] = "none";
+    char train[32], validation[32] = "none", passes[32], largest[64] = "";
     const bool packed = facts->packing.documents > 0;
     double samples = (double)config->training_steps * (double)config->train_batch_size;
     double epochs = packed
@@ -238,17 +257,20 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
                         : samples * (double)config->model_seq_length / (double)facts->train_tokens;
     if (facts->validation_tokens)
         z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
-    z3d_console_say(
-        console, "data        %s tokens in %d file%s, validation %s; the run is %.*g epochs",
-        z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
-        facts->train_files == 1 ? "" : "s", validation, epochs < 0.1 ? 1 : 3, epochs);
+    snprintf(passes, sizeof passes, "%.*g", epochs < 0.1 ? 1 : 3, epochs);
+    if (facts->largest_token >= 0)
+        snprintf(largest, sizeof largest, "; largest token %d of vocabulary %lld",
+                 facts->largest_token, (long long)config->model_vocab_size);
+    z3d_console_say(console,
+                    "data        %s tokens in %d file%s, validation %s; the run is %s epoch%s%s",
+                    z3d_format_count((double)facts->train_tokens, train, sizeof train),
+                    facts->train_files, plural(facts->train_files), validation, passes,
+                    strcmp(passes, "1") == 0 ? "" : "s", largest);
     if (facts->epochs > 0)
         z3d_console_say(
-            console, "            training.epochs %g: %lld steps; a pass is %lld samples",
-            facts->epochs, (long long)config->training_steps, (long long)facts->train_samples);
-    if (facts->largest_token >= 0)
-        z3d_console_say(console, "            largest token %d of vocabulary %lld",
-                        facts->largest_token, (long long)config->model_vocab_size);
+            console, "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
+            facts->epochs, (long long)config->training_steps, plural(config->training_steps),
+            (long long)facts->train_samples, plural(facts->train_samples));
     if (packed)
         say_packing(console, config, &facts->packing);
     else if (facts->masked)
@@ -287,9 +309,10 @@ static const char no_checkpoints[] =
 
 static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
-    char kept[32] = "all";
+    char kept[48] = "all";
     if (config->checkpoint_keep > 0)
-        snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
+        snprintf(kept, sizeof kept, "the latest %lld%s", (long long)config->checkpoint_keep,
+                 config->checkpoint_keep_best ? " and the best" : "");
     if (config->checkpoint_interval == 0)
         z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
     else if (config->checkpoint_interval > config->training_steps)
@@ -310,6 +333,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_model(console, facts);
     say_mesh(console, facts);
     say_method(console, facts);
+    say_optimizer(console, facts->config);
     say_pipeline(console, facts);
     say_speeds(console, facts);
     if (facts->verbose) {
@@ -441,17 +465,23 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     if (isfinite(end->tokens_per_second)) /* a single step only warms up */
         snprintf(speed, sizeof speed, ", %s tokens/s%s",
                  z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
-    const char *how = !end->stopped       ? "done"
+    const char *how = end->early          ? "ended early"
+                      : !end->stopped     ? "done"
                       : end->time_is_over ? "stopped by training.time_limit"
                                           : "stopped by a signal";
     z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s%s", how,
                     (long long)end->steps, end->steps == 1 ? "" : "s", skipped,
                     z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
                     end->last_loss, validation, speed);
+    if (end->early) z3d_console_say(console, "early    %s", end->early);
+    if (end->best)
+        z3d_console_say(console, "best     validation loss %.6f at step %lld: %s", end->best_loss,
+                        (long long)end->best_step, end->best);
     say_memory(console, end);
     say_exposed(console, end);
-    z3d_console_say(console, "files    %s: metrics.jsonl, events.jsonl, summary.json%s%s",
-                    end->config->run_dir, end->checkpoint_dir ? "; checkpoints in " : "",
+    z3d_console_say(console, "files    %s: metrics.jsonl, events.jsonl, summary.json%s%s%s",
+                    end->config->run_dir, end->config->generate_every > 0 ? ", samples.jsonl" : "",
+                    end->checkpoint_dir ? "; checkpoints in " : "",
                     end->checkpoint_dir ? end->checkpoint_dir : "");
     if (!end->checkpoint_dir) z3d_console_say(console, "warning: %s", no_checkpoints);
     z3d_string text = {0};

@@ -173,7 +173,8 @@ static void append_json_resident(z3d_string *out, const z3d_resident *r) {
 
 void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
     z3d_string_append(out, "{\"end\":\"%s\",\"last_step\":%lld,\"steps\":%lld,\"skipped\":%lld",
-                      !end->stopped       ? "complete"
+                      end->early          ? "early"
+                      : !end->stopped     ? "complete"
                       : end->time_is_over ? "time_limit"
                                           : "signal",
                       (long long)end->last_step, (long long)end->steps, (long long)end->skipped);
@@ -181,6 +182,10 @@ void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
     append_number(out, "first_loss", end->first_loss);
     append_number(out, "last_loss", end->last_loss);
     append_number(out, "validation_loss", end->validation_loss);
+    if (end->best) {
+        append_number(out, "best_validation_loss", end->best_loss);
+        z3d_string_append(out, ",\"best_step\":%lld", (long long)end->best_step);
+    }
     append_number(out, "tokens_per_second", end->tokens_per_second);
     append_number(out, "mfu", end->mfu);
     append_number(out, "step_seconds", end->step_seconds);
@@ -213,7 +218,8 @@ static bool can_generate(const z3d_config *config) {
 }
 
 void z3d_summary_next(const z3d_run_end *end, const char *between, z3d_string *out) {
-    const char *checkpoints = end->checkpoint_dir, *run = end->config->run_dir;
+    const char *checkpoints = end->best ? end->best : end->checkpoint_dir;
+    const char *run = end->config->run_dir;
     z3d_string exported = {0};
     z3d_string_append(&exported, "%s/exported", run);
     if (end->stopped && checkpoints && end->command)

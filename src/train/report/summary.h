@@ -23,9 +23,13 @@ typedef struct z3d_run_end {
     int64_t last_step;        /* of the run */
     bool stopped;             /* before the last step */
     bool time_is_over;        /* by training.time_limit, else by a signal */
+    const char *early;        /* why it ended before the last step, not stopped; NULL: it did not */
     double seconds;           /* of the training loop, validation included */
     double first_loss, last_loss;
     double validation_loss; /* NAN: none */
+    const char *best;       /* the checkpoint of the lowest one; NULL: none is kept */
+    double best_loss;       /* its loss, and its step */
+    int64_t best_step;
     double tokens_per_second, mfu;
     const z3d_rank_memory *memory; /* of the rank that takes most */
     int64_t arena_bytes;           /* rank 0's, of all memory spaces */

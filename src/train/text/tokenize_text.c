@@ -1,11 +1,17 @@
 /* The messages of `zero3d data tokenize`. */
 #include "src/train/data.h"
 
-/* "3 no text, 1 empty": appends one reason when there is something to it. */
-static void append_reason(z3d_string *out, bool *any, int64_t count, const char *reason) {
+/* "3 empty files, 1 duplicate file": appends one reason when there is something to it. */
+static void append_reason(z3d_string *out, bool *any, int64_t count, const char *one,
+                          const char *more) {
     if (count == 0) return;
-    z3d_string_append(out, "%s%lld %s", *any ? ", " : "left out   ", (long long)count, reason);
+    z3d_string_append(out, "%s%lld %s", *any ? ", " : "left out   ", (long long)count,
+                      count == 1 ? one : more);
     *any = true;
+}
+
+static const char *plural(int64_t count) {
+    return count == 1 ? "" : "s";
 }
 
 /* Of a split that is far from what was asked for, and of a text that was cut. */
@@ -23,8 +29,9 @@ static void append_split(const z3d_tokenize_options *options, const z3d_tokenize
     if (!r->cut_file[0]) return;
     z3d_string_append(out, "           the end of %s", r->cut_file);
     if (r->validation_documents > 1)
-        z3d_string_append(out, " and the %lld documents behind it",
-                          (long long)r->validation_documents - 1);
+        z3d_string_append(out, " and the %lld document%s behind it",
+                          (long long)r->validation_documents - 1,
+                          plural(r->validation_documents - 1));
     z3d_string_append(out, ": whole documents are too few or too unequal to hold out the share "
                            "that was asked for\n");
 }
@@ -60,20 +67,27 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     const bool instructed = result->format > Z3D_FORMAT_TEXT;
     bool any = false,
          ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
-    z3d_string_append(
-        out, "read       %lld text files, %s, %lld documents%s%s\n", (long long)result->files,
-        z3d_format_bytes(result->bytes, bytes, sizeof bytes), (long long)result->documents,
-        ends && !instructed ? ", each with its end token" : "",
-        result->limited ? " (limit reached)" : "");
-    append_reason(out, &any, result->skipped_binary, "files that are not text");
-    append_reason(out, &any, result->skipped_encoding, "files that are not UTF-8");
-    append_reason(out, &any, result->skipped_no_json, "files that are no JSON");
-    append_reason(out, &any, result->skipped_duplicate, "duplicate files");
-    append_reason(out, &any, result->duplicate_documents, "duplicate documents");
-    append_reason(out, &any, result->skipped_empty, "empty files");
-    append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
-    append_reason(out, &any, result->empty_documents, "empty documents");
+    z3d_string_append(out, "read       %lld text file%s, %s, %lld document%s%s%s\n",
+                      (long long)result->files, plural(result->files),
+                      z3d_format_bytes(result->bytes, bytes, sizeof bytes),
+                      (long long)result->documents, plural(result->documents),
+                      ends && !instructed ? ", each with its end token" : "",
+                      result->limited ? " (limit reached)" : "");
+    append_reason(out, &any, result->skipped_binary, "file that is not text",
+                  "files that are not text");
+    append_reason(out, &any, result->skipped_encoding, "file that is not UTF-8",
+                  "files that are not UTF-8");
+    append_reason(out, &any, result->skipped_no_json, "file that is no JSON",
+                  "files that are no JSON");
+    append_reason(out, &any, result->skipped_duplicate, "duplicate file", "duplicate files");
+    append_reason(out, &any, result->duplicate_documents, "duplicate document",
+                  "duplicate documents");
+    append_reason(out, &any, result->skipped_empty, "empty file", "empty files");
+    append_reason(out, &any, result->skipped_unreadable, "unreadable file or folder",
+                  "unreadable files and folders");
+    append_reason(out, &any, result->empty_documents, "empty document", "empty documents");
     append_reason(out, &any, result->bad_documents,
+                  instructed ? "line or element that is wrong" : "line or element without a text",
                   instructed ? "lines and elements that are wrong"
                              : "lines and elements without a text");
     if (any) z3d_string_append(out, "\n");
@@ -90,12 +104,14 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
                           "U+FFFD, %lld NUL characters kept\n",
                           (long long)result->repairs.surrogates, (long long)result->repairs.nuls);
     append_format(options, result, out);
-    z3d_string_append(out, "training   %s: %lld tokens, %lld documents\n", options->output_train,
-                      (long long)result->train_tokens, (long long)result->train_documents);
+    z3d_string_append(out, "training   %s: %lld tokens, %lld document%s\n", options->output_train,
+                      (long long)result->train_tokens, (long long)result->train_documents,
+                      plural(result->train_documents));
     if (options->output_validation) {
-        z3d_string_append(out, "held out   %s: %lld tokens, %lld documents\n",
+        z3d_string_append(out, "held out   %s: %lld tokens, %lld document%s\n",
                           options->output_validation, (long long)result->validation_tokens,
-                          (long long)result->validation_documents);
+                          (long long)result->validation_documents,
+                          plural(result->validation_documents));
         append_split(options, result, out);
     }
     z3d_string_append(

@@ -155,16 +155,21 @@ __device__ inline backward_places places_at(const z3d_rmsnorm_backward &k, int64
             vector_at(k, index, k.dx_stride)};
 }
 
-// What a thread reads of a vector: WIDE columns.
-template <class T> struct backward_inputs { pack<T, WIDE> x, dy, added; };
+// What a thread reads of a vector: WIDE columns, and the vector's mean and 1 / deviation.
+template <class T> struct backward_inputs {
+    pack<T, WIDE> x, dy, added;
+    float mean, rstd;
+};
 
 template <bool WHOLE, class T>
-__device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k,
-                                                 const backward_places &at, int64_t column) {
+__device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k, const float *means,
+                                                 int64_t index, int64_t column) {
+    const backward_places at = places_at(k, index);
     const int64_t count = k.cols - column;
     return {load_part<WHOLE, T>(k.x, at.x + column, count),
             load_part<WHOLE, T>(k.dy, at.dy + column, count),
-            load_part<WHOLE, T>(k.add_to, k.add_to ? at.dx + column : 0, k.add_to ? count : 0)};
+            load_part<WHOLE, T>(k.add_to, k.add_to ? at.dx + column : 0, k.add_to ? count : 0),
+            means ? means[index] : 0.0f, k.rstd[index]};
 }
 
 // With g = dy * weight and x^ = (x - mean) * rstd: dx = rstd * (g - mean(g) - x^ * mean(g x^));
@@ -182,18 +187,22 @@ __global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all regi
     float weight_sum[PACKS][WIDE] = {}, bias_sum[PACKS][WIDE] = {};
     const int64_t first = count * chunk / chunks;
     backward_inputs<T> next = {};
-    if (PACKS == 1 && first + threadIdx.y < end && mine < cols)
-        next = load_inputs<WHOLE, T>(k, places_at(k, first + threadIdx.y), mine);
+    const auto read_ahead = [&](int64_t index) {
+        if (PACKS == 1 && index < end && mine < cols)
+            next = load_inputs<WHOLE, T>(k, means, index, mine);
+    };
+    const auto weight_at = [&](int64_t column) {
+        return load_part<WHOLE, T>(k.weight, column, cols - column);
+    };
+    const auto only_weight = weight_at(PACKS == 1 && first < end ? mine : cols);
+    read_ahead(first + threadIdx.y);
     for (int64_t begin = first; begin < end; begin += blockDim.y) {
         const int64_t index = begin + threadIdx.y;
         const int64_t last = index < end ? cols : 0; // rows of threads without a vector only sum
-        const float mean = RMS || !last ? 0.0f : means[index], rstd = last ? k.rstd[index] : 0.0f;
         const backward_inputs<T> ahead = next;
-        if (PACKS == 1 && index + blockDim.y < end && mine < cols)
-            next = load_inputs<WHOLE, T>(k, places_at(k, index + blockDim.y), mine);
-        const backward_places at = last ? places_at(k, index) : backward_places{};
+        read_ahead(index + blockDim.y);
         const auto inputs = [&](int64_t column) {
-            return PACKS == 1 ? ahead : load_inputs<WHOLE, T>(k, at, column);
+            return PACKS == 1 ? ahead : load_inputs<WHOLE, T>(k, means, index, column);
         };
         float sum_g = 0.0f, sum_gx = 0.0f;
 #pragma unroll
@@ -201,11 +210,11 @@ __global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all regi
             const int64_t column = mine + p * step;
             if (column >= last) break;
             const backward_inputs<T> in = inputs(column);
-            const auto weight = load_part<WHOLE, T>(k.weight, column, cols - column);
+            const auto weight = PACKS == 1 ? only_weight : weight_at(column);
 #pragma unroll
             for (int i = 0; i < WIDE; i++) {
                 const float dy = widen(in.dy.at[i]), g = dy * widen(weight.at[i]);
-                const float normalized = (widen(in.x.at[i]) - mean) * rstd;
+                const float normalized = (widen(in.x.at[i]) - in.mean) * in.rstd;
                 weight_sum[p][i] += dy * normalized;
                 if (!RMS) bias_sum[p][i] += dy;
                 sum_g += g;
@@ -216,14 +225,14 @@ __global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all regi
         const float mean_g = RMS ? 0.0f : sum_g / (float)cols, mean_gx = sum_gx / (float)cols;
         for (int64_t column = mine; column < last; column += step) {
             const backward_inputs<T> in = inputs(column);
-            const auto weight = load_part<WHOLE, T>(k.weight, column, cols - column);
+            const auto weight = PACKS == 1 ? only_weight : weight_at(column);
             float dx[WIDE];
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
                 dx[i] = widen(in.added.at[i]) +
-                        rstd * (widen(in.dy.at[i]) * widen(weight.at[i]) - mean_g -
-                                (widen(in.x.at[i]) - mean) * rstd * mean_gx);
-            store_part<WHOLE, T>(k.dx, at.dx + column, dx, cols - column);
+                        in.rstd * (widen(in.dy.at[i]) * widen(weight.at[i]) - mean_g -
+                                   (widen(in.x.at[i]) - in.mean) * in.rstd * mean_gx);
+            store_part<WHOLE, T>(k.dx, places_at(k, index).dx + column, dx, cols - column);
         }
         slots = slots == shared ? shared + BACKWARD_SLOTS / 2 : shared;
     }
