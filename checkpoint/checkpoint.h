@@ -75,6 +75,8 @@ void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const ch
                            const char **name, int *dims, const int64_t **shape);
 /* The kinds of tensors that it has; an imported checkpoint has only parameters. */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
+/* ERR_USAGE unless it has an average of the parameters, for --ema. */
+z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
 /* The slice that is the whole of a tensor: first 0, count its elements. */
@@ -134,6 +136,7 @@ typedef struct z3d_import {
      * becomes data.vocab. */
     const char *vocab, *merges; /* vocab "none": no tokenizer */
     bool allow_nonfinite;       /* takes infinities and NaNs; else they are an error */
+    int64_t vocab_size; /* model.vocab_size of a run that begins with it; 0: the model's own */
     /* Whether the program can use a tokenizer for a model of that many token ids; what the error
      * says is said, and nothing is imported. NULL: nobody asks. */
     z3d_status (*check_tokenizer)(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
@@ -142,7 +145,7 @@ typedef struct z3d_import {
 /* Makes a checkpoint of one shard, without optimizer states, for checkpoint.init_from and
  * generation. Needs a fixed amount of memory. *folder is its path, malloc'ed. ERR_IO, ERR_DATA
  * (file and tensor named), ERR_UNSUPPORTED (a model that computes something else), ERR_NUMERIC (a
- * value is not finite). */
+ * value is not finite), ERR_USAGE (a smaller vocabulary). */
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder);
 
 /* ---- the checkpoints of a folder ---- */
@@ -229,11 +232,17 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
 /* Sets the engine's state on all ranks from a checkpoint of the same model: their own parts of
  * every tensor, and (unless weights_only) the optimizer's tensors and the step's counters. Checks
  * as `verify` says; each rank checks its share. info (if not NULL) gets the numbers, not the texts.
- * ERR_CONFIG if the models differ, with the first tensor that does, or the optimizers' tensors;
- * ERR_DATA, ERR_IO. Collective; agreed. */
+ * weights_only: the model may have more token ids; their rows become the mean of the others, and
+ * rank 0 says so. ERR_CONFIG if the models differ, with the first tensor that does, or the
+ * optimizers' tensors; ERR_DATA, ERR_IO. Collective; agreed. */
 z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info);
+/* The same of the weights only, with the average of the parameters in their place. ERR_USAGE: the
+ * checkpoint has none. */
+z3d_status z3d_checkpoint_load_average(z3d_world *world, const char *folder, const z3d_model *model,
+                                       z3d_engine *engine, z3d_checkpoint_verify verify,
+                                       z3d_checkpoint_info *info);
 
 #endif

@@ -37,6 +37,8 @@ static z3d_status write_config(const z3d_model_type *type, const z3d_config *con
     z3d_string_append(&text, "  \"eos_token_id\": %s,\n",
                       listed ? tokenizer->ends.text
                              : id_text(tokenizer->known ? -1 : standard, id));
+    if (tokenizer->known && tokenizer->pad >= 0)
+        z3d_string_append(&text, "  \"pad_token_id\": %lld,\n", (long long)tokenizer->pad);
     z3d_string_append(&text, "  \"torch_dtype\": \"%s\"\n}\n", types[dtype]);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for config.json");
@@ -251,10 +253,7 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     bool llmc = what->format == Z3D_INTEROP_LLMC;
     what->tokenizer = false;
     what->shards = 0;
-    if (what->ema && !(z3d_checkpoint_kinds(c) & Z3D_KIND(EMA)))
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--ema: the checkpoint has no average of the parameters; train with "
-                         "optimizer.ema_decay, as 0.999");
+    if (what->ema) Z3D_TRY(z3d_checkpoint_need_average(c));
     z3d_checkpoint_export_kind(c, what->ema ? Z3D_TENSOR_EMA : Z3D_TENSOR_PARAMETER);
     begin_progress(c);
     Z3D_TRY(z3d_config_create(&config));

@@ -32,6 +32,20 @@ static z3d_status describe_model(const z3d_model_type *type, bool has_tokenizer,
 
 /* ---- the tokenizer ---- */
 
+/* Of the runs that begin with it. */
+static int64_t ids_of(const z3d_import *import, const z3d_interop *f) {
+    return import->vocab_size ? import->vocab_size : f->config->model_vocab_size;
+}
+
+static z3d_status check_vocab_size(const z3d_import *import, const z3d_interop *f) {
+    const int64_t own = f->config->model_vocab_size;
+    if (!import->vocab_size || import->vocab_size >= own) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "--vocab-size %lld: the model has %lld token ids, and none can be left out; "
+                     "expected %lld or more",
+                     (long long)import->vocab_size, (long long)own, (long long)own);
+}
+
 /* As generation will use the copy in `folder`; files from a folder of Hugging Face's are under
  * their own names. A tokenizer that it cannot use does not stay. */
 static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f,
@@ -39,12 +53,15 @@ static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f
     const char *vocab = import->vocab ? folder : import->from;
     if (!import->check_tokenizer) return Z3D_OK;
     const z3d_status status =
-        import->check_tokenizer(f->type->interop->tokenizer, vocab, f->config->model_vocab_size);
+        import->check_tokenizer(f->type->interop->tokenizer, vocab, ids_of(import, f));
     if (status == Z3D_OK || status == Z3D_ERR_MEMORY) return status;
     const z3d_kept_error refusal = z3d_error_keep(status);
     (void)z3d_io_remove_tree(NULL, folder, NULL);
-    return Z3D_ERROR(status, "%s; --vocab none imports the model without a tokenizer",
-                     refusal.message);
+    return Z3D_ERROR(
+        status, "%s%s; --vocab none imports the model without a tokenizer", refusal.message,
+        status == Z3D_ERR_CONFIG && import->vocab
+            ? "; if tokens were added to it, --vocab-size N gives the model rows of them"
+            : "");
 }
 
 /* The model may move, or its first folder go: a copy stays with it. *folder: NULL when there is no
@@ -159,10 +176,11 @@ static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image,
 }
 
 /* What a run that goes on from the model begins with: its weights, and values for fine-tuning. */
-static z3d_status write_config(z3d_config *config, const char *dir) {
+static z3d_status write_config(z3d_config *config, int64_t vocab_size, const char *dir) {
     static const char *const values[] = {("checkpoint.init_from=" FIRST_STEP), /* beside it */
                                          "optimizer.params.lr=5e-5", "gradient_clipping=1"};
     z3d_string text = {0};
+    config->model_vocab_size = vocab_size;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         Z3D_TRY(z3d_config_override(config, values[i]));
     z3d_config_write(config, &text);
@@ -184,7 +202,7 @@ static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const 
     if (status == Z3D_OK) status = describe(import, f, &m);
     if (status == Z3D_OK) status = make_image(f, &m, &image);
     if (status == Z3D_OK) status = write_checkpoint(&v, &m, &image, import->to, folder);
-    if (status == Z3D_OK) status = write_config(f->config, import->to);
+    if (status == Z3D_OK) status = write_config(f->config, ids_of(import, f), import->to);
     z3d_image_free(&image);
     z3d_manifest_free(&m);
     return status;
@@ -211,6 +229,7 @@ z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {
     int lock = -1;
     *folder = NULL;
     z3d_status status = z3d_interop_open(import->from, &f);
+    if (status == Z3D_OK) status = check_vocab_size(import, &f);
     if (status == Z3D_OK) status = z3d_make_folders(import->to);
     if (status == Z3D_OK) status = z3d_folder_lock_take(import->to, &z3d_checkpoint_lock, &lock);
     if (status == Z3D_OK) status = check_empty(import->to);

@@ -100,7 +100,9 @@ typedef struct z3d_tokenizer_files {
     z3d_string text[Z3D_TOKENIZER_FILES]; /* no text: not there */
     bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
     int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
-                              other, bos and eos are that too. Of a list, the first */
+                              other, eos is that too, and bos unless it is null there. Of a list,
+                              the first */
+    int64_t pad;           /* of config.json; -1: unknown */
     z3d_string ends;       /* eos as JSON: "2", of a list "[2, 5]"; no text: unknown */
 } z3d_tokenizer_files;
 

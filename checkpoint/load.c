@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checkpoint/format.h"
+#include "checkpoint/new_rows.h"
 
 /* Elements. Pieces from LARGE on go to the engine as they are; smaller ones, of a topology that cut
  * the tensors otherwise, are put together first: each way to a device has its price. */
@@ -48,11 +49,24 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     return status;
 }
 
-static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model) {
+static bool has_new_rows(const z3d_checkpoint *c, const z3d_model *model, const z3d_tensor *t) {
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            if (strcmp(model->group[g].name, t->group) == 0 &&
+                strcmp(model->group[g].parameter[i].name, t->name) == 0)
+                return z3d_has_new_rows(c, &model->group[g], i);
+    return false;
+}
+
+/* weights_only: a run may begin with more token ids than the checkpoint has. */
+static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model,
+                                 bool weights_only) {
     z3d_tensor *tensor;
     int count;
     z3d_status status = z3d_tensors_of(model, &tensor, &count);
-    for (int i = 0; i < count && status == Z3D_OK; i++) status = compare_tensor(c, &tensor[i]);
+    for (int i = 0; i < count && status == Z3D_OK; i++)
+        if (!weights_only || !has_new_rows(c, model, &tensor[i]))
+            status = compare_tensor(c, &tensor[i]);
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const char *group, *name;
         const int64_t *shape;
@@ -72,6 +86,7 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
 /* What is loaded, and what waits in `chunk` for more of its range. */
 typedef struct loading {
     z3d_engine *engine;
+    bool average; /* it becomes the parameters */
     const z3d_model *model;
     z3d_wanted *range; /* state by state, as they lie in the files */
     int *group, *parameter;
@@ -96,6 +111,8 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                 r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
+                if (z3d_has_new_rows(c, &l->model->group[g], i))
+                    z3d_without_new_rows(c, r->tensor, &r->slice);
                 r->first = r->slice.first;
                 r->count = r->slice.count;
                 l->group[l->count] = g;
@@ -105,8 +122,9 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
 }
 
 static z3d_status put(loading *l, int range, int64_t first, int64_t count, const float *values) {
-    return z3d_engine_write_part(l->engine, l->range[range].kind, l->group[range],
-                                 l->parameter[range], first, count, values);
+    const z3d_tensor_kind kind = l->average ? Z3D_TENSOR_PARAMETER : l->range[range].kind;
+    return z3d_engine_write_part(l->engine, kind, l->group[range], l->parameter[range], first,
+                                 count, values);
 }
 
 static z3d_status flush(loading *l) {
@@ -128,7 +146,7 @@ static z3d_status take(void *context, int range, int64_t first, int64_t count,
 
 static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *model,
                               z3d_engine *engine, unsigned kinds) {
-    loading l = {.engine = engine, .model = model};
+    loading l = {.engine = engine, .model = model, .average = kinds == Z3D_KIND(EMA)};
     z3d_status status = plan_ranges(c, kinds, &l);
     if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, ranks, take, &l);
     if (status == Z3D_OK) status = flush(&l);
@@ -179,19 +197,19 @@ static z3d_status compare_delays(const z3d_checkpoint *c, unsigned kinds) {
         (long long)z3d_checkpoint_get_info(c)->engine.step);
 }
 
-/* The kinds of tensors that are loaded. */
-static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine,
-                              bool weights_only) {
+/* The kinds of tensors that are loaded. weights: the only one; -1: all states. */
+static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine, int weights) {
     const bool waits = z3d_checkpoint_get_info(c)->engine.pending.waits;
-    if (weights_only) return Z3D_KIND(PARAMETER);
+    if (weights >= 0) return 1U << weights;
     return waits ? z3d_engine_kinds(engine) : z3d_engine_kinds(engine) & ~Z3D_KIND(PENDING);
 }
 
 /* This rank's own, one of `ranks`. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
-                       bool weights_only) {
-    unsigned kinds = kinds_to_load(c, engine, weights_only);
-    Z3D_TRY(compare_models(c, model));
+                       int weights) {
+    const bool weights_only = weights >= 0;
+    const unsigned kinds = kinds_to_load(c, engine, weights);
+    Z3D_TRY(compare_models(c, model, weights_only));
     if (!weights_only) Z3D_TRY(compare_optimizers(c, kinds));
     if (!weights_only) Z3D_TRY(compare_delays(c, kinds));
     z3d_engine_parameters_changed(engine);
@@ -219,21 +237,23 @@ z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status m
     return status;
 }
 
-z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
-                                   z3d_engine *engine, z3d_checkpoint_verify verify,
-                                   bool weights_only, z3d_checkpoint_accept accept, void *context,
-                                   z3d_checkpoint_info *info) {
+/* weights: the only kind of tensors that is loaded; -1: all states. */
+static z3d_status load_kinds(z3d_world *world, const char *folder, const z3d_model *model,
+                             z3d_engine *engine, z3d_checkpoint_verify verify, int weights,
+                             z3d_checkpoint_accept accept, void *context,
+                             z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
     z3d_watchdog_position(world, false, opening);
     z3d_status status = z3d_checkpoint_open(folder, &c);
-    if (status == Z3D_OK && !weights_only) status = need_states(c, folder);
+    if (status == Z3D_OK && weights < 0) status = need_states(c, folder);
+    if (status == Z3D_OK && weights == Z3D_TENSOR_EMA) status = z3d_checkpoint_need_average(c);
     status = z3d_checkpoint_agree(world, opening, status);
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, checking);
-        status = z3d_checkpoint_check_rest(c, verify, kinds_to_load(c, engine, weights_only),
+        status = z3d_checkpoint_check_rest(c, verify, kinds_to_load(c, engine, weights),
                                            z3d_world_rank(world), z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
@@ -244,8 +264,10 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, reading);
         z3d_checkpoint_set_verify(c, verify);
-        status = load(c, z3d_world_size(world), model, engine, weights_only);
+        status = load(c, z3d_world_size(world), model, engine, weights);
         status = z3d_checkpoint_agree(world, reading, status);
+        if (status == Z3D_OK && weights >= 0)
+            status = z3d_fill_new_rows(world, reading, c, (z3d_tensor_kind)weights, model, engine);
     }
     if (status == Z3D_OK && info) {
         *info = *z3d_checkpoint_get_info(c);
@@ -253,4 +275,18 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
     }
     z3d_checkpoint_close(c);
     return status;
+}
+
+z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
+                                   z3d_engine *engine, z3d_checkpoint_verify verify,
+                                   bool weights_only, z3d_checkpoint_accept accept, void *context,
+                                   z3d_checkpoint_info *info) {
+    return load_kinds(world, folder, model, engine, verify,
+                      weights_only ? Z3D_TENSOR_PARAMETER : -1, accept, context, info);
+}
+
+z3d_status z3d_checkpoint_load_average(z3d_world *world, const char *folder, const z3d_model *model,
+                                       z3d_engine *engine, z3d_checkpoint_verify verify,
+                                       z3d_checkpoint_info *info) {
+    return load_kinds(world, folder, model, engine, verify, Z3D_TENSOR_EMA, NULL, NULL, info);
 }

@@ -146,6 +146,13 @@ unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
     return z3d_manifest_kinds(&checkpoint->manifest);
 }
 
+z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {
+    if (z3d_checkpoint_kinds(checkpoint) & Z3D_KIND(EMA)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "--ema: the checkpoint has no average of the parameters; train with "
+                     "optimizer.ema_decay, as 0.999");
+}
+
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
     for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
         if (strcmp(checkpoint->manifest.tensor[i].group, group) == 0 &&

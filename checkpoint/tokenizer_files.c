@@ -92,12 +92,16 @@ static void set_ends(z3d_tokenizer_files *files, const z3d_json *named) {
 }
 
 static z3d_status find_ids(z3d_tokenizer_files *files) {
+    const z3d_json *bos;
     z3d_json *config;
     Z3D_TRY(find_end(files));
     Z3D_TRY(parse(files, Z3D_FILE_CONFIG, &config));
     files->bos = id_of(config, "bos_token_id");
     files->eos = id_of(config, "eos_token_id");
-    if (files->bos < 0) files->bos = files->end;
+    files->pad = id_of(config, "pad_token_id");
+    bos = z3d_json_member(config, "bos_token_id");
+    const bool none = bos && bos->type == Z3D_JSON_NULL; /* it is said to have none */
+    if (files->bos < 0 && !none) files->bos = files->end;
     if (files->eos < 0) files->eos = files->end;
     set_ends(files, z3d_json_member(config, "eos_token_id"));
     z3d_json_free(config);
@@ -157,6 +161,7 @@ void z3d_tokenizer_files_of_bytes(z3d_tokenizer_files *out) {
     z3d_string_append(&out->text[Z3D_FILE_MERGES], "#version: 0.2\n");
     out->known = true;
     out->end = out->bos = out->eos = 256;
+    out->pad = -1;
     set_ends(out, NULL);
 }
 
@@ -228,24 +233,24 @@ static void append_special(const z3d_tokenizer_files *files, const z3d_json *tok
         }
 }
 
-/* What names the tokenizer's class and its special tokens. */
+/* What names the tokenizer's class and its special tokens; nothing beside the tokenizer's own. */
 static z3d_status make_configs(z3d_tokenizer_files *files, int64_t positions) {
     z3d_string *config = &files->text[Z3D_FILE_TOKENIZER_CONFIG];
     z3d_string *special = &files->text[Z3D_FILE_SPECIAL];
     bool gpt2 = files->text[Z3D_FILE_VOCAB].text && files->text[Z3D_FILE_MERGES].text;
     z3d_string tokens = {0};
     z3d_json *tokenizer;
+    if (config->text) return Z3D_OK;
     Z3D_TRY(parse(files, Z3D_FILE_TOKENIZER, &tokenizer));
     append_special(files, tokenizer, &tokens);
     const char *text = tokens.text ? tokens.text : "";
-    if (!config->text)
-        z3d_string_append(config,
-                          "{\n  \"tokenizer_class\": \"%s\",\n%s"
-                          "  \"clean_up_tokenization_spaces\": false,\n"
-                          "  \"model_max_length\": %lld%s%s\n}\n",
-                          gpt2 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast",
-                          gpt2 ? "  \"add_prefix_space\": false,\n" : "", (long long)positions,
-                          *text ? ",\n" : "", text);
+    z3d_string_append(config,
+                      "{\n  \"tokenizer_class\": \"%s\",\n%s"
+                      "  \"clean_up_tokenization_spaces\": false,\n"
+                      "  \"model_max_length\": %lld%s%s\n}\n",
+                      gpt2 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast",
+                      gpt2 ? "  \"add_prefix_space\": false,\n" : "", (long long)positions,
+                      *text ? ",\n" : "", text);
     if (!special->text && *text) z3d_string_append(special, "{\n%s\n}\n", text);
     config->failed |= tokens.failed;
     z3d_string_free(&tokens);

@@ -18,7 +18,7 @@ static const char help[] =
     "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
     "                         [--allow-nonfinite] [--force] [--ema]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
-    "                         [--allow-nonfinite]\n"
+    "                         [--vocab-size N] [--allow-nonfinite]\n"
     "\n"
     "  list     lists the checkpoints in a folder (for a run: RUN/checkpoints), oldest first\n"
     "  show     prints a checkpoint's step, topology, tensors and the run's configuration\n"
@@ -33,17 +33,18 @@ static const char help[] =
     "           generate text, or to train: zero3d train DIR/config.yaml data.train=...\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
-    "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported model's own\n"
-    "                    type, else fp32)\n"
+    "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported type, or "
+    "fp32)\n"
     "  --max-shard-size SIZE  huggingface: bytes of tensors in a shard, at most (default 5GB)\n"
     "  --vocab PATH      the tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
+    "  --vocab-size N    import: model.vocab_size of config.yaml, where the tokenizer has more "
+    "tokens\n"
+    "                    than the model: a run starts their rows at the mean of the others\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
-    "  --allow-nonfinite imports or exports values that are infinite or NaN, or become infinite "
-    "in\n"
-    "                    the type that is written; else they are counted and refused\n"
+    "  --allow-nonfinite  values may be infinite or NaN, or become so in the type that is written\n"
     "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
@@ -55,7 +56,7 @@ static const char help[] =
 
 typedef struct request {
     char **arguments;
-    const char *format, *dtype, *vocab, *merges, *max_shard;
+    const char *format, *dtype, *vocab, *merges, *max_shard, *vocab_size;
     z3d_string *text; /* to print */
     z3d_progress progress;
     bool allow_nonfinite, force, ema;
@@ -440,6 +441,10 @@ static z3d_status import(request *r) {
                        .allow_nonfinite = r->allow_nonfinite,
                        .check_tokenizer = z3d_tokenizer_check};
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
+    if (r->vocab_size &&
+        (z3d_parse_int(r->vocab_size, &what.vocab_size) != Z3D_OK || what.vocab_size < 1))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size %s: expected a number of token ids",
+                         r->vocab_size);
     z3d_status status = z3d_checkpoint_import(&what, &folder);
     if (status == Z3D_OK) z3d_string_append(r->text, "written to %s\n", folder);
     if (status == Z3D_OK) status = describe_import(folder, what.to, r->text);
@@ -478,6 +483,8 @@ static z3d_status check_options(const request *r, bool exports, bool tokenizer) 
                          r->vocab    ? "vocab"
                          : r->merges ? "merges"
                                      : "allow-nonfinite");
+    if (r->vocab_size && (exports || !tokenizer))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size is for checkpoint import");
     if (r->force && !(exports && r->format && strcmp(r->format, "llm.c") == 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--force is for checkpoint export --format llm.c");
     return Z3D_OK;
@@ -489,6 +496,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"vocab", &r->vocab, NULL, NULL},
                                   {"merges", &r->merges, NULL, NULL},
                                   {"max-shard-size", &r->max_shard, NULL, NULL},
+                                  {"vocab-size", &r->vocab_size, NULL, NULL},
                                   {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
                                   {"force", NULL, &r->force, NULL},
                                   {"ema", NULL, &r->ema, NULL},

@@ -9,7 +9,7 @@
 #include "src/train/train.h"
 
 static const char help[] =
-    "usage: zero3d evaluate CHECKPOINT DATA [--json] [--json-key KEY] [key=value ...]\n"
+    "usage: zero3d evaluate CHECKPOINT DATA [--json] [--json-key KEY] [--ema] [key=value ...]\n"
     "       zero3d-launch -n RANKS zero3d evaluate CHECKPOINT DATA ...\n"
     "\n"
     "Prints how well a checkpoint's model predicts DATA, on any number of ranks: loss, "
@@ -27,6 +27,7 @@ static const char help[] =
     "\n"
     "  --json           one JSON object, with all digits\n"
     "  --json-key KEY   in JSON, the key of the text in each object (default: text)\n"
+    "  --ema            with the average of the parameters that optimizer.ema_decay keeps\n"
     "  key=value        other keys of the configuration: data.vocab=PATH,\n"
     "                   train_micro_batch_size_per_gpu=8, parallel.tensor_model_parallel_size=2\n"
     "\n"
@@ -77,6 +78,7 @@ static void append_lines(z3d_string *text, const z3d_evaluate_result *r) {
 static z3d_status read_arguments(int argc, char **argv, z3d_evaluate_request *request, bool *json) {
     const cli_option options[] = {{"json", NULL, json, NULL},
                                   {"json-key", &request->json_key, NULL, NULL},
+                                  {"ema", NULL, &request->ema, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     request->json_key = "text";

@@ -24,6 +24,13 @@ static const char help[] =
     "  --prompts FILE       JSON lines {\"prompt\": \"...\"}: answers them all, a line each, in "
     "their\n"
     "                       order; - reads standard input\n"
+    "  --chat               the prompt is the user's message, in the model's chat template; prints "
+    "the\n"
+    "                       answer only. A line of a file may have messages: {\"messages\": "
+    "[...]}\n"
+    "  --system TEXT        with --chat: the message of the system before it\n"
+    "  --chat-template T    with --chat: auto (default): as the model's folder has it; or chatml,\n"
+    "                       llama3, ... (docs/fine-tuning.md)\n"
     "  --output FILE        new file for the answers (default: standard output)\n"
     "  --batch N            prompts of the file that are continued together\n"
     "  --tokens N           tokens to generate\n"
@@ -34,6 +41,7 @@ static const char help[] =
     "  --repetition-penalty R  makes tokens of the text less likely; 1: none\n"
     "  --stop TEXT          ends the text before TEXT; may be given several times\n"
     "  --seed N             seed of sampling\n"
+    "  --ema                with the average of the parameters that optimizer.ema_decay keeps\n"
     "  --stream             prints the text as it comes, also where it is no terminal\n"
     "  --verbose            at the end, tokens per second on standard error\n"
     "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
@@ -69,8 +77,8 @@ typedef struct arguments {
     char *assignment[MAX_ASSIGNMENTS];
     z3d_string text[KEYS]; /* of those made from options */
     bool input, any_input; /* the prompt is to come from standard input; if there is no other */
-    const char *prompts, *output;
-    bool stream, verbose;
+    const char *prompts, *output, *chat_template, *system;
+    bool chat, ema, stream, verbose;
 } arguments;
 
 /* "key=value" for option `k`: texts as quoted YAML scalars, which JSON's are; several as a list. */
@@ -98,6 +106,9 @@ static z3d_status check_arguments(const arguments *a, const char *prompt) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "--prompt and --prompts: give one of them");
     if (a->output && !a->prompts)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--output is for the answers of --prompts");
+    if ((a->system || a->chat_template) && !a->chat)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --chat",
+                         a->system ? "system" : "chat-template");
     if (a->stream && a->prompts)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--stream is for one prompt; the answers of --prompts are "
                                         "written as they come anyway");
@@ -106,19 +117,23 @@ static z3d_status check_arguments(const arguments *a, const char *prompt) {
 
 static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     const char *value[KEYS] = {NULL};
-    cli_option options[KEYS + 5] = {{"prompts", &a->prompts, NULL, NULL},
-                                    {"output", &a->output, NULL, NULL},
-                                    {"stream", NULL, &a->stream, NULL},
-                                    {"verbose", NULL, &a->verbose, NULL}};
+    enum { OTHERS = 8 };
+    cli_option options[OTHERS + KEYS + 1] = {
+        {"prompts", &a->prompts, NULL, NULL}, {"output", &a->output, NULL, NULL},
+        {"chat", NULL, &a->chat, NULL},       {"ema", NULL, &a->ema, NULL},
+        {"system", &a->system, NULL, NULL},   {"chat-template", &a->chat_template, NULL, NULL},
+        {"stream", NULL, &a->stream, NULL},   {"verbose", NULL, &a->verbose, NULL}};
     cli_values stops = {.count = 0};
     for (int k = 0; k < KEYS; k++)
-        options[4 + k] = (cli_option){keys[k].option, &value[k], NULL, k == STOP ? &stops : NULL};
+        options[OTHERS + k] =
+            (cli_option){keys[k].option, &value[k], NULL, k == STOP ? &stops : NULL};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
     if (count + KEYS >= MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
     Z3D_TRY(check_arguments(a, value[PROMPT]));
     a->path = argv[1];
+    if (a->chat_template && strcmp(a->chat_template, "auto") == 0) a->chat_template = NULL;
     a->any_input = !value[PROMPT] && !a->prompts;
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
@@ -258,6 +273,10 @@ static z3d_status generate(z3d_world *world, const arguments *a, screen *screen,
                                           .count = a->count,
                                           .prompts = a->prompts,
                                           .output = a->output,
+                                          .chat = a->chat,
+                                          .ema = a->ema,
+                                          .chat_template = a->chat_template,
+                                          .system = a->system,
                                           .show = show,
                                           .context = screen};
     z3d_status status = z3d_generate_from(world, &request, result);

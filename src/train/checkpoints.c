@@ -194,9 +194,20 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
     return status;
 }
 
-z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, int64_t *step) {
+static z3d_status load_average(z3d_trainer *trainer, const char *path, z3d_checkpoint_info *info) {
+    char *folder;
+    Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
+    const z3d_status status = z3d_checkpoint_load_average(
+        trainer->world, folder, trainer->model, trainer->engine,
+        (z3d_checkpoint_verify)trainer->config->checkpoint_verify, info);
+    free(folder);
+    return status;
+}
+
+z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, bool average,
+                                    int64_t *step) {
     z3d_checkpoint_info info;
-    Z3D_TRY(load(trainer, path, true, &info));
+    Z3D_TRY(average ? load_average(trainer, path, &info) : load(trainer, path, true, &info));
     *step = info.engine.step;
     return Z3D_OK;
 }

@@ -37,6 +37,11 @@ typedef struct z3d_generate_request {
     const char *prompts; /* a file of prompts as JSON lines, - for standard input; NULL:
                             generate.prompt */
     const char *output;  /* the file of their answers, which must not be there; NULL: shown */
+    /* A prompt is the user's message, in the chat template of the model's folder or that of this
+     * name, and only the answer is shown. system: the message before it; NULL: none. */
+    bool chat;
+    bool ema; /* with the average of the parameters in their place */
+    const char *chat_template, *system;
     /* Rank 0: the prompt and its continuation as it comes, or a whole line of an answer. An error
        ends the generation. */
     z3d_status (*show)(void *context, const char *text, size_t length);
@@ -95,6 +100,7 @@ typedef struct z3d_evaluate_request {
     const char *path;         /* a checkpoint, or a folder of them */
     const char *data;         /* a token file, JSON lines, or a text */
     const char *json_key;     /* of the text in JSON lines */
+    bool ema;                 /* with the average of the parameters in their place */
     char *const *assignments; /* `count` key=value texts over the checkpoint's configuration */
     int count;
 } z3d_evaluate_request;

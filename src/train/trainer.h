@@ -197,7 +197,8 @@ bool z3d_trainer_is_complete(const z3d_trainer *trainer);
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);
 /* Loads only the weights of the checkpoint that a user's path means; *step: after which it was
  * saved. */
-z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, int64_t *step);
+z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, bool average,
+                                    int64_t *step);
 /* Call after step `step`: advances a save in flight, or begins one that is due. A skipped step has
  * nothing new to save and must not replace a good checkpoint, so the save waits for the next step
  * that is not skipped. now: it does not, because the run ends here, or has its lowest validation

@@ -148,7 +148,7 @@ says 'imported: it already has checkpoints'
 expect 1 "$ZERO3D" checkpoint import train.bin x
 says 'train.bin: not a checkpoint of llm.c'
 expect 1 "$ZERO3D" checkpoint import hf-bytes x --vocab "$gpt2"
-says "vocab_size 257 is too small: the gpt2 tokenizer has 557 tokens; --vocab none imports the model without a tokenizer$"
+says "vocab_size 257 is too small: the gpt2 tokenizer has 557 tokens; if tokens were added to it, --vocab-size N gives the model rows of them; --vocab none imports the model without a tokenizer$"
 cp -r hf-bytes hf-other
 rm hf-other/vocab.json hf-other/merges.txt
 echo '{"model": {"type": "WordPiece", "vocab": {}}}' >hf-other/tokenizer.json

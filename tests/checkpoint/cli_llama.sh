@@ -55,6 +55,49 @@ grep -q '"torch_dtype": "bfloat16"' hf-short/config.json || fail "the export has
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on checkpoint.init_from=back parallel.tensor_model_parallel_size=2
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on2 checkpoint.init_from=back parallel.pipeline_model_parallel_size=2
 
+# A run with more token ids than the model: the new rows are the mean of the others, in equal bits on all sizes, and are exported.
+expect 1 "$ZERO3D" checkpoint import hf fewer --vocab-size 256
+says 'the model has 257 token ids, and none can be left out; expected 257 or more$'
+expect 0 "$ZERO3D" checkpoint import hf more --vocab-size 261
+grep -q '^  vocab_size: 261' more/config.yaml || fail "a run that begins with the model has not 261 token ids"
+grow='run.tensorboard=false data.train=train.bin train_batch_size=2 training.steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm
+    optimizer.params.lr=0 optimizer.params.weight_decay=0 checkpoint.interval=1'
+# shellcheck disable=SC2086 # a list of arguments
+{
+    expect 0 "$ZERO3D" train more/config.yaml run.dir=more1 $grow
+    grep -q 'model.vocab_size 261 exceeds the checkpoint.s 257: 4 new rows of each token table start at the mean of the others$' err ||
+        fail "nothing is said of new token ids"
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train more/config.yaml run.dir=more2 parallel.tensor_model_parallel_size=2 $grow
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train more/config.yaml run.dir=more3 parallel.pipeline_model_parallel_size=2 $grow
+    expect 0 "$ZERO3D" data tokenize text.txt --output ids.bin --special none # the end of a text has the last id
+    expect 1 "$ZERO3D" train more/config.yaml run.dir=more4 model.vocab_size=256 $grow data.train=ids.bin
+    says 'embed_tokens/weight is 257 x 16 in the checkpoint and 256 x 16 in this run'
+}
+for run in more1 more2 more3; do
+    expect 0 "$ZERO3D" checkpoint export $run/checkpoints $run-hf --vocab none
+done
+cmp more1-hf/model.safetensors more2-hf/model.safetensors || fail "two tensor ranks have other new rows"
+cmp more1-hf/model.safetensors more3-hf/model.safetensors || fail "two pipeline stages have other new rows"
+grep -q '"vocab_size": 261,' more1-hf/config.json || fail "the export has another vocabulary"
+/usr/bin/python3 - hf more1-hf <<'END' || fail "a new row is not the mean of the others"
+import glob, json, struct, sys
+def tables(folder):
+    out = {}
+    for path in glob.glob(folder + "/*.safetensors"):
+        data = open(path, "rb").read()
+        size = struct.unpack("<Q", data[:8])[0]
+        for name, t in json.loads(data[8:8 + size]).items():
+            if "embed_tokens" in name or "lm_head" in name:
+                a, b = (8 + size + at for at in t["data_offsets"])
+                out[name] = [struct.unpack("<16f", data[at:at + 64]) for at in range(a, b, 64)]
+    return out
+old, new = tables(sys.argv[1]), tables(sys.argv[2])
+assert len(old) == 2 and set(old) == set(new), old.keys()
+for name, rows in old.items():
+    mean = tuple(struct.unpack("<f", struct.pack("<f", sum(column) / 257))[0] for column in zip(*rows))
+    assert new[name][:257] == rows and new[name][257:] == [mean] * 4, name
+END
+
 expect 1 "$ZERO3D" checkpoint export back x.bin --format llm.c
 says 'llm.c has no llama, only GPT-2'
 expect 2 "$ZERO3D" checkpoint export back x --max-shard-size much

@@ -30,6 +30,19 @@ for steps in 1 2; do
 done
 cmp -s plain1/model.safetensors average1/model.safetensors || fail "the first average is not what the parameters are"
 ! cmp -s plain2/model.safetensors average2/model.safetensors || fail "--ema exports the parameters"
+expect 0 "$ZERO3D" checkpoint import average2 average
+expect 0 "$ZERO3D" evaluate average train.bin
+grep '^loss' out >by-import
+expect 0 "$ZERO3D" evaluate ema/checkpoints train.bin
+! grep -qx "$(cat by-import)" out || fail "the parameters have the loss of their average"
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" evaluate ema/checkpoints train.bin --ema
+grep -qx "$(cat by-import)" out || fail "--ema evaluates something else than the average: $(cat by-import)"
+expect 0 "$ZERO3D" generate average --prompt The --tokens 8
+mv out by-import
+expect 0 "$ZERO3D" generate ema/checkpoints --prompt The --tokens 8 --ema
+cmp out by-import || fail "--ema generates with something else than the average"
+expect 1 "$ZERO3D" generate run/checkpoints --prompt The --ema
+says 'the checkpoint has no average of the parameters; train with optimizer.ema_decay'
 expect 1 "$ZERO3D" checkpoint export run/checkpoints none --ema
 says 'the checkpoint has no average of the parameters; train with optimizer.ema_decay'
 expect 2 "$ZERO3D" checkpoint verify run/checkpoints --ema

@@ -66,3 +66,22 @@ grep -q '"loss":null.*"trained_tokens":0,.*"skipped":true' few/metrics.jsonl || 
 grep -Eq '^done: .* loss .* -> [1-9][0-9.]*,' out || fail "the last loss is that of a step without a trained token"
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
 says 'data.train: train.bin: '
+
+# A message is answered in the template, as if it had been written out.
+expect 0 "$ZERO3D" generate models/chat --chat --prompt Hi --tokens 6 --temperature 0 model.seq_length=64
+mv out by-template
+printf '<|im_start|>system\nYou are a test<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n' >prompt
+expect 0 "$ZERO3D" generate models/chat --prompt "$(cat prompt)
+" --tokens 6 --temperature 0 model.seq_length=64
+cat by-template >>prompt
+cmp prompt out || fail "a message has another answer than what its template writes"
+printf '%s\n' '{"prompt": "Hi"}' '{"messages": [{"role": "user", "content": "Hi"}], "id": 7}' >in.jsonl
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate models/chat --chat --prompts in.jsonl --tokens 6 --temperature 0 model.seq_length=64 --system 'You are a test'
+[ "$(sed 's/.*"text"/"text"/' out | uniq | wc -l)" -eq 1 ] || fail "a prompt and a conversation have other answers"
+grep -q '^{"messages": \[{"role": "user", "content": "Hi"}\], "id": 7, "text": ' out || fail "the answer has lost its conversation"
+expect 1 "$ZERO3D" generate first/checkpoints --chat --prompt Hi --vocab "$SOURCE/tests/data/tokenizers/smollm"
+says 'the model.s folder has no chat template; name one with --chat-template: chatml, .*, plain$'
+expect 2 "$ZERO3D" generate models/chat --prompt Hi --system x
+says '^zero3d: --system needs --chat'
+expect 1 "$ZERO3D" evaluate models/chat chats.jsonl
+says 'chats.jsonl: its objects are of the format messages: make a token file .*: zero3d data tokenize chats.jsonl --tokenizer FOLDER --output FILE.bin$'

@@ -32,17 +32,18 @@ static void check(const z3d_tokenizer *t, const z3d_prompt *prompt, const z3d_st
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const z3d_prompt_defaults defaults = {.tokens = 5, .positions = POSITIONS, .seed = 1};
     const z3d_answer answer = {(const char *)data, size < 32 ? size : 32, 3, size & 1};
-    z3d_tokenizer *tokenizer;
+    z3d_prompt_style style = {0};
     z3d_prompts prompts;
     char *text = malloc(size + 1);
-    if (!text || z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "", "", &tokenizer) != Z3D_OK) abort();
+    if (!text || z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "", "", &style.tokenizer) != Z3D_OK)
+        abort();
     if (size) memcpy(text, data, size);
-    z3d_status status = z3d_prompts_read(text, size, "p", tokenizer, &defaults, &prompts);
+    z3d_status status = z3d_prompts_read(text, size, "p", &style, &defaults, &prompts);
     if (status != Z3D_OK && status != Z3D_ERR_DATA) abort();
     if (status == Z3D_OK && prompts.count == 0) abort();
     for (int64_t i = 0; i < prompts.count && status == Z3D_OK; i++)
-        check(tokenizer, &prompts.prompt[i], &prompts.head[i], &answer);
+        check(style.tokenizer, &prompts.prompt[i], &prompts.head[i], &answer);
     z3d_prompts_free(&prompts);
-    z3d_tokenizer_destroy(tokenizer);
+    z3d_tokenizer_destroy(style.tokenizer);
     return 0;
 }

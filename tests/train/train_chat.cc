@@ -9,6 +9,7 @@ extern "C" {
 #include "src/train/text/instruction.h"
 }
 #include "files.h"
+#include "tests/expect.h"
 #include "text.h"
 
 namespace {
@@ -117,6 +118,59 @@ TEST(ChatTemplates, GiveTheTokensOfTransformers) {
     }
 }
 
+// Of a conversation without its last answer: what stands before it in the whole one, which
+// transformers' prompt of generation is a beginning of (make.py makes sure). The space that
+// Mistral's templates write before an answer is none of the prompt.
+TEST(ChatTemplates, GiveThePromptsOfTransformers) {
+    const auto conversations = lines_of(data + "/chat/conversations.jsonl");
+    const auto tokens = lines_of(data + "/chat/tokens.txt");
+    int compared = 0;
+    for (size_t at = 0; at < tokens.size(); at += conversations.size() + 1) {
+        std::istringstream head(tokens[at]);
+        std::string kind, name, token;
+        std::vector<std::string> added;
+        head >> kind >> name;
+        while (head >> token) added.push_back(token);
+        Model model(name, added);
+        const bool spaced = kind == "mistral-v1" || kind == "mistral-v3";
+        z3d_chat chat{};
+        bool found;
+        ASSERT_Z3D(z3d_chat_find(kind.c_str(), model.tokenizer->tokenizer, &chat, &found));
+        for (size_t i = 0; i < conversations.size(); i++) {
+            std::istringstream line(tokens[at + 1 + i]);
+            std::vector<std::string> wanted;
+            while (line >> token) wanted.push_back(token);
+            if (wanted[0] == "-") continue;
+            z3d_json *json;
+            z3d_conversation talk{};
+            z3d_token_list ids{};
+            ASSERT_Z3D(
+                z3d_json_parse(conversations[i].c_str(), conversations[i].size(), "c", &json));
+            const z3d_json *list = z3d_json_member(json, "messages");
+            ASSERT_Z3D(z3d_conversation_read(&talk, list, "messages", true, false));
+            const z3d_message &last = talk.message[talk.count - 1];
+            // Line feeds of the prompt and of an answer may be one token.
+            if (last.role == Z3D_ROLE_ASSISTANT && *last.text != '\n') {
+                size_t end = wanted.size();
+                while (wanted[end - 1].back() != '*') end--;
+                while (end > 0 && wanted[end - 1].back() == '*') end--;
+                ASSERT_Z3D(z3d_chat_prompt(&chat, model.tokenizer->tokenizer, talk.message,
+                                           talk.count - 1, &ids));
+                ASSERT_LE(ids.count, end) << kind << ": " << conversations[i];
+                EXPECT_LE(end - ids.count, spaced ? 1u : 0u) << kind << ": " << conversations[i];
+                for (size_t k = 0; k < ids.count; k++)
+                    EXPECT_EQ(ids.id[k], std::stoi(wanted[k])) << kind << ": " << conversations[i];
+                compared++;
+            }
+            z3d_token_list_free(&ids);
+            z3d_conversation_free(&talk);
+            z3d_json_free(json);
+        }
+        z3d_chat_free(&chat);
+    }
+    EXPECT_GT(compared, 100);
+}
+
 const char chatml[] = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
                       "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if "
                       "add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
@@ -143,6 +197,17 @@ TEST(ChatTemplates, AreRecognisedHoweverTheyAreLaidOut) {
                                    "\"] + \"\\n\" + ") +
                        (strstr(chatml, "message['content']")));
     EXPECT_EQ(ids(How{}), wanted);
+    // Comments write nothing, nor do the ends of their lines; other lines' ends do.
+    const std::string loop = "{% for message in messages %}", body = strstr(chatml, "{{'<|im");
+    for (const std::string comment :
+         {"{# a note #}", "{# a\nnote #}\n", "  {#- a note -#} \n\n", "\n{#- it's -#}"}) {
+        model.set_template(comment + loop + (comment[0] == ' ' ? comment : "{# '#}") + body);
+        EXPECT_EQ(ids(How{}), wanted) << comment;
+        model.set_template(comment + "\n" + loop + "." + body);
+        EXPECT_EQ(encode(model.tokenizer.get(), How{}, question).status, Z3D_ERR_UNSUPPORTED);
+    }
+    model.set_template(loop + "{# a note #} \n" + body);
+    EXPECT_EQ(encode(model.tokenizer.get(), How{}, question).status, Z3D_ERR_UNSUPPORTED);
     // chat_template.jinja comes first; a list has the one that is called default.
     write_file(model.folder / "chat_template.jinja", std::string(chatml) + "\n");
     write_file(model.folder / "tokenizer_config.json", "{\"chat_template\": \"?\"}");
@@ -180,9 +245,10 @@ TEST(ChatTemplates, UnknownOnesAreRefusedWithTheWayOut) {
     };
     model.set_template("{{ '<|start_header_id|>' }}");
     expect(How{}, Z3D_ERR_UNSUPPORTED,
-           {"tokenizer_config.json", "digest", "--chat-template llama3"});
+           {"tokenizer_config.json", "digest", "--chat-template: chatml, qwen2.5, ",
+            "plain (it has marks of llama3)"});
     model.set_template("{{ 'another' }}");
-    expect(How{}, Z3D_ERR_UNSUPPORTED, {"--chat-template NAME (one of chatml, qwen2.5, "});
+    expect(How{}, Z3D_ERR_UNSUPPORTED, {"--chat-template: chatml, qwen2.5, "});
     expect(How{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "llama9"}, Z3D_ERR_USAGE,
            {"--chat-template llama9", "chatml, qwen2.5, qwen3", "plain"});
     expect(How{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "llama3"}, Z3D_ERR_CONFIG,

@@ -16,6 +16,9 @@ class Prompts : public ::testing::Test {
   protected:
     z3d_tokenizer *tokenizer = nullptr;
     z3d_prompts prompts = {};
+    const z3d_chat *chat = nullptr;
+    const char *system = nullptr;
+    int64_t positions = 8;
     void SetUp() override {
         ASSERT_Z3D(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "", "", &tokenizer));
     }
@@ -24,11 +27,12 @@ class Prompts : public ::testing::Test {
         z3d_tokenizer_destroy(tokenizer);
     }
     z3d_status read(const std::string &text) {
-        const z3d_prompt_defaults defaults = {.tokens = 50, .positions = 8, .seed = 3};
+        const z3d_prompt_defaults defaults = {.tokens = 50, .positions = positions, .seed = 3};
+        const z3d_prompt_style style = {tokenizer, chat, system};
         char *copy = static_cast<char *>(malloc(text.size() + 1));
         memcpy(copy, text.data(), text.size());
         z3d_prompts_free(&prompts);
-        return z3d_prompts_read(copy, text.size(), "p.jsonl", tokenizer, &defaults, &prompts);
+        return z3d_prompts_read(copy, text.size(), "p.jsonl", &style, &defaults, &prompts);
     }
     std::string refused(const std::string &text) {
         EXPECT_EQ(read(text), Z3D_ERR_DATA) << text;
@@ -106,6 +110,54 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
     EXPECT_NE(said.find("p.jsonl:20: "), std::string::npos);
     EXPECT_EQ(said.find("p.jsonl:21: "), std::string::npos);
     EXPECT_NE(said.find("\n... and 980 more lines are wrong"), std::string::npos);
+}
+
+TEST_F(Prompts, OfAChatAreMessages) {
+    z3d_chat plain{};
+    bool found;
+    ASSERT_Z3D(z3d_chat_find("plain", tokenizer, &plain, &found));
+    chat = &plain, positions = 80;
+    const auto shown = [&](int64_t i) {
+        z3d_string text{};
+        EXPECT_Z3D(tokenizer->ops->decode(tokenizer, prompts.prompt[i].token,
+                                          (size_t)prompts.prompt[i].length, true, &text));
+        std::string copy(text.text, text.length);
+        z3d_string_free(&text);
+        return copy;
+    };
+    const std::string talk =
+                          "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"from\": "
+                          "\"gpt\", \"value\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}]",
+                      last =
+                          "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
+                          "\"user\", \"content\": \"a\"}]}";
+    ASSERT_Z3D(read("{\"prompt\": \"hi\"}\n" + talk + ", \"id\": 5}\n" + last));
+    EXPECT_EQ(shown(0), "User: hi\nAssistant:");
+    EXPECT_EQ(shown(1), "User: a\nAssistant: b\nUser: c\nAssistant:");
+    EXPECT_EQ(shown(2), "s\nUser: a\nAssistant:");
+    EXPECT_TRUE(prompts.prompt[0].begins);
+    EXPECT_EQ(line(1, "d", 1, true),
+              talk + ", \"id\": 5, \"text\": \"d\", \"tokens\": 1, \"finish\": \"stop\"}\n");
+    system = "t";
+    ASSERT_Z3D(read("{\"prompt\": \"hi\"}\n" + talk + "}\n" + last));
+    EXPECT_EQ(shown(0), "t\nUser: hi\nAssistant:");
+    EXPECT_EQ(shown(1), "t\nUser: a\nAssistant: b\nUser: c\nAssistant:");
+    EXPECT_EQ(shown(2), "s\nUser: a\nAssistant:"); // the line's own
+    EXPECT_EQ(
+        refused(
+            "{\"messages\": []}\n{\"messages\": [], \"prompt\": \"a\"}\n{\"messages\": [{\"role\": "
+            "\"assistant\", \"content\": \"a\"}]}\n{\"messages\": [{\"role\": \"user\", "
+            "\"content\": "
+            "\"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n{\"a\": 1}"),
+        "p.jsonl:1: \"messages\" is empty\n"
+        "p.jsonl:2: this line has prompt and messages: give one\n"
+        "p.jsonl:3: message 1 is the assistant's, expected the user's: roles are in turns, user "
+        "and assistant, behind at most one message of the system\n"
+        "p.jsonl:4: the last message is to be the user's: what the assistant says is generated\n"
+        "p.jsonl:5: prompt: this line has no such key; it has: a");
+    chat = nullptr;
+    EXPECT_EQ(refused(last), "p.jsonl:1: messages: conversations need --chat");
+    z3d_chat_free(&plain);
 }
 
 class Stops : public Prompts {

@@ -821,6 +821,10 @@ TEST_F(Tokenize, AnOutputIsNoInputAndNoOtherFile) {
     options.output_train = "/dev/null";
     refused("/dev/null is no regular file");
     options.output_train = fresh.c_str();
+    const std::string index = fresh.substr(0, fresh.size() - 3) + "idx";
+    write_file(index, "");
+    refused("o.bin: " + index + " is beside it, so it would be read as a file of Megatron-LM");
+    std::filesystem::remove(index);
     options.force = false;
     write_file(fresh, "");
     EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
@@ -1015,6 +1019,42 @@ TEST_F(Instructions, BadLinesAreRefusedOrLeftOut) {
     t = run({in / "b.jsonl"});
     EXPECT_EQ(t.status, Z3D_ERR_DATA);
     EXPECT_NE(t.message.find("1 line or element is wrong"), std::string::npos) << t.message;
+}
+
+TEST_F(Instructions, FilesOfOtherFormatsAreRefused) {
+    const auto tokenize = [&](const std::string &second) {
+        write_file(in / "b.jsonl", second);
+        return run({in / "a.jsonl", in / "b.jsonl"});
+    };
+    write_file(in / "a.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+    for (bool skip : {false, true}) {
+        skip_bad = skip;
+        Tokenized t = tokenize("{\"instruction\": \"c\", \"output\": \"d\"}\n");
+        EXPECT_EQ(t.status, Z3D_ERR_USAGE);
+        EXPECT_NE(t.message.find("b.jsonl: its objects are of the format alpaca, those of " +
+                                 in / "a.jsonl of prompt-completion: make a token file of each"),
+                  std::string::npos)
+            << t.message;
+        t = tokenize("{\"question\": \"c\"}\n");
+        EXPECT_EQ(t.status, Z3D_ERR_USAGE);
+        EXPECT_NE(t.message.find("b.jsonl has objects in JSON of no known format"),
+                  std::string::npos)
+            << t.message;
+    }
+    // One that has both formats' keys, broken ones, and none at all.
+    Tokenized t =
+        tokenize("{\"text\": \"e\", \"messages\": [], \"prompt\": \"c\", \"completion\": \"d\"}\n");
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(shown(train), "a[b$]|c[d$]");
+    t = tokenize("broken\n\n");
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.result.bad_documents, 1);
+    t = tokenize("");
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    format = Z3D_FORMAT_PROMPT_COMPLETION;
+    t = tokenize("{\"instruction\": \"c\", \"output\": \"d\"}\n");
+    ASSERT_EQ(t.status, Z3D_OK) << t.message; // what was asked for
+    EXPECT_EQ(t.result.bad_documents, 1);
 }
 
 TEST_F(Instructions, OptionsThatDoNotFitAreRefused) {

@@ -9,6 +9,7 @@
 
 #include "src/train/data/token_file.h"
 #include "src/train/data/token_writer.h"
+#include "src/train/text/instruction.h"
 #include "src/train/text/json_lines.h"
 #include "src/train/text/text_files.h"
 
@@ -93,6 +94,17 @@ static z3d_status write_line(const char *text, size_t length, z3d_tokenizer *tok
     return z3d_token_writer_append(writer, ids->id, ids->count);
 }
 
+/* Conversations are evaluated as they are trained: where a token file says which tokens are. */
+static z3d_status refuse_instructions(const char *path, const z3d_json *object, z3d_status status) {
+    if (status != Z3D_ERR_DATA || !object || z3d_instruction_format(object) <= Z3D_FORMAT_TEXT)
+        return status;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: its objects are of the format %s: make a token file of it with the "
+                     "model's tokenizer, and evaluate that: zero3d data tokenize %s --tokenizer "
+                     "FOLDER --output FILE.bin",
+                     path, z3d_tokenize_format_name(z3d_instruction_format(object)), path);
+}
+
 static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *tokenizer,
                               z3d_token_writer *writer) {
     z3d_token_list ids = {0};
@@ -105,6 +117,7 @@ static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *
     z3d_status status = z3d_input_open(&input, fd, path);
     while (status == Z3D_OK && text) {
         status = z3d_json_lines_next(&lines, &text, &length);
+        status = refuse_instructions(path, lines.object, status);
         if (status == Z3D_OK && text && length > 0)
             status = write_line(text, length, tokenizer, &ids, writer);
     }

@@ -124,7 +124,7 @@ static z3d_status evaluate(z3d_trainer *trainer, const z3d_evaluate_request *req
     const bool stage =
         z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
     Z3D_TRY(z3d_trainer_setup_inference(trainer, 1, 0, stage));
-    Z3D_TRY(z3d_trainer_load_weights(trainer, request->path, &result->step));
+    Z3D_TRY(z3d_trainer_load_weights(trainer, request->path, request->ema, &result->step));
     Z3D_TRY(sum_losses(trainer, &sum));
     z3d_trainer_place(trainer, "end: counting bytes");
     z3d_status status = trainer->rank == 0 ? find_bytes(trainer, result) : Z3D_OK;

@@ -60,7 +60,7 @@ static z3d_status begin(generation *g, int64_t index) {
     s->prompt = prompt;
     s->index = index;
     s->told = 0;
-    s->begins = prompt->empty;
+    s->begins = prompt->begins;
     z3d_string_clear(&s->text);
     s->sequence = (z3d_sequence){.length = prompt->length};
     g->sequence[i] = &s->sequence;

@@ -25,7 +25,7 @@ typedef struct z3d_sampling {
 typedef struct z3d_prompt {
     int32_t *token;
     int64_t length;      /* at least 1 */
-    bool empty;          /* it has no text: its answer begins one */
+    bool begins;         /* its answer begins a text */
     int64_t tokens;      /* to generate at most */
     uint64_t seed, line; /* the draw of token i is a pure function of (seed, line, i) */
 } z3d_prompt;

@@ -59,6 +59,7 @@ typedef struct listener {
     z3d_status (*show)(void *context, const char *text, size_t length);
     void *context;
     const z3d_prompts *prompts; /* NULL: one text, which is shown as it comes */
+    const z3d_chat *chat;       /* NULL: none */
     z3d_line_file *output;      /* NULL: answers are shown */
     z3d_string line;
 } listener;
@@ -86,7 +87,7 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
                                    listener *listener, z3d_generate_totals *totals) {
     const z3d_config *config = trainer->config;
     const bool ignore_eos = config->generate_ignore_eos == Z3D_IGNORE_EOS_AUTO
-                                ? !listener->prompts
+                                ? !listener->prompts && !listener->chat
                                 : config->generate_ignore_eos == Z3D_IGNORE_EOS_TRUE;
     z3d_stops stops;
     z3d_generate_options options = {
@@ -105,6 +106,7 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
     z3d_trainer_place(trainer, "generation");
     z3d_status status =
         z3d_stops_create(trainer->tokenizer, &config->generate_stop, !ignore_eos, &stops);
+    if (status == Z3D_OK && listener->chat) z3d_stops_add(&stops, listener->chat->end);
     if (status == Z3D_OK)
         status = z3d_generate(trainer->engine, trainer->tokenizer, &options, totals);
     if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
@@ -113,10 +115,11 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
 }
 
 /* A prompt as tokens; not longer than the model sees. */
-static z3d_status encode_prompt(const z3d_trainer *trainer, const char *text, z3d_prompt *out) {
+static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_style *style,
+                                const char *text, z3d_prompt *out) {
     const z3d_config *config = trainer->config;
     *out = (z3d_prompt){.tokens = config->generate_tokens, .seed = (uint64_t)config->generate_seed};
-    Z3D_TRY(z3d_prompt_encode(trainer->tokenizer, text, strlen(text), out));
+    Z3D_TRY(z3d_prompt_encode(style, text, strlen(text), out));
     if (out->length <= trainer->model->positions) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
@@ -124,11 +127,12 @@ static z3d_status encode_prompt(const z3d_trainer *trainer, const char *text, z3
                      (long long)out->length, (long long)trainer->model->positions);
 }
 
-/* The prompt, and its continuation as it comes. Collective, agreed. */
+/* The prompt, unless it is a message, and its continuation as it comes. Collective, agreed. */
 static z3d_status continue_one(z3d_trainer *trainer, const char *text, const z3d_prompt *prompt,
                                listener *listener, z3d_generate_totals *totals) {
     z3d_status status = Z3D_OK;
-    if (trainer->rank == 0) status = listener->show(listener->context, text, strlen(text));
+    if (trainer->rank == 0 && !listener->chat)
+        status = listener->show(listener->context, text, strlen(text));
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     return continue_prompts(trainer, prompt, 1, listener, totals);
 }
@@ -140,8 +144,9 @@ static z3d_status append(void *context, const char *text, size_t length) {
 }
 
 z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prompt) {
+    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
     z3d_prompt encoded;
-    z3d_status status = encode_prompt(trainer, prompt, &encoded);
+    z3d_status status = encode_prompt(trainer, &style, prompt, &encoded);
     free(encoded.token);
     return status;
 }
@@ -149,9 +154,11 @@ z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prom
 z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_string *out,
                               bool *stopped) {
     listener listener = {.show = append, .context = out};
+    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
     z3d_generate_totals totals = {0};
     z3d_prompt encoded;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, prompt, &encoded));
+    z3d_status status =
+        z3d_trainer_agree(trainer, encode_prompt(trainer, &style, prompt, &encoded));
     if (status == Z3D_OK) status = continue_one(trainer, prompt, &encoded, &listener, &totals);
     *stopped = totals.stopped;
     free(encoded.token);
@@ -179,7 +186,8 @@ static z3d_status share_file(z3d_trainer *trainer, const char *path, char **text
 }
 
 /* Collective, agreed. */
-static z3d_status read_prompts(z3d_trainer *trainer, const char *path, z3d_prompts *out) {
+static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
+                               const z3d_prompt_style *style, z3d_prompts *out) {
     const z3d_config *config = trainer->config;
     const z3d_prompt_defaults defaults = {.tokens = config->generate_tokens,
                                           .positions = trainer->model->positions,
@@ -193,8 +201,8 @@ static z3d_status read_prompts(z3d_trainer *trainer, const char *path, z3d_promp
         free(text);
         return status;
     }
-    status = z3d_prompts_read(text, (size_t)length, input ? "standard input" : path,
-                              trainer->tokenizer, &defaults, out);
+    status = z3d_prompts_read(text, (size_t)length, input ? "standard input" : path, style,
+                              &defaults, out);
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -220,7 +228,7 @@ static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request
     bool stage = z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
     int64_t step;
     Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
-    return z3d_trainer_load_weights(trainer, request->path, &step);
+    return z3d_trainer_load_weights(trainer, request->path, request->ema, &step);
 }
 
 /* A run without an answer leaves no file that would be in the way of the next. */
@@ -233,15 +241,17 @@ static z3d_status close_output(z3d_line_file *output) {
 
 /* Collective, agreed. */
 static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *request,
-                              z3d_generate_result *result, z3d_generate_totals *totals) {
+                              const z3d_prompt_style *style, z3d_generate_result *result,
+                              z3d_generate_totals *totals) {
     z3d_prompts prompts = {0};
     z3d_line_file output = {.fd = -1};
     const bool writes = request->output && trainer->rank == 0;
     listener listener = {.show = request->show,
                          .context = request->context,
                          .prompts = &prompts,
+                         .chat = style->chat,
                          .output = writes ? &output : NULL};
-    z3d_status status = read_prompts(trainer, request->prompts, &prompts);
+    z3d_status status = read_prompts(trainer, request->prompts, style, &prompts);
     if (status == Z3D_OK) status = load(trainer, request, prompts.prompt, prompts.count);
     if (status == Z3D_OK && writes) status = z3d_line_file_create(&output, request->output);
     status = z3d_trainer_agree(trainer, status);
@@ -257,11 +267,11 @@ static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *
 
 /* Collective, agreed. */
 static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *request,
-                             z3d_generate_totals *totals) {
-    listener listener = {.show = request->show, .context = request->context};
+                             const z3d_prompt_style *style, z3d_generate_totals *totals) {
+    listener listener = {.show = request->show, .context = request->context, .chat = style->chat};
     const char *text = trainer->empty_prompt ? "" : trainer->config->generate_prompt;
     z3d_prompt prompt;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, text, &prompt));
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, text, &prompt));
     if (status == Z3D_OK) status = load(trainer, request, &prompt, 1);
     if (status == Z3D_OK) status = continue_one(trainer, text, &prompt, &listener, totals);
     free(prompt.token);
@@ -283,15 +293,38 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
     }
 }
 
+static z3d_status find_chat(z3d_tokenizer *tokenizer, const char *name, z3d_chat *out) {
+    bool found;
+    Z3D_TRY(z3d_chat_find(name, tokenizer, out, &found));
+    if (found) return Z3D_OK;
+    z3d_string names = {0};
+    z3d_chat_kind_names(&names);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE,
+                                  "--chat: the model's folder has no chat template; name one with "
+                                  "--chat-template: %s",
+                                  names.text ? names.text : "");
+    z3d_string_free(&names);
+    return status;
+}
+
 static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,
                            z3d_generate_result *result) {
     z3d_generate_totals totals = {0};
+    z3d_chat chat = {0};
     *result = (z3d_generate_result){.prompts = 1};
     Z3D_TRY(z3d_trainer_agree(trainer, check_output(trainer, request->output)));
     Z3D_TRY(z3d_trainer_begin_inference(trainer));
-    z3d_status status = request->prompts ? answer_file(trainer, request, result, &totals)
-                                         : answer_one(trainer, request, &totals);
+    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer,
+                                    .chat = request->chat ? &chat : NULL,
+                                    .system = request->system};
+    z3d_status status =
+        request->chat ? find_chat(trainer->tokenizer, request->chat_template, &chat) : Z3D_OK;
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK)
+        status = request->prompts ? answer_file(trainer, request, &style, result, &totals)
+                                  : answer_one(trainer, request, &style, &totals);
     if (status == Z3D_OK) fill_result(trainer, &totals, result);
+    z3d_chat_free(&chat);
     return status;
 }
 

@@ -4,17 +4,66 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/train/text/conversation.h"
 #include "src/train/text/json_lines.h"
 
 enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
 
-z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                             z3d_prompt *out) {
+/* ---- tokens ---- */
+
+static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_conversation *talk,
+                              z3d_prompt *out) {
     z3d_token_list list = {0};
-    z3d_status status = z3d_tokenizer_prompt(tokenizer, text, length, &list);
+    z3d_status status =
+        z3d_chat_prompt(style->chat, style->tokenizer, talk->message, talk->count, &list);
     out->token = list.id;
     out->length = (int64_t)list.count;
-    out->empty = length == 0;
+    out->begins = true;
+    return status;
+}
+
+static z3d_status encode_message(const z3d_prompt_style *style, const char *text, size_t length,
+                                 z3d_prompt *out) {
+    z3d_message message[] = {{.role = Z3D_ROLE_SYSTEM, .text = style->system},
+                             {.role = Z3D_ROLE_USER, .text = text, .length = length}};
+    const int first = style->system ? 0 : 1;
+    if (style->system) message[0].length = strlen(style->system);
+    return encode_chat(style, &(z3d_conversation){message + first, 2 - first, 2 - first}, out);
+}
+
+z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, size_t length,
+                             z3d_prompt *out) {
+    z3d_token_list list = {0};
+    if (style->chat) return encode_message(style, text, length, out);
+    z3d_status status = z3d_tokenizer_prompt(style->tokenizer, text, length, &list);
+    out->token = list.id;
+    out->length = (int64_t)list.count;
+    out->begins = length == 0;
+    return status;
+}
+
+/* Before the messages, unless they have one. */
+static z3d_status add_system(const z3d_prompt_style *style, z3d_conversation *talk) {
+    if (!style->system || talk->message[0].role == Z3D_ROLE_SYSTEM) return Z3D_OK;
+    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_ROLE_SYSTEM}));
+    memmove(talk->message + 1, talk->message, ((size_t)talk->count - 1) * sizeof *talk->message);
+    talk->message[0] = (z3d_message){
+        .role = Z3D_ROLE_SYSTEM, .text = style->system, .length = strlen(style->system)};
+    return Z3D_OK;
+}
+
+static z3d_status encode_messages(const z3d_prompt_style *style, const z3d_json *list,
+                                  z3d_prompt *out) {
+    z3d_conversation talk = {0};
+    z3d_status status =
+        z3d_conversation_read(&talk, list, "messages", style->chat->kind->thinking, false);
+    if (status == Z3D_OK) status = z3d_conversation_check(&talk);
+    if (status == Z3D_OK && talk.message[talk.count - 1].role != Z3D_ROLE_USER)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "the last message is to be the user's: what the assistant "
+                                         "says is generated");
+    if (status == Z3D_OK) status = add_system(style, &talk);
+    if (status == Z3D_OK) status = encode_chat(style, &talk, out);
+    z3d_conversation_free(&talk);
     return status;
 }
 
@@ -54,17 +103,18 @@ static void append_value(const z3d_json *value, z3d_string *out) { /* NOLINT(mis
 }
 
 static bool is_of_answer(const char *key) {
-    static const char *const keys[] = {"prompt", "text", "tokens", "finish"};
+    static const char *const keys[] = {"text", "tokens", "finish"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
 }
 
-static void append_head(const z3d_json *line, z3d_string *out) {
-    z3d_string_append(out, "{\"prompt\": ");
-    append_value(z3d_json_member(line, "prompt"), out);
+/* key: of the prompt. */
+static void append_head(const z3d_json *line, const char *key, z3d_string *out) {
+    z3d_string_append(out, "{\"%s\": ", key);
+    append_value(z3d_json_member(line, key), out);
     for (const z3d_json *m = line->first; m; m = m->next) {
-        if (is_of_answer(m->key)) continue;
+        if (is_of_answer(m->key) || strcmp(m->key, key) == 0) continue;
         z3d_string_append(out, ", ");
         append_key(m, out);
         append_value(m, out);
@@ -103,26 +153,54 @@ static z3d_status check_once(const z3d_json_lines *lines, const char *key) {
                      (long long)lines->line, key);
 }
 
-static z3d_status take_line(const z3d_json_lines *lines, const char *text, size_t length,
-                            z3d_tokenizer *tokenizer, const z3d_prompt_defaults *defaults,
-                            z3d_prompt *prompt, z3d_string *head) {
+/* The key of what is continued. */
+static z3d_status find_prompt(const z3d_json_lines *lines, bool chat, const char **key) {
+    const bool has_text = z3d_json_member(lines->object, "prompt"),
+               talks = z3d_json_member(lines->object, "messages");
+    *key = talks && chat ? "messages" : "prompt";
+    if (talks && !has_text && !chat)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: messages: conversations need --chat", lines->path,
+                         (long long)lines->line);
+    if (talks && has_text && chat)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: this line has prompt and messages: give one",
+                         lines->path, (long long)lines->line);
+    return check_once(lines, *key);
+}
+
+static z3d_status encode_line(const z3d_json_lines *lines, const z3d_prompt_style *style,
+                              const char *key, z3d_prompt *prompt) {
+    const char *text;
+    size_t length;
+    z3d_status status;
+    if (strcmp(key, "messages") == 0) {
+        status = encode_messages(style, z3d_json_member(lines->object, key), prompt);
+    } else {
+        Z3D_TRY(z3d_json_lines_text(lines, &text, &length));
+        status = z3d_prompt_encode(style, text, length, prompt);
+    }
+    if (status == Z3D_OK) return Z3D_OK;
+    return z3d_error_context(status, "%s:%lld", lines->path, (long long)lines->line);
+}
+
+static z3d_status take_line(const z3d_json_lines *lines, const z3d_prompt_style *style,
+                            const z3d_prompt_defaults *defaults, z3d_prompt *prompt,
+                            z3d_string *head) {
     int64_t seed = -1;
+    const char *key;
     prompt->tokens = defaults->tokens;
-    Z3D_TRY(check_once(lines, "prompt"));
+    Z3D_TRY(find_prompt(lines, style->chat != NULL, &key));
     Z3D_TRY(take_number(lines, "tokens", 1, MOST_TOKENS, &prompt->tokens));
     Z3D_TRY(take_number(lines, "seed", 0, INT64_MAX, &seed));
     prompt->seed = seed >= 0 ? (uint64_t)seed : defaults->seed;
     prompt->line = seed >= 0 ? 0 : (uint64_t)lines->line - 1;
-    z3d_status status = z3d_prompt_encode(tokenizer, text, length, prompt);
-    if (status != Z3D_OK)
-        return z3d_error_context(status, "%s:%lld", lines->path, (long long)lines->line);
+    Z3D_TRY(encode_line(lines, style, key, prompt));
     if (prompt->length > defaults->positions)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s:%lld: the prompt has %lld tokens, but the model sees %lld "
                          "(model.seq_length); shorten it",
                          lines->path, (long long)lines->line, (long long)prompt->length,
                          (long long)defaults->positions);
-    append_head(lines->object, head);
+    append_head(lines->object, key, head);
     return head->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts") : Z3D_OK;
 }
 
@@ -139,21 +217,19 @@ static z3d_status make_place(z3d_prompts *p) {
 }
 
 /* Every error of a line is noted: a file is corrected once. */
-static z3d_status read_lines(z3d_json_lines *lines, z3d_tokenizer *tokenizer,
+static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *style,
                              const z3d_prompt_defaults *defaults, z3d_prompts *out,
                              z3d_string *errors, int64_t *wrong) {
     for (;;) {
-        const char *text;
-        size_t length;
         z3d_status status = make_place(out);
-        if (status == Z3D_OK) status = z3d_json_lines_next(lines, &text, &length);
-        if (status == Z3D_OK && !text) return Z3D_OK;
+        if (status == Z3D_OK) status = z3d_json_lines_next_object(lines);
+        if (status == Z3D_OK && !lines->object) return Z3D_OK;
         if (status == Z3D_OK) {
             out->prompt[out->count] = (z3d_prompt){0};
             out->head[out->count] = (z3d_string){0};
             out->count++;
-            status = take_line(lines, text, length, tokenizer, defaults,
-                               &out->prompt[out->count - 1], &out->head[out->count - 1]);
+            status = take_line(lines, style, defaults, &out->prompt[out->count - 1],
+                               &out->head[out->count - 1]);
         }
         if (status != Z3D_OK && status != Z3D_ERR_DATA) return status;
         if (status == Z3D_ERR_DATA && ++*wrong <= MOST_ERRORS)
@@ -170,8 +246,9 @@ static bool is_plain_text(const char *text, size_t length) {
     return at < length && text[at] != '{' && text[at] != '[';
 }
 
-z3d_status z3d_prompts_read(char *text, size_t length, const char *path, z3d_tokenizer *tokenizer,
-                            const z3d_prompt_defaults *defaults, z3d_prompts *out) {
+z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
+                            const z3d_prompt_style *style, const z3d_prompt_defaults *defaults,
+                            z3d_prompts *out) {
     z3d_json_lines lines = {.path = path, .key = "prompt", .strict = true};
     z3d_string errors = {0};
     int64_t wrong = 0;
@@ -183,7 +260,7 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path, z3d_tok
                          path);
     }
     z3d_json_lines_of(&lines, text, length);
-    z3d_status status = read_lines(&lines, tokenizer, defaults, out, &errors, &wrong);
+    z3d_status status = read_lines(&lines, style, defaults, out, &errors, &wrong);
     z3d_json_lines_free(&lines);
     if (wrong > MOST_ERRORS)
         z3d_string_append(&errors, "\n... and %lld more lines are wrong",

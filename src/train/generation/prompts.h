@@ -3,9 +3,18 @@
 #define ZERO3D_TRAIN_PROMPTS_H
 
 #include "src/train/generation/generate.h"
+#include "src/train/text/chat.h"
 
-/* Sets token, length and empty; free(token), also after a failure. Errors: encode's. */
-z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+/* What a text becomes before a model continues it. */
+typedef struct z3d_prompt_style {
+    z3d_tokenizer *tokenizer;
+    const z3d_chat *chat; /* it is the user's message; NULL: it stays as it is */
+    const char *system;   /* the message of the system before it; NULL: none, or the usual one */
+} z3d_prompt_style;
+
+/* Sets token, length and begins; free(token), also after a failure. Errors: encode's, ERR_DATA: the
+ * template has no place for the system's message. */
+z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, size_t length,
                              z3d_prompt *out);
 
 typedef struct z3d_prompts {
@@ -21,11 +30,13 @@ typedef struct z3d_prompt_defaults {
 } z3d_prompt_defaults;
 
 /* Reads the lines {"prompt": "...", "tokens": 20, "seed": 1, ...} of `text` (malloc'ed, taken
- * over), which is the file `path`. Only the prompt must be there. A line with a seed of its own has
+ * over), which is the file `path`. Only the prompt must be there; of a chat it may also be
+ * {"messages": [...]}, of which the last one is the user's. A line with a seed of its own has
  * the answer of a prompt that is alone. ERR_DATA with "path:line: what" for every line that is
  * wrong. Free also after a failure. */
-z3d_status z3d_prompts_read(char *text, size_t length, const char *path, z3d_tokenizer *tokenizer,
-                            const z3d_prompt_defaults *defaults, z3d_prompts *out);
+z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
+                            const z3d_prompt_style *style, const z3d_prompt_defaults *defaults,
+                            z3d_prompts *out);
 void z3d_prompts_free(z3d_prompts *prompts);
 
 /* The line of an answer: {"prompt": ..., other keys, "text": ..., "tokens": N, "finish": "stop"}.

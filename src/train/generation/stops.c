@@ -7,6 +7,7 @@
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out) {
     *out = (z3d_stops){.ends = ends ? tokenizer : NULL};
+    /* One token more than the list may have: z3d_stops_add's. */
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->token, "stops", &out->token));
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->text, "stops", &out->text));
     for (int i = 0; i < list->count; i++) {
@@ -21,6 +22,10 @@ z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list,
         if (strlen(text) > out->longest) out->longest = strlen(text);
     }
     return Z3D_OK;
+}
+
+void z3d_stops_add(z3d_stops *stops, int32_t token) {
+    stops->token[stops->tokens++] = token;
 }
 
 void z3d_stops_release(z3d_stops *stops) {

@@ -24,6 +24,8 @@ typedef struct z3d_stops {
  * release it in any case. ERR_MEMORY. */
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out);
+/* One token more. At most once. */
+void z3d_stops_add(z3d_stops *stops, int32_t token);
 void z3d_stops_release(z3d_stops *stops);
 
 bool z3d_stops_at_token(const z3d_stops *stops, int32_t token);

@@ -37,6 +37,7 @@ typedef struct z3d_chat_kind {
         *after[3];            /* by role; the assistant's turn ends with `end`, then after */
     const char *end;          /* a special token; NULL: the end of a text */
     const char *turn;         /* another special token that the tokenizer must have; NULL */
+    const char *prompt;       /* of generation, behind the last message; NULL: nothing */
     const char *usual_system; /* of a conversation without one; NULL: there is none */
     z3d_chat_system system;
     z3d_chat_trim trim;
@@ -67,6 +68,10 @@ void z3d_chat_free(z3d_chat *chat);
  * assistant's turn is trained with it. ERR_DATA: the template has no place for a message; encode's
  * errors. */
 z3d_status z3d_chat_encode(const z3d_chat *chat, z3d_tokenizer *tokenizer,
+                           const z3d_message *message, int count, z3d_token_list *out);
+/* Appends what a model continues with the assistant's answer: a conversation whose last message is
+ * the user's, and the template's prompt of generation. The same errors. */
+z3d_status z3d_chat_prompt(const z3d_chat *chat, z3d_tokenizer *tokenizer,
                            const z3d_message *message, int count, z3d_token_list *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* Which chat template a model has. Two templates are one if they differ only in how their program
- * is laid out: in white space between its words, in its quotes, and in the text of ChatML's usual
- * system message. */
+ * is laid out: in white space between its words, in its quotes, in comments, and in the text of
+ * ChatML's usual system message. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,13 +62,33 @@ static void take_space(z3d_string *out) {
         out->text[--out->length] = 0;
 }
 
-static void lay_out(const char *text, z3d_string *out) {
+/* The length of a comment, which writes nothing: with the line's end behind it and the blanks
+ * before it on its line, as transformers has it. */
+static size_t take_comment(const char *text, z3d_string *out) {
+    const char *end = strstr(text, "#}");
+    size_t blanks = out->length;
+    if (!end) return strlen(text);
+    while (blanks > 0 && strchr(" \t", out->text[blanks - 1])) blanks--;
+    if (blanks == 0 || out->text[blanks - 1] == '\n')
+        while (out->length > blanks) out->text[--out->length] = 0;
+    const bool all = end[-1] == '-';
+    end += 2;
+    if (all)
+        while (is_white(*end)) end++;
+    return (size_t)(end - text) + (!all && *end == '\n');
+}
+
+static void lay_out(const char *text, bool comments, z3d_string *out) {
     bool program = false;
     for (size_t at = 0; text[at];) {
         const char c = text[at], next = text[at + 1];
         if (!program && c == '\n' && !next) return; /* the last line's end is not written */
         if (!program && c == '{' && next && strchr("{%#", next) && text[at + 2] == '-')
             take_space(out);
+        if (!comments && !program && c == '{' && next == '#') {
+            at += take_comment(text + at, out);
+            continue;
+        }
         if (!program && c == '{' && (next == '{' || next == '%'))
             program = true;
         else if (program && next == '}' && (c == '}' || c == '%'))
@@ -162,27 +182,37 @@ static const char *nearest(const char *text) {
     return NULL;
 }
 
-static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
+/* Some of the known templates have comments of their own. */
+static z3d_status look_up(const char *text, bool comments, const char *path, z3d_chat *out,
+                          uint64_t *digest) {
     z3d_string laid = {0};
-    lay_out(text, &laid);
+    lay_out(text, comments, &laid);
+    free(out->usual_system);
+    out->usual_system = NULL;
     z3d_status status = laid.failed || !laid.text
                             ? Z3D_ERROR(Z3D_ERR_DATA, "%s: the chat template is empty", path)
                             : find_usual_system(laid.text, &out->usual_system);
-    uint64_t digest = status == Z3D_OK ? digest_without(laid.text, out->usual_system) : 0;
+    *digest = status == Z3D_OK ? digest_without(laid.text, out->usual_system) : 0;
     z3d_string_free(&laid);
-    if (status != Z3D_OK) return status;
-    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++)
-        if (templates[i].digest == digest) out->kind = z3d_chat_kind_find(templates[i].kind);
-    if (out->kind) return Z3D_OK;
+    for (size_t i = 0; status == Z3D_OK && i < sizeof templates / sizeof *templates; i++)
+        if (templates[i].digest == *digest) out->kind = z3d_chat_kind_find(templates[i].kind);
+    return status;
+}
+
+static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
+    uint64_t digest;
+    z3d_status status = look_up(text, true, path, out, &digest);
+    if (status == Z3D_OK && !out->kind) status = look_up(text, false, path, out, &digest);
+    if (status != Z3D_OK || out->kind) return status;
     z3d_string names = {0};
     z3d_chat_kind_names(&names);
     const char *hint = nearest(text);
     status = Z3D_ERROR(
         Z3D_ERR_UNSUPPORTED,
         "%s: its chat template (digest %016llx) is none of those that are known; if it writes "
-        "conversations as one of them does, name that: --chat-template %s%s%s%s",
-        path, (unsigned long long)digest, hint ? hint : "NAME", hint ? "" : " (one of ",
-        hint || !names.text ? "" : names.text, hint ? "" : ")");
+        "conversations as one of them does, name that with --chat-template: %s%s%s%s",
+        path, (unsigned long long)digest, names.text ? names.text : "",
+        hint ? " (it has marks of " : "", hint ? hint : "", hint ? ")" : "");
     z3d_string_free(&names);
     return status;
 }

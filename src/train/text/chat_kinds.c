@@ -5,15 +5,17 @@
 
 #define CHATML                                                                                     \
     .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},           \
-    .after = {"<|im_end|>\n", "<|im_end|>\n", "\n"}, .end = "<|im_end|>", .turn = "<|im_start|>"
+    .prompt = "<|im_start|>assistant\n", .after = {"<|im_end|>\n", "<|im_end|>\n", "\n"},          \
+    .end = "<|im_end|>", .turn = "<|im_start|>"
 #define HEADER(ROLE) "<|start_header_id|>" ROLE "<|end_header_id|>\n\n"
 #define LLAMA3                                                                                     \
-    .after = {"<|eot_id|>", "<|eot_id|>", ""}, .end = "<|eot_id|>", .turn = "<|start_header_id|>", \
-    .begin = Z3D_BEGIN_BOS, .trim = Z3D_TRIM_ALL
+    .prompt = HEADER("assistant"), .after = {"<|eot_id|>", "<|eot_id|>", ""}, .end = "<|eot_id|>", \
+    .turn = "<|start_header_id|>", .begin = Z3D_BEGIN_BOS, .trim = Z3D_TRIM_ALL
 #define GEMMA                                                                                      \
     .before = {"", "<start_of_turn>user\n", "<start_of_turn>model\n"},                             \
-    .after = {"", "<end_of_turn>\n", "\n"}, .end = "<end_of_turn>", .turn = "<start_of_turn>",     \
-    .begin = Z3D_BEGIN_BOS, .trim = Z3D_TRIM_ALL
+    .prompt = "<start_of_turn>model\n", .after = {"", "<end_of_turn>\n", "\n"},                    \
+    .end = "<end_of_turn>", .turn = "<start_of_turn>", .begin = Z3D_BEGIN_BOS,                     \
+    .trim = Z3D_TRIM_ALL
 
 /* Llama 3.2's date is today's; this one is its own where there is no clock, and Llama 3.1's. */
 #define LLAMA31_SYSTEM                                                                             \
@@ -61,6 +63,7 @@ static const z3d_chat_kind kinds[] = {
     {.name = "plain",
      .before = {"", "User: ", "Assistant: "},
      .after = {"\n", "\n", "\n"},
+     .prompt = "Assistant:", /* the space is of the answer's first token */
      .begin = Z3D_BEGIN_DOCUMENT},
 };
 

@@ -22,32 +22,22 @@ const char *z3d_tokenize_format_name(z3d_tokenize_format format) {
     return formats[format].name;
 }
 
+bool z3d_instruction_has_keys(const z3d_json *object, z3d_tokenize_format format) {
+    const char *other = formats[format].other;
+    return z3d_json_member(object, formats[format].key) &&
+           (!*other || z3d_json_member(object, other));
+}
+
 z3d_tokenize_format z3d_instruction_format(const z3d_json *object) {
     static const z3d_tokenize_format order[] = {Z3D_FORMAT_MESSAGES, Z3D_FORMAT_SHAREGPT,
                                                 Z3D_FORMAT_PROMPT_COMPLETION, Z3D_FORMAT_ALPACA,
                                                 Z3D_FORMAT_TEXT};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        const char *other = formats[order[i]].other;
-        if (z3d_json_member(object, formats[order[i]].key) &&
-            (!*other || z3d_json_member(object, other)))
-            return order[i];
-    }
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (z3d_instruction_has_keys(object, order[i])) return order[i];
     return Z3D_FORMAT_AUTO;
 }
 
 /* ---- members ---- */
-
-/* A member of an object or message that must be a text. what: "message 2: ". */
-static z3d_status get_text(const z3d_json *object, const char *what, const char *key,
-                           const z3d_json **out) {
-    *out = z3d_json_member(object, key);
-    if (*out && (*out)->type == Z3D_JSON_STRING) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s\"%s\" is %s", what, key,
-                     !*out                            ? "missing"
-                     : (*out)->type == Z3D_JSON_NULL  ? "null; expected a text"
-                     : (*out)->type == Z3D_JSON_ARRAY ? "a list; expected a text"
-                                                      : "not a text");
-}
 
 static z3d_status check_keys(const z3d_instructions *in, const z3d_json_lines *lines) {
     const char *keys[] = {formats[in->format].key, formats[in->format].other};
@@ -62,143 +52,46 @@ static z3d_status check_keys(const z3d_instructions *in, const z3d_json_lines *l
 
 /* ---- messages ---- */
 
-static z3d_status add_message(z3d_instructions *in, z3d_message m) {
-    if (in->count == in->capacity) {
-        int capacity = in->capacity ? 2 * in->capacity : 16;
-        z3d_message *grown = realloc(in->message, (size_t)capacity * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a conversation");
-        in->message = grown;
-        in->capacity = capacity;
-    }
-    in->message[in->count++] = m;
-    return Z3D_OK;
-}
-
-static z3d_status find_role(const z3d_json *role, const char *what, z3d_role *out) {
-    static const struct {
-        const char *name;
-        z3d_role role;
-    } names[] = {{"system", Z3D_ROLE_SYSTEM},    {"user", Z3D_ROLE_USER},
-                 {"human", Z3D_ROLE_USER},       {"assistant", Z3D_ROLE_ASSISTANT},
-                 {"gpt", Z3D_ROLE_ASSISTANT},    {"model", Z3D_ROLE_ASSISTANT},
-                 {"chatgpt", Z3D_ROLE_ASSISTANT}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(role->text, names[i].name) == 0) {
-            *out = names[i].role;
-            return Z3D_OK;
-        }
-    return Z3D_ERROR(Z3D_ERR_DATA, "%srole \"%.40s\": expected system, user or assistant", what,
-                     role->text);
-}
-
-/* A member that says something, which is not read, so that it is not lost in silence. */
-static z3d_status refuse_member(const z3d_json *object, const char *what, const char *key) {
-    const z3d_json *m = z3d_json_member(object, key);
-    const bool list = m && (m->type == Z3D_JSON_ARRAY || m->type == Z3D_JSON_OBJECT);
-    if (z3d_json_is_none(m) || (list && m->count == 0) ||
-        (m->type == Z3D_JSON_STRING && m->length == 0))
-        return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s\"%s\" is not supported: remove the key or the object", what,
-                     key);
-}
-
-/* "weight": 0 of a message says that it is not trained. */
-static z3d_status read_weight(const z3d_json *m, const char *what, bool *trained) {
-    const z3d_json *weight = z3d_json_member(m, "weight");
-    if (z3d_json_is_none(weight) || z3d_json_is_number(weight, 1)) return Z3D_OK;
-    *trained = false;
-    if (z3d_json_is_number(weight, 0)) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s\"weight\": expected 0 (the message is not trained) or 1 (it is)", what);
-}
-
-static z3d_status read_reasoning(const z3d_instructions *in, const z3d_json *m, const char *what,
-                                 z3d_message *out) {
-    const z3d_json *reasoning = z3d_json_member(m, "reasoning_content");
-    if (!in->chat.kind->thinking) return refuse_member(m, what, "reasoning_content");
-    if (reasoning && reasoning->type == Z3D_JSON_STRING) {
-        out->reasoning = reasoning->text;
-        out->reasoning_length = reasoning->length;
-    }
-    return Z3D_OK;
-}
-
-/* {"role", "content"} or {"from", "value"}. trained: by default, of the assistant. */
-static z3d_status read_message(z3d_instructions *in, const z3d_json *m, bool trained) {
-    char what[48];
-    const bool other = !z3d_json_member(m, "role") && z3d_json_member(m, "from");
-    const z3d_json *role, *content, *calls = z3d_json_member(m, "tool_calls");
-    z3d_message out = {0};
-    snprintf(what, sizeof what, "message %d: ", in->count + 1);
-    if (m->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%sexpected an object {\"role\": ..., \"content\": ...}",
-                         what);
-    Z3D_TRY(get_text(m, what, other ? "from" : "role", &role));
-    Z3D_TRY(find_role(role, what, &out.role));
-    if (calls && !z3d_json_is_none(calls))
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s\"tool_calls\": calls of tools are not supported", what);
-    Z3D_TRY(get_text(m, what, other ? "value" : "content", &content));
-    out.text = content->text;
-    out.length = content->length;
-    out.trained = trained && out.role == Z3D_ROLE_ASSISTANT;
-    Z3D_TRY(read_weight(m, what, &out.trained));
-    Z3D_TRY(read_reasoning(in, m, what, &out));
-    return add_message(in, out);
-}
-
-static z3d_status read_messages(z3d_instructions *in, const z3d_json *list, const char *key,
-                                bool trained) {
-    if (list->type != Z3D_JSON_ARRAY)
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is no list of messages", key);
-    if (list->count == 0) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is empty", key);
-    for (const z3d_json *m = list->first; m; m = m->next) Z3D_TRY(read_message(in, m, trained));
-    return Z3D_OK;
-}
-
 /* "system" of the object, beside its messages. */
 static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
     const z3d_json *system = z3d_json_member(object, "system");
     if (z3d_json_is_none(system)) return Z3D_OK;
-    Z3D_TRY(get_text(object, "", "system", &system));
+    Z3D_TRY(z3d_json_need_text(object, "", "system", &system));
     if (system->length == 0) return Z3D_OK;
-    return add_message(
-        in, (z3d_message){.role = Z3D_ROLE_SYSTEM, .text = system->text, .length = system->length});
-}
-
-/* An optional message of the system, then user and assistant in turns. */
-static z3d_status check_roles(const z3d_instructions *in) {
-    static const char *const names[] = {"system", "user", "assistant"};
-    const int first = in->message[0].role == Z3D_ROLE_SYSTEM;
-    bool answered = false;
-    for (int i = first; i < in->count; i++) {
-        z3d_role role = in->message[i].role,
-                 wanted = (i - first) % 2 == 0 ? Z3D_ROLE_USER : Z3D_ROLE_ASSISTANT;
-        if (role != wanted)
-            return Z3D_ERROR(Z3D_ERR_DATA,
-                             "message %d is the %s's, expected the %s's: roles are in turns, user "
-                             "and assistant, behind at most one message of the system",
-                             i + 1, names[role], names[wanted]);
-        answered |= role == Z3D_ROLE_ASSISTANT;
-    }
-    if (answered) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "the conversation has no answer of the assistant");
+    return z3d_conversation_add(
+        &in->conversation,
+        (z3d_message){.role = Z3D_ROLE_SYSTEM, .text = system->text, .length = system->length});
 }
 
 /* Of a conversation only its last answer. */
 static void train_last(z3d_instructions *in) {
     bool found = false;
-    for (int i = in->count - 1; i >= 0; i--) {
-        in->message[i].trained &= !found;
-        found |= in->message[i].role == Z3D_ROLE_ASSISTANT;
+    for (int i = in->conversation.count - 1; i >= 0; i--) {
+        z3d_message *m = &in->conversation.message[i];
+        m->trained &= !found;
+        found |= m->role == Z3D_ROLE_ASSISTANT;
     }
 }
 
+static z3d_status read_messages(z3d_instructions *in, const z3d_json *list, const char *key,
+                                bool trained) {
+    return z3d_conversation_read(&in->conversation, list, key, in->chat.kind->thinking, trained);
+}
+
+static z3d_status check_answered(const z3d_conversation *c) {
+    for (int i = 0; i < c->count; i++)
+        if (c->message[i].role == Z3D_ROLE_ASSISTANT) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "the conversation has no answer of the assistant");
+}
+
 static z3d_status encode_messages(z3d_instructions *in, z3d_token_list *out, int64_t *bytes) {
+    const z3d_conversation *talk = &in->conversation;
     size_t first = out->count;
-    Z3D_TRY(check_roles(in));
-    for (int i = 0; i < in->count; i++)
-        *bytes += (int64_t)(in->message[i].length + in->message[i].reasoning_length);
-    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, in->message, in->count, out));
+    Z3D_TRY(z3d_conversation_check(talk));
+    Z3D_TRY(check_answered(talk));
+    for (int i = 0; i < talk->count; i++)
+        *bytes += (int64_t)(talk->message[i].length + talk->message[i].reasoning_length);
+    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, talk->message, talk->count, out));
     for (size_t i = first; i < out->count && in->loss_on == Z3D_LOSS_ALL; i++)
         out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
     return Z3D_OK;
@@ -252,17 +145,18 @@ static z3d_status encode_pair(z3d_instructions *in, const z3d_json *object, z3d_
     if (prompt->type == Z3D_JSON_ARRAY) {
         Z3D_TRY(find_chat(in, true));
         Z3D_TRY(read_messages(in, prompt, "prompt", in->loss_on == Z3D_LOSS_ASSISTANT));
-        const int first = in->count;
+        const int first = in->conversation.count;
         bool trained = in->loss_on == Z3D_LOSS_ALL;
         Z3D_TRY(read_messages(in, completion, "completion", true));
-        for (int i = first; i < in->count; i++) trained |= in->message[i].trained;
+        for (int i = first; i < in->conversation.count; i++)
+            trained |= in->conversation.message[i].trained;
         if (!trained)
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "\"completion\" has no answer of the assistant that is trained");
         return encode_messages(in, out, bytes);
     }
-    Z3D_TRY(get_text(object, "", "prompt", &prompt));
-    Z3D_TRY(get_text(object, "", "completion", &completion));
+    Z3D_TRY(z3d_json_need_text(object, "", "prompt", &prompt));
+    Z3D_TRY(z3d_json_need_text(object, "", "completion", &completion));
     Z3D_TRY(check_completion(completion, "completion"));
     if (in->options->chat_template)
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -281,12 +175,13 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
                                 "that appropriately completes the request.\n\n### Instruction:\n";
     const z3d_json *instruction, *output, *more = z3d_json_member(object, "input");
     z3d_string *text = &in->text[1];
-    Z3D_TRY(get_text(object, "", "instruction", &instruction));
+    z3d_conversation *talk = &in->conversation;
+    Z3D_TRY(z3d_json_need_text(object, "", "instruction", &instruction));
     if (z3d_json_is_none(more))
         more = NULL;
     else
-        Z3D_TRY(get_text(object, "", "input", &more));
-    Z3D_TRY(get_text(object, "", "output", &output));
+        Z3D_TRY(z3d_json_need_text(object, "", "input", &more));
+    Z3D_TRY(z3d_json_need_text(object, "", "output", &output));
     Z3D_TRY(check_completion(output, "output"));
     const bool with = more && more->length > 0;
     z3d_string_clear(text);
@@ -298,16 +193,16 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
     if (with) z3d_string_append_bytes(text, more->text, more->length);
     if (!in->has_chat) z3d_string_append(text, "\n\n### Response:\n");
     if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a prompt");
-    if (!in->has_chat) Z3D_TRY(refuse_member(object, "", "system"));
+    if (!in->has_chat) Z3D_TRY(z3d_json_refuse_member(object, "", "system"));
     if (!in->has_chat) return encode_texts(in, text->text, text->length, output, out, bytes);
     Z3D_TRY(read_system(in, object));
-    Z3D_TRY(add_message(in, (z3d_message){.role = Z3D_ROLE_USER,
-                                          .text = text->text ? text->text : "",
-                                          .length = text->length}));
-    Z3D_TRY(add_message(in, (z3d_message){.role = Z3D_ROLE_ASSISTANT,
-                                          .trained = true,
-                                          .text = output->text,
-                                          .length = output->length}));
+    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_ROLE_USER,
+                                                     .text = text->text ? text->text : "",
+                                                     .length = text->length}));
+    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_ROLE_ASSISTANT,
+                                                     .trained = true,
+                                                     .text = output->text,
+                                                     .length = output->length}));
     return encode_messages(in, out, bytes);
 }
 
@@ -316,10 +211,10 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
 static z3d_status encode_object(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
                                 int64_t *bytes) {
     const char *key = formats[in->format].key;
-    in->count = 0;
-    Z3D_TRY(refuse_member(object, "", "tools"));
-    Z3D_TRY(refuse_member(object, "", "functions"));
-    if (in->format == Z3D_FORMAT_ALPACA) Z3D_TRY(refuse_member(object, "", "history"));
+    in->conversation.count = 0;
+    Z3D_TRY(z3d_json_refuse_member(object, "", "tools"));
+    Z3D_TRY(z3d_json_refuse_member(object, "", "functions"));
+    if (in->format == Z3D_FORMAT_ALPACA) Z3D_TRY(z3d_json_refuse_member(object, "", "history"));
     if (in->format == Z3D_FORMAT_PROMPT_COMPLETION) return encode_pair(in, object, out, bytes);
     if (in->format == Z3D_FORMAT_ALPACA) return encode_alpaca(in, object, out, bytes);
     if (in->format == Z3D_FORMAT_SHAREGPT) Z3D_TRY(read_system(in, object));
@@ -351,7 +246,7 @@ z3d_status z3d_instructions_create(const z3d_tokenize_options *options, z3d_toke
 
 void z3d_instructions_free(z3d_instructions *in) {
     z3d_chat_free(&in->chat);
-    free(in->message);
+    z3d_conversation_free(&in->conversation);
     z3d_string_free(&in->text[0]);
     z3d_string_free(&in->text[1]);
     z3d_token_list_free(&in->ids);

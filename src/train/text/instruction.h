@@ -4,10 +4,13 @@
 
 #include "src/train/data.h"
 #include "src/train/text/chat.h"
+#include "src/train/text/conversation.h"
 #include "src/train/text/json_lines.h"
 
 /* By the keys of the object; AUTO: it is none of them. */
 z3d_tokenize_format z3d_instruction_format(const z3d_json *object);
+/* Whether the object has the keys of a format. */
+bool z3d_instruction_has_keys(const z3d_json *object, z3d_tokenize_format format);
 
 typedef struct z3d_instructions {
     z3d_tokenize_format format; /* not AUTO or TEXT */
@@ -17,8 +20,7 @@ typedef struct z3d_instructions {
     z3d_tokenizer *tokenizer;
     /* Private. */
     const z3d_tokenize_options *options;
-    z3d_message *message;
-    int count, capacity;
+    z3d_conversation conversation;
     z3d_string text[2]; /* a prompt with its answer; what is one message, and was not */
     z3d_token_list ids;
 } z3d_instructions;

@@ -245,7 +245,7 @@ static const z3d_json *find_member(const z3d_json *object, const char *key) {
     return found;
 }
 
-static z3d_status find_text(const z3d_json_lines *l, const char **text, size_t *length) {
+z3d_status z3d_json_lines_text(const z3d_json_lines *l, const char **text, size_t *length) {
     char place[PLACE];
     const char *what = NULL;
     const z3d_json *member = find_member(l->object, l->key);
@@ -296,7 +296,7 @@ z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *len
     *text = NULL;
     Z3D_TRY(z3d_json_lines_next_object(l));
     if (!l->object) return Z3D_OK;
-    Z3D_TRY(find_text(l, text, length));
+    Z3D_TRY(z3d_json_lines_text(l, text, length));
     l->bad = false;
     return Z3D_OK;
 }

@@ -63,6 +63,8 @@ z3d_status z3d_json_lines_next(z3d_json_lines *lines, const char **text, size_t 
 /* The next object, in lines->object; NULL: the file has ended. The same errors, but the key's.
  * `bad` stays set, for errors of whoever reads the object. */
 z3d_status z3d_json_lines_next_object(z3d_json_lines *lines);
+/* The text `key` of the last object; the errors of z3d_json_lines_next. */
+z3d_status z3d_json_lines_text(const z3d_json_lines *lines, const char **text, size_t *length);
 /* ERR_DATA: the object has no `key`, and which ones it has. */
 z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *lines, const char *option,
                                      const char *key);

@@ -455,8 +455,10 @@ static z3d_status refuse_no_json(const work *w) {
                      w->options->inputs[0], w->options->count > 1 ? " and the others" : "");
 }
 
-/* Of its first object that can be read; AUTO: none has keys that are known. */
-static z3d_status format_of(const char *path, z3d_tokenize_format *out) {
+/* Of its first object that can be read; AUTO: none has keys that are known, or it has none. wanted:
+ * where the object has its keys, too; AUTO: none is. */
+static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
+                            z3d_tokenize_format *out) {
     enum { TRIED = 3 };
     z3d_input input = {0};
     z3d_json_lines lines = {.input = &input, .path = path};
@@ -466,7 +468,10 @@ static z3d_status format_of(const char *path, z3d_tokenize_format *out) {
     if (status == Z3D_OK) status = z3d_json_lines_next_object(&lines);
     for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad; i++) /* told when they are read */
         status = z3d_json_lines_next_object(&lines);
-    if (status == Z3D_OK && lines.object) *out = z3d_instruction_format(lines.object);
+    *out = wanted;
+    if (status == Z3D_OK && lines.object &&
+        (wanted == Z3D_FORMAT_AUTO || !z3d_instruction_has_keys(lines.object, wanted)))
+        *out = z3d_instruction_format(lines.object);
     if (lines.bad) status = Z3D_OK;
     z3d_json_lines_free(&lines);
     z3d_input_close(&input);
@@ -484,17 +489,37 @@ static bool has_objects(const z3d_text_file *file) {
     return found;
 }
 
+/* One token file has one way to say what is trained. first: the file that has said it. */
+static z3d_status compare_format(const z3d_text_file *file, const z3d_text_file *first,
+                                 z3d_tokenize_format wanted) {
+    z3d_tokenize_format found;
+    Z3D_TRY(format_of(file->path, wanted, &found));
+    if (found == wanted) return Z3D_OK;
+    if (found == Z3D_FORMAT_AUTO) return z3d_refuse_raw_json(file->path);
+    return Z3D_ERROR(
+        Z3D_ERR_USAGE,
+        "%s: its objects are of the format %s, those of %s of %s: make a token file of "
+        "each (data.train takes several), or give --format",
+        file->path, z3d_tokenize_format_name(found), first->path, z3d_tokenize_format_name(wanted));
+}
+
 /* Before gigabytes are read: what the objects are, as the user or the first of them says. */
 static z3d_status find_format(work *w) {
     const z3d_tokenize_options *options = w->options;
+    const z3d_text_file *first = NULL; /* that has said it */
     bool possible = false;
     w->format = options->json_key ? Z3D_FORMAT_TEXT : options->format;
     for (int64_t i = 0; i < w->list.count; i++) {
         const z3d_text_file *file = &w->list.file[i];
         possible |= file->named || z3d_is_json_lines(file->path) || z3d_is_json(file->path);
-        if (w->format != Z3D_FORMAT_AUTO || !has_objects(file)) continue;
-        Z3D_TRY(format_of(file->path, &w->format));
+        if ((w->format != Z3D_FORMAT_AUTO && !first) || !has_objects(file)) continue;
+        if (first) {
+            Z3D_TRY(compare_format(file, first, w->format));
+            continue;
+        }
+        Z3D_TRY(format_of(file->path, Z3D_FORMAT_AUTO, &w->format));
         if (w->format == Z3D_FORMAT_AUTO) return z3d_refuse_raw_json(file->path);
+        first = file;
     }
     if (w->format == Z3D_FORMAT_TEXT) w->json_key = options->json_key ? options->json_key : "text";
     w->result->format = w->format;

@@ -1,0 +1,135 @@
+/* Reads conversations. */
+#include "src/train/text/conversation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void z3d_conversation_free(z3d_conversation *c) {
+    free(c->message);
+    *c = (z3d_conversation){0};
+}
+
+z3d_status z3d_conversation_add(z3d_conversation *c, z3d_message m) {
+    if (c->count == c->capacity) {
+        int capacity = c->capacity ? 2 * c->capacity : 16;
+        z3d_message *grown = realloc(c->message, (size_t)capacity * sizeof *grown);
+        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a conversation");
+        c->message = grown;
+        c->capacity = capacity;
+    }
+    c->message[c->count++] = m;
+    return Z3D_OK;
+}
+
+/* ---- members ---- */
+
+z3d_status z3d_json_need_text(const z3d_json *object, const char *what, const char *key,
+                              const z3d_json **out) {
+    *out = z3d_json_member(object, key);
+    if (*out && (*out)->type == Z3D_JSON_STRING) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s\"%s\" is %s", what, key,
+                     !*out                            ? "missing"
+                     : (*out)->type == Z3D_JSON_NULL  ? "null; expected a text"
+                     : (*out)->type == Z3D_JSON_ARRAY ? "a list; expected a text"
+                                                      : "not a text");
+}
+
+z3d_status z3d_json_refuse_member(const z3d_json *object, const char *what, const char *key) {
+    const z3d_json *m = z3d_json_member(object, key);
+    const bool list = m && (m->type == Z3D_JSON_ARRAY || m->type == Z3D_JSON_OBJECT);
+    if (z3d_json_is_none(m) || (list && m->count == 0) ||
+        (m->type == Z3D_JSON_STRING && m->length == 0))
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s\"%s\" is not supported: remove the key or the object", what,
+                     key);
+}
+
+/* ---- messages ---- */
+
+static z3d_status find_role(const z3d_json *role, const char *what, z3d_role *out) {
+    static const struct {
+        const char *name;
+        z3d_role role;
+    } names[] = {{"system", Z3D_ROLE_SYSTEM},    {"user", Z3D_ROLE_USER},
+                 {"human", Z3D_ROLE_USER},       {"assistant", Z3D_ROLE_ASSISTANT},
+                 {"gpt", Z3D_ROLE_ASSISTANT},    {"model", Z3D_ROLE_ASSISTANT},
+                 {"chatgpt", Z3D_ROLE_ASSISTANT}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(role->text, names[i].name) == 0) {
+            *out = names[i].role;
+            return Z3D_OK;
+        }
+    return Z3D_ERROR(Z3D_ERR_DATA, "%srole \"%.40s\": expected system, user or assistant", what,
+                     role->text);
+}
+
+/* "weight": 0 of a message says that it is not trained. */
+static z3d_status read_weight(const z3d_json *m, const char *what, bool *trained) {
+    const z3d_json *weight = z3d_json_member(m, "weight");
+    if (z3d_json_is_none(weight) || z3d_json_is_number(weight, 1)) return Z3D_OK;
+    *trained = false;
+    if (z3d_json_is_number(weight, 0)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s\"weight\": expected 0 (the message is not trained) or 1 (it is)", what);
+}
+
+static z3d_status read_reasoning(const z3d_json *m, const char *what, bool thinking,
+                                 z3d_message *out) {
+    const z3d_json *reasoning = z3d_json_member(m, "reasoning_content");
+    if (!thinking) return z3d_json_refuse_member(m, what, "reasoning_content");
+    if (reasoning && reasoning->type == Z3D_JSON_STRING) {
+        out->reasoning = reasoning->text;
+        out->reasoning_length = reasoning->length;
+    }
+    return Z3D_OK;
+}
+
+/* {"role", "content"} or {"from", "value"}. trained: by default, of the assistant. */
+static z3d_status read_message(z3d_conversation *c, const z3d_json *m, bool thinking,
+                               bool trained) {
+    char what[48];
+    const bool other = !z3d_json_member(m, "role") && z3d_json_member(m, "from");
+    const z3d_json *role, *content, *calls = z3d_json_member(m, "tool_calls");
+    z3d_message out = {0};
+    snprintf(what, sizeof what, "message %d: ", c->count + 1);
+    if (m->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%sexpected an object {\"role\": ..., \"content\": ...}",
+                         what);
+    Z3D_TRY(z3d_json_need_text(m, what, other ? "from" : "role", &role));
+    Z3D_TRY(find_role(role, what, &out.role));
+    if (calls && !z3d_json_is_none(calls))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s\"tool_calls\": calls of tools are not supported", what);
+    Z3D_TRY(z3d_json_need_text(m, what, other ? "value" : "content", &content));
+    out.text = content->text;
+    out.length = content->length;
+    out.trained = trained && out.role == Z3D_ROLE_ASSISTANT;
+    Z3D_TRY(read_weight(m, what, &out.trained));
+    Z3D_TRY(read_reasoning(m, what, thinking, &out));
+    return z3d_conversation_add(c, out);
+}
+
+z3d_status z3d_conversation_read(z3d_conversation *c, const z3d_json *list, const char *key,
+                                 bool thinking, bool trained) {
+    if (list->type != Z3D_JSON_ARRAY)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is no list of messages", key);
+    if (list->count == 0) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is empty", key);
+    for (const z3d_json *m = list->first; m; m = m->next)
+        Z3D_TRY(read_message(c, m, thinking, trained));
+    return Z3D_OK;
+}
+
+z3d_status z3d_conversation_check(const z3d_conversation *c) {
+    static const char *const names[] = {"system", "user", "assistant"};
+    const int first = c->message[0].role == Z3D_ROLE_SYSTEM;
+    for (int i = first; i < c->count; i++) {
+        const z3d_role role = c->message[i].role,
+                       wanted = (i - first) % 2 == 0 ? Z3D_ROLE_USER : Z3D_ROLE_ASSISTANT;
+        if (role != wanted)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "message %d is the %s's, expected the %s's: roles are in turns, user "
+                             "and assistant, behind at most one message of the system",
+                             i + 1, names[role], names[wanted]);
+    }
+    return Z3D_OK;
+}
