@@ -41,7 +41,7 @@ static double median(double *values, int count) {
 
 static z3d_status create(struct bench *b) {
     Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &b->mesh));
-    Z3D_TRY(bench_model_create(b->llama, POSITIONS, &b->model));
+    Z3D_TRY(bench_model_create(b->llama, POSITIONS, false, &b->model));
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = b->threads},
                               &b->device));
     b->threads = z3d_device_threads(b->device);

@@ -1,7 +1,9 @@
 /* Seconds of a training step through the engine, of GPT-2 124M or of a Llama of its shape, beside
  * the seconds of its matrix products alone (parts/floor.h), measured in the same process:
- * train_step gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype]. BATCH is the global batch over
- * all ranks. Rank 0 prints one line. */
+ * train_step gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype] [documents]. BATCH is the
+ * global batch over all ranks. documents: each sample holds some, of 32 to SEQ tokens, which see
+ * themselves only; the products of their attention are counted, too, at the others' rate. Rank 0
+ * prints one line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +22,13 @@ struct bench {
     int64_t batch, seq;
     int stage, threads, steps;
     z3d_dtype dtype;
-    bool llama;
+    bool llama, packed;
 };
 
 static z3d_status create(struct bench *s) {
     int ranks = z3d_world_size(s->world);
     Z3D_TRY(z3d_mesh_make(1, ranks, 1, z3d_world_rank(s->world), &s->mesh));
-    Z3D_TRY(bench_model_create(s->llama, s->seq, &s->model));
+    Z3D_TRY(bench_model_create(s->llama, s->seq, s->packed, &s->model));
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = s->threads},
                               &s->device));
     Z3D_TRY(z3d_groups_create(s->world, &s->mesh, s->device, s->group));
@@ -57,14 +59,32 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Positions of `count` tokens in their documents; returns the pairs of tokens that attention joins,
+ * each with itself too. A document has 32 tokens or more, and what is left of its sample at most.
+ */
+static double fill_positions(const struct bench *s, int64_t count, int32_t *positions) {
+    double pairs = 0;
+    uint32_t random = 1;
+    for (int64_t i = 0, length; i < count; i += length) {
+        const int64_t left = s->seq - i % s->seq;
+        random = random * 1664525u + 1013904223u;
+        length = s->packed ? 32 + (random >> 8) % (s->seq > 32 ? s->seq - 31 : 1) : s->seq;
+        if (length > left - 32) length = left;
+        for (int64_t j = 0; j < length; j++) positions[i + j] = (int32_t)j;
+        pairs += 0.5 * (double)length * (double)(length + 1);
+    }
+    return pairs;
+}
+
 /* Median seconds of a step, the first left out. */
-static z3d_status time_steps(struct bench *s, double *median) {
+static z3d_status time_steps(struct bench *s, double *median, double *pairs) {
     int64_t count = s->batch / z3d_world_size(s->world) * s->seq;
     double seconds[64];
-    int32_t *tokens = malloc((size_t)count * 4);
+    int32_t *tokens = malloc((size_t)count * 8);
     if (!tokens) return Z3D_ERROR(Z3D_ERR_MEMORY, "batch");
     for (int64_t i = 0; i < count; i++) tokens[i] = (int32_t)((i * 7919) % VOCABULARY);
-    z3d_micro_batch micro = {.field = {tokens, tokens}};
+    *pairs = fill_positions(s, count, tokens + count);
+    z3d_micro_batch micro = {.field = {tokens, tokens, s->packed ? tokens + count : NULL}};
     z3d_step_input input = {
         .micro = &micro, .global_targets = s->batch * s->seq, .learning_rate = 1e-4f};
     z3d_status status = Z3D_OK;
@@ -79,18 +99,36 @@ static z3d_status time_steps(struct bench *s, double *median) {
     return status;
 }
 
+/* Two products forward and five backward, of what attention joins. */
+static double attention_flops(double pairs) {
+    return 7.0 * 2.0 * pairs * LAYERS * HEADS * HEAD_DIM;
+}
+
+/* Of what bench_floor_train measures. */
+static double product_flops(const struct bench *s) {
+    const bench_product *block = bench_model_products(s->llama);
+    double elements = (double)HIDDEN * PADDED;
+    for (int i = 0; i < BENCH_PRODUCTS; i++)
+        elements += LAYERS * (double)block[i].in * (double)block[i].out;
+    return 3.0 * 2.0 * elements * (double)(s->batch * s->seq);
+}
+
 static z3d_status measure(struct bench *s) {
-    double step = 0;
+    double step = 0, pairs = 0;
     Z3D_TRY(create(s));
-    Z3D_TRY(time_steps(s, &step));
+    Z3D_TRY(time_steps(s, &step, &pairs));
     bool alone = z3d_world_size(s->world) == 1;
     double bare = alone ? bench_floor_train(s->llama, s->batch * s->seq) : 0;
+    double attention = bare * attention_flops(pairs) / product_flops(s);
     if (z3d_world_rank(s->world) > 0) return Z3D_OK;
     printf("%s %s B %lld x T %lld stage %d ranks %d threads %d: %.3f s/step, %.0f tokens/s",
            s->llama ? "llama-123M" : "gpt2-124M", z3d_dtype_name(s->dtype), (long long)s->batch,
            (long long)s->seq, s->stage, z3d_world_size(s->world), z3d_device_threads(s->device),
            step, (double)(s->batch * s->seq) / step);
-    if (alone) printf(", products alone %.3f s, ratio %.3f", bare, bare / step);
+    if (s->packed) printf(" in documents");
+    if (alone)
+        printf(", attention's products %.3f s, products alone %.3f s, ratio %.3f", attention, bare,
+               bare / step);
     printf("\n");
     return Z3D_OK;
 }
@@ -99,7 +137,7 @@ int main(int argc, char **argv) {
     struct bench s = {.stage = 0, .threads = 0, .steps = 5, .dtype = Z3D_F32};
     if (argc < 4) {
         fprintf(stderr, "usage: train_step gpt2|llama BATCH SEQ [stage] [threads] [steps, at most "
-                        "64] [fp32|bf16]\n");
+                        "64] [fp32|bf16] [documents]\n");
         return 2;
     }
     s.llama = strcmp(argv[1], "llama") == 0;
@@ -109,6 +147,7 @@ int main(int argc, char **argv) {
     if (argc > 5) s.threads = atoi(argv[5]);
     if (argc > 6) s.steps = atoi(argv[6]);
     if (argc > 7 && strcmp(argv[7], "bf16") == 0) s.dtype = Z3D_BF16;
+    s.packed = argc > 8 && strcmp(argv[8], "documents") == 0;
     if (s.steps < 1 || s.steps > 64) s.steps = 5;
     if (z3d_world_create(&argc, &argv, &s.world) != Z3D_OK) {
         fprintf(stderr, "%s\n", z3d_error_message());

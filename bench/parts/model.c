@@ -14,7 +14,7 @@ const bench_product *bench_model_products(bool llama) {
     return llama ? llama_products : gpt2_products;
 }
 
-z3d_status bench_model_create(bool llama_shape, int64_t seq, z3d_model **out) {
+z3d_status bench_model_create(bool llama_shape, int64_t seq, bool packed, z3d_model **out) {
     const z3d_gpt_config gpt = {.num_layers = LAYERS,
                                 .hidden_size = HIDDEN,
                                 .num_heads = HEADS,
@@ -22,6 +22,7 @@ z3d_status bench_model_create(bool llama_shape, int64_t seq, z3d_model **out) {
                                 .vocab_size = VOCABULARY,
                                 .vocab_multiple = 128,
                                 .init_std = 0.02,
+                                .packed = packed,
                                 .tensor_size = 1};
     const z3d_llama_config llama = {.num_layers = LAYERS,
                                     .hidden_size = HIDDEN,
@@ -36,6 +37,7 @@ z3d_status bench_model_create(bool llama_shape, int64_t seq, z3d_model **out) {
                                     .rms_norm_eps = 1e-5,
                                     .rope = {.theta = 10000},
                                     .tie_word_embeddings = true,
+                                    .packed = packed,
                                     .tensor_size = 1};
     return llama_shape ? z3d_llama_create(&llama, out) : z3d_gpt_create(&gpt, out);
 }

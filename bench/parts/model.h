@@ -14,6 +14,7 @@ typedef struct bench_product {
 } bench_product;
 const bench_product *bench_model_products(bool llama);
 
-z3d_status bench_model_create(bool llama, int64_t seq, z3d_model **out);
+/* packed: samples have several documents. */
+z3d_status bench_model_create(bool llama, int64_t seq, bool packed, z3d_model **out);
 
 #endif

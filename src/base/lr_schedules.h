@@ -17,6 +17,7 @@
     X(_, WARMUP_COSINE, "WarmupCosineLR", Z3D_DECAYS)                                              \
     X(_, LINEAR, "linear", Z3D_DECAYS)                                                             \
     X(_, COSINE, "cosine", Z3D_DECAYS)                                                             \
+    X(_, COSINE_WITH_RESTARTS, "cosine_with_restarts", Z3D_DECAYS " num_cycles")                   \
     X(_, CONSTANT_WITH_WARMUP, "constant_with_warmup", Z3D_WARMS)                                  \
     X(_, INVERSE_SQRT, "inverse_sqrt", Z3D_WARMS)                                                  \
     X(_, POLYNOMIAL, "polynomial", Z3D_DECAYS " power")                                            \

@@ -24,8 +24,11 @@ z3d_optimizer z3d_optimizer_in_bf16(z3d_optimizer optimizer) {
 
 const char *z3d_optimizer_named(const char *text) {
     static const char *const others[][2] = {
-        {"adamw_torch", "AdamW"}, {"adamw_torch_fused", "AdamW"}, {"adamw_hf", "AdamW"},
-        {"FusedAdam", "AdamW"},   {"DeepSpeedCPUAdam", "AdamW"},  {"lion_32bit", "Lion"}};
+        {"adamw_torch", "AdamW"},       {"adamw_torch_fused", "AdamW"},
+        {"adamw_hf", "AdamW"},          {"adamw_apex_fused", "AdamW"},
+        {"paged_adamw_32bit", "AdamW"}, {"FusedAdam", "AdamW"},
+        {"DeepSpeedCPUAdam", "AdamW"},  {"lion_32bit", "Lion"},
+        {"paged_lion_32bit", "Lion"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcasecmp(text, others[i][0]) == 0) return others[i][1];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -82,9 +82,9 @@ const char *z3d_model_type_names(char *buf, size_t size);
 /* The model that a configuration describes, for its tensor size; its limits and sizes. Errors:
  * ERR_CONFIG (also an unknown model.type), ERR_MEMORY. Not collective. */
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);
-/* Its last part: parameters' optimizer_group, by optimizer.param_groups. ERR_CONFIG if a pattern
- * names none. */
-z3d_status z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model);
+/* Its last part: parameters' optimizer_group, by optimizer.param_groups. Appends what is wrong:
+ * patterns that name no parameter. */
+void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, z3d_string *wrong);
 z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out);
 /* The models' rules for their keys, for z3d_config_check and the like. */
 extern const z3d_config_rules z3d_model_rules;

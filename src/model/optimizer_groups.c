@@ -27,22 +27,20 @@ static int set_group(z3d_model *model, const char *pattern, int index) {
     return found;
 }
 
-z3d_status z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model) {
+void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, z3d_string *wrong) {
     const z3d_data_list *list = &config->optimizer_param_groups;
     for (int i = 0; i < list->count; i++) {
         const char *at = list->path[i];
         char pattern[Z3D_PATTERN];
-        while (z3d_param_group_next(&at, pattern)) {
-            if (set_group(model, pattern, i + 1) > 0) continue;
-            const z3d_parameter_group *last = &model->group[model->num_groups - 1];
-            parameter_name first, end;
-            name_of(&model->group[0], 0, first);
-            name_of(last, last->num_parameters - 1, end);
-            return z3d_config_error(
-                config, "optimizer.param_groups",
-                "no parameter is called '%s'; names are %s ... %s (zero3d checkpoint show)",
-                pattern, first, end);
-        }
+        while (z3d_param_group_next(&at, pattern))
+            if (set_group(model, pattern, i + 1) == 0)
+                z3d_string_append(wrong, "%s'%s'", wrong->length ? ", " : "no parameter is called ",
+                                  pattern);
     }
-    return Z3D_OK;
+    if (wrong->length == 0) return;
+    const z3d_parameter_group *last = &model->group[model->num_groups - 1];
+    parameter_name first, end;
+    name_of(&model->group[0], 0, first);
+    name_of(last, last->num_parameters - 1, end);
+    z3d_string_append(wrong, "; names are %s ... %s (zero3d checkpoint show)", first, end);
 }

@@ -52,15 +52,20 @@ z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **ou
     return Z3D_ERROR(Z3D_ERR_CONFIG, "model.type: %s", text);
 }
 
+static const char groups_key[] = "optimizer.param_groups";
+
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out) {
     const z3d_model_type *type;
     *out = NULL;
     Z3D_TRY(z3d_model_type_of(config, &type));
     Z3D_TRY(type->create(config, out));
-    z3d_status status = z3d_model_set_optimizer_groups(config, *out);
-    if (status == Z3D_OK) return Z3D_OK;
+    z3d_string wrong = {0};
+    z3d_model_set_optimizer_groups(config, *out, &wrong);
+    if (wrong.length == 0) return Z3D_OK;
     z3d_model_destroy(*out);
     *out = NULL;
+    z3d_status status = z3d_config_error(config, groups_key, "%s", wrong.text);
+    z3d_string_free(&wrong);
     return status;
 }
 
@@ -86,12 +91,27 @@ static void check_others(const z3d_model_type *type, const z3d_config_judge *jud
             if (!has_key(type, *key)) judge->idle(judge->context, *key, "model.type", because);
 }
 
+/* The names of parameters depend on the model alone; a model that is refused has none. */
+static void check_groups(const z3d_model_type *type, const z3d_config *config,
+                         const z3d_config_judge *judge) {
+    z3d_model *model;
+    z3d_string wrong = {0};
+    if (config->optimizer_param_groups.count == 0 ||
+        config->parallel_tensor_model_parallel_size < 1 || type->create(config, &model) != Z3D_OK)
+        return;
+    z3d_model_set_optimizer_groups(config, model, &wrong);
+    if (wrong.length > 0) judge->complain(judge->context, groups_key, wrong.text);
+    z3d_string_free(&wrong);
+    z3d_model_destroy(model);
+}
+
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
     char text[512];
     const z3d_model_type *type = z3d_model_type_named(config->model_type);
     if (type) {
         check_others(type, judge);
         type->check(config, judge);
+        check_groups(type, config, judge);
     } else {
         refusal(config, text, sizeof text);
         judge->complain(judge->context, "model.type", text);

@@ -16,6 +16,9 @@ static double left_of(const z3d_config *config, double over) {
     case Z3D_LR_WARMUP_COSINE:
     case Z3D_LR_COSINE:
         return 0.5 * (1.0 + cos(pi * over));
+    case Z3D_LR_COSINE_WITH_RESTARTS:
+        return 0.5 *
+               (1.0 + cos(pi * fmod((double)config->scheduler_params_num_cycles * over, 1.0)));
     case Z3D_LR_POLYNOMIAL:
         return pow(1.0 - over, config->scheduler_params_power);
     case Z3D_LR_WARMUP_STABLE_DECAY:

@@ -191,6 +191,7 @@ TEST(Check, ParameterGroups) {
              {"[{params: [[a]], lr: 1}]", "params needs a pattern of names, or a list of them"},
              {"[{params: a b, lr: 1}]", "params: 'a b' is not a pattern of names"},
              {"[{params: a=1, lr: 1}]", "params: 'a=1' is not a pattern of names"},
+             {"[{params: a, x.lr: 1}]", "unknown 'x.lr'; write params, lr, lr_scale or"},
              {"[{params: '', lr: 1}]", "params: '' is not a pattern of names"},
              {"[{params: a, lr: [1]}]", "lr needs one value"},
              {"{params: a, lr: 1}", "expected a list of {params"},
@@ -232,6 +233,7 @@ TEST(Check, Schedule) {
     };
     says("type: linear, params: {power: 2}",
          "params.power: has no effect with scheduler.type linear; choose polynomial, or");
+    says("type: cosine, params: {num_cycles: 2}", "choose cosine_with_restarts, or");
     says("type: cosine, params: {num_decay_steps: 2}", "choose warmup_stable_decay, or");
     says("type: polynomial, params: {decay_type: linear}", "has no effect with");
     says("type: inverse_sqrt, params: {min_lr: 1e-5}", "has no effect with");

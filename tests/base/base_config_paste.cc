@@ -157,9 +157,13 @@ TEST(Deepspeed, AdamIsAdamwUnlessItSaysOtherwise) {
 
 TEST(Deepspeed, NamesOfOptimizers) {
     const std::pair<const char *, z3d_optimizer> names[] = {
-        {"lion", Z3D_OPTIMIZER_lion},         {"lion_32bit", Z3D_OPTIMIZER_lion},
-        {"adamw_torch", Z3D_OPTIMIZER_adamw}, {"adamw_torch_fused", Z3D_OPTIMIZER_adamw},
-        {"sgd", Z3D_OPTIMIZER_sgd},           {"adagrad", Z3D_OPTIMIZER_adagrad}};
+        {"lion", Z3D_OPTIMIZER_lion},
+        {"lion_32bit", Z3D_OPTIMIZER_lion},
+        {"adamw_torch", Z3D_OPTIMIZER_adamw},
+        {"adamw_torch_fused", Z3D_OPTIMIZER_adamw},
+        {"paged_adamw_32bit", Z3D_OPTIMIZER_adamw},
+        {"sgd", Z3D_OPTIMIZER_sgd},
+        {"adagrad", Z3D_OPTIMIZER_adagrad}};
     for (auto &[name, optimizer] : names)
         EXPECT_EQ(Config("optimizer: {type: " + std::string(name) + "}")->optimizer_type, optimizer)
             << name;
@@ -614,6 +618,40 @@ TEST(FromMegatron, FlagsOfAnotherOptimizerHaveNoEffect) {
     EXPECT_FALSE(has(c.yaml, "momentum")) << c.yaml;
     for (const char *flag : adam) EXPECT_FALSE(idle(c, flag)) << flag << c.table;
     EXPECT_TRUE(idle(c, "--sgd-momentum ")) << c.table;
+    c = convert_text(z3d_config_from_megatron, all + "lion --lion-beta2 0.97");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config lion(c.yaml);
+    EXPECT_EQ(lion->optimizer_type, Z3D_OPTIMIZER_lion);
+    EXPECT_EQ(lion->optimizer_params_betas.value[0], 0.95);
+    EXPECT_EQ(lion->optimizer_params_betas.value[1], 0.97);
+    for (const char *flag : adam) EXPECT_TRUE(idle(c, flag)) << flag << c.table;
+    c = convert_text(z3d_config_from_megatron, all + "muon");
+    EXPECT_TRUE(has(c.table, "it is not built yet; write adam, sgd or lion")) << c.table;
+    c = convert_text(z3d_config_from_megatron,
+                     all + "adam --lion-beta1 0.9 --use-precision-aware-optimizer "
+                           "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16");
+    EXPECT_TRUE(c.complete && idle(c, "--lion-beta1 ")) << c.table;
+    EXPECT_EQ(Config(c.yaml)->optimizer_params_exp_avg_sq_dtype, Z3D_MOMENTS_BF16);
+    c = convert_text(z3d_config_from_megatron, all + "adam --exp-avg-dtype fp16");
+    EXPECT_TRUE(has(c.table, "write fp32, or bf16 for both moments")) << c.table;
+}
+
+TEST(FromMegatron, StableDecay) {
+    const std::string start = "--num-layers 4 --lr 1e-4 --train-iters 100 --lr-warmup-iters 10 "
+                              "--lr-wsd-decay-iters 20 --lr-decay-style ";
+    conversion c =
+        convert_text(z3d_config_from_megatron, start + "WSD --lr-wsd-decay-style minus_sqrt");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config wsd(c.yaml);
+    EXPECT_EQ(wsd->scheduler_type, Z3D_LR_WARMUP_STABLE_DECAY);
+    EXPECT_EQ(wsd->scheduler_params_num_decay_steps, 20);
+    EXPECT_EQ(wsd->scheduler_params_decay_type, Z3D_DECAY_1_SQRT);
+    EXPECT_FALSE(has(c.table, "the first rate is")) << c.table;
+    c = convert_text(z3d_config_from_megatron, start + "WSD");
+    EXPECT_FALSE(c.complete);
+    EXPECT_TRUE(has(c.table, "its default is exponential; write linear, cosine or minus_sqrt"));
+    c = convert_text(z3d_config_from_megatron, start + "cosine");
+    EXPECT_TRUE(c.complete && has(c.table, "--lr-decay-style is not WSD")) << c.table;
 }
 
 int main(int argc, char **argv) {

@@ -63,7 +63,8 @@ TEST(Refuse, BoolsAndChoices) {
     expect_refused("scheduler: {type: OneCycle}",
                    "1:19: scheduler.type: 'OneCycle' is not supported",
                    "use one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR, linear, cosine, "
-                   "constant_with_warmup, inverse_sqrt, polynomial, warmup_stable_decay");
+                   "cosine_with_restarts, constant_with_warmup, inverse_sqrt, polynomial, "
+                   "warmup_stable_decay");
     for (const char *name : {"Lamb", "adafactor", "Muon", "adamw_8bit", "adamw_bnb_8bit"})
         expect_refused("optimizer: {type: " + std::string(name) + "}",
                        "1:19: optimizer.type: '" + std::string(name) + "' is not built yet",

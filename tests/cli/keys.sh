@@ -159,6 +159,7 @@ train1 scheduler.params.warmup_ratio=1 scheduler.type=WarmupLR
 train1 scheduler.params.num_decay_steps=2 scheduler.type=warmup_stable_decay
 train1 scheduler.params.decay_type=1-sqrt scheduler.type=warmup_stable_decay scheduler.params.num_decay_steps=2
 train1 scheduler.params.power=2 scheduler.type=polynomial
+train1 scheduler.params.num_cycles=2 scheduler.type=cosine_with_restarts
 train1 data.train=other.bin
 train1 data.validation=other.bin
 train1 data.seed=5

@@ -145,3 +145,85 @@ sed -i '/resume/s/"peak_tflops":[0-9.]*/"peak_tflops":77/' peak/events.jsonl
 measured 4
 grep -q '^peak  *77 TFLOP/s per rank, .*(measured at an earlier start)$' out || fail "the largest peak of the run is forgotten"
 grep -q '"step":3,"event":"resume".*"peak_tflops":77}' peak/events.jsonl || fail "the next start does not know it"
+
+# examples/follow.py, with modules that write down what they are told.
+mkdir fake
+cat >fake/calls.py <<'END'
+def note(*what):
+    with open("calls", "a") as file:
+        print(*what, file=file)
+END
+cat >fake/wandb.py <<'END'
+from calls import note
+class Run:
+    id = "w1"
+    def define_metric(self, name, step_metric=None): pass
+    def save(self, path, base_path, policy): open(path)
+    def log(self, values): note("log", values["step"], *(f"{k}={values[k]:g}" for k in sorted(values) if "loss" in k and "scale" not in k))
+    def finish(self, exit_code): note("finish", exit_code)
+def init(project, name, id, resume):
+    note("init", project, name, id)
+    return Run()
+END
+cat >fake/mlflow.py <<'END'
+from calls import note
+def set_experiment(name): note("experiment", name)
+def start_run(run_id, run_name):
+    note("init", run_id, run_name)
+    return type("Run", (), {"info": type("Info", (), {"run_id": "m1"})})
+def log_artifact(path): open(path)
+def log_metrics(values, step): note("log", step, all(isinstance(v, float) for v in values.values()), "train/loss" in values)
+def end_run(status): note("finish", status)
+END
+follow() { PYTHONPATH=fake timeout 20 /usr/bin/python3 "$SOURCE/examples/follow.py" "$@" --seconds 0.05; }
+called() { # called LINE...: these calls, no others
+    printf '%s\n' "$@" >wanted
+    cmp -s calls wanted || fail "other calls: $(diff calls wanted)"
+    rm calls
+}
+await() { # await FILE PATTERN
+    tries=0
+    until grep -q "$2" "$1" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || fail "$1 has no $2"
+        sleep 0.05
+    done
+}
+follow live --wandb >follow.log 2>&1 &
+follower=$!
+background="$background $follower"
+await follow.log '^follow: waits for '
+mkdir live && : >live/config.yaml
+step 1 4 9 false >live/metrics.jsonl
+echo '{"step":0,"event":"start","time":1.5}' >live/events.jsonl
+await calls 'log 1'
+{
+    step 2 null 2 true
+    step 3 2.5 2 false
+    echo '{"step":3,"time":1,"validation_loss":2,"validation_losses":[1,3],"seconds":1}'
+    printf '{"step":4,"lo'
+} >>live/metrics.jsonl
+await calls 'log 3 validation'
+# Killed, and resumed after step 1: steps 2 and 3 are made again, with shorter lines.
+step 1 4 9 false >live/metrics.jsonl
+echo '{"step":1,"event":"resume","time":2.5}' >>live/events.jsonl
+for s in 2 3 4; do step $s 2 2 false; done >>live/metrics.jsonl
+await calls 'log 4'
+echo '{"step":4,"event":"stop","time":3}' >>live/events.jsonl
+wait $follower || fail "following ends badly: $(cat follow.log)"
+called "init zero3d live None" "log 1 train/loss=4" "log 2" "log 3 train/loss=2.5" "log 3 validation/loss=2 validation/loss/0=1 validation/loss/1=3" \
+    "log 4 train/loss=2" "finish 0"
+echo '{"step":4,"event":"resume","time":4}' >>live/events.jsonl
+step 5 1 2 false >>live/metrics.jsonl
+echo '{"step":5,"event":"failure","time":5}' >>live/events.jsonl
+expect 0 follow live --wandb --project p
+called "init p live w1" "log 5 train/loss=1" "finish 1"
+expect 0 follow "my run" --mlflow
+called "experiment zero3d" "init None my run" "log 1 True True" "log 2 True True" "log 3 True True" "log 4 True True" "log 5 True True" "finish FINISHED"
+echo '{"step":0,"event":"start","time":9}' >live/events.jsonl # another run
+echo broken >live/metrics.jsonl
+expect 1 follow live --wandb
+grep -q '^follow: .*live/metrics.jsonl: a line behind byte 0 is no JSON$' err || fail "a broken line is not named"
+called "init zero3d live None" "finish 0"
+expect 1 /usr/bin/python3 -I "$SOURCE/examples/follow.py" --mlflow live
+grep -q "^follow: .*mlflow.*; install it: python3 -m pip install mlflow$" err || fail "a missing module has no way out"

@@ -51,11 +51,17 @@ TEST(ModelConfig, GroupsOfParameters) {
     EXPECT_GE(of[2], 3);
     EXPECT_GT(of[0], 0);
     z3d_model_destroy(made);
-    Config wrong(model + "optimizer: {param_groups: [{params: [norm, no_such], lr: 0}]}");
+    Config wrong(model + "optimizer: {param_groups: [{params: [norm, no_such], lr: 0}, {params: "
+                         "also_not, lr: 0}]}");
     EXPECT_EQ(z3d_model_from_config(wrong.get, &made), Z3D_ERR_CONFIG);
     EXPECT_EQ(made, nullptr);
     EXPECT_TRUE(has(z3d_error_message(), "run.yaml:2:13: optimizer.param_groups: no parameter is "
-                                         "called 'no_such'; names are "))
+                                         "called 'no_such', 'also_not'; names are "))
+        << z3d_error_message();
+    // Without ranks or a device, beside other errors.
+    wrong.set("training.threads=-1");
+    EXPECT_EQ(z3d_config_check(wrong.get, &z3d_model_rules), Z3D_ERR_CONFIG);
+    EXPECT_TRUE(has(z3d_error_message(), "called 'no_such', 'also_not'; names are embed_tokens."))
         << z3d_error_message();
 }
 

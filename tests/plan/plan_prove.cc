@@ -201,6 +201,7 @@ TEST(Prove, LeavesOpenWhatMayBeEqual) {
         {"optimizer.params.betas", "optimizer.type=Lion\n", "[0.9, 0.95]", "[0.9, 0.99]"},
         {"optimizer.params.lr", "optimizer.param_groups=* lr=1e-3\n", "1e-3", "2e-3"},
         {"optimizer.param_groups", "", "*bias lr_scale=0", "bias lr_scale=0"},
+        {"scheduler.params.num_cycles", "scheduler.type=cosine_with_restarts\n", "1", "2"},
         {"scheduler.params.power", "scheduler.type=polynomial\n", "1", "2"},
         {"scheduler.type", "", "constant", "WarmupDecayLR"},
     };

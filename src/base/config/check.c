@@ -349,6 +349,7 @@ static void refuse_unread(config_checker *k) {
         {"scheduler.params.warmup_ratio", c->scheduler_params_warmup_ratio != 0},
         {"scheduler.params.num_decay_steps", c->scheduler_params_num_decay_steps != Z3D_AUTO},
         {"scheduler.params.decay_type", c->scheduler_params_decay_type != Z3D_DECAY_COSINE},
+        {"scheduler.params.num_cycles", c->scheduler_params_num_cycles != 1},
         {"scheduler.params.power", c->scheduler_params_power != 1},
     };
     char because[64];

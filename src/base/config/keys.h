@@ -114,6 +114,7 @@
   X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, DECIDE, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
   X(scheduler_params_num_decay_steps, "scheduler.params.num_decay_steps", INT, DECIDE, "auto", "[1,1e12] auto", "warmup_stable_decay: steps of the decay, the last ones up to total_num_steps; auto: a tenth of total_num_steps, rounded up") \
   X(scheduler_params_decay_type, "scheduler.params.decay_type", ENUM, DECIDE, "cosine", "cosine|linear|1-sqrt", "warmup_stable_decay: the form of the decay; 1-sqrt: 1 - the root of how much of it is over") \
+  X(scheduler_params_num_cycles, "scheduler.params.num_cycles", INT, DECIDE, "1", "[1,1e6]", "cosine_with_restarts: decays from the peak, one behind the other, up to total_num_steps") \
   X(scheduler_params_power, "scheduler.params.power", FLOAT, DECIDE, "1", "(0,100]", "polynomial: the power of what is left of the decay") \
   X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, DECIDE, "0", "[0,1e6]", "learning rate at the end of the decay") \
   X(data_train, "data.train", LIST, DECIDE, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
@@ -277,7 +278,7 @@
     X("pipeline.use_reentrant", "there is one implementation of recomputation")                    \
     X("tensorboard.output_path", "event files are written to run.dir")                             \
     X("tensorboard.job_name", "event files are written to run.dir")                                \
-    X("wandb", "metrics.jsonl in the run folder has every step")                                   \
+    X("wandb", "examples/follow.py --wandb sends metrics.jsonl there")                             \
     X("csv_monitor", "metrics.jsonl in the run folder has every step")                             \
     X("comet", "metrics.jsonl in the run folder has every step")                                   \
     X("monitor_config", "metrics.jsonl in the run folder has every step")                          \
@@ -287,6 +288,9 @@
     X("autotuning", "use zero3d plan --recommend")                                                 \
     X("local_rank", "use zero3d-launch")                                                           \
     X("tensor_parallel.dtype", "fp16.enabled and bf16.enabled choose the type")                    \
+    X("torch_compile", "kernels are compiled with the program")                                    \
+    X("use_liger_kernel", "kernels are compiled with the program")                                 \
+    X("average_tokens_across_devices", "the loss is always of all trained tokens of a step")       \
     X("wall_clock_breakdown", "use training.trace_steps")                                          \
     X("memory_breakdown", "zero3d plan shows the memory")                                          \
     X("dump_state", "the resolved configuration is in the run folder")                             \
@@ -381,5 +385,12 @@
     X("pipeline.activation_checkpoint_interval", "0|null", "checkpoints of several layers",        \
       "not supported: use activation_checkpointing.granularity and number_checkpoints")            \
     X("nebula", "false|null|unsaid", "Nebula", "not supported: use checkpoint.async")              \
+    X("label_smoothing_factor", "0|0.0|null", "label smoothing", "")                               \
+    X("neftune_noise_alpha", "null", "noise on embeddings", "")                                    \
+    X("peft_config", "null", "adapters (LoRA)", "")                                                \
+    X("assistant_only_loss", "false", "the loss on answers",                                       \
+      "not supported: use --loss-on assistant of zero3d data tokenize")                            \
+    X("completion_only_loss", "false|null", "the loss on completions",                             \
+      "not supported: use --loss-on completions of zero3d data tokenize")                          \
     X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")
 #endif

@@ -151,26 +151,63 @@ static bool convert_warmup(converter *m) {
 
 /* Nothing is taken of a schedule whose form is not known. */
 static void report_open_schedule(converter *m) {
-    static const char *const parts[] = {"min-lr",         "lr-warmup-iters",    "lr-warmup-samples",
-                                        "lr-decay-iters", "lr-warmup-fraction", "lr-decay-samples"};
+    static const char *const parts[] = {"min-lr",
+                                        "lr-warmup-iters",
+                                        "lr-warmup-samples",
+                                        "lr-decay-iters",
+                                        "lr-decay-samples",
+                                        "lr-warmup-fraction",
+                                        "lr-wsd-decay-style",
+                                        "lr-wsd-decay-iters",
+                                        "lr-wsd-decay-samples"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has(m, parts[i]))
             row(m, CONFIG_REFUSED, parts[i],
                 "the schedule is not known; write scheduler.type and scheduler.params");
 }
 
+static const char wsd[] = "warmup_stable_decay";
+
 /* The form of the decay, NULL: not known. */
 static const char *form_of(converter *m) {
-    static const char *const forms[][2] = {
-        {"linear", "WarmupDecayLR"}, {"cosine", "WarmupCosineLR"}, {"constant", "constant"}};
+    static const char *const forms[][2] = {{"linear", "WarmupDecayLR"},
+                                           {"cosine", "WarmupCosineLR"},
+                                           {"constant", "constant"},
+                                           {"WSD", wsd}};
     const char *style = value_of(m, "lr-decay-style");
     for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
         if (strcmp(style, forms[i][0]) == 0) return forms[i][1];
     if (style)
-        row(m, CONFIG_REFUSED, "lr-decay-style", "write constant, linear or cosine");
+        row(m, CONFIG_REFUSED, "lr-decay-style", "write constant, linear, cosine or WSD");
     else if (!is_unknown(m, "lr-decay-style"))
         config_take_default(&m->v, "scheduler.type", forms[0][1], theirs);
     return z3d_config_is_set(m->v.config, "scheduler.type") ? forms[0][1] : NULL;
+}
+
+/* The end of Megatron-LM's WSD, whose usual form is not among ours. */
+static void convert_stable(converter *m) {
+    static const char *const forms[][2] = {
+        {"linear", "linear"}, {"cosine", "cosine"}, {"minus_sqrt", "1-sqrt"}};
+    static const char flag[] = "lr-wsd-decay-style", path[] = "scheduler.params.decay_type";
+    const char *style = value_of(m, flag);
+    bool known = false;
+    for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(style, forms[i][0]) == 0) {
+            config_take(&m->v, "--lr-wsd-decay-style", path, forms[i][1]);
+            known = true;
+        }
+    if (!known)
+        row(m, CONFIG_REFUSED, flag,
+            "its default is exponential; write linear, cosine or minus_sqrt");
+    take_steps(m, "lr-wsd-decay-samples", "lr-wsd-decay-iters", "scheduler.params.num_decay_steps");
+}
+
+/* What only WSD reads. */
+static void report_unread_stable(converter *m) {
+    static const char *const parts[] = {"lr-wsd-decay-style", "lr-wsd-decay-iters",
+                                        "lr-wsd-decay-samples"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (has(m, parts[i])) row(m, CONFIG_NO_EFFECT, parts[i], "--lr-decay-style is not WSD");
 }
 
 static void convert_schedule(converter *m) {
@@ -180,12 +217,18 @@ static void convert_schedule(converter *m) {
     take_steps(m, "train-samples", "train-iters", "training.steps");
     if (!form) return report_open_schedule(m);
     const bool warms = convert_warmup(m), constant = strcmp(form, "constant") == 0;
-    if (warms)
+    const bool stable = strcmp(form, wsd) == 0;
+    if (warms && (!stable || counts(m, "min-lr")))
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",
-                          "the first rate is peak / warmup_num_steps; Megatron-LM's is 0, and its "
-                          "peak is one step later");
+                          stable ? "the first rate is min_lr; Megatron-LM's is 0"
+                                 : "the first rate is peak / warmup_num_steps; Megatron-LM's is 0, "
+                                   "and its peak is one step later");
     if (has(m, "lr-decay-style"))
         config_take(v, "--lr-decay-style", "scheduler.type", constant && warms ? "WarmupLR" : form);
+    if (stable)
+        convert_stable(m);
+    else
+        report_unread_stable(m);
     for (size_t i = 0; constant && i < sizeof ends / sizeof *ends; i++)
         if (has(m, ends[i])) row(m, CONFIG_NO_EFFECT, ends[i], "a constant rate never decays");
     if (constant) return;
@@ -194,27 +237,78 @@ static void convert_schedule(converter *m) {
 }
 
 /* Megatron-LM ignores what another optimizer's flags say. */
-static bool is_read(converter *m, const char *name, const char *path) {
+static void report_unread(converter *m, const char *name) {
     const z3d_optimizer optimizer = (z3d_optimizer)m->v.config->optimizer_type;
     char why[64];
-    if (z3d_optimizer_reads(optimizer, path)) return true;
     snprintf(why, sizeof why, "%s does not read it", z3d_optimizer_name(optimizer));
     if (has(m, name)) row(m, CONFIG_NO_EFFECT, name, why);
-    return false;
 }
 
+static bool is_read(converter *m, const char *name, const char *path) {
+    const bool reads = z3d_optimizer_reads((z3d_optimizer)m->v.config->optimizer_type, path);
+    if (!reads) report_unread(m, name);
+    return reads;
+}
+
+/* Each optimizer has flags and defaults of its own. */
 static void convert_betas(converter *m) {
     static const char path[] = "optimizer.params.betas";
-    const char *beta1 = value_of(m, "adam-beta1"), *beta2 = value_of(m, "adam-beta2");
-    char betas[128];
-    bool reads1 = is_read(m, "adam-beta1", path), reads2 = is_read(m, "adam-beta2", path);
-    if (!reads1 || !reads2) return;
-    snprintf(betas, sizeof betas, "[%.50s, %.50s]", beta1 ? beta1 : "0.9", beta2 ? beta2 : "0.999");
-    if (beta1 || beta2)
-        config_take(&m->v, beta1 ? "--adam-beta1" : "--adam-beta2", path, betas);
-    else
-        config_take_default(&m->v, path, betas, theirs);
-    if (beta1 && beta2) row(m, CONFIG_TAKEN, "adam-beta2", path);
+    static const struct {
+        z3d_optimizer optimizer;
+        const char *flag[2], *usual[2];
+    } all[] = {
+        {Z3D_OPTIMIZER_adamw, {"adam-beta1", "adam-beta2"}, {"0.9", "0.999"}},
+        {Z3D_OPTIMIZER_lion, {"lion-beta1", "lion-beta2"}, {"0.95", "0.98"}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *const *flag = all[i].flag;
+        const char *beta1 = value_of(m, flag[0]), *beta2 = value_of(m, flag[1]);
+        char betas[128], name[80];
+        if ((int)all[i].optimizer != m->v.config->optimizer_type) {
+            for (int k = 0; k < 2; k++) report_unread(m, flag[k]);
+            continue;
+        }
+        snprintf(betas, sizeof betas, "[%.50s, %.50s]", beta1 ? beta1 : all[i].usual[0],
+                 beta2 ? beta2 : all[i].usual[1]);
+        snprintf(name, sizeof name, "--%s", flag[beta1 ? 0 : 1]);
+        if (beta1 || beta2)
+            config_take(&m->v, name, path, betas);
+        else
+            config_take_default(&m->v, path, betas, theirs);
+        if (beta1 && beta2) row(m, CONFIG_TAKEN, flag[1], path);
+    }
+}
+
+/* The types of the moments: fp32, or bf16 for both. */
+static void convert_moments(converter *m) {
+    static const char *const types[][2] = {
+        {"exp-avg-dtype", "optimizer.params.exp_avg_dtype"},
+        {"exp-avg-sq-dtype", "optimizer.params.exp_avg_sq_dtype"}};
+    for (size_t i = 0; i < 2; i++) {
+        const char *type = value_of(m, types[i][0]);
+        if (!type || !is_read(m, types[i][0], types[i][1])) continue;
+        if (strcmp(type, "fp32") == 0 || strcmp(type, "bf16") == 0)
+            take(m, types[i][0], types[i][1]);
+        else
+            row(m, CONFIG_REFUSED, types[i][0], "write fp32, or bf16 for both moments");
+    }
+}
+
+/* --optimizer NAME, which optimizer.type follows. */
+static void convert_optimizer_type(converter *m) {
+    static const char *const types[][2] = {{"sgd", "SGD"}, {"lion", "Lion"}};
+    const char *type = value_of(m, "optimizer");
+    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
+        if (strcmp(type, types[i][0]) == 0) {
+            config_take(&m->v, "--optimizer", "optimizer.type", types[i][1]);
+            return;
+        }
+    if (!type) return;
+    const bool adam = strcmp(type, "adam") == 0;
+    row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
+        adam                             ? "optimizer.type: AdamW"
+        : z3d_optimizer_is_planned(type) ? "it is not built yet; write adam, sgd or lion"
+                                         : "write adam, sgd or lion");
 }
 
 /* A weight decay that stays what it is. */
@@ -239,14 +333,9 @@ static void convert_decay(converter *m) {
 static void convert_optimizer(converter *m) {
     static const char *const own[][2] = {{"adam-eps", "optimizer.params.eps"},
                                          {"sgd-momentum", "optimizer.params.momentum"}};
-    const char *type = value_of(m, "optimizer");
-    bool sgd = type && strcmp(type, "sgd") == 0, adam = type && strcmp(type, "adam") == 0;
-    if (sgd)
-        config_take(&m->v, "--optimizer", "optimizer.type", "SGD");
-    else if (type)
-        row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
-            adam ? "optimizer.type: AdamW" : "write adam or sgd");
+    convert_optimizer_type(m);
     convert_betas(m);
+    convert_moments(m);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (is_read(m, own[i][0], own[i][1])) take(m, own[i][0], own[i][1]);
     if (!is_given(m, "weight-decay"))

@@ -48,6 +48,10 @@ typedef enum megatron_kind {
   X("adam-beta2", OWN, "") \
   X("adam-eps", OWN, "") \
   X("sgd-momentum", OWN, "") \
+  X("lion-beta1", OWN, "") \
+  X("lion-beta2", OWN, "") \
+  X("exp-avg-dtype", OWN, "") \
+  X("exp-avg-sq-dtype", OWN, "") \
   X("optimizer", OWN, "") \
   X("loss-scale", OWN, "") \
   X("initial-loss-scale", OWN, "") \
@@ -200,7 +204,7 @@ typedef enum megatron_kind {
   X("profile-step-start", NONE, "use training.trace_steps") \
   X("profile-step-end", NONE, "use training.trace_steps") \
   X("profile-ranks", NONE, "use training.trace_steps") \
-  X("wandb-entity", NONE, "metrics.jsonl in the run folder has every step") \
+  X("wandb-entity", NONE, "examples/follow.py --wandb sends metrics.jsonl there") \
   X("enable-one-logger", NONE, "metrics.jsonl in the run folder has every step") \
   X("no-one-logger", NONE, "metrics.jsonl in the run folder has every step") \
   X("one-logger-project", NONE, "metrics.jsonl in the run folder has every step") \
@@ -254,6 +258,9 @@ typedef enum megatron_kind {
   X("lr-warmup-samples", OWN, "") \
   X("lr-warmup-fraction", OWN, "") \
   X("lr-warmup-init", OWN, "") \
+  X("lr-wsd-decay-style", OWN, "") \
+  X("lr-wsd-decay-iters", OWN, "") \
+  X("lr-wsd-decay-samples", OWN, "") \
   X("rampup-batch-size", LATER, "the batch size is fixed here: the first steps are another run") \
   X("start-weight-decay", OWN, "") \
   X("end-weight-decay", OWN, "") \
@@ -264,7 +271,7 @@ typedef enum megatron_kind {
   X("optimizer-offload-fraction", KEY, "zero_optimization.offload_optimizer.ratio") \
   X("overlap-cpu-optimizer-d2h-h2d", SAME, "copies always run beside the step") \
   X("use-torch-optimizer-for-cpu-offload", NONE, "the optimizers are built in") \
-  X("use-precision-aware-optimizer", NONE, "the optimizer's states are always fp32") \
+  X("use-precision-aware-optimizer", NONE, "--exp-avg-dtype and --exp-avg-sq-dtype say all") \
   X("no-pin-cpu-grads", NONE, Z3D_CONFIG_PINNED) \
   X("no-pin-cpu-params", NONE, Z3D_CONFIG_PINNED) \
   X("finetune", LATER, "use checkpoint.init_from") \
@@ -276,9 +283,9 @@ typedef enum megatron_kind {
   X("exit-duration-in-mins", LATER, "use training.time_limit") \
   X("exit-interval", LATER, "use training.steps") \
   X("exit-signal-handler", SAME, "SIGTERM ends the run after a checkpoint") \
-  X("wandb-project", NONE, "metrics.jsonl in the run folder has every step") \
-  X("wandb-exp-name", NONE, "metrics.jsonl in the run folder has every step") \
-  X("wandb-save-dir", NONE, "metrics.jsonl in the run folder has every step") \
+  X("wandb-project", NONE, "examples/follow.py --wandb sends metrics.jsonl there") \
+  X("wandb-exp-name", NONE, "examples/follow.py --wandb sends metrics.jsonl there") \
+  X("wandb-save-dir", NONE, "examples/follow.py --wandb sends metrics.jsonl there") \
   X("test-data-path", NONE, "there is no test at the end; zero3d evaluate does it") \
   X("mock-data", LATER, "write --data-path") \
   X("tokenizer-model", OWN, "") \

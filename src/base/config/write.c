@@ -298,8 +298,9 @@ static void describe_markdown(z3d_string *out) {
         }
         describe_key(out, key);
     }
-    z3d_string_append(out, "\n## Accepted without effect\n\nThese keys of pasted DeepSpeed "
-                           "blocks change nothing here. One line says so.\n");
+    z3d_string_append(
+        out, "\n## Accepted without effect\n\nThese keys of transformers' and of pasted DeepSpeed "
+             "blocks change nothing here. One line says so.\n");
     describe_notes(out, config_accepted, config_accepted_count);
     z3d_string_append(
         out, "\n## Not supported yet\n\nThese keys are refused, unless the value asks for nothing\n"

@@ -94,6 +94,7 @@ static bool is_far(double x, double y) {
 static bool rates_are_alike(const z3d_config *a, const z3d_config *b) {
     const int64_t warmup = a->scheduler_params_warmup_num_steps, first = warmup > 1 ? warmup : 1;
     if (a->scheduler_params_num_decay_steps != b->scheduler_params_num_decay_steps ||
+        a->scheduler_params_num_cycles != b->scheduler_params_num_cycles ||
         a->scheduler_params_decay_type != b->scheduler_params_decay_type ||
         a->scheduler_params_power != b->scheduler_params_power)
         return false;
