@@ -87,7 +87,8 @@ template <typename T> bool take(FILE *from, T *what, int count) {
 
 // What a child may take: what crashes or does not come to its end is refused, too.
 void limit_child() {
-    const itimerval patience = {{}, {SANITIZED ? 10 : 0, 500000}}; // of CPU time
+    const itimerval patience = {
+        {}, {SANITIZED ? 2 : 0, 250000}}; // of CPU time: 20 times what any takes that ends
     const rlimit bytes = {4l << 30, 4l << 30}, none = {0, 0};
     setitimer(ITIMER_PROF, &patience, nullptr);
     setrlimit(RLIMIT_CORE, &none);
