@@ -1,5 +1,7 @@
 #include "tests/ranks.h"
 
+#include "tests/groups.h"
+
 extern "C" {
 #include "parallel/interface/internal.h"
 }
@@ -48,6 +50,7 @@ int main_on_ranks(int argc, char **argv, z3d_status (*start)(), void (*end)()) {
     }
     int failed = RUN_ALL_TESTS();
     if (end) end();
+    groups::destroy_all();
     // One rank's failed expectation is everybody's.
     z3d_status agreed =
         z3d_world_agree(world, failed ? Z3D_ERROR(Z3D_ERR_INTERNAL, "a test failed") : Z3D_OK);

@@ -125,6 +125,8 @@ z3d_status z3d_mesh_check_node_map(const z3d_mesh *mesh, const int *node);
  * Collective over the channel; the end is not. */
 z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out);
 void z3d_shared_destroy(void *at, size_t bytes);
+/* What killed runs left of such memory goes away. For one rank of a node, when it starts. */
+void z3d_shared_remove_dead(void);
 
 /* side/: opens the channel (collective), says goodbye and closes it (collective), and hands over a
  * line that ends the run; the last one returns only when the channel cannot do it. */

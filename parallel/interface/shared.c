@@ -26,7 +26,7 @@ static void *map_shared(int fd, size_t bytes) {
 /* A process that is killed between create_named and shm_unlink leaves its file. Files that are a
  * minute old, and whose process is no more, go away. (A process of another container may not be
  * seen; within a minute everybody has opened the file.) */
-static void remove_dead(void) {
+void z3d_shared_remove_dead(void) {
     enum { OLD = 60 };
     DIR *names = opendir(FOLDER);
     for (struct dirent *e; names && (e = readdir(names));) {
@@ -70,7 +70,6 @@ z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out) {
     char name[64] = "";
     bool first = channel->index == 0;
     *out = NULL;
-    if (first) remove_dead();
     void *at = first ? create_named(name, sizeof name, bytes) : NULL;
     z3d_status status = z3d_channel_broadcast(channel, name, sizeof name, 0);
     if (status == Z3D_OK && !first) at = open_named(name, bytes);

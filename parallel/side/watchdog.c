@@ -18,6 +18,7 @@ enum { CONNECT_SECONDS = 60 };
 static z3d_status open_places(z3d_world *world, struct z3d_side *side) {
     void *at = NULL;
     side->slots_bytes = (size_t)world->local_size * sizeof(z3d_position_slot);
+    if (world->size > 1 && world->local_rank == 0) z3d_shared_remove_dead();
     if (world->size > 1) Z3D_TRY(z3d_shared_create(world->local, side->slots_bytes, &at));
     side->slots_shared = at != NULL;
     /* Without shared memory only the own place is here; the others' come as messages. */

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "tests/groups.h"
+
 namespace harness {
 
 uint64_t mix(uint64_t x) {
@@ -26,7 +28,7 @@ Trainer::Trainer(const Options &options) : o(options) {}
 Trainer::~Trainer() {
     if (stepped) access_observer.expect_as_planned(engine);
     z3d_engine_destroy(engine);
-    for (z3d_group *g : group) z3d_group_destroy(g);
+    groups::give_back(group);
     z3d_device_destroy(config.host);
     z3d_device_destroy(device);
     z3d_model_destroy(model);
@@ -42,7 +44,7 @@ z3d_status Trainer::create() {
     device_config.threads = o.threads;
     Z3D_TRY(z3d_device_create(&device_config, &device));
     if (o.host_device) Z3D_TRY(z3d_device_create(&device_config, &config.host));
-    Z3D_TRY(z3d_groups_create(world, &mesh, device, group));
+    Z3D_TRY(groups::take(mesh, device, group));
     config.model = model;
     config.mesh = mesh;
     config.device = device;

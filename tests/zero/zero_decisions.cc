@@ -20,17 +20,17 @@ extern "C" {
 namespace {
 
 int chosen = -1;           // made the other way
-std::vector<bool> reached; // by decision: since it was cleared
+std::vector<char> reached; // by decision: since it was cleared
 
 } // namespace
 
 bool z3d_decide(int number, bool value) {
-    reached[(size_t)number] = true;
+    reached[(size_t)number] = 1;
     return value != (number == chosen);
 }
 
 bool z3d_decide_bound(int number) {
-    reached[(size_t)number] = true;
+    reached[(size_t)number] = 1;
     return number == chosen;
 }
 
@@ -87,7 +87,8 @@ template <typename T> bool take(FILE *from, T *what, int count) {
 
 // What a child may take: what crashes or does not come to its end is refused, too.
 void limit_child() {
-    const itimerval patience = {{}, {SANITIZED ? 10 : 0, 500000}}; // of CPU time
+    const itimerval patience = {
+        {}, {SANITIZED ? 2 : 0, 250000}}; // of CPU time: 20 times what any takes that ends
     const rlimit bytes = {4l << 30, 4l << 30}, none = {0, 0};
     setitimer(ITIMER_PROF, &patience, nullptr);
     setrlimit(RLIMIT_CORE, &none);
@@ -157,10 +158,10 @@ class Sample {
 std::vector<char> judge_all(World &world, Programs &right, const Kind &kind, Sample &sample) {
     size_t size = (size_t)z3d_world_size(::world), rank = (size_t)z3d_world_rank(::world);
     size_t count = (size_t)z3d_decision_count;
-    reached.assign(count, false);
+    reached.assign(count, 0);
     EXPECT_Z3D(world.build(kind.mode, kind.gathered));
     right.swap(world.programs);
-    std::vector<bool> looked_at = reached;
+    std::vector<char> looked_at = reached;
     for (size_t n = 0; n < count; n++) looked_at[n] = looked_at[n] && sample.has(n);
     std::vector<char> mine(count, UNSEEN), all(count * size);
     std::unique_ptr<Copy> unused;
@@ -194,7 +195,7 @@ void try_options(const programs::Options &o, Sample &sample, std::vector<int> &t
     World world(o);
     Runner runner(o);
     int count[VERDICTS] = {};
-    reached.assign((size_t)z3d_decision_count, false);
+    reached.assign((size_t)z3d_decision_count, 0);
     ASSERT_Z3D(world.prepare());
     ASSERT_Z3D(runner.create());
     for (const Kind &kind : kinds) {

@@ -11,6 +11,7 @@ extern "C" {
 #include "zero/zero.h"
 }
 
+#include "tests/groups.h"
 #include "tests/ranks.h"
 
 namespace {
@@ -88,7 +89,7 @@ struct Training {
 
     ~Training() {
         z3d_engine_destroy(engine);
-        for (z3d_group *g : group) z3d_group_destroy(g);
+        groups::give_back(group);
         z3d_device_destroy(device);
         z3d_model_destroy(model);
     }
@@ -103,7 +104,7 @@ struct Training {
         z3d_device_config cpu{};
         cpu.backend = "cpu", cpu.threads = 1;
         Z3D_TRY(z3d_device_create(&cpu, &device));
-        Z3D_TRY(z3d_groups_create(world, &mesh, device, group));
+        Z3D_TRY(groups::take(mesh, device, group));
         z3d_engine_config config{};
         config.model = model, config.mesh = mesh, config.device = device;
         memcpy(config.group, group, sizeof group);

@@ -97,29 +97,23 @@ inline void cuda_shim_load_matrices(uint32_t (&to)[4], const void *row, bool tra
 template <class Widen>
 void cuda_shim_multiply_matrices(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                                  Widen widen) {
-    struct registers {
-        uint32_t a[4], b[2];
+    struct values {
+        float a[4][2], b[2][2]; // of each register the lower half, then the upper
     } mine;
-    std::memcpy(mine.a, a, sizeof a);
-    std::memcpy(mine.b, b, sizeof b);
+    for (int e = 0; e < 2; e++) {
+        for (int r = 0; r < 4; r++) mine.a[r][e] = widen(a[r] >> 16 * e);
+        for (int r = 0; r < 2; r++) mine.b[r][e] = widen(b[r] >> 16 * e);
+    }
     const auto lanes = cuda_shim_gather(mine);
     const int g = cuda_shim_lane() / 4, t = cuda_shim_lane() % 4;
-    const auto word = [&](int lane, size_t at) {
-        uint32_t value;
-        std::memcpy(&value, lanes.slots + (size_t)lane * CUDA_SHIM_SLOT + at * sizeof value,
-                    sizeof value);
-        return value;
-    };
     for (int half = 0; half < 2; half++)
         for (int owner = 0; owner < 4; owner++) { // k = 8 half + 2 owner, and the next
-            const uint32_t row[2] = {word(4 * g + owner, (size_t)(2 * half)),
-                                     word(4 * g + owner, (size_t)(2 * half + 1))};
+            const values row = lanes[4 * g + owner];
             for (int e = 0; e < 2; e++) {
-                const uint32_t column = word(4 * (2 * t + e) + owner, (size_t)(4 + half));
-                for (int shift = 0; shift < 32; shift += 16) {
-                    const float y = widen(column >> shift);
-                    c[e] += widen(row[0] >> shift) * y;
-                    c[2 + e] += widen(row[1] >> shift) * y;
+                const values column = lanes[4 * (2 * t + e) + owner];
+                for (int k = 0; k < 2; k++) {
+                    c[e] += row.a[2 * half][k] * column.b[half][k];
+                    c[2 + e] += row.a[2 * half + 1][k] * column.b[half][k];
                 }
             }
         }
