@@ -62,7 +62,7 @@ constexpr int symmetric = NCCL_WIN_COLL_SYMMETRIC;
 
 // Their types, in our list of functions.
 TEST(NcclApi, FunctionsAreTheirs) {
-#define X(since, result, name, arguments)                                                          \
+#define X(result, name, arguments)                                                                 \
     EXPECT_TRUE((std::is_same<decltype(&name), result(*) arguments>::value)) << #name;
     NCCL_FUNCTIONS(X)
 #undef X
