@@ -122,9 +122,9 @@ z3d_status z3d_trainer_make_program(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
 /* A resumed run multiplies matrices as before: training.gemm's `auto` or `measured` becomes the
- * choice in the checkpoint's configuration, and so does data_types.grad_accum_dtype, which a new run
- * chooses by its micro-batches. On a GPU it goes on to compute activations again. With --extend it
- * also keeps the schedule's end. */
+ * choice in the checkpoint's configuration, and so does data_types.grad_accum_dtype, which a new
+ * run chooses by its micro-batches. On a GPU it goes on to compute activations again. With --extend
+ * it also keeps the schedule's end. */
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer);
 /* Decides what is `auto` of granularity, cpu_checkpointing, offload_optimizer.ratio,
  * pipeline_gather and recompute_activation: rank 0 decides, the first and the last by the memory of

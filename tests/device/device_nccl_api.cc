@@ -1,5 +1,5 @@
-// src/device/cuda/nccl_api.h against the nccl.h that lies here: functions, values, and the places of
-// the fields of ncclConfig_t.
+// src/device/cuda/nccl_api.h against the nccl.h that lies here: functions, values, and the places
+// of the fields of ncclConfig_t.
 #include <gtest/gtest.h>
 #include <nccl.h>
 

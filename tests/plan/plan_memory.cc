@@ -151,10 +151,9 @@ TEST(MemoryPlan, LargeBucketsAreSaidToBe) {
                                           "one bucket a group\n"),
               std::string::npos)
         << text.text;
-    EXPECT_NE(
-        std::string(text.text).find("1.00 M  elements at most; the largest group has 26.2 M; "
-                                    "NCCL has a call for each data rank in a bucket\n"),
-        std::string::npos)
+    EXPECT_NE(std::string(text.text).find("1.00 M  elements at most; the largest group has 26.2 M; "
+                                          "NCCL has a call for each data rank in a bucket\n"),
+              std::string::npos)
         << text.text;
     z3d_string_free(&text);
 }
@@ -162,11 +161,12 @@ TEST(MemoryPlan, LargeBucketsAreSaidToBe) {
 // In bf16 micro-batches are added up in fp32, if nobody asks for less.
 TEST(MemoryPlan, GradientsThatAreAddedUpAreWide) {
     const auto gradients = [](const char *run, int micros, const std::string &type) {
-        Plan p("model: { num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 512 }\n" +
-                   std::string(run) + ": { enabled: true }\ndata_types: { grad_accum_dtype: " + type +
-                   " }\ntrain_micro_batch_size_per_gpu: 1\ngradient_accumulation_steps: " +
-                   std::to_string(micros) + "\n",
-               1);
+        Plan p(
+            "model: { num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 512 }\n" +
+                std::string(run) + ": { enabled: true }\ndata_types: { grad_accum_dtype: " + type +
+                " }\ntrain_micro_batch_size_per_gpu: 1\ngradient_accumulation_steps: " +
+                std::to_string(micros) + "\n",
+            1);
         return p.peak(Z3D_CATEGORY_GRADIENTS);
     };
     EXPECT_EQ(gradients("bf16", 2, "auto"), gradients("bf16", 2, "fp32"));
@@ -196,7 +196,8 @@ TEST(MemoryPlan, ADefaultBucketIsAWholeGroup) {
                 if (in.phase != Z3D_PHASE_START ||
                     (in.opcode != Z3D_OP_REDUCE_GRADS && in.opcode != Z3D_OP_GATHER_PARAMS))
                     continue;
-                EXPECT_EQ(in.count, layout.group[in.group].shard) << p.plan->model->group[in.group].name;
+                EXPECT_EQ(in.count, layout.group[in.group].shard)
+                    << p.plan->model->group[in.group].name;
                 if (in.opcode == Z3D_OP_REDUCE_GRADS) reductions[in.group]++;
             }
             ASSERT_EQ((int)reductions.size(), layout.num_groups);

@@ -154,8 +154,8 @@ TEST_F(Resume, KeepsItsGranularity) {
     }
 }
 
-// In bf16 micro-batches are added up in fp32. What a run had is kept, however its batch is cut; so is
-// what an older run's `auto` meant.
+// In bf16 micro-batches are added up in fp32. What a run had is kept, however its batch is cut; so
+// is what an older run's `auto` meant.
 TEST_F(Resume, KeepsTheTypeOfGradients) {
     const std::string bf16 = "bf16.enabled=true\n", first = bf16 + "training.steps=3\n",
                       parts = "train_micro_batch_size_per_gpu=auto\ngradient_accumulation_steps=";

@@ -425,8 +425,8 @@ static void check_gradients(config_checker *k) {
                fp16 = c->data_types_grad_accum_dtype == Z3D_ACCUM_FP16;
     if (!config_sound(k, GRADIENTS, "bf16.enabled", "fp16.enabled", NULL)) return;
     if ((bf16 && !c->bf16_enabled) || (fp16 && !c->fp16_enabled))
-        config_complain(k, GRADIENTS, "%s needs %s.enabled true; write auto", bf16 ? "bf16" : "fp16",
-                        bf16 ? "bf16" : "fp16");
+        config_complain(k, GRADIENTS, "%s needs %s.enabled true; write auto",
+                        bf16 ? "bf16" : "fp16", bf16 ? "bf16" : "fp16");
 }
 
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */

@@ -52,43 +52,43 @@ typedef struct ncclConfig_t {
  * window.
  */
 #define NCCL_FUNCTIONS(X)                                                                          \
-    X(ncclResult_t, ncclGetVersion, (int *version))                                         \
-    X(const char *, ncclGetErrorString, (ncclResult_t result))                              \
-    X(const char *, ncclGetLastError, (ncclComm_t comm))                                    \
-    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                  \
-    X(ncclResult_t, ncclCommInitRankConfig,                                                 \
+    X(ncclResult_t, ncclGetVersion, (int *version))                                                \
+    X(const char *, ncclGetErrorString, (ncclResult_t result))                                     \
+    X(const char *, ncclGetLastError, (ncclComm_t comm))                                           \
+    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                         \
+    X(ncclResult_t, ncclCommInitRankConfig,                                                        \
       (ncclComm_t * out, int size, ncclUniqueId id, int rank, ncclConfig_t *config))               \
-    X(ncclResult_t, ncclCommSplit,                                                          \
+    X(ncclResult_t, ncclCommSplit,                                                                 \
       (ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *config))               \
-    X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                     \
-    X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                       \
-    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * out))           \
-    X(ncclResult_t, ncclMemAlloc, (void **out, size_t bytes))                               \
-    X(ncclResult_t, ncclMemFree, (void *memory))                                            \
-    X(ncclResult_t, ncclCommWindowRegister,                                                 \
+    X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                            \
+    X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                              \
+    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * out))                  \
+    X(ncclResult_t, ncclMemAlloc, (void **out, size_t bytes))                                      \
+    X(ncclResult_t, ncclMemFree, (void *memory))                                                   \
+    X(ncclResult_t, ncclCommWindowRegister,                                                        \
       (ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out, int flags))                 \
-    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))       \
-    X(ncclResult_t, ncclGroupStart, (void))                                                 \
-    X(ncclResult_t, ncclGroupEnd, (void))                                                   \
-    X(ncclResult_t, ncclAllReduce,                                                          \
+    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))              \
+    X(ncclResult_t, ncclGroupStart, (void))                                                        \
+    X(ncclResult_t, ncclGroupEnd, (void))                                                          \
+    X(ncclResult_t, ncclAllReduce,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(ncclResult_t, ncclReduceScatter,                                                      \
+    X(ncclResult_t, ncclReduceScatter,                                                             \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(ncclResult_t, ncclAllGather,                                                          \
+    X(ncclResult_t, ncclAllGather,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclReduce,                                                             \
+    X(ncclResult_t, ncclReduce,                                                                    \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,    \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(ncclResult_t, ncclBroadcast,                                                          \
+    X(ncclResult_t, ncclBroadcast,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclSend,                                                               \
+    X(ncclResult_t, ncclSend,                                                                      \
       (const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclRecv,                                                               \
+    X(ncclResult_t, ncclRecv,                                                                      \
       (void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,                     \
        cudaStream_t stream))
 

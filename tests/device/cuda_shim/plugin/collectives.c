@@ -314,8 +314,8 @@ static void drop_task(void *argument) {
     free(t);
 }
 
-/* As NCCL, which was asked for it: in a graph, whose branches begin in any order, a collective begins
- * after the one before it, of whatever communicator. */
+/* As NCCL, which was asked for it: in a graph, whose branches begin in any order, a collective
+ * begins after the one before it, of whatever communicator. */
 static cudaError_t enqueue_in_order(cudaStream_t stream, cuda_shim_work work) {
     static cudaEvent_t before;
     static long captured_before;
