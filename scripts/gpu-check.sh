@@ -9,7 +9,8 @@
 # .log beside it all output. The exit code is 0 if every check passed; only then the last line of PAGE
 # says so.
 # --continue: keeps the parts of PAGE that held, and runs the others.
-# GPU_CHECK_SECONDS (1800): parts for which no time is left are left out.
+# GPU_CHECK_SECONDS (1800: 25 minutes for all parts, the rest for the build): parts for which no time
+# is left are left out.
 # GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
 # --dry-run: builds, and runs nothing (CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real: for an H100).
 # --built: builds nothing, and runs what --dry-run built, also on another machine.
@@ -281,7 +282,7 @@ END
 
 others() {
     if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-        part 240 "PyTorch, compiled, SDPA" within python3 bench/pytorch.py gpu
+        part 150 "PyTorch, compiled, SDPA" within python3 bench/pytorch.py gpu
     else
         say "" && say "## PyTorch: not run, python3 has no torch with CUDA here"
     fi
@@ -301,7 +302,7 @@ sanitize() {
             continue
         fi
         part 90 "compute-sanitizer $tool, kernels" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --own-attention ops
-        part 45 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps=1 train
+        part 30 "compute-sanitizer $tool, a train step" within "$sanitizer" --tool $tool --error-exitcode 9 "$check" --tiny --steps=1 train
     done
 }
 

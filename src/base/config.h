@@ -54,7 +54,7 @@ typedef enum { /* after AUTO: z3d_schedule_kind (parallel/schedule/schedule.h) *
                Z3D_PIPELINE_ZB_V,
                Z3D_PIPELINE_FILE
 } z3d_pipeline_schedule;
-typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32 } z3d_accum;
+typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32, Z3D_ACCUM_BF16, Z3D_ACCUM_FP16 } z3d_accum;
 typedef enum { Z3D_MOMENTS_FP32, Z3D_MOMENTS_BF16 } z3d_moments_dtype;
 typedef enum { Z3D_DECAY_COSINE, Z3D_DECAY_LINEAR, Z3D_DECAY_1_SQRT } z3d_decay_type;
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
@@ -205,6 +205,9 @@ int64_t z3d_config_chunks(const z3d_config *config);
 z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config);
 /* Whether a key is set that has a meaning only with activation checkpoints (granularity full). */
 bool z3d_config_wants_checkpoints(const z3d_config *config);
+/* data_types.grad_accum_dtype of a resolved configuration: AUTO in fp32 only, which has no choice.
+ */
+z3d_accum z3d_config_grad_accum(const z3d_config *config);
 /* How units are split over the chunks. Of a LIST *count is its length, and the first `capacity`
  * numbers are in units (NULL: none); else *count is 0. */
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,

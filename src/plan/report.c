@@ -30,11 +30,12 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
         z3d_mesh_index(t, Z3D_AXES_DATA, t->rank), stage);
     z3d_string_append(out,
                       "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
-                      "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",
+                      "ZeRO-%d, %s%s%s, gradients %sreduced %s%s\n",
                       (long long)samples, (long long)c->micro_batch, c->accumulation,
                       z3d_mesh_size(t, Z3D_AXES_DATA), c->stage, z3d_dtype_name(c->dtype),
                       c->recompute ? ", activations recomputed" : "",
                       plan->model->sequence_parallel ? ", sequence parallel" : "",
+                      c->grad_dtype != c->dtype ? "in fp32, " : "",
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then"
                                                                   : "");
@@ -124,7 +125,9 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out, "  %-21s %16s  elements at most; the largest group has %s%s\n",
                           name[k], z3d_format_count((double)bucket[k], size, sizeof size),
                           z3d_format_count((double)largest, most, sizeof most),
-                          bucket[k] >= largest ? ": one bucket a group" : "");
+                          bucket[k] >= largest
+                              ? ": one bucket a group"
+                              : "; NCCL has a call for each data rank in a bucket");
 }
 
 static void print_communication(const z3d_plan *plan, z3d_string *out) {

@@ -69,7 +69,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
     *out = (z3d_program_config){
         .stage = (int)config->zero_optimization_stage,
         .dtype = dtype,
-        .grad_dtype = config->data_types_grad_accum_dtype == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
+        .grad_dtype = z3d_config_grad_accum(config) == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
         .optimizer = optimizer_of(config),
         .ema = config->optimizer_ema_decay > 0,
         .micro_batch = config->train_micro_batch_size_per_gpu,

@@ -20,6 +20,14 @@ static bool is_gradients_type(const char *path) {
            says(path, "bf16.enabled");
 }
 
+z3d_accum z3d_trainer_saved_accum(const z3d_config *saved) {
+    const z3d_accum key = (z3d_accum)saved->data_types_grad_accum_dtype;
+    if (key != Z3D_ACCUM_AUTO) return key;
+    return saved->fp16_enabled   ? Z3D_ACCUM_FP16
+           : saved->bf16_enabled ? Z3D_ACCUM_BF16
+                                 : Z3D_ACCUM_AUTO;
+}
+
 static bool must_keep(const z3d_config *config, const char *path) {
     if (config->zero_optimization_offload_optimizer_delayed_param_update && is_gradients_type(path))
         return true;
@@ -186,6 +194,7 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
     Z3D_TRY(z3d_config_create(&there));
     z3d_status status =
         z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
+    if (status == Z3D_OK) there->data_types_grad_accum_dtype = z3d_trainer_saved_accum(there);
     if (status == Z3D_OK) find_differences(trainer->config, there, any_schedule, &d);
     if (d.count == 1 && d.schedule)
         status = z3d_trainer_refuse_extension(trainer, there);

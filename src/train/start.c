@@ -246,6 +246,17 @@ static void keep_recomputing(z3d_config *config, const z3d_config *saved) {
         *key = was == Z3D_RECOMPUTE_FALSE ? Z3D_RECOMPUTE_FALSE : Z3D_RECOMPUTE_TRUE;
 }
 
+/* A resumed run of the same precision keeps its gradients' type, whatever its micro-batches are. */
+static void keep_gradients_type(z3d_config *config, const z3d_config *saved) {
+    z3d_config_ENUM *key = &config->data_types_grad_accum_dtype;
+    const bool alike = saved && saved->bf16_enabled == config->bf16_enabled &&
+                       saved->fp16_enabled == config->fp16_enabled;
+    if (*key == Z3D_ACCUM_AUTO && alike)
+        *key = z3d_trainer_saved_accum(saved);
+    else
+        *key = z3d_config_grad_accum(config);
+}
+
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     z3d_config *config = trainer->config, *saved = NULL;
     z3d_config_ENUM *key = gemm_key(config, trainer->program.dtype);
@@ -256,6 +267,7 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     if (saved && is_open(trainer->program.dtype, *key))
         *key = *gemm_key(saved, trainer->program.dtype);
     if (saved) keep_recomputing(config, saved);
+    keep_gradients_type(config, saved);
     trainer->first_granularity =
         saved ? saved->activation_checkpointing_granularity : Z3D_GRANULARITY_NONE;
     if (trainer->first_granularity == Z3D_GRANULARITY_AUTO)
@@ -263,14 +275,16 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     z3d_config_destroy(saved);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     struct {
-        int64_t gemm, schedule_end, recompute;
+        int64_t gemm, schedule_end, recompute, gradients;
     } kept = {*key, config->scheduler_params_total_num_steps,
-              config->activation_checkpointing_recompute_activation};
+              config->activation_checkpointing_recompute_activation,
+              config->data_types_grad_accum_dtype};
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &kept, sizeof kept, 0));
     *key = (z3d_config_ENUM)kept.gemm;
     config->scheduler_params_total_num_steps = kept.schedule_end;
     config->activation_checkpointing_recompute_activation = (z3d_config_ENUM)kept.recompute;
+    config->data_types_grad_accum_dtype = (z3d_config_ENUM)kept.gradients;
     return Z3D_OK;
 }
 

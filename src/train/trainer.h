@@ -122,8 +122,9 @@ z3d_status z3d_trainer_make_program(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
 /* A resumed run multiplies matrices as before: training.gemm's `auto` or `measured` becomes the
- * choice in the checkpoint's configuration. On a GPU it goes on to compute activations again. With
- * --extend it also keeps the schedule's end. */
+ * choice in the checkpoint's configuration, and so does data_types.grad_accum_dtype, which a new
+ * run chooses by its micro-batches. On a GPU it goes on to compute activations again. With --extend
+ * it also keeps the schedule's end. */
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer);
 /* Decides what is `auto` of granularity, cpu_checkpointing, offload_optimizer.ratio,
  * pipeline_gather and recompute_activation: rank 0 decides, the first and the last by the memory of
@@ -183,7 +184,10 @@ z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved);
 /* Without --extend: the error that says how to train further after the end of that schedule. */
 z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_config *saved);
 
-/* kept_keys.c: ERR_CONFIG with every key that a resumed run must keep and does not. Not collective.
+/* kept_keys.c. data_types.grad_accum_dtype of a checkpoint's run. `auto` is of an older one, whose
+ * gradients had the model's type; an fp32 run has no other. */
+z3d_accum z3d_trainer_saved_accum(const z3d_config *saved);
+/* ERR_CONFIG with every key that a resumed run must keep and does not. Not collective.
  */
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
 /* Appends the sizes of the model that `there` has otherwise, as arguments: "model.num_layers=2". */

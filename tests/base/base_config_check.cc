@@ -302,6 +302,13 @@ TEST(Check, TypesThatARunDoesNotUse) {
         "gradients are fp32; set bf16.enabled or fp16.enabled to true, or leave this key out");
     EXPECT_EQ(check("bf16: {enabled: true}\ndata_types: {grad_accum_dtype: fp32}"), "accepted");
     EXPECT_EQ(check("data_types: {grad_accum_dtype: auto}"), "accepted");
+    EXPECT_EQ(check("bf16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}"), "accepted");
+    expect_check("fp16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}",
+                 "run.yaml:2:14: data_types.grad_accum_dtype: bf16 needs bf16.enabled true; write "
+                 "auto");
+    expect_check("data_types: {grad_accum_dtype: fp16}",
+                 "run.yaml:1:14: data_types.grad_accum_dtype: fp16 needs fp16.enabled true; write "
+                 "auto");
     const std::string types[] = {"fp32", "bf16", "fp16"};
     for (const std::string &run : types)
         for (const std::string &type : types) {

@@ -11,7 +11,7 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
     Config c;
     EXPECT_EQ(c->model_num_layers, 12);
     EXPECT_EQ(c->model_hidden_size, 768);
-    EXPECT_EQ(c->zero_optimization_reduce_bucket_size, 500000000);
+    EXPECT_EQ(c->zero_optimization_reduce_bucket_size, 1000000000000);
     EXPECT_EQ(c->train_batch_size, Z3D_AUTO);
     EXPECT_EQ(c->zero_optimization_grad_reduce, Z3D_GRAD_REDUCE_AUTO);
     EXPECT_EQ(c->optimizer_params_betas.value[0], 0.9);

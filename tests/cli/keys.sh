@@ -132,7 +132,7 @@ plan1 activation_checkpointing.cpu_checkpointing=true activation_checkpointing.g
 train1 activation_checkpointing.nvme_path=elsewhere activation_checkpointing.granularity=full activation_checkpointing.cpu_checkpointing=nvme
 plan1 activation_checkpointing.number_checkpoints=1 activation_checkpointing.granularity=full
 plan1 activation_checkpointing.replay=full activation_checkpointing.granularity=full
-plan1 data_types.grad_accum_dtype=fp32 bf16.enabled=true gradient_accumulation_steps=2
+plan1 data_types.grad_accum_dtype=bf16 bf16.enabled=true gradient_accumulation_steps=2
 plan1 fp16.enabled=true
 train1 fp16.loss_scale=8 fp16.enabled=true
 train1 fp16.initial_scale_power=4 fp16.enabled=true

@@ -23,7 +23,7 @@ done
 
 # Buckets without effect are told.
 plan zero_optimization.reduce_bucket_size=100000
-grep -Eq "reduce bucket +100 K  elements at most; the largest group has [0-9.]+ [KM]$" out || fail "nothing about a bucket that cuts"
+grep -Eq "reduce bucket +100 K  elements at most; the largest group has [0-9.]+ [KM]; NCCL has a call for each data rank in a bucket$" out || fail "nothing about a bucket that cuts"
 grep -Eq 'gather bucket .* one bucket a group' out || fail "nothing about a bucket that is never full"
 
 plan --rank 7 --print-program zero_optimization.stage=3
@@ -35,7 +35,7 @@ plan --print-program zero_optimization.stage=0
 
 # Gradients that are reduced once a step are whole on every rank until then, whatever the stage.
 plan zero_optimization.stage=2 train_batch_size=32 gradient_accumulation_steps=2 zero_optimization.grad_reduce=per_step
-grep -q 'gradients reduced once a step and kept whole until then' out || fail "nothing about what per_step keeps in stage 2"
+grep -q 'gradients in fp32, reduced once a step and kept whole until then' out || fail "nothing about what per_step keeps in stage 2"
 plan zero_optimization.stage=2 train_batch_size=32 gradient_accumulation_steps=2
 ! grep -q 'kept whole' out || fail "stage 2 does not keep whole gradients by itself"
 

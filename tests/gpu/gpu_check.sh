@@ -50,6 +50,14 @@ expect 0 env ZERO3D_SHIM_NCCL=window ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" 
 grep -q "NCCL's windows: data" err && fail "windows that not all ranks have"
 grep -q "NCCL's windows: none: rank 1: NCCL: ncclCommWindowRegister of the data group on rank 1: " err || fail "no word of it"
 
+# Two groups' collectives in any order would wait for each other.
+expect 1 env NCCL_LAUNCH_ORDER_IMPLICIT=0 ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" --tiny --steps=1 train
+grep -q 'NCCL_LAUNCH_ORDER_IMPLICIT is 0 in the environment: .*; unset it' err || fail "an order of calls that nobody keeps"
+
+# The limits of all parts, with the four tools of the sanitizer, are 25 minutes.
+awk '/^ *part [0-9]+ / { sum += /compute-sanitizer/ ? 4 * $2 : $2 } END { exit !(sum > 600 && sum <= 1500) }' "$script" ||
+    fail "the parts of gpu-check.sh take too long"
+
 # What --dry-run would have built is not there.
 expect 1 "$script" --built "$work/result"
 ends '^gpu-check: FAILED: --built: there is no .*/bin/gpu_check; --dry-run builds it'

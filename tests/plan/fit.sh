@@ -87,6 +87,7 @@ cat >7b.yaml <<END
 model: { num_layers: 32, hidden_size: 4096, num_attention_heads: 32, seq_length: 4096, vocab_size: 32000 }
 train_batch_size: 256
 bf16: { enabled: true }
+data_types: { grad_accum_dtype: bf16 }
 END
 expect 0 "$ZERO3D" plan 7b.yaml --recommend --ranks 8 $h100
 grep -q '^ 1 .*; tight$' out || fail "the first line leaves 4 % and says nothing"

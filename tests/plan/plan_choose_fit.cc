@@ -16,7 +16,7 @@ const std::string TEXT =
     "model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, vocab_size: "
     "512}\nparallel: {tensor_model_parallel_size: 2, sequence_parallel: false, "
     "pipeline_model_parallel_size: 1, world_size: 8}\ntrain_batch_size: 32\n"
-    "bf16: {enabled: true}\n";
+    "bf16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}\n";
 
 z3d_estimate estimate(z3d_config *config, const z3d_hardware &hardware) {
     z3d_case *of = nullptr;

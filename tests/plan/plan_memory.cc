@@ -152,11 +152,59 @@ TEST(MemoryPlan, LargeBucketsAreSaidToBe) {
                                           "one bucket a group\n"),
               std::string::npos)
         << text.text;
-    EXPECT_NE(
-        std::string(text.text).find("1.00 M  elements at most; the largest group has 26.2 M\n"),
-        std::string::npos)
+    EXPECT_NE(std::string(text.text).find("1.00 M  elements at most; the largest group has 26.2 M; "
+                                          "NCCL has a call for each data rank in a bucket\n"),
+              std::string::npos)
         << text.text;
     z3d_string_free(&text);
+}
+
+// In bf16 micro-batches are added up in fp32, if nobody asks for less.
+TEST(MemoryPlan, GradientsThatAreAddedUpAreWide) {
+    const auto gradients = [](const char *run, int micros, const std::string &type) {
+        Plan p(
+            "model: { num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 512 }\n" +
+                std::string(run) + ": { enabled: true }\ndata_types: { grad_accum_dtype: " + type +
+                " }\ntrain_micro_batch_size_per_gpu: 1\ngradient_accumulation_steps: " +
+                std::to_string(micros) + "\n",
+            1);
+        return p.peak(Z3D_CATEGORY_GRADIENTS);
+    };
+    EXPECT_EQ(gradients("bf16", 2, "auto"), gradients("bf16", 2, "fp32"));
+    EXPECT_EQ(gradients("bf16", 2, "auto"), 2 * gradients("bf16", 2, "bf16"));
+    EXPECT_EQ(gradients("bf16", 1, "auto"), gradients("bf16", 1, "bf16"));
+    EXPECT_EQ(gradients("fp16", 2, "auto"), gradients("fp16", 2, "fp16"));
+}
+
+// By default a group is one bucket, and so one call, however large it is: all elements of each row
+// are in it. Llama 3 8B's table has 525 M elements, a block of its 70B 856 M.
+TEST(MemoryPlan, ADefaultBucketIsAWholeGroup) {
+    for (const char *model : {"num_layers: 32, hidden_size: 4096, num_attention_heads: 32, "
+                              "intermediate_size: 14336",
+                              "num_layers: 2, hidden_size: 8192, num_attention_heads: 64, "
+                              "intermediate_size: 28672"})
+        for (int stage : {2, 3}) {
+            Plan p("model: { type: llama, num_key_value_heads: 8, vocab_size: 128256, " +
+                       std::string(model) + " }\nbf16: { enabled: true }\n" +
+                       "zero_optimization: { stage: " + std::to_string(stage) +
+                       " }\ntrain_micro_batch_size_per_gpu: 1\n",
+                   8);
+            const z3d_layout &layout = *p.plan->set.layout;
+            EXPECT_GT(z3d_layout_largest(&layout), 500000000);
+            std::map<int, int> reductions;
+            for (int i = 0; i < p.train().num_instructions; i++) {
+                const z3d_instruction &in = p.train().instruction[i];
+                if (in.phase != Z3D_PHASE_START ||
+                    (in.opcode != Z3D_OP_REDUCE_GRADS && in.opcode != Z3D_OP_GATHER_PARAMS))
+                    continue;
+                EXPECT_EQ(in.count, layout.group[in.group].shard)
+                    << p.plan->model->group[in.group].name;
+                if (in.opcode == Z3D_OP_REDUCE_GRADS) reductions[in.group]++;
+            }
+            ASSERT_EQ((int)reductions.size(), layout.num_groups);
+            for (const auto &[group, count] : reductions)
+                EXPECT_EQ(count, 1) << p.plan->model->group[group].name;
+        }
 }
 
 // The paper's section 5.1: 1.5 B parameters, 48 layers, hidden 1600, sequence 1024, 32 samples:

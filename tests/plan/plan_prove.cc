@@ -118,11 +118,26 @@ TEST(Prove, NamesReductions) {
     // Of one data rank only a product's rounding is left.
     v = prove(1, untied + zero1, untied + zero2);
     EXPECT_TRUE(v.open) << v.text;
-    v = prove(1, untied + zero1 + "bf16.enabled=true\n", untied + zero2 + "bf16.enabled=true\n");
+    const std::string bf16 = untied + "bf16.enabled=true\n",
+                      narrow = bf16 + "data_types.grad_accum_dtype=bf16\n";
+    v = prove(1, narrow + zero1, narrow + zero2);
     EXPECT_FALSE(v.open || v.equal) << v.text;
-    v = prove(1, untied + zero1 + "bf16.enabled=true\ndata_types.grad_accum_dtype=fp32\n",
-              untied + zero2 + "bf16.enabled=true\ndata_types.grad_accum_dtype=fp32\n");
+    v = prove(1, bf16 + zero1, bf16 + zero2);
     EXPECT_TRUE(v.open) << v.text;
+}
+
+// In bf16 `auto` is fp32 where micro-batches are added up, and bf16 where there is one.
+TEST(Prove, AutomaticTypesOfGradientsAreCompared) {
+    const std::string key = "data_types.grad_accum_dtype", bf16 = "bf16.enabled=true\n",
+                      one = bf16 + "train_micro_batch_size_per_gpu=4\n";
+    EXPECT_TRUE(prove(2, bf16, bf16 + key + "=fp32\n").equal);
+    EXPECT_TRUE(prove(2, one, one + key + "=bf16\n").equal);
+    Verdict v = prove(2, bf16, one);
+    EXPECT_TRUE(v.names(key)) << v.text;
+    const std::string fp16 = "fp16.enabled=true\ntraining.gemm.fp16=sgemm\n";
+    EXPECT_TRUE(prove(2, fp16, fp16 + key + "=fp16\n").equal);
+    v = prove(2, fp16, fp16 + key + "=fp32\n");
+    EXPECT_TRUE(v.names(key)) << v.text;
 }
 
 // Two data ranks add as two micro-batches do; four begin in other places in each shard.

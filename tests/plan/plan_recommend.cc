@@ -15,7 +15,7 @@ namespace {
 
 const std::string MODEL =
     "model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4, seq_length: 256, vocab_size: "
-    "512}\nbf16: {enabled: true}\ntrain_batch_size: 16\n";
+    "512}\nbf16: {enabled: true}\ndata_types: {grad_accum_dtype: bf16}\ntrain_batch_size: 16\n";
 
 // Where states lie is not looked for.
 const std::string ON_DEVICE = "zero_optimization: {offload_optimizer: {device: none}}\n";

@@ -7,6 +7,7 @@
 extern "C" {
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/io.h"
+#include "src/train/trainer.h"
 }
 
 namespace {
@@ -151,6 +152,36 @@ TEST_F(Resume, KeepsItsGranularity) {
                   std::string::npos);
         on_rank_0([&] { std::filesystem::remove_all(folder / "run"); });
     }
+}
+
+// In bf16 micro-batches are added up in fp32. What a run had is kept, however its batch is cut; so
+// is what an older run's `auto` meant.
+TEST_F(Resume, KeepsTheTypeOfGradients) {
+    const std::string bf16 = "bf16.enabled=true\n", first = bf16 + "training.steps=3\n",
+                      parts = "train_micro_batch_size_per_gpu=auto\ngradient_accumulation_steps=";
+    auto expect_type = [&](const std::string &type) {
+        const std::string config = read_file(folder / "run/config.yaml");
+        EXPECT_NE(config.find("grad_accum_dtype: " + type), std::string::npos) << config;
+        SharedFolder::barrier();
+    };
+    for (const std::string cut : {"1", "2"}) {
+        const std::string type = cut == "1" ? "bf16" : "fp32", other = cut == "1" ? "2" : "1";
+        expect_runs(first + parts + cut);
+        expect_type(type);
+        expect_runs(bf16 + parts + other);
+        expect_type(type);
+        on_rank_0([&] { std::filesystem::remove_all(folder / "run"); });
+    }
+    expect_runs("training.steps=3\n" + parts + "2");
+    expect_type("auto"); // of fp32
+    expect_runs(bf16 + parts + "2");
+    expect_type("fp32");
+    z3d_config *old = nullptr;
+    ASSERT_EQ(z3d_config_create(&old), Z3D_OK);
+    ASSERT_EQ(z3d_config_override(old, "bf16.enabled=true"), Z3D_OK);
+    old->gradient_accumulation_steps = 2;
+    EXPECT_EQ(z3d_trainer_saved_accum(old), Z3D_ACCUM_BF16);
+    z3d_config_destroy(old);
 }
 
 // Another way to multiply gives other bits: what a run chose is kept when it goes on.

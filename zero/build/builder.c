@@ -131,7 +131,7 @@ static void check_entries(struct builder *b, int g, int64_t columns, bool reduce
     b->status = Z3D_ERROR(
         Z3D_ERR_CONFIG,
         "the step program would have more than %d entries: zero_optimization.%s %lld cuts %s into "
-        "%lld buckets; use a larger %s (the default is 5e8)",
+        "%lld buckets; use a larger %s (the default is 1e12)",
         MAX_ENTRIES, key, (long long)(reduces ? p->config.reduce_bucket : p->config.gather_bucket),
         p->model->group[g].name, (long long)buckets, key);
 }

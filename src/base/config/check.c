@@ -417,11 +417,24 @@ static void check_checkpoint(config_checker *k) {
     if (c->checkpoint_interval == 0) config_refuse_idle(k, keys, 3, &none_saved);
 }
 
+#define GRADIENTS "data_types.grad_accum_dtype"
+
+/* Gradients are of the model's type, or fp32. */
+static void check_gradients(config_checker *k) {
+    const z3d_config *c = k->c;
+    const bool bf16 = c->data_types_grad_accum_dtype == Z3D_ACCUM_BF16,
+               fp16 = c->data_types_grad_accum_dtype == Z3D_ACCUM_FP16;
+    if (!config_sound(k, GRADIENTS, "bf16.enabled", "fp16.enabled", NULL)) return;
+    if ((bf16 && !c->bf16_enabled) || (fp16 && !c->fp16_enabled))
+        config_complain(k, GRADIENTS, "%s needs %s.enabled true; write auto",
+                        bf16 ? "bf16" : "fp16", bf16 ? "bf16" : "fp16");
+}
+
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
-    const idle_key accumulation = {"data_types.grad_accum_dtype",
+    const idle_key accumulation = {GRADIENTS,
                                    fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32};
     const idle_key gemm[] = {
         {"training.gemm.fp32", !fp32 && c->training_gemm_fp32 != 0},
@@ -441,6 +454,7 @@ static void check_types(config_checker *k) {
                                                 : "use training.gemm.fp32",
                               false};
     config_refuse_idle(k, &accumulation, 1, &plain);
+    check_gradients(k);
     if (c->training_device == Z3D_TRAINING_CPU) config_refuse_idle(k, gemm, 3, &type);
 }
 

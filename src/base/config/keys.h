@@ -68,8 +68,8 @@
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, SUM, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
   X(gradient_clipping, "gradient_clipping", FLOAT, DECIDE, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
   X(zero_optimization_stage, "zero_optimization.stage", INT, SUM, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
-  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, SUM, "5e8", "[1,1e12]", "largest number of elements in one reduction") \
-  X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, SUM, "5e8", "[1,1e12]", "largest number of elements in one all-gather") \
+  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one reduction; the default: all of a parameter group. With NCCL a smaller bucket is a call for each data rank") \
+  X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one all-gather; the default: all of a parameter group, likewise") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, SUM, "true", "", "run collectives beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, SUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
   X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, SUM, "auto", "auto|per_step|per_microbatch", "stage 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: the faster one that fits, if the machine is described (training.hardware, plan --hardware); else a run takes per_step if it leaves a tenth of the memory free") \
@@ -89,7 +89,7 @@
   X(activation_checkpointing_nvme_path, "activation_checkpointing.nvme_path", STRING, NONE, "", "", "cpu_checkpointing nvme: folder, as offload_optimizer.nvme_path; unset: the folder of offload_optimizer or offload_param") \
   X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, SUM, "auto", "[1,1000000] auto", "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, SUM, "minimal", "minimal|full", "what a recomputation repeats. full: the block's whole forward, as the paper's systems do; minimal: only what backward reads") \
-  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, DECIDE, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's type. fp32 is allowed only if the model's type is bf16 or fp16") \
+  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, DECIDE, "auto", "auto|fp32|bf16|fp16", "type in which gradients accumulate and are reduced: fp32 or the model's. auto: fp32 in bf16 runs of several micro-batches a step (gradient_accumulation_steps above 1), which takes 2 bytes a gradient more; else the model's type") \
   X(fp16_enabled, "fp16.enabled", BOOL, DECIDE, "false", "", "train in fp16 with loss scaling") \
   X(fp16_loss_scale, "fp16.loss_scale", FLOAT, DECIDE, "0", "[0,1e38]", "fixed loss scale; 0: dynamic") \
   X(fp16_initial_scale_power, "fp16.initial_scale_power", INT, DECIDE, "16", "[0,126]", "first loss scale is 2 to this power") \
@@ -310,8 +310,8 @@
     X("train_batch_size", "auto")                                                                  \
     X("train_micro_batch_size_per_gpu", "8")                                                       \
     X("gradient_accumulation_steps", "1")                                                          \
-    X("zero_optimization.reduce_bucket_size", "5e8")                                               \
-    X("zero_optimization.allgather_bucket_size", "5e8")                                            \
+    X("zero_optimization.reduce_bucket_size", "1e12")                                              \
+    X("zero_optimization.allgather_bucket_size", "1e12")                                           \
     X("zero_optimization.stage3_prefetch_bucket_size", "5e7")                                      \
     X("fp16.enabled", "false")                                                                     \
     X("bf16.enabled", "false")

@@ -60,6 +60,14 @@ int64_t z3d_config_warmup_steps(const z3d_config *config) {
                      : config->scheduler_params_warmup_num_steps;
 }
 
+z3d_accum z3d_config_grad_accum(const z3d_config *config) {
+    const z3d_accum key = (z3d_accum)config->data_types_grad_accum_dtype;
+    if (key != Z3D_ACCUM_AUTO) return key;
+    if (config->fp16_enabled) return Z3D_ACCUM_FP16;
+    if (!config->bf16_enabled) return Z3D_ACCUM_AUTO;
+    return config->gradient_accumulation_steps > 1 ? Z3D_ACCUM_FP32 : Z3D_ACCUM_BF16;
+}
+
 bool z3d_config_resumes_path(const z3d_config *config) {
     return strcmp(config->checkpoint_resume, "auto") != 0 &&
            strcmp(config->checkpoint_resume, "never") != 0;

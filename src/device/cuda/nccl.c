@@ -2,9 +2,10 @@
  * the operations of a stream in order, and all ranks enqueue in the same order, also across
  * communicators (the verifier checks this). Two communicators' collectives would deadlock if GPUs
  * began them in different orders: NCCL keeps the order of the calls if it is asked to
- * (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); in a graph, one here waits for the other. NCCL sums
- * in the order of its own rings and trees, chosen by machine and size: equal calls give equal bits
- * on one machine, but not those of the other backends. */
+ * (NCCL_LAUNCH_ORDER_IMPLICIT), from 2.27 on in graphs, too: one begins when the one before has
+ * begun, or, with a driver before CUDA 12.9, has ended. NCCL sums in the order of its own rings and
+ * trees, chosen by machine and size: equal calls give equal bits on one machine, but not those of
+ * the other backends. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,8 +23,8 @@
 #define FIND(library, name) dlsym((library), #name)
 #endif
 
-/* The first that keeps the order of calls is 2.26; only machines of CUDA 12 have reason to stay. */
-enum { OLDEST = CUDART_VERSION < 13000 ? 22600 : 22700 };
+/* The first that keeps the order of calls in graphs, too, and has windows. */
+enum { OLDEST = 22700 };
 
 typedef struct communicator {
     z3d_cuda *cuda;
@@ -44,10 +45,9 @@ typedef struct communicator {
 
 struct z3d_cuda_nccl {
     void *library;
-#define X(since, result, name, arguments) result(*name) arguments;
+#define X(result, name, arguments) result(*name) arguments;
     NCCL_FUNCTIONS(X)
 #undef X
-    cudaEvent_t latest;  /* the end of the latest collective; NULL: none that matters */
     communicator *world; /* NULL: not connected */
     int rank;
     communicator *communicators;
@@ -100,8 +100,7 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
 
 bool z3d_cuda_nccl_alloc(const z3d_cuda *cuda, int64_t bytes, void **out) {
     struct z3d_cuda_nccl *nccl = cuda->nccl;
-    if (!nccl || nccl->memory || !cuda->nccl_options.windows || !nccl->ncclCommWindowRegister)
-        return false;
+    if (!nccl || nccl->memory || !cuda->nccl_options.windows) return false;
     bool made = nccl->ncclMemAlloc(out, (size_t)bytes) == ncclSuccess;
     if (made)
         nccl->memory = *out;
@@ -158,19 +157,29 @@ static bool put(void *function, void *symbol) {
 /* Stops at the first that is missing, of which dlerror then tells; what came later may be. */
 static bool find_functions(struct z3d_cuda_nccl *nccl) {
     bool whole = true;
-#define X(since, result, name, arguments)                                                          \
-    whole = whole && (put(&nccl->name, FIND(nccl->library, name)) || since > OLDEST);
+#define X(result, name, arguments) whole = whole && put(&nccl->name, FIND(nccl->library, name));
     NCCL_FUNCTIONS(X)
 #undef X
     return whole;
+}
+
+/* NCCL reads that when it is loaded. */
+static z3d_status ask_for_order(void) {
+    static const char variable[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    setenv(variable, "1", 0);
+    if (strcmp(getenv(variable), "1") == 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "%s is %s in the environment: collectives of two groups could wait for each "
+                     "other for ever; unset it",
+                     variable, getenv(variable));
 }
 
 static z3d_status load(void *device) {
     z3d_cuda *cuda = device;
     struct z3d_cuda_nccl *nccl;
     if (cuda->nccl) return Z3D_OK;
+    Z3D_TRY(ask_for_order());
     Z3D_TRY(z3d_new(1, sizeof *nccl, "NCCL", &nccl));
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* it reads that when it is loaded */
     nccl->library = OPEN_LIBRARY();
     bool whole = nccl->library && find_functions(nccl);
     int version = 0;
@@ -208,7 +217,6 @@ static void destroy(void *self) {
     if (--c->users > 0) return;
     if (c->is_aborted) pthread_join(c->abortion, NULL);
     if (c->stream) cudaStreamSynchronize(c->stream);
-    nccl->latest = NULL;
     communicator **link = &nccl->communicators;
     while (*link != c) link = &(*link)->next;
     *link = c->next;
@@ -313,7 +321,6 @@ void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
 }
 
 void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl) {
-    nccl->latest = NULL;
     for (communicator *c = nccl->communicators; c; c = c->next) c->before = c->started;
 }
 
@@ -391,8 +398,6 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     z3d_cuda_time *time;
     if (nccl->aborted) return z3d_cuda_nccl_check(nccl);
     Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
-    if (c->cuda->capturing && nccl->latest) /* a graph's branches begin in any order */
-        Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, nccl->latest, 0));
     Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->stream, seconds, &time));
     z3d_status status = check(c, run(c, call), names[call->kind]);
     if (status != Z3D_OK) {
@@ -401,7 +406,6 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     }
     Z3D_TRY(z3d_cuda_time_end(c->cuda, c->stream, seconds, time));
     Z3D_CUDA_TRY(cudaEventRecord(end, c->stream));
-    nccl->latest = end;
     *id = ++c->started;
     return Z3D_OK;
 }

@@ -1,6 +1,6 @@
 /* As much of NCCL's interface as we use. The library is found at run time, and it may be older or
  * newer than what a machine builds with: so no nccl.h has a say. Names, numbers and layouts are
- * those of NCCL 2.26; newer ones keep them. The tests have the same functions over processes of
+ * those of NCCL 2.27; newer ones keep them. The tests have the same functions over processes of
  * the host (tests/device/cuda_shim/plugin/collectives.c). */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_NCCL_API_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_NCCL_API_H
@@ -47,53 +47,53 @@ typedef struct ncclConfig_t {
  * the result, in reduce_scatter and all_reduce that of the operand. */
 #define NCCL_WIN_COLL_SYMMETRIC 1
 
-/* X(the version that has it, result, name, arguments). ncclCommSplit: config NULL is that of
+/* X(result, name, arguments). ncclCommSplit: config NULL is that of
  * `comm`. ncclCommWindowRegister is collective; *out may stay NULL where NCCL would not use a
  * window.
  */
 #define NCCL_FUNCTIONS(X)                                                                          \
-    X(22600, ncclResult_t, ncclGetVersion, (int *version))                                         \
-    X(22600, const char *, ncclGetErrorString, (ncclResult_t result))                              \
-    X(22600, const char *, ncclGetLastError, (ncclComm_t comm))                                    \
-    X(22600, ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                  \
-    X(22600, ncclResult_t, ncclCommInitRankConfig,                                                 \
+    X(ncclResult_t, ncclGetVersion, (int *version))                                                \
+    X(const char *, ncclGetErrorString, (ncclResult_t result))                                     \
+    X(const char *, ncclGetLastError, (ncclComm_t comm))                                           \
+    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                         \
+    X(ncclResult_t, ncclCommInitRankConfig,                                                        \
       (ncclComm_t * out, int size, ncclUniqueId id, int rank, ncclConfig_t *config))               \
-    X(22600, ncclResult_t, ncclCommSplit,                                                          \
+    X(ncclResult_t, ncclCommSplit,                                                                 \
       (ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *config))               \
-    X(22600, ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                     \
-    X(22600, ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                       \
-    X(22600, ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * out))           \
-    X(22600, ncclResult_t, ncclMemAlloc, (void **out, size_t bytes))                               \
-    X(22600, ncclResult_t, ncclMemFree, (void *memory))                                            \
-    X(22700, ncclResult_t, ncclCommWindowRegister,                                                 \
+    X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                            \
+    X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                              \
+    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * out))                  \
+    X(ncclResult_t, ncclMemAlloc, (void **out, size_t bytes))                                      \
+    X(ncclResult_t, ncclMemFree, (void *memory))                                                   \
+    X(ncclResult_t, ncclCommWindowRegister,                                                        \
       (ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out, int flags))                 \
-    X(22700, ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))       \
-    X(22600, ncclResult_t, ncclGroupStart, (void))                                                 \
-    X(22600, ncclResult_t, ncclGroupEnd, (void))                                                   \
-    X(22600, ncclResult_t, ncclAllReduce,                                                          \
+    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))              \
+    X(ncclResult_t, ncclGroupStart, (void))                                                        \
+    X(ncclResult_t, ncclGroupEnd, (void))                                                          \
+    X(ncclResult_t, ncclAllReduce,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(22600, ncclResult_t, ncclReduceScatter,                                                      \
+    X(ncclResult_t, ncclReduceScatter,                                                             \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(22600, ncclResult_t, ncclAllGather,                                                          \
+    X(ncclResult_t, ncclAllGather,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(22600, ncclResult_t, ncclReduce,                                                             \
+    X(ncclResult_t, ncclReduce,                                                                    \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,    \
        ncclComm_t comm, cudaStream_t stream))                                                      \
-    X(22600, ncclResult_t, ncclBroadcast,                                                          \
+    X(ncclResult_t, ncclBroadcast,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
        cudaStream_t stream))                                                                       \
-    X(22600, ncclResult_t, ncclSend,                                                               \
+    X(ncclResult_t, ncclSend,                                                                      \
       (const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(22600, ncclResult_t, ncclRecv,                                                               \
+    X(ncclResult_t, ncclRecv,                                                                      \
       (void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,                     \
        cudaStream_t stream))
 
 #ifdef Z3D_CUDA_SHIM
-#define X(since, result, name, arguments) result name arguments;
+#define X(result, name, arguments) result name arguments;
 NCCL_FUNCTIONS(X)
 #undef X
 #endif

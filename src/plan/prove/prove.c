@@ -62,6 +62,7 @@ static z3d_status compare(z3d_comparison *c, const z3d_prove_side *const side[2]
         z3d_status status = z3d_plan_create(side[i]->config, side[i]->ranks, 0, &c->plan[i]);
         if (status == Z3D_ERR_CONFIG) return status; /* it names the file */
         if (status != Z3D_OK) return z3d_error_context(status, "%s", side[i]->name);
+        side[i]->config->data_types_grad_accum_dtype = z3d_config_grad_accum(side[i]->config);
     }
     z3d_prove_keys(c);
     if (!c->apart) Z3D_TRY(z3d_prove_sums(c));

@@ -114,8 +114,9 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(facts->engine));
-    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once per %s%s, %s",
+    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients %sreduced once per %s%s, %s",
                     program->stage, precision_name(config),
+                    program->grad_dtype != program->dtype ? "in fp32, " : "",
                     program->reduce_per_step ? "step" : "micro-batch",
                     whole ? ", kept whole until then" : "",
                     program->recompute   ? "activations recomputed"

@@ -19,8 +19,8 @@ typedef struct cuda_shim_work {
 cudaError_t cuda_shim_enqueue(cudaStream_t stream, cuda_shim_work work);
 /* The clock of events, in seconds: whatever is done takes a microsecond, unless it adds more. */
 extern double cuda_shim_now;
-/* Whether what the stream is given becomes part of a graph. */
-bool cuda_shim_captures(cudaStream_t stream);
+/* The number of the capture that gets what the stream is given; 0: none does. */
+long cuda_shim_captures(cudaStream_t stream);
 /* What waits, allocates or frees is an error while this thread captures, and the capture's end. */
 cudaError_t cuda_shim_waits(void);
 

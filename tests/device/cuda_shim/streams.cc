@@ -125,8 +125,8 @@ cudaError_t cuda_shim_waits(void) {
     return cuda_shim_answer(now.number ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
 }
 
-bool cuda_shim_captures(cudaStream_t stream) {
-    return now.number && stream->captured.capture == now.number;
+long cuda_shim_captures(cudaStream_t stream) {
+    return stream->captured.capture == now.number ? now.number : 0;
 }
 
 cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what) {

@@ -314,6 +314,20 @@ static void drop_task(void *argument) {
     free(t);
 }
 
+/* As NCCL, which was asked for it: in a graph, whose branches begin in any order, a collective
+ * begins after the one before it, of whatever communicator. */
+static cudaError_t enqueue_in_order(cudaStream_t stream, cuda_shim_work work) {
+    static cudaEvent_t before;
+    static long captured_before;
+    const long capture = cuda_shim_captures(stream);
+    if (!capture) return cuda_shim_enqueue(stream, work);
+    if (!before) CUDA_SHIM_TRY(cudaEventCreateWithFlags(&before, cudaEventDisableTiming));
+    if (captured_before == capture) CUDA_SHIM_TRY(cudaStreamWaitEvent(stream, before, 0));
+    captured_before = capture;
+    CUDA_SHIM_TRY(cuda_shim_enqueue(stream, work));
+    return cudaEventRecord(before, stream);
+}
+
 static ncclResult_t enqueue(kind kind, const void *from, void *to, size_t count,
                             ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                             cudaStream_t stream) {
@@ -328,9 +342,9 @@ static ncclResult_t enqueue(kind kind, const void *from, void *to, size_t count,
         free(t);
         return ncclInvalidArgument;
     }
-    t->captured = cuda_shim_captures(stream);
+    t->captured = cuda_shim_captures(stream) != 0;
     if (t->captured) comm->captured++;
-    return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
+    return enqueue_in_order(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
                ? ncclSuccess
                : ncclInvalidArgument;
 }
