@@ -2,7 +2,7 @@
 if(TARGET zero3d_program)
   add_executable(forbid EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/forbid.c)
   add_dependencies(tests forbid)
-  foreach(name usage readme pages models fine_tuning config keys plan prove digest replay trace report outputs browser bad_runs generate evaluate elastic submit offload tiling memory_limit disk_faults disk_breaks pipeline launch tcp slurm cuda products stuck signals install module)
+  foreach(name usage readme pages models fine_tuning best config keys plan prove digest replay trace report outputs browser bad_runs generate evaluate elastic submit offload tiling memory_limit disk_faults disk_breaks pipeline launch tcp slurm cuda products stuck signals install module)
     add_test(NAME cli_${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/cli/${name}.sh ${CMAKE_BINARY_DIR})
     set_tests_properties(cli_${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 PROCESSORS ${ZERO3D_PROCESSORS}
       ENVIRONMENT "ZERO3D=$<TARGET_FILE:zero3d_program>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};FORBID=$<TARGET_FILE:forbid>;CC=${CMAKE_C_COMPILER};SANITIZE=${ZERO3D_SANITIZE};HOST_PLUGIN=${CMAKE_BINARY_DIR}/host_plugin")
