@@ -279,6 +279,7 @@ static z3d_status add_instruction(work *w, z3d_json_lines *lines) {
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     w->document[w->result->documents - 1].tokens = (int64_t)w->ids.count;
     w->result->bytes += bytes;
+    w->result->special_messages += w->in.special_messages;
     return Z3D_OK;
 }
 
