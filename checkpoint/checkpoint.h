@@ -239,10 +239,10 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info);
-/* The same of the weights only, with the average of the parameters in their place. ERR_USAGE: the
- * checkpoint has none. */
-z3d_status z3d_checkpoint_load_average(z3d_world *world, const char *folder, const z3d_model *model,
+/* The same of the weights only, for a model that is not trained: it has the checkpoint's token ids.
+ * average: of the parameters, in their place. ERR_USAGE: the checkpoint has none. */
+z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const z3d_model *model,
                                        z3d_engine *engine, z3d_checkpoint_verify verify,
-                                       z3d_checkpoint_info *info);
+                                       bool average, z3d_checkpoint_info *info);
 
 #endif

@@ -39,7 +39,13 @@ static int64_t ids_of(const z3d_import *import, const z3d_interop *f) {
 
 static z3d_status check_vocab_size(const z3d_import *import, const z3d_interop *f) {
     const int64_t own = f->config->model_vocab_size;
-    if (!import->vocab_size || import->vocab_size >= own) return Z3D_OK;
+    char assignment[64];
+    if (!import->vocab_size) return Z3D_OK;
+    snprintf(assignment, sizeof assignment, "model.vocab_size=%lld", (long long)import->vocab_size);
+    const z3d_status status = z3d_config_override(f->config, assignment);
+    f->config->model_vocab_size = own;
+    if (status != Z3D_OK) return z3d_error_context(status, "--vocab-size");
+    if (import->vocab_size >= own) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "--vocab-size %lld: the model has %lld token ids, and none can be left out; "
                      "expected %lld or more",

@@ -58,15 +58,13 @@ static bool has_new_rows(const z3d_checkpoint *c, const z3d_model *model, const 
     return false;
 }
 
-/* weights_only: a run may begin with more token ids than the checkpoint has. */
-static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model,
-                                 bool weights_only) {
+/* begins: a run may begin with more token ids than the checkpoint has. */
+static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model, bool begins) {
     z3d_tensor *tensor;
     int count;
     z3d_status status = z3d_tensors_of(model, &tensor, &count);
     for (int i = 0; i < count && status == Z3D_OK; i++)
-        if (!weights_only || !has_new_rows(c, model, &tensor[i]))
-            status = compare_tensor(c, &tensor[i]);
+        if (!begins || !has_new_rows(c, model, &tensor[i])) status = compare_tensor(c, &tensor[i]);
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const char *group, *name;
         const int64_t *shape;
@@ -197,19 +195,23 @@ static z3d_status compare_delays(const z3d_checkpoint *c, unsigned kinds) {
         (long long)z3d_checkpoint_get_info(c)->engine.step);
 }
 
-/* The kinds of tensors that are loaded. weights: the only one; -1: all states. */
-static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine, int weights) {
+/* What is loaded: all states, or the weights of a run that begins with them, or those of a model
+ * that is not trained, or its average. */
+typedef enum purpose { RESUME, BEGIN, USE, USE_AVERAGE } purpose;
+
+/* The kinds of tensors that are loaded. */
+static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine, purpose purpose) {
     const bool waits = z3d_checkpoint_get_info(c)->engine.pending.waits;
-    if (weights >= 0) return 1U << weights;
+    if (purpose != RESUME) return purpose == USE_AVERAGE ? Z3D_KIND(EMA) : Z3D_KIND(PARAMETER);
     return waits ? z3d_engine_kinds(engine) : z3d_engine_kinds(engine) & ~Z3D_KIND(PENDING);
 }
 
 /* This rank's own, one of `ranks`. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
-                       int weights) {
-    const bool weights_only = weights >= 0;
-    const unsigned kinds = kinds_to_load(c, engine, weights);
-    Z3D_TRY(compare_models(c, model, weights_only));
+                       purpose purpose) {
+    const bool weights_only = purpose != RESUME;
+    const unsigned kinds = kinds_to_load(c, engine, purpose);
+    Z3D_TRY(compare_models(c, model, purpose == BEGIN));
     if (!weights_only) Z3D_TRY(compare_optimizers(c, kinds));
     if (!weights_only) Z3D_TRY(compare_delays(c, kinds));
     z3d_engine_parameters_changed(engine);
@@ -237,9 +239,8 @@ z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status m
     return status;
 }
 
-/* weights: the only kind of tensors that is loaded; -1: all states. */
 static z3d_status load_kinds(z3d_world *world, const char *folder, const z3d_model *model,
-                             z3d_engine *engine, z3d_checkpoint_verify verify, int weights,
+                             z3d_engine *engine, z3d_checkpoint_verify verify, purpose purpose,
                              z3d_checkpoint_accept accept, void *context,
                              z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
@@ -248,12 +249,12 @@ static z3d_status load_kinds(z3d_world *world, const char *folder, const z3d_mod
                              *const reading = "checkpoint: reading";
     z3d_watchdog_position(world, false, opening);
     z3d_status status = z3d_checkpoint_open(folder, &c);
-    if (status == Z3D_OK && weights < 0) status = need_states(c, folder);
-    if (status == Z3D_OK && weights == Z3D_TENSOR_EMA) status = z3d_checkpoint_need_average(c);
+    if (status == Z3D_OK && purpose == RESUME) status = need_states(c, folder);
+    if (status == Z3D_OK && purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(c);
     status = z3d_checkpoint_agree(world, opening, status);
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, checking);
-        status = z3d_checkpoint_check_rest(c, verify, kinds_to_load(c, engine, weights),
+        status = z3d_checkpoint_check_rest(c, verify, kinds_to_load(c, engine, purpose),
                                            z3d_world_rank(world), z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
@@ -264,10 +265,10 @@ static z3d_status load_kinds(z3d_world *world, const char *folder, const z3d_mod
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, reading);
         z3d_checkpoint_set_verify(c, verify);
-        status = load(c, z3d_world_size(world), model, engine, weights);
+        status = load(c, z3d_world_size(world), model, engine, purpose);
         status = z3d_checkpoint_agree(world, reading, status);
-        if (status == Z3D_OK && weights >= 0)
-            status = z3d_fill_new_rows(world, reading, c, (z3d_tensor_kind)weights, model, engine);
+        if (status == Z3D_OK && purpose == BEGIN)
+            status = z3d_fill_new_rows(world, reading, c, model, engine);
     }
     if (status == Z3D_OK && info) {
         *info = *z3d_checkpoint_get_info(c);
@@ -281,12 +282,13 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
-    return load_kinds(world, folder, model, engine, verify,
-                      weights_only ? Z3D_TENSOR_PARAMETER : -1, accept, context, info);
+    return load_kinds(world, folder, model, engine, verify, weights_only ? BEGIN : RESUME, accept,
+                      context, info);
 }
 
-z3d_status z3d_checkpoint_load_average(z3d_world *world, const char *folder, const z3d_model *model,
+z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const z3d_model *model,
                                        z3d_engine *engine, z3d_checkpoint_verify verify,
-                                       z3d_checkpoint_info *info) {
-    return load_kinds(world, folder, model, engine, verify, Z3D_TENSOR_EMA, NULL, NULL, info);
+                                       bool average, z3d_checkpoint_info *info) {
+    return load_kinds(world, folder, model, engine, verify, average ? USE_AVERAGE : USE, NULL, NULL,
+                      info);
 }

@@ -32,13 +32,12 @@ void z3d_without_new_rows(const z3d_checkpoint *c, int tensor, z3d_part *slice) 
 }
 
 /* Of the checkpoint's rows. sum: as long as a row. */
-static z3d_status add_rows(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor, double *sum,
-                           float *chunk, float *mean) {
+static z3d_status add_rows(z3d_checkpoint *c, int tensor, double *sum, float *chunk, float *mean) {
     z3d_part whole;
     z3d_checkpoint_whole(c, tensor, &whole);
     for (int64_t at = 0, column = 0; at < whole.count; at += CHUNK) {
         const int64_t count = whole.count - at < CHUNK ? whole.count - at : CHUNK;
-        Z3D_TRY(z3d_checkpoint_read(c, kind, tensor, &whole, at, count, chunk));
+        Z3D_TRY(z3d_checkpoint_read(c, Z3D_TENSOR_PARAMETER, tensor, &whole, at, count, chunk));
         for (int64_t i = 0; i < count; i++) {
             sum[column] += (double)chunk[i];
             if (++column == whole.inner) column = 0;
@@ -48,14 +47,13 @@ static z3d_status add_rows(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor, 
     return Z3D_OK;
 }
 
-static z3d_status make_mean(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor, int64_t columns,
-                            float *mean) {
+static z3d_status make_mean(z3d_checkpoint *c, int tensor, int64_t columns, float *mean) {
     double *sum = NULL;
     float *chunk = NULL;
     z3d_status status = z3d_new((size_t)columns, sizeof *sum, "a row of a token table", &sum);
     if (status == Z3D_OK)
         status = z3d_new(CHUNK, sizeof *chunk, "a buffer to read through", &chunk);
-    if (status == Z3D_OK) status = add_rows(c, kind, tensor, sum, chunk, mean);
+    if (status == Z3D_OK) status = add_rows(c, tensor, sum, chunk, mean);
     free(sum);
     free(chunk);
     return status;
@@ -78,7 +76,7 @@ static z3d_status write_rows(z3d_engine *engine, int group, int parameter, int64
     return Z3D_OK;
 }
 
-static z3d_status fill(z3d_world *world, const char *place, z3d_checkpoint *c, z3d_tensor_kind kind,
+static z3d_status fill(z3d_world *world, const char *place, z3d_checkpoint *c,
                        const z3d_model *model, int group, z3d_engine *engine, int parameter) {
     const z3d_parameter *p = &model->group[group].parameter[parameter];
     const int tensor = find_table(c, &model->group[group], parameter);
@@ -88,7 +86,7 @@ static z3d_status fill(z3d_world *world, const char *place, z3d_checkpoint *c, z
     z3d_checkpoint_whole(c, tensor, &whole);
     z3d_status status = z3d_new((size_t)columns, sizeof *mean, "a row of a token table", &mean);
     if (status == Z3D_OK && z3d_world_rank(world) == 0)
-        status = make_mean(c, kind, tensor, columns, mean);
+        status = make_mean(c, tensor, columns, mean);
     status = z3d_checkpoint_agree(world, place, status);
     if (status == Z3D_OK)
         status = z3d_world_broadcast(world, mean, columns * (int64_t)sizeof *mean, 0);
@@ -105,19 +103,19 @@ static void say(const z3d_checkpoint *c, const z3d_model *model, int group, int 
     z3d_log(Z3D_LOG_INFO,
             "model.vocab_size %lld exceeds the checkpoint's %lld: %lld new row%s of each token "
             "table start%s at the mean of the others",
-            (long long)ids, (long long)whole.global, (long long)added, added == 1 ? "" : "s",
+            (long long)ids, (long long)whole.global, (long long)added, z3d_plural(added),
             added == 1 ? "s" : "");
 }
 
 z3d_status z3d_fill_new_rows(z3d_world *world, const char *place, z3d_checkpoint *c,
-                             z3d_tensor_kind kind, const z3d_model *model, z3d_engine *engine) {
+                             const z3d_model *model, z3d_engine *engine) {
     bool said = z3d_world_rank(world) != 0;
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             if (!z3d_has_new_rows(c, &model->group[g], i)) continue;
             if (!said) say(c, model, g, i);
             said = true;
-            Z3D_TRY(fill(world, place, c, kind, model, g, engine, i));
+            Z3D_TRY(fill(world, place, c, model, g, engine, i));
         }
     return Z3D_OK;
 }

@@ -11,10 +11,9 @@ bool z3d_has_new_rows(const z3d_checkpoint *checkpoint, const z3d_parameter_grou
 /* What the checkpoint has of a slice of such a table. */
 void z3d_without_new_rows(const z3d_checkpoint *checkpoint, int tensor, z3d_part *slice);
 /* Sets each new row to the mean of the checkpoint's rows, added in fp64 in their order by rank 0,
- * and says so: equal bits on any topology. kind: what of the checkpoint becomes the parameters.
- * Collective; agreed. `place` as of z3d_checkpoint_agree.
+ * and says so: equal bits on any topology. Collective; agreed. `place` as of z3d_checkpoint_agree.
  */
 z3d_status z3d_fill_new_rows(z3d_world *world, const char *place, z3d_checkpoint *checkpoint,
-                             z3d_tensor_kind kind, const z3d_model *model, z3d_engine *engine);
+                             const z3d_model *model, z3d_engine *engine);
 
 #endif

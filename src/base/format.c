@@ -65,6 +65,10 @@ const char *z3d_format_seconds(double seconds, char *buf, size_t size) {
     return buf;
 }
 
+const char *z3d_plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 /* The fewest digits that read back to the same double. The program may have set a locale whose
  * point is a comma: both directions are done in the C locale. */
 const char *z3d_format_number(double value, char *buf, size_t size) {

@@ -56,6 +56,9 @@ const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);
 const char *z3d_format_count(double count, char *buf, size_t size);
 const char *z3d_format_seconds(double seconds, char *buf, size_t size);
 
+/* "s" of a noun that `count` of them are; "" of one. */
+const char *z3d_plural(int64_t count);
+
 /* The fewest digits that read back to the same double ("6e-04" is written "0.0006"); the decimal
  * point is a point in every locale. 32 bytes are enough. */
 const char *z3d_format_number(double value, char *buf, size_t size);

@@ -42,7 +42,7 @@ static const char help[] =
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
     "  --vocab-size N    import: model.vocab_size of config.yaml, where the tokenizer has more "
     "tokens\n"
-    "                    than the model: a run starts their rows at the mean of the others\n"
+    "                    than the model; a run starts the new rows at the mean of the model's\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
     "  --allow-nonfinite  values may be infinite or NaN, or become so in the type that is written\n"
     "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"

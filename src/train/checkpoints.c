@@ -194,22 +194,18 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
     return status;
 }
 
-static z3d_status load_average(z3d_trainer *trainer, const char *path, z3d_checkpoint_info *info) {
-    char *folder;
-    Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
-    const z3d_status status = z3d_checkpoint_load_average(
-        trainer->world, folder, trainer->model, trainer->engine,
-        (z3d_checkpoint_verify)trainer->config->checkpoint_verify, info);
-    free(folder);
-    return status;
-}
-
 z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, bool average,
                                     int64_t *step) {
-    z3d_checkpoint_info info;
-    Z3D_TRY(average ? load_average(trainer, path, &info) : load(trainer, path, true, &info));
+    z3d_checkpoint_info info = {0};
+    char *folder;
+    Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
+    z3d_status status = z3d_checkpoint_load_weights(
+        trainer->world, folder, trainer->model, trainer->engine,
+        (z3d_checkpoint_verify)trainer->config->checkpoint_verify, average, &info);
+    if (status == Z3D_ERR_CONFIG) status = name_sizes(trainer, folder, status);
+    free(folder);
     *step = info.engine.step;
-    return Z3D_OK;
+    return status;
 }
 
 static void say(z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,

@@ -101,6 +101,7 @@ typedef struct z3d_tokenize_result {
     z3d_tokenize_format format;  /* of JSON; AUTO: there is none */
     char chat_template[32];      /* "": there is none */
     int64_t untrained_tokens;    /* of both files */
+    int64_t special_messages;    /* of conversations: with a special token in their text */
 } z3d_tokenize_result;
 
 /* Reads files and folders, packed ones too; leaves out empty files and duplicates, and what is not

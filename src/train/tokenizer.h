@@ -38,6 +38,9 @@ struct z3d_tokenizer_ops {
      * text is left out. ERR_DATA for an id outside the vocabulary. */
     z3d_status (*decode)(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
                          bool begins, z3d_string *out);
+    /* The first special token that is written in a text: its own text of *bytes. NULL: none is. */
+    const char *(*find_special)(const z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                size_t *bytes);
     void (*destroy)(z3d_tokenizer *tokenizer);
 };
 
@@ -96,6 +99,9 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size
 /* The id of the token that has this text and is found wherever it is, without a text of its own in
  * what is decoded (a special token); -1: there is none. Errors: encode's. */
 z3d_status z3d_tokenizer_special_token(z3d_tokenizer *tokenizer, const char *text, int32_t *out);
+/* ERR_DATA if the model has not each of the ids behind `first`, which are of a text. */
+z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *tokenizer, const z3d_token_list *ids,
+                                   size_t first);
 /* Appends a document as a model is to see it in training: what begins a text, unless the end of the
  * one before it is that, too; the text's ids; end_of_text. None of both twice, where the text has
  * it itself. Errors: encode's, ERR_DATA for an id that the model has not. */

@@ -58,7 +58,12 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on2 checkpoint.init_fro
 # A run with more token ids than the model: the new rows are the mean of the others, in equal bits on all sizes, and are exported.
 expect 1 "$ZERO3D" checkpoint import hf fewer --vocab-size 256
 says 'the model has 257 token ids, and none can be left out; expected 257 or more$'
+expect 1 "$ZERO3D" checkpoint import hf fewer --vocab-size 99999999999
+says '--vocab-size: .*model.vocab_size.* 16777216'
+[ ! -e fewer ] || fail "a refused import leaves its folder"
 expect 0 "$ZERO3D" checkpoint import hf more --vocab-size 261
+expect 1 "$ZERO3D" evaluate back train.bin model.vocab_size=261 # which is not trained
+says 'embed_tokens/weight is 257 x 16 in the checkpoint and 261 x 16 in this run; the checkpoint has model.vocab_size=257$'
 grep -q '^  vocab_size: 261' more/config.yaml || fail "a run that begins with the model has not 261 token ids"
 grow='run.tensorboard=false data.train=train.bin train_batch_size=2 training.steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm
     optimizer.params.lr=0 optimizer.params.weight_decay=0 checkpoint.interval=1'

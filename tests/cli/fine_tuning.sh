@@ -67,6 +67,10 @@ grep -Eq '^done: .* loss .* -> [1-9][0-9.]*,' out || fail "the last loss is that
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
 says 'data.train: train.bin: '
 
+sed 's/"content": "/&<|im_end|>/' chats.jsonl >strange.jsonl
+expect 0 "$ZERO3D" data tokenize strange.jsonl --tokenizer models/chat --output strange.bin
+grep -Eq '^special    [0-9]+ messages? with a special token in the text, which stays one' out || fail "nothing is said of special tokens: $(cat out)"
+
 # A message is answered in the template, as if it had been written out.
 expect 0 "$ZERO3D" generate models/chat --chat --prompt Hi --tokens 6 --temperature 0 model.seq_length=64
 mv out by-template

@@ -1,5 +1,6 @@
 /* Fuzzes files of prompts: any text is read, or refused with its lines; the answer to a prompt that
- * was read is one line of JSON with that prompt. */
+ * was read is one line of JSON with that prompt. Behind a first byte 'c' they are of a chat, behind
+ * 's' with a message of the system. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,23 @@
 enum { POSITIONS = 64 };
 
 /* The tokens of a prompt are its bytes, behind the one that ends a document. */
-static void check(const z3d_tokenizer *t, const z3d_prompt *prompt, const z3d_string *head,
+static void check_bytes(const z3d_json *kept, const z3d_string *text) {
+    if (!kept || kept->type != Z3D_JSON_STRING || kept->length != text->length) abort();
+    if (text->length && memcmp(kept->text, text->text, text->length) != 0) abort();
+}
+
+/* Of a chat the tokens end where the assistant's turn begins. */
+static void check_turn(const z3d_json *line, const z3d_string *text) {
+    static const char end[] = "Assistant:";
+    const size_t length = sizeof end - 1;
+    if (!z3d_json_member(line, "prompt") == !z3d_json_member(line, "messages")) abort();
+    if (text->length < length || memcmp(text->text + text->length - length, end, length) != 0)
+        abort();
+}
+
+static void check(const z3d_prompt_style *style, const z3d_prompt *prompt, const z3d_string *head,
                   const z3d_answer *answer) {
+    const z3d_tokenizer *t = style->tokenizer;
     z3d_string line = {0}, text = {0};
     z3d_json *json;
     z3d_json_repairs repairs = {0}; /* an answer may have NULs */
@@ -19,10 +35,11 @@ static void check(const z3d_tokenizer *t, const z3d_prompt *prompt, const z3d_st
     if (line.failed || memchr(line.text, '\n', line.length) != line.text + line.length - 1) abort();
     if (z3d_json_parse_line(line.text, line.length - 1, "answer", 1, &repairs, &json) != Z3D_OK)
         abort();
-    const z3d_json *kept = z3d_json_member(json, "prompt");
     if (t->ops->decode(t, prompt->token, (size_t)prompt->length, true, &text) != Z3D_OK) abort();
-    if (!kept || kept->type != Z3D_JSON_STRING || kept->length != text.length) abort();
-    if (text.length && memcmp(kept->text, text.text, text.length) != 0) abort();
+    if (style->chat)
+        check_turn(json, &text);
+    else
+        check_bytes(z3d_json_member(json, "prompt"), &text);
     if (!z3d_json_member(json, "text") || !z3d_json_member(json, "finish")) abort();
     z3d_json_free(json);
     z3d_string_free(&line);
@@ -32,18 +49,24 @@ static void check(const z3d_tokenizer *t, const z3d_prompt *prompt, const z3d_st
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const z3d_prompt_defaults defaults = {.tokens = 5, .positions = POSITIONS, .seed = 1};
     const z3d_answer answer = {(const char *)data, size < 32 ? size : 32, 3, size & 1};
-    z3d_prompt_style style = {0};
+    const bool system = size > 0 && *data == 's', talks = system || (size > 0 && *data == 'c');
+    z3d_chat chat;
+    z3d_prompt_style style = {.chat = talks ? &chat : NULL, .system = system ? "Be brief." : NULL};
     z3d_prompts prompts;
+    bool found;
+    data += talks, size -= talks;
     char *text = malloc(size + 1);
     if (!text || z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "", "", &style.tokenizer) != Z3D_OK)
         abort();
+    if (z3d_chat_find("plain", style.tokenizer, &chat, &found) != Z3D_OK) abort();
     if (size) memcpy(text, data, size);
     z3d_status status = z3d_prompts_read(text, size, "p", &style, &defaults, &prompts);
     if (status != Z3D_OK && status != Z3D_ERR_DATA) abort();
     if (status == Z3D_OK && prompts.count == 0) abort();
     for (int64_t i = 0; i < prompts.count && status == Z3D_OK; i++)
-        check(style.tokenizer, &prompts.prompt[i], &prompts.head[i], &answer);
+        check(&style, &prompts.prompt[i], &prompts.head[i], &answer);
     z3d_prompts_free(&prompts);
+    z3d_chat_free(&chat);
     z3d_tokenizer_destroy(style.tokenizer);
     return 0;
 }

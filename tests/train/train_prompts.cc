@@ -148,13 +148,16 @@ TEST_F(Prompts, OfAChatAreMessages) {
             "{\"messages\": []}\n{\"messages\": [], \"prompt\": \"a\"}\n{\"messages\": [{\"role\": "
             "\"assistant\", \"content\": \"a\"}]}\n{\"messages\": [{\"role\": \"user\", "
             "\"content\": "
-            "\"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n{\"a\": 1}"),
+            "\"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n{\"a\": 1}\n" +
+            talk + ", \"tools\": [{}]}\n{\"prompt\": \"a\", \"functions\": \"f\"}"),
         "p.jsonl:1: \"messages\" is empty\n"
         "p.jsonl:2: this line has prompt and messages: give one\n"
         "p.jsonl:3: message 1 is the assistant's, expected the user's: roles are in turns, user "
         "and assistant, behind at most one message of the system\n"
         "p.jsonl:4: the last message is to be the user's: what the assistant says is generated\n"
-        "p.jsonl:5: prompt: this line has no such key; it has: a");
+        "p.jsonl:5: prompt: this line has no such key; it has: a\n"
+        "p.jsonl:6: \"tools\" is not supported: remove the key or the object\n"
+        "p.jsonl:7: \"functions\" is not supported: remove the key or the object");
     chat = nullptr;
     EXPECT_EQ(refused(last), "p.jsonl:1: messages: conversations need --chat");
     z3d_chat_free(&plain);

@@ -11,9 +11,25 @@ enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
 
 /* ---- tokens ---- */
 
+/* A user's text that has one would end its message and begin another. */
+static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation *talk) {
+    for (int i = 0; i < talk->count; i++) {
+        const z3d_message *m = &talk->message[i];
+        size_t bytes;
+        const char *token = t->ops->find_special(t, m->text, m->length, &bytes);
+        if (token)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "the %s's message has %.*s, which is no text but a special token of "
+                             "the tokenizer: take it out",
+                             z3d_role_name(m->role), (int)bytes, token);
+    }
+    return Z3D_OK;
+}
+
 static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_conversation *talk,
                               z3d_prompt *out) {
     z3d_token_list list = {0};
+    Z3D_TRY(refuse_special(style->tokenizer, talk));
     z3d_status status =
         z3d_chat_prompt(style->chat, style->tokenizer, talk->message, talk->count, &list);
     out->token = list.id;
@@ -171,10 +187,10 @@ static z3d_status encode_line(const z3d_json_lines *lines, const z3d_prompt_styl
                               const char *key, z3d_prompt *prompt) {
     const char *text;
     size_t length;
-    z3d_status status;
-    if (strcmp(key, "messages") == 0) {
+    z3d_status status = style->chat ? z3d_conversation_refuse_tools(lines->object) : Z3D_OK;
+    if (status == Z3D_OK && strcmp(key, "messages") == 0) {
         status = encode_messages(style, z3d_json_member(lines->object, key), prompt);
-    } else {
+    } else if (status == Z3D_OK) {
         Z3D_TRY(z3d_json_lines_text(lines, &text, &length));
         status = z3d_prompt_encode(style, text, length, prompt);
     }

@@ -30,10 +30,6 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
     flush(console);
 }
 
-static const char *plural(int64_t count) {
-    return count == 1 ? "" : "s";
-}
-
 static const char *precision_name(const z3d_config *config) {
     return config->fp16_enabled ? "fp16" : config->bf16_enabled ? "bf16" : "fp32";
 }
@@ -132,7 +128,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
         console,
         "batch       %lld sample%s per step = %lld per rank%s x %lld micro-batch%s x %lld "
         "data rank%s, %s tokens",
-        (long long)config->train_batch_size, plural(config->train_batch_size),
+        (long long)config->train_batch_size, z3d_plural(config->train_batch_size),
         (long long)config->train_micro_batch_size_per_gpu,
         program->first_sample ? " on average" : "", (long long)config->gradient_accumulation_steps,
         config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data, data == 1 ? "" : "s",
@@ -146,7 +142,7 @@ static void say_optimizer(z3d_console *console, const z3d_config *config) {
     const long long warm = (long long)config->scheduler_params_warmup_num_steps;
     char warms[48] = "";
     if (warm > 0 && z3d_lr_schedule_reads(schedule, "warmup_num_steps"))
-        snprintf(warms, sizeof warms, ", warm-up of %lld step%s", warm, plural(warm));
+        snprintf(warms, sizeof warms, ", warm-up of %lld step%s", warm, z3d_plural(warm));
     z3d_console_say(console, "optimizer   %s, lr %g, %s%s%s",
                     z3d_optimizer_name((z3d_optimizer)config->optimizer_type),
                     config->optimizer_params_lr, z3d_lr_schedule_name(schedule), warms,
@@ -245,7 +241,7 @@ static void say_packing(z3d_console *console, const z3d_config *config,
             console,
             "            %lld part%s of split documents without a token that is trained: "
             "left out",
-            (long long)p->untrained_parts, plural(p->untrained_parts));
+            (long long)p->untrained_parts, z3d_plural(p->untrained_parts));
 }
 
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
@@ -265,13 +261,13 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     z3d_console_say(console,
                     "data        %s tokens in %d file%s, validation %s; the run is %s epoch%s%s",
                     z3d_format_count((double)facts->train_tokens, train, sizeof train),
-                    facts->train_files, plural(facts->train_files), validation, passes,
+                    facts->train_files, z3d_plural(facts->train_files), validation, passes,
                     strcmp(passes, "1") == 0 ? "" : "s", largest);
     if (facts->epochs > 0)
         z3d_console_say(
             console, "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
-            facts->epochs, (long long)config->training_steps, plural(config->training_steps),
-            (long long)facts->train_samples, plural(facts->train_samples));
+            facts->epochs, (long long)config->training_steps, z3d_plural(config->training_steps),
+            (long long)facts->train_samples, z3d_plural(facts->train_samples));
     if (packed)
         say_packing(console, config, &facts->packing);
     else if (facts->masked)

@@ -123,6 +123,28 @@ static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids,
                        : Z3D_OK;
 }
 
+/* ---- special tokens ---- */
+
+static const char *find_in(const z3d_bpe_tokenizer *t, const z3d_added_set *set, const char *text,
+                           size_t length, size_t *bytes) {
+    for (size_t at = 0; at < length;) {
+        const z3d_found found = z3d_added_set_find(set, t->added, text, length, at);
+        if (found.id >= 0 && t->added[found.id] & Z3D_ADDED_SPECIAL) {
+            *bytes = t->vocabulary.token[found.id].length;
+            return t->vocabulary.text.text + t->vocabulary.token[found.id].begin;
+        }
+        at = found.end;
+    }
+    return NULL;
+}
+
+static const char *bpe_find_special(const z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                    size_t *bytes) {
+    const z3d_bpe_tokenizer *t = (const z3d_bpe_tokenizer *)tokenizer;
+    const char *found = find_in(t, &t->raw, text, length, bytes);
+    return found ? found : find_in(t, &t->rewritten, text, length, bytes);
+}
+
 /* ---- the tokenizer ---- */
 
 static void bpe_destroy(z3d_tokenizer *tokenizer) {
@@ -144,11 +166,13 @@ static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
                                                   .encode = bpe_encode,
                                                   .encode_behind = bpe_encode_behind,
                                                   .decode = bpe_decode,
+                                                  .find_special = bpe_find_special,
                                                   .destroy = bpe_destroy};
 static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
                                                          .encode = bpe_encode,
                                                          .encode_behind = bpe_encode_behind,
                                                          .decode = bpe_decode,
+                                                         .find_special = bpe_find_special,
                                                          .destroy = bpe_destroy};
 
 z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {

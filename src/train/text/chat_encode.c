@@ -33,9 +33,12 @@ static void add_text(run *r, const char *text) {
 }
 
 static z3d_status encode(run *r, size_t length, z3d_token_list *out) {
+    const struct z3d_tokenizer_ops *ops = r->tokenizer->ops;
     const char *text = r->text.text ? r->text.text : "";
-    if (r->behind) return r->tokenizer->ops->encode_behind(r->tokenizer, text, length, out);
-    return r->tokenizer->ops->encode(r->tokenizer, text, length, true, out);
+    const size_t first = out->count;
+    Z3D_TRY(r->behind ? ops->encode_behind(r->tokenizer, text, length, out)
+                      : ops->encode(r->tokenizer, text, length, true, out));
+    return z3d_tokenizer_check_ids(r->tokenizer, out, first);
 }
 
 /* The tokens before trained_from are those that the text up to there has alone, too; a token that

@@ -63,15 +63,15 @@ static void take_space(z3d_string *out) {
 }
 
 /* The length of a comment, which writes nothing: with the line's end behind it and the blanks
- * before it on its line, as transformers has it. */
+ * before it on its line, as transformers has it. 0: it has no end, or keeps them (+). */
 static size_t take_comment(const char *text, z3d_string *out) {
-    const char *end = strstr(text, "#}");
+    const char *begin = text + 2 + (text[2] == '-'), *end = strstr(begin, "#}");
     size_t blanks = out->length;
-    if (!end) return strlen(text);
+    if (!end || *begin == '+' || (end > begin && end[-1] == '+')) return 0;
     while (blanks > 0 && strchr(" \t", out->text[blanks - 1])) blanks--;
     if (blanks == 0 || out->text[blanks - 1] == '\n')
         while (out->length > blanks) out->text[--out->length] = 0;
-    const bool all = end[-1] == '-';
+    const bool all = end > begin && end[-1] == '-';
     end += 2;
     if (all)
         while (is_white(*end)) end++;
@@ -80,13 +80,14 @@ static size_t take_comment(const char *text, z3d_string *out) {
 
 static void lay_out(const char *text, bool comments, z3d_string *out) {
     bool program = false;
-    for (size_t at = 0; text[at];) {
+    for (size_t at = 0, comment; text[at];) {
         const char c = text[at], next = text[at + 1];
         if (!program && c == '\n' && !next) return; /* the last line's end is not written */
         if (!program && c == '{' && next && strchr("{%#", next) && text[at + 2] == '-')
             take_space(out);
-        if (!comments && !program && c == '{' && next == '#') {
-            at += take_comment(text + at, out);
+        if (!comments && !program && c == '{' && next == '#' &&
+            (comment = take_comment(text + at, out)) > 0) {
+            at += comment;
             continue;
         }
         if (!program && c == '{' && (next == '{' || next == '%'))
@@ -230,6 +231,12 @@ static z3d_status refuse_name(const char *name) {
 static z3d_status find_token(const z3d_chat *chat, z3d_tokenizer *tokenizer, const char *text,
                              int32_t *out) {
     Z3D_TRY(z3d_tokenizer_special_token(tokenizer, text, out));
+    if (*out >= 0 && tokenizer->model_ids > 0 && *out >= tokenizer->model_ids)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "the %s chat template writes %s, token %d, but the model has ids 0 to %d "
+                         "(model.vocab_size): use a run that was trained with more (checkpoint "
+                         "import --vocab-size)",
+                         chat->kind->name, text, *out, tokenizer->model_ids - 1);
     if (*out >= 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "the %s chat template writes %s, but the %s tokenizer has no such special "

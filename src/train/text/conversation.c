@@ -45,6 +45,11 @@ z3d_status z3d_json_refuse_member(const z3d_json *object, const char *what, cons
                      key);
 }
 
+z3d_status z3d_conversation_refuse_tools(const z3d_json *object) {
+    Z3D_TRY(z3d_json_refuse_member(object, "", "tools"));
+    return z3d_json_refuse_member(object, "", "functions");
+}
+
 /* ---- messages ---- */
 
 static z3d_status find_role(const z3d_json *role, const char *what, z3d_role *out) {
@@ -109,6 +114,11 @@ static z3d_status read_message(z3d_conversation *c, const z3d_json *m, bool thin
     return z3d_conversation_add(c, out);
 }
 
+const char *z3d_role_name(z3d_role role) {
+    static const char *const names[] = {"system", "user", "assistant"};
+    return names[role];
+}
+
 z3d_status z3d_conversation_read(z3d_conversation *c, const z3d_json *list, const char *key,
                                  bool thinking, bool trained) {
     if (list->type != Z3D_JSON_ARRAY)
@@ -120,7 +130,6 @@ z3d_status z3d_conversation_read(z3d_conversation *c, const z3d_json *list, cons
 }
 
 z3d_status z3d_conversation_check(const z3d_conversation *c) {
-    static const char *const names[] = {"system", "user", "assistant"};
     const int first = c->message[0].role == Z3D_ROLE_SYSTEM;
     for (int i = first; i < c->count; i++) {
         const z3d_role role = c->message[i].role,
@@ -129,7 +138,7 @@ z3d_status z3d_conversation_check(const z3d_conversation *c) {
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "message %d is the %s's, expected the %s's: roles are in turns, user "
                              "and assistant, behind at most one message of the system",
-                             i + 1, names[role], names[wanted]);
+                             i + 1, z3d_role_name(role), z3d_role_name(wanted));
     }
     return Z3D_OK;
 }

@@ -18,6 +18,8 @@ z3d_status z3d_conversation_add(z3d_conversation *conversation, z3d_message mess
  * is wrong, and in which message. */
 z3d_status z3d_conversation_read(z3d_conversation *conversation, const z3d_json *list,
                                  const char *key, bool thinking, bool trained);
+/* "system", "user", "assistant". */
+const char *z3d_role_name(z3d_role role);
 /* ERR_DATA unless it is an optional message of the system, then user and assistant in turns. */
 z3d_status z3d_conversation_check(const z3d_conversation *conversation);
 
@@ -27,5 +29,7 @@ z3d_status z3d_json_need_text(const z3d_json *object, const char *what, const ch
                               const z3d_json **out);
 /* A member that says something, which is not read, so that it is not lost in silence. ERR_DATA. */
 z3d_status z3d_json_refuse_member(const z3d_json *object, const char *what, const char *key);
+/* Tools beside the messages, which templates write and these do not. ERR_DATA. */
+z3d_status z3d_conversation_refuse_tools(const z3d_json *object);
 
 #endif

@@ -89,8 +89,13 @@ static z3d_status encode_messages(z3d_instructions *in, z3d_token_list *out, int
     size_t first = out->count;
     Z3D_TRY(z3d_conversation_check(talk));
     Z3D_TRY(check_answered(talk));
-    for (int i = 0; i < talk->count; i++)
-        *bytes += (int64_t)(talk->message[i].length + talk->message[i].reasoning_length);
+    for (int i = 0; i < talk->count; i++) {
+        const z3d_message *m = &talk->message[i];
+        size_t length;
+        *bytes += (int64_t)(m->length + m->reasoning_length);
+        in->special_messages +=
+            in->tokenizer->ops->find_special(in->tokenizer, m->text, m->length, &length) != NULL;
+    }
     Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, talk->message, talk->count, out));
     for (size_t i = first; i < out->count && in->loss_on == Z3D_LOSS_ALL; i++)
         out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
@@ -212,8 +217,8 @@ static z3d_status encode_object(z3d_instructions *in, const z3d_json *object, z3
                                 int64_t *bytes) {
     const char *key = formats[in->format].key;
     in->conversation.count = 0;
-    Z3D_TRY(z3d_json_refuse_member(object, "", "tools"));
-    Z3D_TRY(z3d_json_refuse_member(object, "", "functions"));
+    in->special_messages = 0;
+    Z3D_TRY(z3d_conversation_refuse_tools(object));
     if (in->format == Z3D_FORMAT_ALPACA) Z3D_TRY(z3d_json_refuse_member(object, "", "history"));
     if (in->format == Z3D_FORMAT_PROMPT_COMPLETION) return encode_pair(in, object, out, bytes);
     if (in->format == Z3D_FORMAT_ALPACA) return encode_alpaca(in, object, out, bytes);

@@ -18,6 +18,7 @@ typedef struct z3d_instructions {
     z3d_chat chat;
     bool has_chat; /* `chat` is there: it is looked for when it is needed */
     z3d_tokenizer *tokenizer;
+    int64_t special_messages; /* of the last object: with a special token in their text */
     /* Private. */
     const z3d_tokenize_options *options;
     z3d_conversation conversation;

@@ -1,65 +1,21 @@
 /* `zero3d data tokenize`: text -> token files. A text file or a JSON line is a document. Two
  * passes: the first tokenizes every document, a large one in parts, into a temporary stream and
- * keeps its hash and length; the second copies each one to the training or the validation file. */
+ * keeps its hash and length; the second (deal_out.c) copies each one to the training or the
+ * validation file. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
-#include "src/train/data.h"
-#include "src/train/data/token_file.h"
-#include "src/train/data/token_writer.h"
 #include "src/train/text/input.h"
-#include "src/train/text/instruction.h"
-#include "src/train/text/json_lines.h"
 #include "src/train/text/outputs.h"
-#include "src/train/text/text_files.h"
+#include "src/train/text/tokenize_work.h"
 
 /* A part is at most LARGEST_PART bytes, and half of that where lines let it. Where the end of one
  * file may have to be held out, it is about a WANTED_PARTS-th of all text. */
 enum { LARGEST_PART = 1 << 20, SMALLEST_PART = 1024, WANTED_PARTS = 200 };
-
-typedef struct document {
-    uint64_t hash;
-    int64_t tokens;
-    int64_t first_part; /* of a text file; -1: a JSON line, which has no parts */
-    const char *path;   /* of a text file */
-    bool held_out;
-} document;
-
-typedef struct part {
-    int64_t tokens;
-    bool ends_line;
-} part;
-
-typedef struct work {
-    const z3d_tokenize_options *options;
-    z3d_tokenize_result *result;
-    z3d_tokenizer *tokenizer;
-    z3d_text_list list;
-    z3d_hash_set seen;
-    z3d_token_writer stream, train, validation;
-    document *document;
-    int64_t document_capacity;
-    part *part;
-    int64_t parts, part_capacity;
-    int64_t cut;        /* the document whose end is held out; -1: none */
-    int64_t cut_tokens; /* of its tokens, those before the cut */
-    size_t part_bytes;  /* that a part has at least */
-    unsigned char *text;
-    z3d_token_list ids;
-    z3d_tokenize_format format; /* of JSON; AUTO: there is none */
-    const char *json_key;       /* of texts in JSON; NULL: they are something else */
-    z3d_instructions in;        /* then */
-    int64_t json_files;         /* that were read as JSON */
-    int64_t raw_json;           /* files of JSON that were read as plain text */
-    const char *first_raw_json;
-    double begun;
-    int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
-} work;
 
 static z3d_status check_options(const z3d_tokenize_options *options) {
     if (options->count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no file or folder to tokenize");
@@ -78,7 +34,7 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
 /* ---- first pass ---- */
 
 /* So many bytes of the files were read. */
-static void advance(work *w, int64_t bytes, bool tell) {
+static void advance(z3d_tokenize_work *w, int64_t bytes, bool tell) {
     enum { STEP = 1 << 22 };
     w->read_bytes = bytes;
     if (!w->options->progress || (!tell && w->read_bytes - w->told_bytes < STEP)) return;
@@ -99,18 +55,18 @@ static z3d_status grow(int64_t *capacity, size_t size, const char *what, void *o
     return Z3D_OK;
 }
 
-static z3d_status begin_document(work *w, uint64_t hash, const char *path) {
+static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char *path) {
     if (w->result->documents == w->document_capacity)
         Z3D_TRY(grow(&w->document_capacity, sizeof *w->document, "documents", &w->document));
     w->document[w->result->documents++] =
-        (document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
+        (z3d_tokenize_document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
     return Z3D_OK;
 }
 
 /* `bytes` of text of the last document, which it begins and ends, or is in the midst of. */
-static z3d_status add_text(work *w, const unsigned char *text, size_t bytes, bool begins,
-                           bool ends) {
-    document *last = &w->document[w->result->documents - 1];
+static z3d_status add_text(z3d_tokenize_work *w, const unsigned char *text, size_t bytes,
+                           bool begins, bool ends) {
+    z3d_tokenize_document *last = &w->document[w->result->documents - 1];
     w->ids.count = 0;
     Z3D_TRY(z3d_tokenizer_part(w->tokenizer, (const char *)text, bytes, begins, ends, &w->ids));
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
@@ -119,7 +75,7 @@ static z3d_status add_text(work *w, const unsigned char *text, size_t bytes, boo
     if (last->first_part < 0) return Z3D_OK;
     if (w->parts == w->part_capacity)
         Z3D_TRY(grow(&w->part_capacity, sizeof *w->part, "parts of texts", &w->part));
-    w->part[w->parts++] = (part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
+    w->part[w->parts++] = (z3d_tokenize_part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
     return Z3D_OK;
 }
 
@@ -192,7 +148,7 @@ typedef struct window {
 } window;
 
 /* Makes it `wanted` bytes at least. */
-static z3d_status fill_window(const work *w, window *v, size_t wanted) {
+static z3d_status fill_window(const z3d_tokenize_work *w, window *v, size_t wanted) {
     size_t count, used = v->end - v->begin;
     if (used >= wanted) return Z3D_OK;
     memmove(w->text, w->text + v->begin, used);
@@ -204,7 +160,8 @@ static z3d_status fill_window(const work *w, window *v, size_t wanted) {
 }
 
 /* Where the part that begins at `text` ends, of `wanted` bytes at most; more: text follows. */
-static size_t end_of_part(const work *w, const unsigned char *text, size_t wanted, bool more) {
+static size_t end_of_part(const z3d_tokenize_work *w, const unsigned char *text, size_t wanted,
+                          bool more) {
     size_t cut = find_cut(text, wanted, w->part_bytes);
     if (!cut && w->options->output_validation && !find_cut(text, wanted, 2))
         cut = find_line(text, wanted, w->part_bytes);
@@ -213,7 +170,7 @@ static size_t end_of_part(const work *w, const unsigned char *text, size_t wante
 }
 
 /* A text file, part by part. */
-static z3d_status add_parts(work *w, window *v, int64_t bytes) {
+static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
     int64_t before = w->read_bytes;
     for (int64_t at = 0; at < bytes;) {
         size_t wanted = bytes - at < LARGEST_PART ? (size_t)(bytes - at) : LARGEST_PART;
@@ -232,7 +189,8 @@ static z3d_status add_parts(work *w, window *v, int64_t bytes) {
     return Z3D_OK;
 }
 
-static z3d_status add_file_text(work *w, int fd, const char *path, int64_t bytes, uint64_t hash) {
+static z3d_status add_file_text(z3d_tokenize_work *w, int fd, const char *path, int64_t bytes,
+                                uint64_t hash) {
     int64_t limit = w->options->limit_bytes, room = limit ? limit - w->result->bytes : bytes;
     window v = {.begin = 0};
     if (room < bytes) w->result->limited = true, bytes = room;
@@ -247,8 +205,8 @@ static z3d_status add_file_text(work *w, int fd, const char *path, int64_t bytes
 /* ---- JSON lines ---- */
 
 /* Whether the document of these bytes was not there before; *hash is its own. */
-static z3d_status is_new(work *w, const void *bytes, size_t count, z3d_content_hash *hash,
-                         bool *added) {
+static z3d_status is_new(z3d_tokenize_work *w, const void *bytes, size_t count,
+                         z3d_content_hash *hash, bool *added) {
     *hash = (z3d_content_hash){{0, 0}};
     z3d_content_hash_add(hash, bytes, count);
     Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, added));
@@ -256,7 +214,7 @@ static z3d_status is_new(work *w, const void *bytes, size_t count, z3d_content_h
     return Z3D_OK;
 }
 
-static z3d_status add_line(work *w, const unsigned char *text, size_t bytes) {
+static z3d_status add_line(z3d_tokenize_work *w, const unsigned char *text, size_t bytes) {
     z3d_content_hash hash;
     bool added;
     Z3D_TRY(is_new(w, text, bytes, &hash, &added));
@@ -266,7 +224,7 @@ static z3d_status add_line(work *w, const unsigned char *text, size_t bytes) {
 }
 
 /* An object that is no text. */
-static z3d_status add_instruction(work *w, z3d_json_lines *lines) {
+static z3d_status add_instruction(z3d_tokenize_work *w, z3d_json_lines *lines) {
     z3d_content_hash hash;
     int64_t bytes;
     bool added;
@@ -279,11 +237,12 @@ static z3d_status add_instruction(work *w, z3d_json_lines *lines) {
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     w->document[w->result->documents - 1].tokens = (int64_t)w->ids.count;
     w->result->bytes += bytes;
+    w->result->special_messages += w->in.special_messages;
     return Z3D_OK;
 }
 
 /* *ended: there is no more. */
-static z3d_status add_object(work *w, z3d_json_lines *lines, bool *ended) {
+static z3d_status add_object(z3d_tokenize_work *w, z3d_json_lines *lines, bool *ended) {
     const char *text;
     size_t length;
     if (!w->json_key) {
@@ -298,7 +257,7 @@ static z3d_status add_object(work *w, z3d_json_lines *lines, bool *ended) {
 }
 
 /* A line without a text: named among the first ones, or the end. */
-static z3d_status skip_line(work *w, const z3d_json_lines *lines, z3d_status status) {
+static z3d_status skip_line(z3d_tokenize_work *w, const z3d_json_lines *lines, z3d_status status) {
     z3d_tokenize_result *result = w->result;
     size_t used = strlen(result->bad_lines);
     if (status != Z3D_ERR_DATA || !lines->bad || !w->options->skip_bad) return status;
@@ -311,7 +270,7 @@ static z3d_status skip_line(work *w, const z3d_json_lines *lines, z3d_status sta
 }
 
 /* One document a line, of any length. */
-static z3d_status add_lines(work *w, z3d_json_lines *lines) {
+static z3d_status add_lines(z3d_tokenize_work *w, z3d_json_lines *lines) {
     int64_t limit = w->options->limit_bytes, before = w->read_bytes;
     for (bool ended = false; !ended;) {
         if (limit && w->result->bytes >= limit) {
@@ -325,7 +284,7 @@ static z3d_status add_lines(work *w, z3d_json_lines *lines) {
     return Z3D_OK;
 }
 
-static z3d_status add_json_lines(work *w, int fd, const char *path) {
+static z3d_status add_json_lines(z3d_tokenize_work *w, int fd, const char *path) {
     z3d_input input;
     z3d_json_lines lines = {
         .input = &input, .path = path, .key = w->json_key, .option = "--json-key "};
@@ -341,7 +300,7 @@ static z3d_status add_json_lines(work *w, int fd, const char *path) {
 /* ---- a file ---- */
 
 /* A file that is not UTF-8: an error where it was named, else left out, and the first one told. */
-static z3d_status leave_out(work *w, const z3d_text_file *file, z3d_text_kind kind) {
+static z3d_status leave_out(z3d_tokenize_work *w, const z3d_text_file *file, z3d_text_kind kind) {
     z3d_tokenize_result *result = w->result;
     z3d_status refusal = z3d_text_refuse(file->path, file->path, kind);
     if (file->named) return refusal;
@@ -353,8 +312,8 @@ static z3d_status leave_out(work *w, const z3d_text_file *file, z3d_text_kind ki
 }
 
 /* Whether the file is text that was not there before; what is left out is counted. */
-static z3d_status examine(work *w, int fd, const z3d_text_file *file, z3d_content_hash *hash,
-                          int64_t *bytes, bool *used) {
+static z3d_status examine(z3d_tokenize_work *w, int fd, const z3d_text_file *file,
+                          z3d_content_hash *hash, int64_t *bytes, bool *used) {
     z3d_tokenize_result *result = w->result;
     z3d_text_kind kind;
     bool added = true;
@@ -380,7 +339,7 @@ static bool has_json_name(const z3d_text_file *file) {
 }
 
 /* The name tells. So does the content of a file that is named or, in a folder, of .json. */
-static bool is_json(const work *w, const z3d_text_file *file, z3d_json_look look) {
+static bool is_json(const z3d_tokenize_work *w, const z3d_text_file *file, z3d_json_look look) {
     if (has_json_name(file)) return true; /* check_json wants a key */
     if (w->format == Z3D_FORMAT_AUTO) return false;
     return file->named ? look != Z3D_LOOK_TEXT : z3d_is_json(file->path) && look == Z3D_LOOK_LIST;
@@ -388,7 +347,8 @@ static bool is_json(const work *w, const z3d_text_file *file, z3d_json_look look
 
 /* JSON that is read as text: refused in a file that is named, and records in .json, else told in
  * the end. */
-static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_look look) {
+static z3d_status notice_raw_json(z3d_tokenize_work *w, const z3d_text_file *file,
+                                  z3d_json_look look) {
     if (look == Z3D_LOOK_TEXT) return Z3D_OK;
     if (file->named || (look == Z3D_LOOK_LIST && z3d_is_json(file->path)))
         return z3d_refuse_raw_json(file->path);
@@ -396,7 +356,7 @@ static z3d_status notice_raw_json(work *w, const z3d_text_file *file, z3d_json_l
     return Z3D_OK;
 }
 
-static z3d_status judge_raw_json(const work *w) {
+static z3d_status judge_raw_json(const z3d_tokenize_work *w) {
     char others[48] = "";
     if (w->raw_json == 0) return Z3D_OK;
     if (w->raw_json == w->result->files) return z3d_refuse_raw_json(w->first_raw_json);
@@ -410,7 +370,7 @@ static z3d_status judge_raw_json(const work *w) {
     return Z3D_OK;
 }
 
-static z3d_status add_file(work *w, const z3d_text_file *file) {
+static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
     int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && file->named)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", file->path, strerror(errno));
@@ -445,7 +405,7 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     return status;
 }
 
-static z3d_status refuse_no_json(const work *w) {
+static z3d_status refuse_no_json(const z3d_tokenize_work *w) {
     const bool key = w->options->json_key != NULL;
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "--%s %s: there is no JSON in %s%s: no .jsonl, .ndjson or .json file, "
@@ -504,7 +464,7 @@ static z3d_status compare_format(const z3d_text_file *file, const z3d_text_file 
 }
 
 /* Before gigabytes are read: what the objects are, as the user or the first of them says. */
-static z3d_status find_format(work *w) {
+static z3d_status find_format(z3d_tokenize_work *w) {
     const z3d_tokenize_options *options = w->options;
     const z3d_text_file *first = NULL; /* that has said it */
     bool possible = false;
@@ -527,7 +487,7 @@ static z3d_status find_format(work *w) {
 }
 
 /* Which tokens are trained is asked for only where there are others. */
-static z3d_status prepare_instructions(work *w) {
+static z3d_status prepare_instructions(z3d_tokenize_work *w) {
     const z3d_tokenize_options *options = w->options;
     const bool texts = w->format <= Z3D_FORMAT_TEXT;
     if (texts && (options->chat_template ||
@@ -549,7 +509,7 @@ static void append_reason(z3d_string *out, int64_t count, const char *one, const
                       count == 1 ? one : many);
 }
 
-static z3d_status refuse_no_text(const work *w) {
+static z3d_status refuse_no_text(const z3d_tokenize_work *w) {
     const z3d_tokenize_result *r = w->result;
     z3d_string why = {0};
     const bool instructed = w->format > Z3D_FORMAT_TEXT;
@@ -576,7 +536,7 @@ static z3d_status refuse_no_text(const work *w) {
     return status;
 }
 
-static z3d_status prepare(work *w) {
+static z3d_status prepare(z3d_tokenize_work *w) {
     int64_t total = 0;
     for (int i = 0; i < w->options->count; i++)
         Z3D_TRY(z3d_text_list_add(&w->list, w->options->inputs[i]));
@@ -592,7 +552,7 @@ static z3d_status prepare(work *w) {
     return prepare_instructions(w);
 }
 
-static z3d_status read_all(work *w) {
+static z3d_status read_all(z3d_tokenize_work *w) {
     Z3D_TRY(z3d_new((size_t)2 * LARGEST_PART, 1, "a part of a text", &w->text));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
@@ -603,154 +563,11 @@ static z3d_status read_all(work *w) {
                : Z3D_OK;
 }
 
-/* ---- second pass ---- */
-
-static void hold_out_last(work *w) {
-    int64_t count = w->result->documents;
-    int64_t held = llround(w->options->validation_fraction * (double)count);
-    held = held < 1 ? 1 : held > count - 1 ? count - 1 : held;
-    for (int64_t i = count - held; i < count; i++) w->document[i].held_out = true;
-}
-
-static void hold_out_by_hash(work *w) {
-    int64_t count = w->result->documents, held = 0, smallest = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double uniform = (double)(w->document[i].hash >> 11) * 0x1p-53;
-        w->document[i].held_out = uniform < w->options->validation_fraction;
-        held += w->document[i].held_out;
-        if (w->document[i].hash < w->document[smallest].hash) smallest = i;
-    }
-    /* Few documents: chance may leave a side empty. */
-    if (held == 0) w->document[smallest].held_out = true;
-    if (held == count) w->document[smallest].held_out = false;
-}
-
-/* Holds out the last `wanted` tokens of all, cut at the line's end that is nearest. Leaves things
- * as they are if the tail would begin in a document without such a line. */
-static void hold_out_tail(work *w, double wanted) {
-    z3d_tokenize_result *result = w->result;
-    int64_t at = result->documents - 1, best = 0, tokens = 0;
-    double behind = 0;
-    while (at > 0 && behind + (double)w->document[at].tokens < wanted)
-        behind += (double)w->document[at--].tokens;
-    const document *d = &w->document[at];
-    if (d->first_part < 0) return;
-    int64_t end = w->parts;
-    for (int64_t i = at + 1; i < result->documents; i++)
-        if (w->document[i].first_part >= 0) {
-            end = w->document[i].first_part;
-            break;
-        }
-    const double target = (double)d->tokens - (wanted - behind);
-    for (int64_t i = d->first_part; i < end - 1; i++) {
-        tokens += w->part[i].tokens;
-        bool nearer = fabs((double)tokens - target) < fabs((double)best - target);
-        if (w->part[i].ends_line && (best == 0 || nearer)) best = tokens;
-    }
-    if (best == 0) return;
-    for (int64_t i = 0; i < result->documents; i++) w->document[i].held_out = i > at;
-    w->cut = at;
-    w->cut_tokens = best;
-    snprintf(result->cut_file, sizeof result->cut_file, "%s", d->path);
-}
-
-/* Whole documents, unless they are too few or too unequal: if they make less than a quarter of what
- * was asked for, or more than four times that, the tail of all text is held out instead. */
-static z3d_status hold_out(work *w) {
-    enum { FAR = 4 };
-    z3d_tokenize_result *result = w->result;
-    double all = 0, held = 0;
-    if (!w->options->output_validation) return Z3D_OK;
-    if (result->documents > 1) {
-        if (w->options->split == Z3D_SPLIT_TAIL)
-            hold_out_last(w);
-        else
-            hold_out_by_hash(w);
-    }
-    for (int64_t i = 0; i < result->documents; i++) {
-        all += (double)w->document[i].tokens;
-        held += w->document[i].held_out ? (double)w->document[i].tokens : 0;
-    }
-    const double wanted = w->options->validation_fraction * all;
-    if (held < wanted / FAR || held > wanted * FAR) hold_out_tail(w, wanted);
-    if (result->documents == 1 && w->cut < 0)
-        return Z3D_ERROR(
-            Z3D_ERR_DATA,
-            "the input is one document (%lld bytes) without a line's end to cut it at, so nothing "
-            "can be held out; give more text, or leave out the validation file",
-            (long long)result->bytes);
-    for (int64_t i = 0; i < result->documents; i++)
-        result->validation_documents += w->document[i].held_out;
-    return Z3D_OK;
-}
-
-static z3d_status copy_tokens(work *w, FILE *stream, int64_t tokens, z3d_token_writer *writer) {
-    enum { BLOCK = 1 << 18 };
-    const size_t size = (size_t)w->stream.bytes_per_token;
-    w->ids.count = 0;
-    Z3D_TRY(z3d_token_list_reserve(&w->ids, BLOCK));
-    int32_t *ids = w->ids.id;
-    while (tokens > 0) {
-        size_t count = tokens < BLOCK ? (size_t)tokens : BLOCK;
-        if (fread(ids, size, count, stream) != count)
-            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
-                             ferror(stream) ? strerror(errno) : "the file became shorter");
-        for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
-            int32_t id = 0;
-            memcpy(&id, (const char *)ids + i * size, size);
-            ids[i] = id;
-        }
-        Z3D_TRY(z3d_token_writer_append(writer, ids, count));
-        tokens -= (int64_t)count;
-    }
-    return Z3D_OK;
-}
-
-/* The document that is cut becomes two: one ends, one begins. */
-static z3d_status copy_both_ends(work *w, FILE *stream, int64_t tokens) {
-    Z3D_TRY(z3d_token_writer_document(&w->train));
-    Z3D_TRY(copy_tokens(w, stream, w->cut_tokens, &w->train));
-    w->ids.count = 0;
-    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, false, true, &w->ids));
-    Z3D_TRY(z3d_token_writer_append(&w->train, w->ids.id, w->ids.count));
-    w->ids.count = 0;
-    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, true, false, &w->ids));
-    Z3D_TRY(z3d_token_writer_document(&w->validation));
-    Z3D_TRY(z3d_token_writer_append(&w->validation, w->ids.id, w->ids.count));
-    return copy_tokens(w, stream, tokens - w->cut_tokens, &w->validation);
-}
-
-static z3d_status copy_document(work *w, FILE *stream, int64_t index) {
-    const document *d = &w->document[index];
-    z3d_token_writer *writer = d->held_out ? &w->validation : &w->train;
-    if (d->tokens == 0) return Z3D_OK;
-    if (index == w->cut) return copy_both_ends(w, stream, d->tokens);
-    Z3D_TRY(z3d_token_writer_document(writer));
-    return copy_tokens(w, stream, d->tokens, writer);
-}
-
-static z3d_status deal_out(work *w) {
-    const z3d_tokenize_options *options = w->options;
-    FILE *stream = fopen(w->stream.temporary, "rbe");
-    z3d_status status = Z3D_OK;
-    if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
-                           strerror(errno));
-    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
-        status = copy_document(w, stream, i);
-    if (stream) fclose(stream);
-    if (status != Z3D_OK) return status;
-    Z3D_TRY(z3d_token_writer_finish(&w->train));
-    if (options->output_validation) {
-        Z3D_TRY(z3d_token_writer_finish(&w->validation));
-        Z3D_TRY(z3d_token_writer_publish(&w->validation));
-    }
-    return z3d_token_writer_publish(&w->train);
-}
+/* ---- both ---- */
 
 /* All tokens, before they are dealt out. Of instruction data in four bytes: with the mark of those
  * that are not trained. */
-static z3d_status open_stream(work *w) {
+static z3d_status open_stream(z3d_tokenize_work *w) {
     z3d_string path = {0};
     const bool marked = w->format > Z3D_FORMAT_TEXT;
     z3d_string_append(&path, "%s.all", w->options->output_train);
@@ -762,7 +579,7 @@ static z3d_status open_stream(work *w) {
     return status;
 }
 
-static void fill_result(const work *w) {
+static void fill_result(const z3d_tokenize_work *w) {
     z3d_tokenize_result *result = w->result;
     result->vocab_size = w->tokenizer->vocab_size;
     result->train_documents = result->documents - result->validation_documents;
@@ -774,7 +591,7 @@ static void fill_result(const work *w) {
         snprintf(result->chat_template, sizeof result->chat_template, "%s", w->in.chat.kind->name);
 }
 
-static z3d_status run(work *w) {
+static z3d_status run(z3d_tokenize_work *w) {
     const z3d_tokenize_options *options = w->options;
     int32_t vocab_size = w->tokenizer->vocab_size;
     /* Opened first: an output that cannot be written is told before gigabytes are read. */
@@ -789,18 +606,18 @@ static z3d_status run(work *w) {
     if (fflush(w->stream.file) != 0)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", w->stream.temporary,
                          strerror(errno));
-    Z3D_TRY(hold_out(w));
-    Z3D_TRY(deal_out(w));
+    Z3D_TRY(z3d_tokenize_hold_out(w));
+    Z3D_TRY(z3d_tokenize_deal_out(w));
     fill_result(w);
     return Z3D_OK;
 }
 
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result) {
-    work w = {.options = options,
-              .result = result,
-              .tokenizer = options->tokenizer,
-              .begun = z3d_now(),
-              .cut = -1};
+    z3d_tokenize_work w = {.options = options,
+                           .result = result,
+                           .tokenizer = options->tokenizer,
+                           .begun = z3d_now(),
+                           .cut = -1};
     z3d_tokenizer *own = NULL;
     z3d_status status;
     *result = (z3d_tokenize_result){0};

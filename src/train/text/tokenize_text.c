@@ -10,10 +10,6 @@ static void append_reason(z3d_string *out, bool *any, int64_t count, const char 
     *any = true;
 }
 
-static const char *plural(int64_t count) {
-    return count == 1 ? "" : "s";
-}
-
 /* Of a split that is far from what was asked for, and of a text that was cut. */
 static void append_split(const z3d_tokenize_options *options, const z3d_tokenize_result *r,
                          z3d_string *out) {
@@ -31,7 +27,7 @@ static void append_split(const z3d_tokenize_options *options, const z3d_tokenize
     if (r->validation_documents > 1)
         z3d_string_append(out, " and the %lld document%s behind it",
                           (long long)r->validation_documents - 1,
-                          plural(r->validation_documents - 1));
+                          z3d_plural(r->validation_documents - 1));
     z3d_string_append(out, ": whole documents are too few or too unequal to hold out the share "
                            "that was asked for\n");
 }
@@ -59,6 +55,11 @@ static void append_format(const z3d_tokenize_options *options, const z3d_tokeniz
         z3d_string_append(out, "trained    %lld of %lld tokens: %s\n",
                           (long long)(tokens - r->untrained_tokens), (long long)tokens,
                           loss_name(options, r));
+    if (r->special_messages > 0)
+        z3d_string_append(out,
+                          "special    %lld message%s with a special token in the text, which stays "
+                          "one, as with apply_chat_template\n",
+                          (long long)r->special_messages, z3d_plural(r->special_messages));
 }
 
 void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
@@ -68,9 +69,9 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     bool any = false,
          ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
     z3d_string_append(out, "read       %lld text file%s, %s, %lld document%s%s%s\n",
-                      (long long)result->files, plural(result->files),
+                      (long long)result->files, z3d_plural(result->files),
                       z3d_format_bytes(result->bytes, bytes, sizeof bytes),
-                      (long long)result->documents, plural(result->documents),
+                      (long long)result->documents, z3d_plural(result->documents),
                       ends && !instructed ? ", each with its end token" : "",
                       result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "file that is not text",
@@ -106,12 +107,12 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     append_format(options, result, out);
     z3d_string_append(out, "training   %s: %lld tokens, %lld document%s\n", options->output_train,
                       (long long)result->train_tokens, (long long)result->train_documents,
-                      plural(result->train_documents));
+                      z3d_plural(result->train_documents));
     if (options->output_validation) {
         z3d_string_append(out, "held out   %s: %lld tokens, %lld document%s\n",
                           options->output_validation, (long long)result->validation_tokens,
                           (long long)result->validation_documents,
-                          plural(result->validation_documents));
+                          z3d_plural(result->validation_documents));
         append_split(options, result, out);
     }
     z3d_string_append(

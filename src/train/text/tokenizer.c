@@ -70,6 +70,15 @@ static z3d_status bytes_decode(const z3d_tokenizer *tokenizer, const int32_t *id
                        : Z3D_OK;
 }
 
+static const char *bytes_find_special(const z3d_tokenizer *tokenizer, const char *text,
+                                      size_t length, size_t *bytes) {
+    (void)tokenizer;
+    (void)text;
+    (void)length;
+    (void)bytes;
+    return NULL;
+}
+
 static void bytes_destroy(z3d_tokenizer *tokenizer) {
     free(tokenizer);
 }
@@ -79,6 +88,7 @@ static const struct z3d_tokenizer_ops bytes_ops = {
     .encode = bytes_encode,
     .encode_behind = bytes_encode_behind,
     .decode = bytes_decode,
+    .find_special = bytes_find_special,
     .destroy = bytes_destroy,
 };
 
@@ -237,7 +247,8 @@ static z3d_status append_id(z3d_token_list *out, int32_t id) {
     return Z3D_OK;
 }
 
-static z3d_status check_ids(const z3d_tokenizer *t, const z3d_token_list *ids, size_t first) {
+z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list *ids,
+                                   size_t first) {
     if (t->model_ids == 0 || t->model_ids >= t->vocab_size) return Z3D_OK;
     for (size_t i = first; i < ids->count; i++)
         if (ids->id[i] >= t->model_ids)
@@ -259,7 +270,7 @@ static z3d_status append_text(z3d_tokenizer *t, int32_t begin, const char *text,
         out->count--;
         memmove(out->id + first, out->id + first + 1, (out->count - first) * sizeof *out->id);
     }
-    return check_ids(t, out, first);
+    return z3d_tokenizer_check_ids(t, out, first);
 }
 
 z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t length,

@@ -1,0 +1,55 @@
+/* What the two passes of `zero3d data tokenize` share. */
+#ifndef ZERO3D_TRAIN_TOKENIZE_WORK_H
+#define ZERO3D_TRAIN_TOKENIZE_WORK_H
+
+#include "src/train/data.h"
+#include "src/train/data/token_writer.h"
+#include "src/train/text/instruction.h"
+#include "src/train/text/text_files.h"
+
+typedef struct z3d_tokenize_document {
+    uint64_t hash;
+    int64_t tokens;
+    int64_t first_part; /* of a text file; -1: a JSON line, which has no parts */
+    const char *path;   /* of a text file */
+    bool held_out;
+} z3d_tokenize_document;
+
+typedef struct z3d_tokenize_part {
+    int64_t tokens;
+    bool ends_line;
+} z3d_tokenize_part;
+
+typedef struct z3d_tokenize_work {
+    const z3d_tokenize_options *options;
+    z3d_tokenize_result *result;
+    z3d_tokenizer *tokenizer;
+    z3d_text_list list;
+    z3d_hash_set seen;
+    z3d_token_writer stream, train, validation;
+    z3d_tokenize_document *document;
+    int64_t document_capacity;
+    z3d_tokenize_part *part;
+    int64_t parts, part_capacity;
+    int64_t cut;        /* the document whose end is held out; -1: none */
+    int64_t cut_tokens; /* of its tokens, those before the cut */
+    size_t part_bytes;  /* that a part has at least */
+    unsigned char *text;
+    z3d_token_list ids;
+    z3d_tokenize_format format; /* of JSON; AUTO: there is none */
+    const char *json_key;       /* of texts in JSON; NULL: they are something else */
+    z3d_instructions in;        /* then */
+    int64_t json_files;         /* that were read as JSON */
+    int64_t raw_json;           /* files of JSON that were read as plain text */
+    const char *first_raw_json;
+    double begun;
+    int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
+} z3d_tokenize_work;
+
+/* Decides which documents are held out, or the end of which one. ERR_DATA: none can be. */
+z3d_status z3d_tokenize_hold_out(z3d_tokenize_work *work);
+/* Copies the tokens of all documents from the stream, which is flushed, to their files, and
+ * finishes these. ERR_IO. */
+z3d_status z3d_tokenize_deal_out(z3d_tokenize_work *work);
+
+#endif
