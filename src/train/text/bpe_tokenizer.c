@@ -123,6 +123,12 @@ static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids,
                        : Z3D_OK;
 }
 
+static void bpe_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
+    const z3d_vocabulary *v = &((const z3d_bpe_tokenizer *)tokenizer)->vocabulary;
+    if (id >= 0 && id < v->size)
+        z3d_string_append_bytes(out, v->text.text + v->token[id].begin, v->token[id].length);
+}
+
 /* ---- the tokenizer ---- */
 
 static void bpe_destroy(z3d_tokenizer *tokenizer) {
@@ -144,11 +150,13 @@ static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
                                                   .encode = bpe_encode,
                                                   .encode_behind = bpe_encode_behind,
                                                   .decode = bpe_decode,
+                                                  .name_token = bpe_name_token,
                                                   .destroy = bpe_destroy};
 static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
                                                          .encode = bpe_encode,
                                                          .encode_behind = bpe_encode_behind,
                                                          .decode = bpe_decode,
+                                                         .name_token = bpe_name_token,
                                                          .destroy = bpe_destroy};
 
 z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {

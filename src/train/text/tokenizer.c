@@ -70,6 +70,11 @@ static z3d_status bytes_decode(const z3d_tokenizer *tokenizer, const int32_t *id
                        : Z3D_OK;
 }
 
+static void bytes_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
+    (void)bytes_decode(tokenizer, &id, 1, false, out);
+    if (id == BYTES_END_OF_TEXT) z3d_string_append(out, "%s", Z3D_END_OF_TEXT);
+}
+
 static void bytes_destroy(z3d_tokenizer *tokenizer) {
     free(tokenizer);
 }
@@ -79,6 +84,7 @@ static const struct z3d_tokenizer_ops bytes_ops = {
     .encode = bytes_encode,
     .encode_behind = bytes_encode_behind,
     .decode = bytes_decode,
+    .name_token = bytes_name_token,
     .destroy = bytes_destroy,
 };
 
