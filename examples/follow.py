@@ -123,3 +123,5 @@ except ImportError as error:
     sys.exit(f"follow: {error}; install it: python3 -m pip install {name}")
 except OSError as error:
     sys.exit(f"follow: {error}")
+except KeyboardInterrupt:  # nothing was sent yet
+    sys.exit(1)

@@ -88,7 +88,7 @@ expect 1 "$ZERO3D" report a
 says '^zero3d: a/metrics.jsonl:1: this line has no step$'
 expect 1 "$ZERO3D" report nowhere
 says '^zero3d: cannot open nowhere: .*; expected a run.s folder'
-mkdir empty
+mkdir norun
 expect 1 "$ZERO3D" report empty
 says '^zero3d: cannot open empty/metrics.jsonl: .*; expected a run.s folder'
 : >empty/metrics.jsonl
@@ -225,10 +225,10 @@ echo broken >live/metrics.jsonl
 expect 1 follow live --wandb
 grep -q '^follow: .*live/metrics.jsonl: a line behind byte 0 is no JSON$' err || fail "a broken line is not named"
 called "init zero3d live None" "finish 0"
-mkdir empty
-expect 1 follow empty --wandb
-grep -q '^follow: .*/empty is no folder of a run' err || fail "a folder without a run is waited for"
-sed -i 's/^def set_experiment.*/&\n    raise RuntimeError("no store\\nmore")/' fake/mlflow.py
+mkdir norun
+expect 1 follow norun --wandb
+grep -q '^follow: .*/norun is no folder of a run' err || fail "a folder without a run is waited for"
+sed -i 's/^def set_experiment.*/def set_experiment(name): raise RuntimeError("no store\\nmore")/' fake/mlflow.py
 expect 1 follow "my run" --mlflow
 [ "$(cat err)" = "follow: mlflow: no store" ] || fail "a failure of the module takes more than a line"
 expect 1 /usr/bin/python3 -I "$SOURCE/examples/follow.py" --mlflow live
