@@ -88,7 +88,7 @@ expect 1 "$ZERO3D" report a
 says '^zero3d: a/metrics.jsonl:1: this line has no step$'
 expect 1 "$ZERO3D" report nowhere
 says '^zero3d: cannot open nowhere: .*; expected a run.s folder'
-mkdir norun
+mkdir empty
 expect 1 "$ZERO3D" report empty
 says '^zero3d: cannot open empty/metrics.jsonl: .*; expected a run.s folder'
 : >empty/metrics.jsonl
