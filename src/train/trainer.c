@@ -504,7 +504,7 @@ static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string_free(&text);
 }
 
-/* Whether the model is to be asked in a chat template: its folder may have none, or no tokenizer. */
+/* Whether conversations are trained, in a chat template that generation knows, too. */
 static bool chats(const z3d_trainer *trainer) {
     z3d_tokenizer *tokenizer = NULL;
     const bool has = z3d_dataset_masked(trainer->train) &&

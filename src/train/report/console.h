@@ -61,8 +61,8 @@ typedef struct z3d_console {
 } z3d_console;
 
 void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts);
-/* Called for every step; says a line at the first one of a start, every log_interval steps, the last step and steps
- * that were skipped. */
+/* Called for every step; says a line at the first one of a start, every log_interval steps, the
+ * last step and steps that were skipped. */
 void z3d_console_step(z3d_console *console, const z3d_step_record *record);
 void z3d_console_validation(z3d_console *console, int64_t step, double loss, double seconds);
 /* One line of its own. */

@@ -208,11 +208,10 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     z3d_chat_kind_names(&names);
     const char *hint = nearest(text);
     status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                       "%s: its chat template (digest %016llx) is none of those that are known; "
-                       "%s%s%s--chat-template NAME if it writes what the one of that name does: %s",
-                       path, (unsigned long long)digest, hint ? "--chat-template " : "",
-                       hint ? hint : "", hint ? " if it writes what that one does, else " : "",
-                       names.text ? names.text : "");
+                       "%s: this chat template is none of those that are known: give "
+                       "--chat-template %s if it writes what %s writes (names: %s; digest %016llx)",
+                       path, hint ? hint : "NAME", hint ? hint : "the one of that name",
+                       names.text ? names.text : "", (unsigned long long)digest);
     z3d_string_free(&names);
     return status;
 }

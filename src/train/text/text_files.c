@@ -301,8 +301,8 @@ static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
 static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool last) {
     size_t rest;
     if (s->bytes == 0) s->wide = wide_kind(buffer, *count);
-    s->nul |= memchr(buffer, 0, *count) != NULL ||
-              (s->bytes == 0 && begins_as_parquet(buffer, *count));
+    s->nul |=
+        memchr(buffer, 0, *count) != NULL || (s->bytes == 0 && begins_as_parquet(buffer, *count));
     int64_t faults = z3d_utf8_faults(buffer, *count, &rest);
     if (last)
         faults += (int64_t)rest;
