@@ -56,7 +56,7 @@ grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || 
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.validation=data/held-out.bin data.samples=documents \
     model.seq_length=128 train_batch_size=1 training.epochs=1 training.eval_interval=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm \
     checkpoint.interval=1 run.dir=run
-! grep -Eq 'a loss takes|training.steps .*epoch' out || fail "a whole file is called a part, or epochs are said twice"
+! grep -Eq 'a loss takes|the run is' out || fail "a whole file is called a part, or epochs are said twice"
 grep -Eq '^documents   2 in (1 sample|2 samples) an epoch, which they fill to [0-9.]+ %$' out || fail "the run says nothing of its documents"
 grep -Eq 'training.epochs 1: [12] steps?; a pass is [12] samples?$' out || fail "an epoch is not all documents once"
 loss=$(sed -n 's/^ *\([12]\)\/\1  *\([0-9.]*\)  validation loss.*/\2/p' out)
@@ -71,7 +71,7 @@ grep -q '^data .*, validation [0-9]* (a loss takes 1 batch of it: training.eval_
 grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=8 train_batch_size=1 training.steps=300 \
     training.max_skipped_steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=few
-grep -Eq '^ +training.steps 300: [0-9.]+ epochs; training.epochs=3 makes 3 passes over the data$' out || fail "many passes are not noticed"
+grep -Eq '^ +more than 10 passes over the data; training.epochs=3 makes 3$' out || fail "many passes are not noticed"
 grep -q 'skipped: no token of its data is trained$' out || fail "no step is without a trained token"
 grep -q '"loss":null.*"trained_tokens":0,.*"skipped":true' few/metrics.jsonl || fail "a step without a trained token has a loss"
 grep -Eq '^done: .* loss .* -> [1-9][0-9.]*,' out || fail "the last loss is that of a step without a trained token"

@@ -262,40 +262,45 @@ static void append_validation(const z3d_run_facts *facts, z3d_string *out) {
 }
 
 /* How often the run passes over its data. */
-static void say_passes(z3d_console *console, const z3d_run_facts *facts) {
-    enum { MANY = 10 };
+static double passes_of(const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const double samples = (double)config->training_steps * (double)config->train_batch_size;
-    const double epochs =
-        facts->packing.documents > 0
-            ? samples / (double)facts->packing.samples
-            : samples * (double)config->model_seq_length / (double)facts->train_tokens;
-    char passes[32];
-    snprintf(passes, sizeof passes, "%.*g", epochs < 0.1 ? 1 : 3, epochs);
+    return facts->packing.documents > 0
+               ? samples / (double)facts->packing.samples
+               : samples * (double)config->model_seq_length / (double)facts->train_tokens;
+}
+
+static void say_passes(z3d_console *console, const z3d_run_facts *facts) {
+    enum { MANY = 10 };
     if (facts->epochs > 0)
-        z3d_console_say(
-            console, "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
-            facts->epochs, (long long)config->training_steps, plural(config->training_steps),
-            (long long)facts->train_samples, plural(facts->train_samples));
-    else
-        z3d_console_say(console, "            training.steps %lld: %s epoch%s%s",
-                        (long long)config->training_steps, passes,
-                        strcmp(passes, "1") == 0 ? "" : "s",
-                        epochs > MANY ? "; training.epochs=3 makes 3 passes over the data" : "");
+        z3d_console_say(console,
+                        "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
+                        facts->epochs, (long long)facts->config->training_steps,
+                        plural(facts->config->training_steps), (long long)facts->train_samples,
+                        plural(facts->train_samples));
+    else if (passes_of(facts) > MANY)
+        z3d_console_say(console,
+                        "            more than %d passes over the data; "
+                        "training.epochs=3 makes 3",
+                        MANY);
 }
 
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
-    char train[32], largest[64] = "";
+    const double epochs = passes_of(facts);
+    char train[32], largest[64] = "", passes[64];
     z3d_string validation = {0};
     append_validation(facts, &validation);
+    snprintf(passes, sizeof passes, "; the run is %.*g epoch%s", epochs < 0.1 ? 1 : 3, epochs,
+             fabs(epochs - 1) < 0.005 ? "" : "s");
     if (facts->largest_token >= 0)
         snprintf(largest, sizeof largest, "; largest token %d of vocabulary %lld",
                  facts->largest_token, (long long)config->model_vocab_size);
-    z3d_console_say(console, "data        %s tokens in %d file%s, validation %s%s",
+    z3d_console_say(console, "data        %s tokens in %d file%s, validation %s%s%s",
                     z3d_format_count((double)facts->train_tokens, train, sizeof train),
                     facts->train_files, plural(facts->train_files),
-                    validation.text ? validation.text : "?", largest);
+                    validation.text ? validation.text : "?", facts->epochs > 0 ? "" : passes,
+                    largest);
     z3d_string_free(&validation);
     say_passes(console, facts);
     if (facts->packing.documents > 0)
