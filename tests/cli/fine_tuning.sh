@@ -49,6 +49,7 @@ cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.j
 [ -f exported/best/model.safetensors ] && [ -s runs/best/samples.jsonl ] || fail "the commands leave no best model, or no samples"
 grep -q 'next: zero3d generate models/chat --chat --prompt TEXT$' out || fail "the import says another command than a chat model's"
 grep -q 'generate: .*zero3d generate runs/chat/checkpoints --chat --prompt Hello$' out || fail "the run says another command than a chat model's"
+grep -q '^note: the chat template ends an answer with <|im_end|>: add its id, 518, to eos_token_id of exported/chat/generation_config.json$' out || fail "nothing is said of an end that transformers does not know"
 grep -Eq '^best     validation loss [0-9.]+ at step [0-9]+: runs/best/checkpoints/best$' out || fail "the run does not say which is best"
 grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"
 grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
