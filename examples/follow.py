@@ -64,14 +64,21 @@ def look(path):
 
 def follow(begin, folder, kept, seconds):
     metrics, events = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "events.jsonl")
+    if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ("config.yaml", "events.jsonl")):
+        sys.exit(f"follow: {folder} is no folder of a run: name what run.dir is")
     if not os.path.exists(events):
-        print(f"follow: waits for {events}", file=sys.stderr)
+        print(f"follow: waits for {events}: no run has begun there; Ctrl-C ends the wait", file=sys.stderr)
     while not (os.path.exists(events) and os.path.exists(metrics) and look(events)[0]):
         time.sleep(seconds)
     state = {"began": look(events)[0], "run": None, "sent": {}}
     if os.path.exists(kept) and read(kept)[0][0]["began"] == state["began"]:
         state = read(kept)[0][0]
-    state["run"], log, finish = begin(folder, state["run"])
+    try:
+        state["run"], log, finish = begin(folder, state["run"])
+    except (ImportError, OSError):
+        raise
+    except Exception as error:  # the module's own: an account, a part of it that is missing
+        sys.exit(f"follow: {os.path.basename(kept).split('.')[1]}: {(str(error) or repr(error)).splitlines()[0]}")
     at, started, end = 0, None, None
     try:
         while not end:
@@ -116,3 +123,5 @@ except ImportError as error:
     sys.exit(f"follow: {error}; install it: python3 -m pip install {name}")
 except OSError as error:
     sys.exit(f"follow: {error}")
+except KeyboardInterrupt:  # nothing was sent yet
+    sys.exit(1)

@@ -342,6 +342,24 @@ static void report_export(int64_t step, const z3d_export *what, z3d_string *text
                                       : "");
 }
 
+/* A chat template may end answers with a token that transformers does not stop at. */
+static void report_end(const z3d_export *what, z3d_string *text) {
+    z3d_tokenizer *t = NULL;
+    bool stops = false;
+    if (!what->tokenizer ||
+        z3d_tokenizer_create(Z3D_TOKENIZER_HUGGINGFACE, what->to, NULL, &t) != Z3D_OK)
+        return;
+    const int32_t end = z3d_tokenizer_answer_end(t);
+    for (size_t i = 0; i < t->ends.count; i++) stops |= t->ends.id[i] == end;
+    if (end >= 0 && !stops) {
+        z3d_string_append(text, "note: the chat template ends an answer with ");
+        t->ops->name_token(t, end, text);
+        z3d_string_append(text, ": add its id, %d, to eos_token_id of %s/generation_config.json\n",
+                          (int)end, what->to);
+    }
+    z3d_tokenizer_destroy(t);
+}
+
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
     z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
@@ -368,6 +386,7 @@ static z3d_status export(request *r) {
     z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = z3d_checkpoint_export(c, &what);
     if (status == Z3D_OK) report_export(z3d_checkpoint_get_info(c)->engine.step, &what, r->text);
+    if (status == Z3D_OK) report_end(&what, r->text);
     z3d_checkpoint_close(c);
     return status;
 }
@@ -386,7 +405,8 @@ static z3d_status append_family(const z3d_config *config, z3d_string *out) {
     return status;
 }
 
-static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3d_string *out) {
+static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3d_string *out,
+                                   bool *chats) {
     z3d_string path = {0};
     z3d_tokenizer *tokenizer = NULL;
     z3d_status status = Z3D_OK;
@@ -401,6 +421,7 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
     else
         z3d_string_append(out, there ? "cannot be used: %s" : "none (--vocab PATH gives one)",
                           z3d_error_message());
+    *chats = tokenizer && z3d_tokenizer_answer_end(tokenizer) >= 0;
     z3d_tokenizer_destroy(tokenizer);
     z3d_string_free(&path);
     return status == Z3D_ERR_MEMORY ? status : Z3D_OK;
@@ -412,6 +433,7 @@ static z3d_status describe_import(const char *folder, const char *dir, z3d_strin
     z3d_config *config = NULL;
     z3d_model_sizes sizes;
     char number[32];
+    bool chats = false;
     Z3D_TRY(z3d_checkpoint_open(folder, &c));
     const char *saved = z3d_checkpoint_get_info(c)->config;
     z3d_status status = z3d_config_create(&config);
@@ -422,8 +444,9 @@ static z3d_status describe_import(const char *folder, const char *dir, z3d_strin
     if (status == Z3D_OK) {
         z3d_string_append(text, ": %s parameters, tokenizer ",
                           z3d_format_count((double)sizes.parameters, number, sizeof number));
-        status = append_tokenizer(config, dir, text);
-        z3d_string_append(text, "; next: zero3d generate %s --prompt TEXT\n", dir);
+        status = append_tokenizer(config, dir, text, &chats);
+        z3d_string_append(text, "; next: zero3d generate %s%s --prompt TEXT\n", dir,
+                          chats ? " --chat" : "");
     }
     z3d_config_destroy(config);
     z3d_checkpoint_close(c);

@@ -196,7 +196,8 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
     }
     if (!is_folder(name))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--tokenizer %s: expected bytes, gpt2, huggingface or a model's folder",
+                         "--tokenizer %s: there is no such folder; expected bytes, gpt2, "
+                         "huggingface or a model's folder",
                          name);
     if (vocab || merges)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s has its files there: leave out --%s", name,

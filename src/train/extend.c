@@ -9,33 +9,22 @@ static bool learns_nothing(const z3d_config *config, int64_t end) {
 
 z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_config *saved) {
     const z3d_config *config = trainer->config;
-    long long end = (long long)saved->scheduler_params_total_num_steps;
-    long long steps = (long long)config->training_steps;
-    z3d_string way = {0};
-    if (steps <= end)
-        z3d_string_append(&way, "scheduler.params.total_num_steps=%lld keeps it", end);
-    else if (learns_nothing(config, end))
-        z3d_string_append(&way,
-                          "its learning rate is 0 after step %lld; to train on with a schedule "
-                          "that ends at step %lld, ",
-                          end, steps);
-    else
-        z3d_string_append(&way, "to train on at the final learning rate (%g) after step %lld, ",
-                          config->scheduler_params_min_lr, end);
-    if (steps > end && trainer->options->command)
-        z3d_string_append(&way, "run the same command with --extend: %s --extend",
-                          trainer->options->command);
-    else if (steps > end && learns_nothing(config, end))
-        z3d_string_append(&way, "use zero3d train --extend");
-    else if (steps > end)
-        z3d_string_append(&way, "set it to %lld", end);
-    z3d_status status = z3d_config_error(
-        config, "scheduler.params.total_num_steps",
-        "%lld here, %lld in the checkpoint: a resumed run must keep the end of its learning-rate "
-        "schedule; %s",
-        (long long)config->scheduler_params_total_num_steps, end, way.text ? way.text : "");
-    z3d_string_free(&way);
-    return status;
+    const long long end = (long long)saved->scheduler_params_total_num_steps;
+    const long long here = (long long)config->scheduler_params_total_num_steps;
+    if (config->training_steps <= end)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "the checkpoint's learning-rate schedule ends at step %lld, this run's at "
+                         "step %lld; scheduler.params.total_num_steps=%lld keeps it",
+                         end, here, end);
+    if (learns_nothing(config, end))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "add --extend to the command: the checkpoint's learning-rate schedule "
+                         "ends at step %lld with the rate 0; --extend moves its end to step %lld",
+                         end, (long long)config->training_steps);
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "add --extend to the command: the checkpoint's learning-rate schedule ends at "
+                     "step %lld; --extend trains on at its final rate, %g",
+                     end, config->scheduler_params_min_lr);
 }
 
 z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved) {

@@ -41,6 +41,8 @@ struct z3d_tokenizer_ops {
     /* The first special token that is written in a text: its own text of *bytes. NULL: none is. */
     const char *(*find_special)(const z3d_tokenizer *tokenizer, const char *text, size_t length,
                                 size_t *bytes);
+    /* Appends what the file calls a token, also one that is no text. */
+    void (*name_token)(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out);
     void (*destroy)(z3d_tokenizer *tokenizer);
 };
 
@@ -91,6 +93,9 @@ z3d_status z3d_tokenizer_set_model(z3d_tokenizer *tokenizer, int64_t vocab_size)
  */
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
+/* The token that ends an answer in the chat template beside its file; -1: there is no template that
+ * is known. */
+int32_t z3d_tokenizer_answer_end(z3d_tokenizer *tokenizer);
 /* Appends what a model continues: what begins a text, then the text's ids. An empty text is a new
  * one: where nothing begins a text, it follows the end of another. So there is at least one id.
  * Errors: encode's. */

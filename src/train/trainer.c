@@ -416,6 +416,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .peak_kept = trainer->peak_kept,
         .train_tokens = z3d_dataset_tokens(trainer->train),
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
+        .validation_cut = trainer->validation && z3d_trainer_validation_is_cut(trainer),
         .train_files = trainer->config->data_train.count,
         .packing = z3d_dataset_packing(trainer->train),
         .masked = z3d_dataset_masked(trainer->train),
@@ -503,6 +504,16 @@ static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string_free(&text);
 }
 
+/* Whether conversations are trained, in a chat template that generation knows, too. */
+static bool chats(const z3d_trainer *trainer) {
+    z3d_tokenizer *tokenizer = NULL;
+    const bool has = z3d_dataset_masked(trainer->train) &&
+                     z3d_tokenizer_of_config(trainer->config, &tokenizer) == Z3D_OK &&
+                     z3d_tokenizer_answer_end(tokenizer) >= 0;
+    z3d_tokenizer_destroy(tokenizer);
+    return has;
+}
+
 /* Rank 0: the end in few lines, and all of it as a file. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
@@ -552,6 +563,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .checkpoint_dir = trainer->store ? trainer->checkpoint_dir : NULL,
         .command = trainer->options->command,
         .program = trainer->options->program ? trainer->options->program : "zero3d",
+        .chats = chats(trainer),
         .verbose = trainer->options->verbose,
     };
     z3d_console_end(&trainer->console, &end);

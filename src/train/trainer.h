@@ -268,5 +268,7 @@ int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step);
 z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t call);
 int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file);
+/* Whether training.eval_steps batches are less than a file has. */
+bool z3d_trainer_validation_is_cut(const z3d_trainer *trainer);
 
 #endif

@@ -92,7 +92,9 @@ TEST(Names, OfOtherFrameworks) {
         {"eval_steps", "training.eval_interval"},
         {"eval_strategy", "training.eval_interval"},
         {"eval_iters", "training.eval_steps"},
-        {"save_strategy", "checkpoint.interval"},
+        {"max_length", "model.seq_length"},
+        {"torch_dtype", "bf16.enabled"},
+        {"packing", "data.samples"},
         {"save_total_limit", "checkpoint.keep"},
         {"load_best_model_at_end", "checkpoint.keep_best"},
         {"metric_for_best_model", "checkpoint.keep_best"},
@@ -102,6 +104,9 @@ TEST(Names, OfOtherFrameworks) {
         std::string message = all_errors("", {(std::string(name.theirs) + "=1").c_str()});
         EXPECT_TRUE(has(message, std::string("did you mean ") + name.ours + "?")) << message;
     }
+    EXPECT_TRUE(has(all_errors("", {"report_to=wandb"}), "unknown key report_to; a run writes "));
+    EXPECT_TRUE(has(all_errors("", {"report_to=wandb"}), "examples/follow.py sends its metrics"));
+    EXPECT_TRUE(has(all_errors("", {"save_strategy=best"}), "checkpoint.keep_best: true keeps"));
     for (const char *epochs : {"epochs", "num_train_epochs", "training.num_epochs", "max_epochs"})
         EXPECT_EQ(all_errors("", {(std::string(epochs) + "=3").c_str()}),
                   std::string("override ") + epochs + "=3: unknown key " + epochs +

@@ -34,6 +34,12 @@ says "other.jsonl has objects in JSON of no known format .their keys: question, 
 printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n' >other.jsonl
 expect 1 "$ZERO3D" data tokenize other.jsonl --output other.bin
 says 'preference data ..chosen., .rejected.., which is not trained'
+printf '{"prompt": "a", "completion": "b"}\n%.0s' 1 2 3 >twice.jsonl
+expect 0 "$ZERO3D" data tokenize twice.jsonl --output twice.bin
+grep -q '^read       1 text file, .*, 1 of 3 documents$' out || fail "what is read is not what is there"
+printf 'PAR1\025\004\025text' >cut.parquet
+expect 1 "$ZERO3D" data tokenize cut.parquet --output cut.bin
+says 'parquet is not read'
 
 awk '/^```/ { on = $0 == "```sh"; next } on' "$SOURCE/docs/fine-tuning.md" >commands
 sed -i 's/train_batch_size=2 /&training.peak_tflops=0.1 training.gemm.fp32=sgemm /' commands
@@ -41,6 +47,9 @@ expect 0 timeout 100 sh -e commands
 [ -f exported/chat/model.safetensors ] || fail "the commands leave no model"
 cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.json || fail "the chat template is not exported"
 [ -f exported/best/model.safetensors ] && [ -s runs/best/samples.jsonl ] || fail "the commands leave no best model, or no samples"
+grep -q 'next: zero3d generate models/chat --chat --prompt TEXT$' out || fail "the import says another command than a chat model's"
+grep -q 'generate: .*zero3d generate runs/chat/checkpoints --chat --prompt Hello$' out || fail "the run says another command than a chat model's"
+grep -q '^note: the chat template ends an answer with <|im_end|>: add its id, 518, to eos_token_id of exported/chat/generation_config.json$' out || fail "nothing is said of an end that transformers does not know"
 grep -Eq '^best     validation loss [0-9.]+ at step [0-9]+: runs/best/checkpoints/best$' out || fail "the run does not say which is best"
 grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"
 grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
@@ -48,6 +57,7 @@ grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || 
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.validation=data/held-out.bin data.samples=documents \
     model.seq_length=128 train_batch_size=1 training.epochs=1 training.eval_interval=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm \
     checkpoint.interval=1 run.dir=run
+! grep -Eq 'a loss takes|the run is' out || fail "a whole file is called a part, or epochs are said twice"
 grep -Eq '^documents   2 in (1 sample|2 samples) an epoch, which they fill to [0-9.]+ %$' out || fail "the run says nothing of its documents"
 grep -Eq 'training.epochs 1: [12] steps?; a pass is [12] samples?$' out || fail "an epoch is not all documents once"
 loss=$(sed -n 's/^ *\([12]\)\/\1  *\([0-9.]*\)  validation loss.*/\2/p' out)
@@ -56,16 +66,20 @@ grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: 
 ! grep -q 'cut wherever' err || fail "evaluate warns of documents that are whole"
 expect 0 "$ZERO3D" evaluate models/chat data/held-out.bin
 grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' err || fail "evaluate says nothing of windows of conversations"
-expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=2 training.steps=1 \
-    training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=1 training.steps=1 \
+    data.validation=data/chats.bin training.eval_steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
+grep -q '^data .*, validation [0-9]* (a loss takes 1 batch of it: training.eval_steps); ' out || fail "nothing is said of the validation data that no loss takes"
 grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"
-expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=8 train_batch_size=1 training.steps=12 \
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=8 train_batch_size=1 training.steps=300 \
     training.max_skipped_steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=few
+grep -Eq '^ +more than 10 passes over the data; training.epochs=3 makes 3$' out || fail "many passes are not noticed"
 grep -q 'skipped: no token of its data is trained$' out || fail "no step is without a trained token"
 grep -q '"loss":null.*"trained_tokens":0,.*"skipped":true' few/metrics.jsonl || fail "a step without a trained token has a loss"
 grep -Eq '^done: .* loss .* -> [1-9][0-9.]*,' out || fail "the last loss is that of a step without a trained token"
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
 says 'data.train: train.bin: '
+expect 1 "$ZERO3D" train models/chat/config.yaml data.train=chats.jsonl run.dir=other
+says 'chats.jsonl: this is JSON, not a token file: zero3d data tokenize makes one of it$'
 
 sed 's/"content": "/&<|im_end|>/' chats.jsonl >strange.jsonl
 expect 0 "$ZERO3D" data tokenize strange.jsonl --tokenizer models/chat --output strange.bin

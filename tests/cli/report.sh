@@ -225,5 +225,11 @@ echo broken >live/metrics.jsonl
 expect 1 follow live --wandb
 grep -q '^follow: .*live/metrics.jsonl: a line behind byte 0 is no JSON$' err || fail "a broken line is not named"
 called "init zero3d live None" "finish 0"
+mkdir norun
+expect 1 follow norun --wandb
+grep -q '^follow: .*/norun is no folder of a run' err || fail "a folder without a run is waited for"
+sed -i 's/^def set_experiment.*/def set_experiment(name): raise RuntimeError("no store\\nmore")/' fake/mlflow.py
+expect 1 follow "my run" --mlflow
+[ "$(cat err)" = "follow: mlflow: no store" ] || fail "a failure of the module takes more than a line"
 expect 1 /usr/bin/python3 -I "$SOURCE/examples/follow.py" --mlflow live
 grep -q "^follow: .*mlflow.*; install it: python3 -m pip install mlflow$" err || fail "a missing module has no way out"

@@ -54,7 +54,7 @@ expect 2 "$ZERO3D" data tokenize
 expect 2 "$ZERO3D" data tokenize x
 says 'output'
 expect 2 "$ZERO3D" data tokenize x --output y.bin --tokenizer nowhere
-says "expected bytes, gpt2, huggingface or a model's folder"
+says "there is no such folder; expected bytes, gpt2, huggingface or a model's folder"
 expect 1 "$ZERO3D" data tokenize x --output y.bin --tokenizer .
 says '[.] has no tokenizer: expected the folder of a model'
 expect 2 "$ZERO3D" config --keys x.yaml

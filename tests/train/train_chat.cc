@@ -261,10 +261,10 @@ TEST(ChatTemplates, UnknownOnesAreRefusedWithTheWayOut) {
     };
     model.set_template("{{ '<|start_header_id|>' }}");
     expect(How{}, Z3D_ERR_UNSUPPORTED,
-           {"tokenizer_config.json", "digest", "--chat-template: chatml, qwen2.5, ",
-            "plain (it has marks of llama3)"});
+           {"tokenizer_config.json", "digest",
+            "known: give --chat-template llama3 if it writes what ", "(names: chatml, qwen2.5, "});
     model.set_template("{{ 'another' }}");
-    expect(How{}, Z3D_ERR_UNSUPPORTED, {"--chat-template: chatml, qwen2.5, "});
+    expect(How{}, Z3D_ERR_UNSUPPORTED, {"known: give --chat-template NAME if it writes what "});
     expect(How{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "llama9"}, Z3D_ERR_USAGE,
            {"--chat-template llama9", "chatml, qwen2.5, qwen3", "plain"});
     expect(How{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "llama3"}, Z3D_ERR_CONFIG,

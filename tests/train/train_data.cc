@@ -70,7 +70,7 @@ TEST(TokenFile, RefusesBrokenFiles) {
     expect_refused("/dev/null", Z3D_ERR_IO, {"device"});
     expect_refused(with("empty.bin", ""), Z3D_ERR_DATA, {"empty.bin", "empty"});
     expect_refused(with("text.bin", "once upon a time"), Z3D_ERR_DATA,
-                   {"text.bin", "magic", "zero3d data tokenize"});
+                   {"text.bin: this is a text, not a token file", "zero3d data tokenize"});
     expect_refused(with("short.bin", good.substr(0, 500)), Z3D_ERR_DATA, {"truncated", "500"});
     expect_refused(with("three.bin", good.substr(0, 3)), Z3D_ERR_DATA, {"three.bin"});
     expect_refused(with("cut.bin", good.substr(0, good.size() - 2)), Z3D_ERR_DATA,

@@ -279,6 +279,11 @@ TEST_F(Ends, AnOptionChoosesThemAndNoneIsDoubled) {
            "{\"bos_token\": \"<|begin_of_text|>\", \"eos_token\": \"<|endoftext|>\"}");
     using Ids = std::vector<int32_t>;
     const std::string chat = "<|begin_of_text|>The<|endoftext|>";
+    Json named(folder.path);
+    z3d_string name = {};
+    named.tokenizer->ops->name_token(named.tokenizer, 523, &name);
+    EXPECT_STREQ(name.text, "<|im_start|>"); // as generation prints the end of a text
+    z3d_string_free(&name);
     const struct {
         z3d_special special;
         Ids plain, chat;

@@ -262,8 +262,7 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
         "scheduler.type=WarmupDecayLR\nscheduler.params.min_lr=1e-4\nrun.dir=" + folder / "decay";
     expect_runs(decay);
     expect_refusal("training.steps=9\n" + decay, Z3D_ERR_CONFIG,
-                   {"scheduler.params.total_num_steps", ": 9 here, 6 in the checkpoint: ",
-                    "at the final learning rate (0.0001) after step 6, set it to 6"});
+                   {"add --extend to the command", "ends at step 6", "its final rate, 0.0001"});
     expect_refusal("checkpoint.resume=never", Z3D_ERR_CONFIG,
                    {"checkpoint.resume=never: never, but", "has a checkpoint of step 6"});
     expect_refusal("checkpoint.resume=" + dir(3), Z3D_ERR_CONFIG, {"has a checkpoint of step 6"});

@@ -168,9 +168,19 @@ static bool is_comment(const char *path) {
 
 /* Known mistakes that no key's name answers. */
 static const char *advice_on(const char *path) {
-    return strcmp(path, "<<") == 0
-               ? "merge keys (<<) are not supported; write the values themselves"
-               : NULL;
+    static const struct {
+        const char *leaf, *advice;
+    } known[] = {
+        {"<<", "merge keys (<<) are not supported; write the values themselves"},
+        {"report_to", "unknown key report_to; a run writes TensorBoard's files (run.tensorboard), "
+                      "and examples/follow.py sends its metrics to Weights & Biases or MLflow"},
+        {"save_strategy", "unknown key save_strategy; checkpoint.interval is a number of steps or "
+                          "epoch, checkpoint.keep_best: true keeps the best checkpoint, too"},
+    };
+    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(leaf, known[i].leaf) == 0) return known[i].advice;
+    return NULL;
 }
 
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) {

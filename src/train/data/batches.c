@@ -49,6 +49,16 @@ int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file) {
     return (validation_windows(trainer, windows) + per_call - 1) / per_call;
 }
 
+bool z3d_trainer_validation_is_cut(const z3d_trainer *trainer) {
+    int64_t unused;
+    bool cut = false;
+    for (int file = 0; file < trainer->config->data_validation.count; file++) {
+        const int64_t windows = z3d_dataset_file_windows(trainer->validation, file, &unused);
+        cut |= validation_windows(trainer, windows) < windows;
+    }
+    return cut;
+}
+
 z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t call) {
     int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
             seq = trainer->config->model_seq_length;

@@ -72,6 +72,29 @@ static z3d_status find_sections(z3d_token_file *file, int32_t flags) {
     return check_documents(file);
 }
 
+/* What a file is that begins with text; NULL: no text. */
+static const char *text_at(const z3d_mapped_file *data) {
+    enum { LOOKED_AT = 64 };
+    int64_t at = 0;
+    while (at < data->bytes && at < LOOKED_AT &&
+           (data->data[at] >= ' ' || strchr("\t\r\n", data->data[at]) != NULL) && data->data[at])
+        at++;
+    if (at < LOOKED_AT && at < data->bytes) return NULL;
+    return strchr("{[", data->data[0]) ? "JSON" : "a text";
+}
+
+static z3d_status refuse_other(const z3d_token_file *file, int32_t begin) {
+    const char *text = text_at(&file->data);
+    if (text)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: this is %s, not a token file: zero3d data tokenize makes one of it",
+                         file->path, text);
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: not a token file: it begins with %d, expected llm.c's magic number %d "
+                     "or %d; make token files from text with `zero3d data tokenize`",
+                     file->path, begin, Z3D_TOKEN_MAGIC_U16, Z3D_TOKEN_MAGIC_U32);
+}
+
 static z3d_status read_llmc_header(z3d_token_file *file) {
     const z3d_mapped_file *data = &file->data;
     int32_t flags = 0;
@@ -81,12 +104,7 @@ static z3d_status read_llmc_header(z3d_token_file *file) {
         data->bytes < Z3D_TOKEN_HEADER_BYTES ? (size_t)data->bytes : Z3D_TOKEN_HEADER_BYTES;
     memcpy(header, data->data, known);
     bool u16 = header[0] == Z3D_TOKEN_MAGIC_U16, u32 = header[0] == Z3D_TOKEN_MAGIC_U32;
-    if (!u16 && !u32)
-        return Z3D_ERROR(
-            Z3D_ERR_DATA,
-            "%s: not a token file: it begins with %d, expected llm.c's magic number %d "
-            "or %d; make token files from text with `zero3d data tokenize`",
-            file->path, header[0], Z3D_TOKEN_MAGIC_U16, Z3D_TOKEN_MAGIC_U32);
+    if (!u16 && !u32) return refuse_other(file, header[0]);
     if (known < Z3D_TOKEN_HEADER_BYTES)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes; the header alone has %d",
                          file->path, (long long)data->bytes, Z3D_TOKEN_HEADER_BYTES);

@@ -244,31 +244,62 @@ static void say_packing(z3d_console *console, const z3d_config *config,
             (long long)p->untrained_parts, z3d_plural(p->untrained_parts));
 }
 
+/* " 12.3 M", and how much of it a loss takes. */
+static void append_validation(const z3d_run_facts *facts, z3d_string *out) {
+    const long long batches = (long long)facts->config->training_eval_steps;
+    char count[32] = "none";
+    if (facts->validation_tokens)
+        z3d_format_count((double)facts->validation_tokens, count, sizeof count);
+    z3d_string_append(out, "%s", count);
+    if (facts->validation_cut)
+        z3d_string_append(out, " (a loss takes %lld batch%s of %s: training.eval_steps)", batches,
+                          batches == 1 ? "" : "es",
+                          facts->config->data_validation.count > 1 ? "each file" : "it");
+}
+
+/* How often the run passes over its data. */
+static double passes_of(const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    const double samples = (double)config->training_steps * (double)config->train_batch_size;
+    return facts->packing.documents > 0
+               ? samples / (double)facts->packing.samples
+               : samples * (double)config->model_seq_length / (double)facts->train_tokens;
+}
+
+static void say_passes(z3d_console *console, const z3d_run_facts *facts) {
+    enum { MANY = 10 };
+    if (facts->epochs > 0)
+        z3d_console_say(console,
+                        "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
+                        facts->epochs, (long long)facts->config->training_steps,
+                        z3d_plural(facts->config->training_steps), (long long)facts->train_samples,
+                        z3d_plural(facts->train_samples));
+    else if (passes_of(facts) > MANY)
+        z3d_console_say(console,
+                        "            more than %d passes over the data; "
+                        "training.epochs=3 makes 3",
+                        MANY);
+}
+
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
-    char train[32], validation[32] = "none", passes[32], largest[64] = "";
-    const bool packed = facts->packing.documents > 0;
-    double samples = (double)config->training_steps * (double)config->train_batch_size;
-    double epochs = packed
-                        ? samples / (double)facts->packing.samples
-                        : samples * (double)config->model_seq_length / (double)facts->train_tokens;
-    if (facts->validation_tokens)
-        z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
-    snprintf(passes, sizeof passes, "%.*g", epochs < 0.1 ? 1 : 3, epochs);
+    const double epochs = passes_of(facts);
+    char train[32], largest[64] = "", passes[64];
+    z3d_string validation = {0};
+    append_validation(facts, &validation);
+    snprintf(passes, sizeof passes, "; the run is %.*g epoch%s", epochs < 0.1 ? 1 : 3, epochs,
+             fabs(epochs - 1) < 0.005 ? "" : "s");
     if (facts->largest_token >= 0)
         snprintf(largest, sizeof largest, "; largest token %d of vocabulary %lld",
                  facts->largest_token, (long long)config->model_vocab_size);
-    z3d_console_say(console,
-                    "data        %s tokens in %d file%s, validation %s; the run is %s epoch%s%s",
+    z3d_console_say(console, "data        %s tokens in %d file%s, validation %s%s%s",
                     z3d_format_count((double)facts->train_tokens, train, sizeof train),
-                    facts->train_files, z3d_plural(facts->train_files), validation, passes,
-                    strcmp(passes, "1") == 0 ? "" : "s", largest);
-    if (facts->epochs > 0)
-        z3d_console_say(
-            console, "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
-            facts->epochs, (long long)config->training_steps, z3d_plural(config->training_steps),
-            (long long)facts->train_samples, z3d_plural(facts->train_samples));
-    if (packed)
+                    facts->train_files, z3d_plural(facts->train_files),
+                    validation.text ? validation.text : "?", facts->epochs > 0 ? "" : passes,
+                    largest);
+    z3d_string_free(&validation);
+    say_passes(console, facts);
+    if (facts->packing.documents > 0)
         say_packing(console, config, &facts->packing);
     else if (facts->masked)
         z3d_console_say(console,
@@ -380,7 +411,7 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
                         (long long)record->step, (long long)console->steps,
                         record->overflow_group ? record->overflow_group : "the forward pass",
                         (double)record->loss_scale);
-    if (record->step != 1 && record->step % console->log_interval != 0 && !last) return;
+    if (console->seen > 1 && record->step % console->log_interval != 0 && !last) return;
     char tokens[32], left[32], mfu[32] = "-";
     double seconds = console->seconds > 0 ? console->seconds : NAN;
     double rate = console->model_tflops_seconds / seconds;

@@ -35,6 +35,7 @@ typedef struct z3d_run_facts {
     double peak_tflops;                      /* of one rank; 0: unknown */
     bool peak_measured, peak_kept;           /* kept: at an earlier start of the run */
     int64_t train_tokens, validation_tokens; /* in the files */
+    bool validation_cut; /* a loss takes training.eval_steps batches of a file, not all */
     int train_files;
     z3d_packing_facts packing; /* of them */
     bool masked;               /* not all of their tokens are trained */
@@ -60,8 +61,8 @@ typedef struct z3d_console {
 } z3d_console;
 
 void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts);
-/* Called for every step; says a line at step 1, every log_interval steps, the last step and steps
- * that were skipped. */
+/* Called for every step; says a line at the first one of a start, every log_interval steps, the
+ * last step and steps that were skipped. */
 void z3d_console_step(z3d_console *console, const z3d_step_record *record);
 void z3d_console_validation(z3d_console *console, int64_t step, double loss, double seconds);
 /* One line of its own. */

@@ -226,7 +226,7 @@ void z3d_summary_next(const z3d_run_end *end, const char *between, z3d_string *o
         z3d_string_append(out, "resume:   %s", end->command);
     if (!end->stopped && checkpoints && can_generate(end->config)) {
         append_next(out, between, "generate:", end, "generate", checkpoints);
-        z3d_string_append(out, " --prompt The");
+        z3d_string_append(out, end->chats ? " --chat --prompt Hello" : " --prompt The");
     }
     if (!end->stopped && checkpoints) {
         append_next(out, between, "export:", end, "checkpoint export", checkpoints);

@@ -42,6 +42,7 @@ typedef struct z3d_run_end {
     const char *checkpoint_dir; /* NULL: none are saved */
     const char *command;        /* that started the run, NULL: unknown */
     const char *program;        /* as it is called */
+    bool chats;                 /* conversations are trained, with a chat template that is known */
     bool verbose;               /* all tables are shown */
 } z3d_run_end;
 

@@ -145,6 +145,12 @@ static const char *bpe_find_special(const z3d_tokenizer *tokenizer, const char *
     return found ? found : find_in(t, &t->rewritten, text, length, bytes);
 }
 
+static void bpe_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
+    const z3d_vocabulary *v = &((const z3d_bpe_tokenizer *)tokenizer)->vocabulary;
+    if (id >= 0 && id < v->size)
+        z3d_string_append_bytes(out, v->text.text + v->token[id].begin, v->token[id].length);
+}
+
 /* ---- the tokenizer ---- */
 
 static void bpe_destroy(z3d_tokenizer *tokenizer) {
@@ -167,12 +173,14 @@ static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
                                                   .encode_behind = bpe_encode_behind,
                                                   .decode = bpe_decode,
                                                   .find_special = bpe_find_special,
+                                                  .name_token = bpe_name_token,
                                                   .destroy = bpe_destroy};
 static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
                                                          .encode = bpe_encode,
                                                          .encode_behind = bpe_encode_behind,
                                                          .decode = bpe_decode,
                                                          .find_special = bpe_find_special,
+                                                         .name_token = bpe_name_token,
                                                          .destroy = bpe_destroy};
 
 z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {

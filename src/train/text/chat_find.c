@@ -208,12 +208,11 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     z3d_string names = {0};
     z3d_chat_kind_names(&names);
     const char *hint = nearest(text);
-    status = Z3D_ERROR(
-        Z3D_ERR_UNSUPPORTED,
-        "%s: its chat template (digest %016llx) is none of those that are known; if it writes "
-        "conversations as one of them does, name that with --chat-template: %s%s%s%s",
-        path, (unsigned long long)digest, names.text ? names.text : "",
-        hint ? " (it has marks of " : "", hint ? hint : "", hint ? ")" : "");
+    status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                       "%s: this chat template is none of those that are known: give "
+                       "--chat-template %s if it writes what %s writes (names: %s; digest %016llx)",
+                       path, hint ? hint : "NAME", hint ? hint : "the one of that name",
+                       names.text ? names.text : "", (unsigned long long)digest);
     z3d_string_free(&names);
     return status;
 }
@@ -270,6 +269,15 @@ z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *o
     free(text);
     z3d_string_free(&path);
     return status;
+}
+
+int32_t z3d_tokenizer_answer_end(z3d_tokenizer *tokenizer) {
+    z3d_chat chat;
+    bool found;
+    const z3d_status status = z3d_chat_find(NULL, tokenizer, &chat, &found);
+    const int32_t end = status == Z3D_OK && found ? chat.end : -1;
+    z3d_chat_free(&chat);
+    return end;
 }
 
 void z3d_chat_free(z3d_chat *chat) {

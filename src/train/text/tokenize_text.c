@@ -32,6 +32,15 @@ static void append_split(const z3d_tokenize_options *options, const z3d_tokenize
                            "that was asked for\n");
 }
 
+/* "287 of 300 documents", where some are left out. */
+static void append_documents(const z3d_tokenize_result *r, z3d_string *out) {
+    const int64_t all =
+        r->documents + r->duplicate_documents + r->empty_documents + r->bad_documents;
+    z3d_string_append(out, "%lld", (long long)r->documents);
+    if (all > r->documents) z3d_string_append(out, " of %lld", (long long)all);
+    z3d_string_append(out, " document%s", z3d_plural(all));
+}
+
 static const char *loss_name(const z3d_tokenize_options *options, const z3d_tokenize_result *r) {
     static const char *const names[] = {[Z3D_LOSS_COMPLETIONS] = "the completions",
                                         [Z3D_LOSS_ASSISTANT] = "what the assistant says",
@@ -68,11 +77,11 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     const bool instructed = result->format > Z3D_FORMAT_TEXT;
     bool any = false,
          ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
-    z3d_string_append(out, "read       %lld text file%s, %s, %lld document%s%s%s\n",
-                      (long long)result->files, z3d_plural(result->files),
-                      z3d_format_bytes(result->bytes, bytes, sizeof bytes),
-                      (long long)result->documents, z3d_plural(result->documents),
-                      ends && !instructed ? ", each with its end token" : "",
+    z3d_string_append(out, "read       %lld text file%s, %s, ", (long long)result->files,
+                      z3d_plural(result->files),
+                      z3d_format_bytes(result->bytes, bytes, sizeof bytes));
+    append_documents(result, out);
+    z3d_string_append(out, "%s%s\n", ends && !instructed ? ", each with its end token" : "",
                       result->limited ? " (limit reached)" : "");
     append_reason(out, &any, result->skipped_binary, "file that is not text",
                   "files that are not text");

@@ -79,6 +79,11 @@ static const char *bytes_find_special(const z3d_tokenizer *tokenizer, const char
     return NULL;
 }
 
+static void bytes_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
+    (void)bytes_decode(tokenizer, &id, 1, false, out);
+    if (id == BYTES_END_OF_TEXT) z3d_string_append(out, "%s", Z3D_END_OF_TEXT);
+}
+
 static void bytes_destroy(z3d_tokenizer *tokenizer) {
     free(tokenizer);
 }
@@ -89,6 +94,7 @@ static const struct z3d_tokenizer_ops bytes_ops = {
     .encode_behind = bytes_encode_behind,
     .decode = bytes_decode,
     .find_special = bytes_find_special,
+    .name_token = bytes_name_token,
     .destroy = bytes_destroy,
 };
 
