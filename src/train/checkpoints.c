@@ -274,8 +274,8 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
         say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", init);
     }
     trainer->resumed_step = step > 0 ? step : 0;
-    trainer->complete = step > 0 && (step >= trainer->config->training_steps ||
-                                     z3d_trainer_ends_early(trainer));
+    trainer->complete =
+        step > 0 && (step >= trainer->config->training_steps || z3d_trainer_ends_early(trainer));
     return take_best(trainer);
 }
 

@@ -457,8 +457,7 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
     const char *detail = status != Z3D_OK    ? kept.message
                          : progress->stopped ? stop_reason(trainer)
                                              : z3d_trainer_why_early(trainer, early);
-    if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK &&
-        !trainer->complete)
+    if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK && !trainer->complete)
         z3d_trainer_event(trainer, step, event, z3d_now() - progress->begin, detail);
     return z3d_error_restore(&kept);
 }

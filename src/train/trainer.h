@@ -235,9 +235,9 @@ bool z3d_trainer_ends_early(const z3d_trainer *trainer);
 enum { Z3D_EARLY_TEXT = 160 };
 /* Why, in `out`; NULL: it does not. */
 const char *z3d_trainer_why_early(const z3d_trainer *trainer, char out[Z3D_EARLY_TEXT]);
-/* At the start, with those of the checkpoint: the lowest loss and the count begin anew, and one line
- * says so, where they are of other validation data, or with keep_best where the folder does not
- * have their checkpoint. Collective, agreed. */
+/* At the start, with those of the checkpoint: the lowest loss and the count begin anew, and one
+ * line says so, where they are of other validation data, or with keep_best where the folder does
+ * not have their checkpoint. Collective, agreed. */
 z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer);
 
 /* For a failure of this rank alone, while the others continue to a collective or wait in one. Ends
@@ -268,7 +268,8 @@ int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step);
 z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t call);
 int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file);
-/* Of the samples that validation reads, and their files' weights: 53 bits, not 0. Not collective. */
+/* Of the samples that validation reads, and their files' weights: 53 bits, not 0. Not collective.
+ */
 z3d_status z3d_trainer_digest_validation(const z3d_trainer *trainer, int64_t *out);
 
 #endif

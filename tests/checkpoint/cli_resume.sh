@@ -273,6 +273,27 @@ for ranks in 1 2; do
     expect 0 "$LAUNCH" -n $ranks "$ZERO3D" train tiny.yaml $nan
     grep -q '^Nothing to do: the run ended early at step 14: no finite ' out || fail "the count is forgotten"
 done
+
+# A signal while a sample is made: the step (2, 3) is saved once, before or behind it, and half a text is not written.
+for last in 2 3; do
+    rm -rf cut
+    "$ZERO3D" train tiny.yaml checkpoint.interval=2 checkpoint.async=true generate.prompt=Line generate.tokens=1000000 generate.every=$last run.dir=cut >out 2>err </dev/null &
+    background=$!
+    tries=0
+    until [ -e cut/checkpoints/step-00000002 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || fail "the run does not begin"
+        sleep 0.05
+    done
+    kill -TERM $background
+    wait $background
+    [ $? -eq 75 ] || fail "not the exit code of a run that is to be started again"
+    background=""
+    [ "$(grep -c "^checkpoint of step $last saved" out)" -eq 1 ] && [ "$(ls cut/checkpoints | tail -n 1)" = step-0000000$last ] ||
+        fail "the step is not saved once"
+    [ ! -s cut/samples.jsonl ] || fail "half a sample is written"
+done
+
 expect 1 "$ZERO3D" train tiny.yaml checkpoint.keep_best=true checkpoint.interval=2 run.dir=none
 says 'checkpoint.keep_best=true: has no effect without data.validation; set data.validation'
 expect 1 "$ZERO3D" train tiny.yaml training.early_stopping_patience=1 training.eval_interval=0 data.validation=other.bin run.dir=none
