@@ -154,7 +154,7 @@ static z3d_status take_best(z3d_store *store, int64_t best) {
     if (before >= 0 && !keeps)
         z3d_log(Z3D_LOG_INFO,
                 "checkpoint.keep_best is false: the link %s/" Z3D_BEST " to the checkpoint of step "
-                "%lld is removed, and that checkpoint only stays while it is one of the latest",
+                "%lld is removed, and that checkpoint is kept like any other",
                 store->dir, (long long)before);
     return keeps && best > 0 ? retain(store, best) : Z3D_OK;
 }

@@ -370,6 +370,7 @@ static z3d_status after_step(z3d_trainer *trainer, progress *progress, int64_t s
     *last = progress->stopped || end || z3d_trainer_ends_early(trainer);
     const bool best = config->checkpoint_keep_best && progress->better;
     Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, *last, *last || best));
+    /* Behind the checkpoint: a sample takes long, and a job may be killed meanwhile. */
     if (*last || every == 0 || step % every != 0) return Z3D_OK;
     Z3D_TRY(z3d_trainer_sample_all(trainer, step, false, &progress->stopped));
     *last = progress->stopped;
