@@ -51,6 +51,10 @@ class Generation : public ::testing::Test {
                                               .count = static_cast<int>(assignments.size()),
                                               .prompts = prompts ? file.c_str() : nullptr,
                                               .output = nullptr,
+                                              .chat = false,
+                                              .ema = false,
+                                              .chat_template = nullptr,
+                                              .system = nullptr,
                                               .show = keep,
                                               .context = &a.shown};
         a.status = z3d_generate_from(world, &request, &a.result);
