@@ -21,6 +21,7 @@ typedef struct z3d_evaluations {
     int64_t best_step; /* of the lowest one; 0: none yet */
     double best_loss;
     int64_t since; /* number of those behind it */
+    int64_t data;  /* digest of what was evaluated; 0: unknown */
 } z3d_evaluations;
 
 /* What a checkpoint contains beside its tensors. */
@@ -207,6 +208,10 @@ void z3d_store_close(z3d_store *store);
  * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is an error
  * before anything is written; the last checkpoint is unchanged. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
+/* At a start, when the step of the lowest validation loss is known (0: none): DIR/best and the
+ * older checkpoints become what the last save should have left. Without keep_best a link of that
+ * name is removed. ERR_IO, with keep_best, where anything else has it. Collective; agreed. */
+z3d_status z3d_store_take_best(z3d_store *store, int64_t best);
 /* Whether saves that begin from now on keep all older checkpoints. */
 void z3d_store_keep_all(z3d_store *store, bool on);
 /* Advances an asynchronous save; call it after every step. *step becomes the step that became

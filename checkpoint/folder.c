@@ -160,17 +160,41 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
     return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
 }
 
-z3d_status z3d_folder_link_best(const z3d_io_hook *hook, const char *dir, int64_t step) {
-    char name[NAME_BYTES], there[NAME_BYTES] = "", *link = NULL, *part = NULL;
+/* ---- the best one ---- */
+
+/* The step that a link of ours names, -1 where there is none. Anything else of that name is
+ * somebody's. */
+static z3d_status read_link(const char *path, int64_t *step) {
+    char text[NAME_BYTES];
+    *step = -1;
+    ssize_t length = readlink(path, text, sizeof text - 1);
+    if (length < 0 && errno == ENOENT) return Z3D_OK;
+    text[length > 0 ? length : 0] = '\0';
+    if (parse_name(text, step)) return Z3D_OK;
+    *step = -1;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s: no save made it, but checkpoint.keep_best needs this name for a link: "
+                     "move it away, or set another checkpoint.dir",
+                     path);
+}
+
+z3d_status z3d_folder_link_best(const z3d_io_hook *hook, const char *dir, int64_t step,
+                                int64_t *before) {
+    char name[NAME_BYTES], *link = NULL, *part = NULL;
+    int64_t unfinished;
     bool complete = false;
-    z3d_status status = is_complete(dir, step, &complete);
-    if (status == Z3D_OK) status = z3d_io_join(dir, Z3D_BEST, &link);
+    *before = -1;
+    z3d_status status = z3d_io_join(dir, Z3D_BEST, &link);
     if (status == Z3D_OK) status = z3d_io_join(dir, Z3D_BEST ".part", &part);
-    if (status == Z3D_OK && complete &&
-        !(readlink(link, there, sizeof there - 1) > 0 &&
-          strcmp(there, step_name(step, name)) == 0)) {
-        status = z3d_io_unlink(hook, part);
-        if (status == Z3D_OK) status = z3d_io_link(hook, step_name(step, name), part);
+    if (status == Z3D_OK) status = read_link(link, before);
+    if (status == Z3D_OK) status = read_link(part, &unfinished);
+    if (status == Z3D_OK && step > 0) status = is_complete(dir, step, &complete);
+    if (status == Z3D_OK && unfinished >= 0) status = z3d_io_unlink(hook, part);
+    if (status == Z3D_OK && step == 0 && *before >= 0) {
+        status = z3d_io_unlink(hook, link);
+        if (status == Z3D_OK) status = z3d_io_sync_folder(hook, dir);
+    } else if (status == Z3D_OK && complete && *before != step) {
+        status = z3d_io_link(hook, step_name(step, name), part);
         if (status == Z3D_OK) status = z3d_io_rename(hook, part, link);
         if (status == Z3D_OK)
             status = z3d_io_sync_folder(hook, dir);

@@ -121,7 +121,10 @@ static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
     if (z3d_json_is_none(evaluations)) return Z3D_OK;
     Z3D_TRY(get_count(evaluations, "best_step", &out->best_step));
     Z3D_TRY(z3d_json_get_float(evaluations, "best_loss", &out->best_loss));
-    return get_count(evaluations, "since", &out->since);
+    Z3D_TRY(get_count(evaluations, "since", &out->since));
+    return z3d_json_is_none(z3d_json_member(evaluations, "data"))
+               ? Z3D_OK
+               : get_count(evaluations, "data", &out->data);
 }
 
 static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {

@@ -108,14 +108,14 @@ static z3d_status remove_old(z3d_store *store, int64_t step) {
     return status;
 }
 
-/* The step whose checkpoint stays, however old it is; 0: none. */
+/* Of the save: the step whose checkpoint stays, however old it is; 0: none. */
 static int64_t best_step(const z3d_store *store) {
     return store->config.keep_best ? store->save.manifest.info.evaluations.best_step : 0;
 }
 
-/* Rank 0: removes complete checkpoints beyond the newest `keep`. */
-static z3d_status retain(z3d_store *store) {
-    int64_t *steps, best = best_step(store);
+/* Rank 0: removes complete checkpoints beyond the newest `keep`. best: it stays; 0: none. */
+static z3d_status retain(z3d_store *store, int64_t best) {
+    int64_t *steps;
     int count;
     if (store->config.keep <= 0 || store->keeps_all) return Z3D_OK;
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
@@ -133,15 +133,37 @@ static z3d_status commit_phase(z3d_store *store) {
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
     Z3D_TRY(z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
-    int64_t best = best_step(store);
+    int64_t best = best_step(store), before;
     if (status == Z3D_OK && best > 0 &&
-        z3d_folder_link_best(store->config.hook, store->dir, best) != Z3D_OK)
+        z3d_folder_link_best(store->config.hook, store->dir, best, &before) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN,
                 "the checkpoint of the lowest validation loss is that of step %lld, but: %s",
                 (long long)best, z3d_error_message());
-    if (status == Z3D_OK && retain(store) != Z3D_OK)
+    if (status == Z3D_OK && retain(store, best) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "cannot remove an old checkpoint: %s", z3d_error_message());
     return status;
+}
+
+/* Rank 0. Where the run keeps no best one, what else has the name is not its business. */
+static z3d_status take_best(z3d_store *store, int64_t best) {
+    const bool keeps = store->config.keep_best;
+    int64_t before;
+    z3d_status status =
+        z3d_folder_link_best(store->config.hook, store->dir, keeps ? best : 0, &before);
+    if (status != Z3D_OK) return keeps ? status : Z3D_OK;
+    if (before >= 0 && !keeps)
+        z3d_log(Z3D_LOG_INFO,
+                "checkpoint.keep_best is false: the link %s/" Z3D_BEST " to the checkpoint of step "
+                "%lld is removed, and that checkpoint is kept like any other",
+                store->dir, (long long)before);
+    return keeps && best > 0 ? retain(store, best) : Z3D_OK;
+}
+
+z3d_status z3d_store_take_best(z3d_store *store, int64_t best) {
+    static const char *const taking = "checkpoint: the best one";
+    z3d_watchdog_position(store->config.world, false, taking);
+    z3d_status status = is_root(store) ? take_best(store, best) : Z3D_OK;
+    return z3d_checkpoint_agree(store->config.world, taking, status);
 }
 
 static z3d_status do_phase(z3d_store *store) {

@@ -52,8 +52,12 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards);
 /* Steps of the folders in DIR with a step's name, ascending: those with a manifest (complete), or
  * what has that name and none. malloc'ed. ERR_IO, too, where that cannot be told of one of them. */
 z3d_status z3d_folder_steps(const char *dir, bool complete, int64_t **steps, int *count);
-/* DIR/best becomes a link to the checkpoint of that step, if it is there. */
-z3d_status z3d_folder_link_best(const struct z3d_io_hook *hook, const char *dir, int64_t step);
+/* DIR/best becomes a link to the checkpoint of that step, if it is there; 0: there is none.
+ * *before: the step of the link that was there, -1: none. ERR_IO where anything but such a link has
+ * the name.
+ */
+z3d_status z3d_folder_link_best(const struct z3d_io_hook *hook, const char *dir, int64_t step,
+                                int64_t *before);
 enum { Z3D_INTEROP_TEXT = 128 };
 /* What a save did not write in or as a step's folder: "is a link", "holds \"x\""; else "". */
 z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT]);

@@ -241,7 +241,16 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
         Z3D_TRY(check_folder(trainer, -1));
     }
     trainer->evaluations = info.evaluations;
-    return z3d_trainer_find_best(trainer);
+    if (trainer->store) z3d_store_keep_all(trainer->store, info.engine.skipped_in_a_row > 0);
+    return z3d_trainer_take_evaluations(trainer);
+}
+
+/* The link to the best checkpoint is what the last save should have left. A complete run saves
+ * nothing, so it removes none. */
+static z3d_status take_best(z3d_trainer *trainer) {
+    const bool keeps = trainer->config->checkpoint_keep_best;
+    if (!trainer->store || (trainer->complete && !keeps)) return Z3D_OK;
+    return z3d_store_take_best(trainer->store, trainer->evaluations.best_step);
 }
 
 z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
@@ -261,12 +270,9 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
         say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", init);
     }
     trainer->resumed_step = step > 0 ? step : 0;
-    return Z3D_OK;
-}
-
-bool z3d_trainer_is_complete(const z3d_trainer *trainer) {
-    return trainer->resumed_step > 0 && (trainer->resumed_step >= trainer->config->training_steps ||
-                                         z3d_trainer_ends_early(trainer));
+    trainer->complete =
+        step > 0 && (step >= trainer->config->training_steps || z3d_trainer_ends_early(trainer));
+    return take_best(trainer);
 }
 
 /* ---- as the run goes ---- */
@@ -311,14 +317,15 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipp
                                   bool now) {
     int64_t durable;
     if (!trainer->store) return Z3D_OK;
-    bool due = is_due(trainer, step, skipped, now);
+    bool due = is_due(trainer, step, skipped, now) && step != trainer->saved_step;
     z3d_trainer_place(trainer, "step %lld: saving a checkpoint", (long long)step);
     /* Two saves are never in flight. */
-    Z3D_TRY(z3d_store_poll(trainer->store, due, &durable));
+    Z3D_TRY(z3d_store_poll(trainer->store, due || last, &durable));
     say_saved(trainer, durable);
     if (!due) return Z3D_OK;
     z3d_store_keep_all(trainer->store, skipped);
     Z3D_TRY(save(trainer, step));
+    trainer->saved_step = step;
     bool beside = z3d_plan_saves_beside(trainer->config);
     if (last && beside) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));
     if (last || !beside) say_saved(trainer, step);

@@ -31,7 +31,7 @@ z3d_status z3d_trainer_check_prompts(const z3d_trainer *trainer) {
 static void write_sample(z3d_trainer *trainer, int64_t step, const char *prompt,
                          const z3d_string *text) {
     z3d_string *line = &trainer->line;
-    if (trainer->samples.fd < 0 || z3d_trainer_is_complete(trainer) || !text->text) return;
+    if (trainer->samples.fd < 0 || trainer->complete || !text->text) return;
     z3d_string_append(line, "{\"step\":%lld,\"prompt\":", (long long)step);
     z3d_string_append_json(line, prompt);
     z3d_string_append(line, ",\"text\":");
@@ -53,7 +53,12 @@ static z3d_status sample(z3d_trainer *trainer, int64_t step, bool last, const ch
                         (long long)config->generate_tokens,
                         *stopped ? ", stopped early by a signal" : "", config->generate_temperature,
                         (long long)config->generate_top_k, text.text ? text.text : "");
-        write_sample(trainer, step, prompt, &text);
+        if (!*stopped) write_sample(trainer, step, prompt, &text);
+    }
+    if (status == Z3D_ERR_NUMERIC) { /* of all ranks: the training's own checks judge the run */
+        if (trainer->rank == 0)
+            z3d_log(Z3D_LOG_WARN, "step %lld: no sample: %s", (long long)step, z3d_error_message());
+        status = Z3D_OK;
     }
     z3d_string_free(&text);
     return status;

@@ -608,7 +608,7 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     Z3D_TRY(build(trainer));
     z3d_trainer_place(trainer, "start-up: checkpoints");
     Z3D_TRY(z3d_trainer_resume(trainer));
-    if (z3d_trainer_is_complete(trainer)) return Z3D_OK; /* its files stay as they are */
+    if (trainer->complete) return Z3D_OK; /* its files stay as they are */
     Z3D_TRY(z3d_trainer_open_recording(trainer));
     z3d_trainer_place(trainer, "start-up: opening the run's files");
     z3d_status status = trainer->rank == 0 ? open_run_files(trainer) : Z3D_OK;

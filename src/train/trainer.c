@@ -368,16 +368,18 @@ static z3d_status after_step(z3d_trainer *trainer, progress *progress, int64_t s
         !progress->stopped)
         Z3D_TRY(validate(trainer, progress, step));
     *last = progress->stopped || end || z3d_trainer_ends_early(trainer);
-    if (!*last && every > 0 && step % every == 0) {
-        Z3D_TRY(z3d_trainer_sample_all(trainer, step, false, &progress->stopped));
-        *last = progress->stopped;
-    }
     const bool best = config->checkpoint_keep_best && progress->better;
-    return z3d_trainer_checkpoint(trainer, step, progress->last_skipped, *last, *last || best);
+    Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, *last, *last || best));
+    /* Behind the checkpoint: a sample takes long, and a job may be killed meanwhile. */
+    if (*last || every == 0 || step % every != 0) return Z3D_OK;
+    Z3D_TRY(z3d_trainer_sample_all(trainer, step, false, &progress->stopped));
+    *last = progress->stopped;
+    return *last ? z3d_trainer_checkpoint(trainer, step, progress->last_skipped, true, true)
+                 : Z3D_OK;
 }
 
 static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
-    bool last = z3d_trainer_is_complete(trainer);
+    bool last = trainer->complete;
     /* A signal that came during a long start-up. Not the time limit: a run that is started again
      * and again must get on by a step at least. */
     z3d_trainer_wait_place(trainer);
@@ -392,7 +394,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
 
 static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
     FILE *out = trainer->rank == 0 ? stdout : NULL;
-    if (z3d_trainer_is_complete(trainer)) { /* no step is to be announced */
+    if (trainer->complete) { /* no step is to be announced */
         trainer->console.out = out;
         return;
     }
@@ -433,7 +435,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
 /* Rank 0: a line about this start in events.jsonl. */
 static void note_start(z3d_trainer *trainer) {
     z3d_string title = {0};
-    if (z3d_trainer_is_complete(trainer)) return;
+    if (trainer->complete) return;
     z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, &title);
     const z3d_start_record start = {
         .step = trainer->resumed_step,
@@ -456,9 +458,8 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
     char early[Z3D_EARLY_TEXT];
     const char *detail = status != Z3D_OK    ? kept.message
                          : progress->stopped ? stop_reason(trainer)
-                                             : z3d_trainer_why_early(trainer, step, early);
-    if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK &&
-        !z3d_trainer_is_complete(trainer))
+                                             : z3d_trainer_why_early(trainer, early);
+    if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK && !trainer->complete)
         z3d_trainer_event(trainer, step, event, z3d_now() - progress->begin, detail);
     return z3d_error_restore(&kept);
 }
@@ -472,7 +473,7 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
         z3d_console_say(&trainer->console,
                         "\nstopped by a signal before the first step (the run is at step %lld)",
                         step);
-    else if (z3d_trainer_why_early(trainer, step, early))
+    else if (z3d_trainer_why_early(trainer, early))
         z3d_console_say(&trainer->console,
                         "Nothing to do: the run ended early at step %lld: %s. To train further, "
                         "raise the patience.",
@@ -537,9 +538,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .last_step = trainer->resumed_step + progress->steps,
         .stopped = progress->stopped && trainer->write_error.status == Z3D_OK,
         .time_is_over = time_is_over(trainer),
-        .early = progress->stopped ? NULL
-                                   : z3d_trainer_why_early(
-                                         trainer, trainer->resumed_step + progress->steps, early),
+        .early = progress->stopped ? NULL : z3d_trainer_why_early(trainer, early),
         .seconds = z3d_now() - progress->begin,
         .first_loss = progress->first_loss,
         .last_loss = progress->last_loss,

@@ -45,7 +45,9 @@ typedef struct z3d_trainer {
     bool resumes_newest;  /* checkpoint.resume names the latest one in it */
     int64_t resumed_step; /* 0: a new run */
     double epochs;        /* training.epochs as it was given; 0: training.steps was */
+    bool complete;        /* the resumed run has made all its steps, or ended early */
     bool save_waits;      /* a save was due at a skipped step */
+    int64_t saved_step;   /* the last one with a save; 0: none */
     z3d_evaluations evaluations;
     double begin; /* when the run began, for the time limit */
 
@@ -192,8 +194,6 @@ z3d_accum z3d_trainer_saved_accum(const z3d_config *saved);
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
 /* Appends the sizes of the model that `there` has otherwise, as arguments: "model.num_layers=2". */
 void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out);
-/* The resumed run has made all its steps. */
-bool z3d_trainer_is_complete(const z3d_trainer *trainer);
 
 /* These are collective and agreed. */
 /* Takes the run's folder of checkpoints, and resumes from one of them or starts with weights, as
@@ -233,12 +233,12 @@ bool z3d_trainer_judge(z3d_trainer *trainer, int64_t step, double loss);
 /* Whether training.early_stopping_patience ends the run. */
 bool z3d_trainer_ends_early(const z3d_trainer *trainer);
 enum { Z3D_EARLY_TEXT = 160 };
-/* Why the run ended so at that step, in `out`; NULL: it did not. */
-const char *z3d_trainer_why_early(const z3d_trainer *trainer, int64_t step,
-                                  char out[Z3D_EARLY_TEXT]);
-/* With keep_best, after a resume: where the best checkpoint is not in the run's folder, the best is
- * looked for anew. Collective, agreed. */
-z3d_status z3d_trainer_find_best(z3d_trainer *trainer);
+/* Why, in `out`; NULL: it does not. */
+const char *z3d_trainer_why_early(const z3d_trainer *trainer, char out[Z3D_EARLY_TEXT]);
+/* At the start, with those of the checkpoint: the lowest loss and the count begin anew, and one
+ * line says so, where they are of other validation data, or with keep_best where the folder does
+ * not have their checkpoint. Collective, agreed. */
+z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer);
 
 /* For a failure of this rank alone, while the others continue to a collective or wait in one. Ends
  * the run on all ranks and does not return; in a world of one it returns `status`. Not collective.
@@ -270,5 +270,8 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
 int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file);
 /* Whether training.eval_steps batches are less than a file has. */
 bool z3d_trainer_validation_is_cut(const z3d_trainer *trainer);
+/* Of the samples that validation reads, and their files' weights: 53 bits, not 0. Not collective.
+ */
+z3d_status z3d_trainer_digest_validation(const z3d_trainer *trainer, int64_t *out);
 
 #endif

@@ -334,7 +334,8 @@ TEST(Check, OptionsOfPartsThatAreOff) {
     }
     for (const char *option : {"tokens: 7", "temperature: 0", "top_k: 7", "seed: 7"}) {
         EXPECT_NE(check(std::string("generate: {") + option + "}")
-                      .find("has no effect without generate.prompt; set generate.prompt"),
+                      .find("has no effect without generate.prompt and generate.prompts; set one "
+                            "of them"),
                   std::string::npos)
             << option;
         EXPECT_EQ(check(std::string("generate: {prompt: x, ") + option + "}"), "accepted");

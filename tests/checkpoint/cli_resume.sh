@@ -166,9 +166,16 @@ tr a-z n-za-m <text | head -n 30 >other
 "$ZERO3D" data tokenize other --output other.bin >/dev/null || fail "tokenize"
 best="data.validation=other.bin training.eval_interval=4 optimizer.params.lr=1e-2 checkpoint.interval=6 checkpoint.keep=1 checkpoint.keep_best=true"
 # shellcheck disable=SC2086 # lists of words
-expect 0 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=4 training.steps=16 run.dir=best
+samples="generate.prompt=Line generate.tokens=2 generate.every=6"
+# shellcheck disable=SC2086 # lists of words
+expect 0 "$ZERO3D" train tiny.yaml $best $samples training.early_stopping_patience=4 training.steps=16 run.dir=best
+grep -q '^checkpoints every 6 steps and at each lower validation loss in best/checkpoints, keeps the latest 1 and the best$' out ||
+    fail "the start does not say when checkpoints are saved"
+[ "$(grep -E '^(checkpoint|sample) of step 6 ' out | cut -d ' ' -f 1 | tr '\n' ' ')" = "checkpoint sample " ] ||
+    fail "a sample is made before the save that is due"
 # shellcheck disable=SC2086
-expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=4 training.steps=40 run.dir=best
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best $samples training.early_stopping_patience=4 training.steps=40 run.dir=best
+! grep -q 'begin anew' err || fail "on other ranks the count begins anew"
 step=$(sed -n 's/.*"step":\([0-9]*\),"validation_loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl | sort -g | sed -n '1s/.* //p')
 end=$((step + 16))
 [ "$end" -gt 16 ] && [ "$end" -lt 40 ] || fail "the loss does not rise where the test needs it"
@@ -176,24 +183,118 @@ grep -Eq "^ended early: .* validation loss " out && grep -q "^early    no lower 
     fail "the end does not say that it is early"
 grep -Eq "^best     validation loss [0-9.]+ at step $step: best/checkpoints/best$" out || fail "the end does not say which is best"
 grep -q '"end":"early"' best/summary.json || fail "summary.json has another end"
+[ "$(sed -n 's/.*"step":\([0-9]*\),"event":"end".*/\1/p' best/events.jsonl | tr '\n' ' ')" = "16 $end " ] || fail "not both ends are events"
+[ "$(tail -n 1 best/samples.jsonl | cut -d , -f 1)" = "{\"step\":$end" ] || fail "the last sample is not written"
+expect 0 "$ZERO3D" report best
+grep -Eq "ended early at step $end: no lower validation loss in 4 evaluations since step $step " out || fail "the report has another end"
 # shellcheck disable=SC2046
 [ "$(ls best/checkpoints | tr '\n' ' ')" = "best lock $(printf 'step-%08d ' "$step" "$end")" ] || fail "others are kept: $(ls best/checkpoints)"
 [ "$(readlink best/checkpoints/best)" = "$(printf 'step-%08d' "$step")" ] || fail "best is another one"
 expect 0 "$ZERO3D" generate best/checkpoints/best --prompt Line --tokens 2
 expect 0 "$ZERO3D" checkpoint verify best/checkpoints/best
 grep -q "^step $step: intact" out || fail "best is not checked"
+# Killed behind a commit: the next start makes link and rotation what they should be.
+ln -sfn step-00000002 best/checkpoints/best
+cp -r "best/checkpoints/$(printf 'step-%08d' "$step")" best/checkpoints/step-00000002
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=4 training.steps=40 run.dir=best
+[ "$(readlink best/checkpoints/best)" = "$(printf 'step-%08d' "$step")" ] || fail "best stays another one"
+[ ! -e best/checkpoints/step-00000002 ] || fail "an old checkpoint stays"
 grep -q "^Nothing to do: the run ended early at step $end: no lower .*raise the patience.$" out || fail "a run that ended early goes on"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" train tiny.yaml $best training.early_stopping_patience=5 training.steps=40 run.dir=best
 [ "$(wc -l <best/metrics.jsonl)" -eq $((end + 4 + (end + 4) / 4 )) ] || fail "not one evaluation more"
-# The best one is gone: it is looked for anew.
-rm -rf "best/checkpoints/$(readlink best/checkpoints/best)"
+# The best one is gone, or is another run's: it is looked for anew.
+cp -r best gone
+best_folder=$(readlink best/checkpoints/best)
+rm -rf "gone/checkpoints/$best_folder"
 # shellcheck disable=SC2086
-expect 0 "$ZERO3D" train tiny.yaml $best training.steps=$((end + 8)) run.dir=best
-grep -q "^zero3d: the checkpoint of the lowest validation loss so far, of step $step, is not in best/checkpoints: " err || fail "the best one is missed by nobody"
-[ "$(readlink best/checkpoints/best)" = "$(printf 'step-%08d' $((end + 8)))" ] || fail "no other is the best one"
+expect 0 "$ZERO3D" train tiny.yaml $best training.steps=$((end + 8)) run.dir=gone
+grep -q "^zero3d: the checkpoint of the lowest validation loss so far, of step $step, is not in gone/checkpoints: .* begin anew$" err ||
+    fail "the best one is missed by nobody"
+[ "$(readlink gone/checkpoints/best)" = "$(printf 'step-%08d' $((end + 8)))" ] || fail "no other is the best one"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $best training.seed=7 training.steps="$step" run.dir=stranger
+rm -rf gone
+cp -r best gone
+rm -rf "gone/checkpoints/$best_folder"
+cp -r "stranger/checkpoints/$best_folder" gone/checkpoints
+# shellcheck disable=SC2086
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best training.steps=$((end + 8)) run.dir=gone
+grep -q "of step $step, is not in gone/checkpoints: .* begin anew$" err || fail "another run's checkpoint is the best one"
+
+# Losses of other validation data are not compared.
+cp -r best others
+for ranks in 1 2; do
+    # shellcheck disable=SC2086
+    expect 0 "$LAUNCH" -n $ranks "$ZERO3D" train tiny.yaml $best training.eval_steps=$ranks training.early_stopping_patience=5 \
+        training.steps=$((end + 4 + 4 * ranks)) run.dir=others
+    grep -q '^zero3d: the validation losses so far are of other samples or weights .* begin anew$' err || fail "other data, but the same count"
+done
+
+# What a user calls so stays as it is: with keep_best it is refused, else it is of no interest.
+for name in best best.part; do
+    rm -rf "mine/checkpoints"
+    mkdir -p "mine/checkpoints/$name"
+    [ $name = best ] || { rmdir mine/checkpoints/$name && echo mine >mine/checkpoints/$name; }
+    # shellcheck disable=SC2086
+    expect 1 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best run.dir=mine
+    says "mine/checkpoints/$name: no save made it, .*: move it away, or set another checkpoint.dir"
+    [ -e "mine/checkpoints/$name" ] || fail "$name of a user is gone"
+done
+echo mine >mine/checkpoints/best
+expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=6 run.dir=mine
+[ "$(cat mine/checkpoints/best)" = mine ] || fail "a user's file is gone"
+
+# Without keep_best the best checkpoint may go: its link goes first.
+# shellcheck disable=SC2086
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best checkpoint.keep_best=false training.steps=$((end + 8)) run.dir=best
+grep -q "^zero3d: checkpoint.keep_best is false: the link best/checkpoints/best to the checkpoint of step $step is removed" err ||
+    fail "does not say that the best one is not kept"
+[ ! -L best/checkpoints/best ] || fail "a link to nothing stays"
+
+# At the last step, too, it is the patience that ends a run.
+flat="data.validation=other.bin training.eval_interval=1 optimizer.params.lr=0 checkpoint.interval=3 training.early_stopping_patience=2 run.dir=flat"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $flat training.steps=3
+grep -q '^ended early: 3 steps' out || fail "the run ends otherwise"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $flat training.steps=5
+grep -q '^Nothing to do: the run ended early at step 3: .*raise the patience.$' out || fail "and goes on otherwise"
+
+# No loss was finite, and no token can be drawn: the run goes on until its own checks end it, and the count outlives it.
+for ranks in 1 2; do
+    nan="data.validation=other.bin training.eval_interval=7 checkpoint.interval=7 training.early_stopping_patience=2 training.steps=28 \
+        optimizer.params.lr=1e5 optimizer.params.weight_decay=1000 run.dir=nan$ranks"
+    # shellcheck disable=SC2086
+    expect 0 "$LAUNCH" -n $ranks "$ZERO3D" train tiny.yaml $nan $samples
+    grep -q '^early    no finite validation loss in 2 evaluations (training.early_stopping_patience)$' out || fail "not finite, and not said"
+    grep -Eq '^zero3d: (warning: )?step 12: no sample: generated token 0: the logits are NaN or infinite$' err || fail "no word of a sample without a token"
+    # shellcheck disable=SC2086
+    expect 0 "$LAUNCH" -n $ranks "$ZERO3D" train tiny.yaml $nan
+    grep -q '^Nothing to do: the run ended early at step 14: no finite ' out || fail "the count is forgotten"
+done
+
+# A signal while a sample is made: the step (2, 3) is saved once, before or behind it, and half a text is not written.
+for last in 2 3; do
+    rm -rf cut
+    "$ZERO3D" train tiny.yaml checkpoint.interval=2 checkpoint.async=true generate.prompt=Line generate.tokens=1000000 generate.every=$last run.dir=cut >out 2>err </dev/null &
+    background=$!
+    tries=0
+    until [ -e cut/checkpoints/step-00000002 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || fail "the run does not begin"
+        sleep 0.05
+    done
+    kill -TERM $background
+    wait $background
+    [ $? -eq 75 ] || fail "not the exit code of a run that is to be started again"
+    background=""
+    [ "$(grep -c "^checkpoint of step $last saved" out)" -eq 1 ] && [ "$(ls cut/checkpoints | tail -n 1)" = step-0000000$last ] ||
+        fail "the step is not saved once"
+    [ ! -s cut/samples.jsonl ] || fail "half a sample is written"
+done
+
 expect 1 "$ZERO3D" train tiny.yaml checkpoint.keep_best=true checkpoint.interval=2 run.dir=none
 says 'checkpoint.keep_best=true: has no effect without data.validation; set data.validation'
 expect 1 "$ZERO3D" train tiny.yaml training.early_stopping_patience=1 training.eval_interval=0 data.validation=other.bin run.dir=none

@@ -156,6 +156,6 @@ done
 expect 1 "$ZERO3D" train tiny.yaml training.steps=2 run.dir=long "generate.prompts=['$(head -n 2 text | tr -d "'\n")']"
 says 'generate.prompts: the prompt has [0-9]* tokens, but the model sees 32'
 expect 1 "$ZERO3D" train tiny.yaml generate.every=2
-says 'generate.every=2: has no effect without generate.prompt'
+says 'generate.every=2: has no effect without generate.prompt and generate.prompts; set one of them'
 generate 1 --prompt a generate.every=2
 says 'generate.every=2: only a run has steps; leave it out'

@@ -581,8 +581,8 @@ static void check_unused_parts(config_checker *k) {
                                   "set training.eval_interval",
                                   false};
     const idle_reason no_prompt = {{"generate.prompt", "generate.prompts"},
-                                   "without generate.prompt",
-                                   "set generate.prompt",
+                                   "without generate.prompt and generate.prompts",
+                                   "set one of them",
                                    false};
     const idle_reason bytes = {{"data.tokenizer"},
                                "with data.tokenizer bytes",

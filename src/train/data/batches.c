@@ -1,5 +1,8 @@
 /* Which samples this rank reads: positions in the global batch, independent of how the batch is
  * divided. */
+#include <stdlib.h>
+
+#include "src/base/xxh3.h"
 #include "src/train/trainer.h"
 
 /* Where a sample's positions go; NULL: nobody reads them. */
@@ -39,6 +42,11 @@ static int64_t validation_windows(const z3d_trainer *trainer, int64_t windows) {
     return wanted < windows ? wanted : windows;
 }
 
+/* Evenly spread over the file. In 128 bits: the product may pass 2^63. */
+static int64_t spread(int64_t index, int64_t windows, int64_t wanted) {
+    return (int64_t)((__int128)index * windows / wanted);
+}
+
 static int64_t windows_per_call(const z3d_trainer *trainer) {
     return z3d_samples_in_all(&trainer->program, &trainer->mesh);
 }
@@ -68,14 +76,42 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
         call * windows_per_call(trainer) + z3d_samples_before(&trainer->program, &trainer->mesh);
     for (int64_t row = 0; row < rows; row++) {
         int64_t index = first + row, valid;
-        /* Evenly spread over the file; outside (-1) the row is all ignored targets. In 128 bits:
-         * the product may pass 2^63. */
-        int64_t window =
-            index < wanted ? begin + (int64_t)((__int128)index * windows / wanted) : (int64_t)-1;
+        /* Outside (-1) the row is all ignored targets. */
+        int64_t window = index < wanted ? begin + spread(index, windows, wanted) : (int64_t)-1;
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
                                    trainer->targets + row * seq, positions_at(trainer, row * seq),
                                    &valid));
         count_from_starts(positions_at(trainer, row * seq), seq);
     }
     return Z3D_OK;
+}
+
+/* Of one file. row: [2 x seq]. */
+static z3d_status digest_file(const z3d_trainer *trainer, int file, int32_t *row,
+                              uint64_t *digest) {
+    const int64_t seq = trainer->config->model_seq_length;
+    const size_t bytes = 2 * (size_t)seq * sizeof *row;
+    int64_t begin, windows = z3d_dataset_file_windows(trainer->validation, file, &begin), valid,
+                   wanted = validation_windows(trainer, windows);
+    const double weight = trainer->config->data_validation.weight[file];
+    *digest = XXH3_64bits_withSeed(&weight, sizeof weight, *digest);
+    for (int64_t i = 0; i < wanted; i++) {
+        Z3D_TRY(z3d_dataset_window(trainer->validation, begin + spread(i, windows, wanted), row,
+                                   row + seq, NULL, &valid));
+        *digest = XXH3_64bits_withSeed(row, bytes, *digest);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_trainer_digest_validation(const z3d_trainer *trainer, int64_t *out) {
+    enum { BITS = 53 };
+    uint64_t digest = 0;
+    int32_t *row;
+    Z3D_TRY(z3d_new(2 * (size_t)trainer->config->model_seq_length, sizeof *row, "samples", &row));
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < trainer->config->data_validation.count && status == Z3D_OK; i++)
+        status = digest_file(trainer, i, row, &digest);
+    free(row);
+    *out = (int64_t)(digest >> (64 - BITS)) | 1;
+    return status;
 }

@@ -12,6 +12,7 @@ typedef struct z3d_round {
     z3d_decoder_work work; /* of the others */
     int64_t bytes;         /* of answers that rank 0 does not have */
     int64_t stop;          /* this rank was asked to stop */
+    int64_t broken;        /* the generated token whose logits are NaN, from 1; 0: none */
 } z3d_round;
 
 typedef struct z3d_answers {

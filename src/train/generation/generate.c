@@ -24,6 +24,7 @@ typedef struct generation {
     z3d_sequence **sequence; /* [batch] */
     z3d_answers answers;
     int64_t next; /* the first prompt that nobody has */
+    int64_t broken;
     int32_t *scratch;
 } generation;
 
@@ -86,7 +87,7 @@ static z3d_status deal(generation *g, z3d_round *round) {
 }
 
 static z3d_round look(const generation *g) {
-    z3d_round round = {.work = z3d_decoder_look(&g->decoder, g->sequence)};
+    z3d_round round = {.work = z3d_decoder_look(&g->decoder, g->sequence), .broken = g->broken};
     for (int64_t i = 0; i < g->decoder.batch; i++) round.free += !g->slot[i].prompt;
     return round;
 }
@@ -136,7 +137,8 @@ static int32_t ids_of(const z3d_tokenizer *t) {
     return t->model_ids > 0 && t->model_ids < t->vocab_size ? t->model_ids : t->vocab_size;
 }
 
-static z3d_status draw(generation *g, int64_t i, int32_t *token) {
+/* -1: the logits are NaN or infinite. */
+static int32_t draw(generation *g, int64_t i) {
     const slot *s = &g->slot[i];
     const z3d_prompt *prompt = s->prompt;
     const z3d_sampling *sampling = &g->options->sampling;
@@ -147,10 +149,7 @@ static z3d_status draw(generation *g, int64_t i, int32_t *token) {
         z3d_philox(z3d_key(prompt->seed, "generate"), index, prompt->line).word[0]);
     z3d_penalize(logits, count, sampling->repetition_penalty, s->sequence.token, s->sequence.length,
                  g->scratch);
-    *token = z3d_sample_token(logits, count, sampling, uniform, g->scratch);
-    if (*token >= 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are NaN or infinite",
-                     (unsigned long long)index);
+    return z3d_sample_token(logits, count, sampling, uniform, g->scratch);
 }
 
 /* The next token of sample i, which was read to its end. */
@@ -158,8 +157,11 @@ static z3d_status advance(generation *g, int64_t i) {
     slot *s = &g->slot[i];
     const z3d_stops *stops = g->options->stops;
     size_t before = s->text.length, at;
-    int32_t token;
-    Z3D_TRY(draw(g, i, &token));
+    const int32_t token = draw(g, i);
+    if (token < 0) { /* all replicas hear of it before the next call */
+        g->broken = s->sequence.length - s->prompt->length + 1;
+        return Z3D_OK;
+    }
     s->sequence.token[s->sequence.length++] = token;
     if (z3d_stops_at_token(stops, token)) return finish(g, i, true);
     Z3D_TRY(append_token(g, s, token));
@@ -210,6 +212,11 @@ static z3d_status work(generation *g, z3d_generate_totals *totals) {
         z3d_round mine = look(g), *all;
         Z3D_TRY(z3d_answers_exchange(&g->answers, &mine, &all, &totals->stopped));
         if (totals->stopped) return Z3D_OK;
+        for (int r = 0; r < g->answers.replicas; r++)
+            if (all[r].broken)
+                return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                                 "generated token %lld: the logits are NaN or infinite",
+                                 (long long)all[r].broken - 1);
         Z3D_TRY(deal(g, all));
         for (int r = 0; r < g->answers.replicas; r++) sequences += all[r].work.sequences;
         if (sequences == 0) return Z3D_OK;

@@ -109,7 +109,8 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
     if (status == Z3D_OK && listener->chat) z3d_stops_add(&stops, listener->chat->end);
     if (status == Z3D_OK)
         status = z3d_generate(trainer->engine, trainer->tokenizer, &options, totals);
-    if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
+    if (status != Z3D_OK && status != Z3D_ERR_NUMERIC)
+        status = z3d_trainer_stop_all(trainer, status);
     z3d_stops_release(&stops);
     return z3d_trainer_agree(trainer, status);
 }

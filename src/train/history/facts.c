@@ -234,8 +234,9 @@ static void tell_ends(telling *t) {
     } else {
         z3d_string_append(&t->text, "%s at step %lld%s%s",
                           end == failure                   ? "failed"
-                          : strcmp(end->event, "end") == 0 ? "complete"
-                                                           : "stopped",
+                          : strcmp(end->event, "end") != 0 ? "stopped"
+                          : *end->detail                   ? "ended early"
+                                                           : "complete",
                           (long long)end->step, *end->detail ? ": " : "", end->detail);
         append_time(&t->text, end->time);
     }

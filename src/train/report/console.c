@@ -337,6 +337,7 @@ static const char no_checkpoints[] =
 
 static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
+    const char *also = config->checkpoint_keep_best ? " and at each lower validation loss" : "";
     char kept[48] = "all";
     if (config->checkpoint_keep > 0)
         snprintf(kept, sizeof kept, "the latest %lld%s", (long long)config->checkpoint_keep,
@@ -344,12 +345,13 @@ static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
     if (config->checkpoint_interval == 0)
         z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
     else if (config->checkpoint_interval > config->training_steps)
-        z3d_console_say(console, "checkpoints at the end, in %s, keeps %s", facts->checkpoint_dir,
-                        kept);
+        z3d_console_say(console, "checkpoints at the end%s, in %s, keeps %s", also,
+                        facts->checkpoint_dir, kept);
     else
-        z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
+        z3d_console_say(console, "checkpoints every %lld step%s%s in %s, keeps %s",
                         (long long)config->checkpoint_interval,
-                        config->checkpoint_interval == 1 ? "" : "s", facts->checkpoint_dir, kept);
+                        config->checkpoint_interval == 1 ? "" : "s", also, facts->checkpoint_dir,
+                        kept);
 }
 
 void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts) {
