@@ -22,6 +22,7 @@ typedef struct z3d_evaluations {
     double best_loss;
     int64_t since; /* number of those behind it */
     int64_t data;  /* digest of what was evaluated; 0: unknown */
+    bool due;      /* a stop came before this step's validation */
 } z3d_evaluations;
 
 /* What a checkpoint contains beside its tensors. */

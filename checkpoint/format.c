@@ -136,12 +136,12 @@ static void append_pending(const z3d_pending_update *pending, z3d_string *out) {
 }
 
 static void append_evaluations(const z3d_evaluations *evaluations, z3d_string *out) {
-    if (evaluations->best_step == 0 && evaluations->since == 0) return;
+    if (evaluations->best_step == 0 && evaluations->since == 0 && !evaluations->due) return;
     z3d_string_append(out, "\"evaluations\":{\"best_step\":%lld,\"best_loss\":",
                       (long long)evaluations->best_step);
     z3d_string_append_number(out, evaluations->best_loss);
-    z3d_string_append(out, ",\"since\":%lld,\"data\":%lld},\n", (long long)evaluations->since,
-                      (long long)evaluations->data);
+    z3d_string_append(out, ",\"since\":%lld,\"data\":%lld%s},\n", (long long)evaluations->since,
+                      (long long)evaluations->data, evaluations->due ? ",\"due\":true" : "");
 }
 
 static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {

@@ -122,6 +122,7 @@ static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
     Z3D_TRY(get_count(evaluations, "best_step", &out->best_step));
     Z3D_TRY(z3d_json_get_float(evaluations, "best_loss", &out->best_loss));
     Z3D_TRY(get_count(evaluations, "since", &out->since));
+    out->due = z3d_json_flag(evaluations, "due", false);
     return z3d_json_is_none(z3d_json_member(evaluations, "data"))
                ? Z3D_OK
                : get_count(evaluations, "data", &out->data);

@@ -43,7 +43,8 @@ static z3d_status has_best(const z3d_trainer *trainer, bool *has) {
     *has = false;
     if (status == Z3D_OK) {
         const z3d_evaluations *there = &z3d_checkpoint_get_info(checkpoint)->evaluations;
-        *has = there->best_step == e->best_step && there->best_loss == e->best_loss;
+        /* One whose validation was left out by a stop does not know its own loss. */
+        *has = there->due || (there->best_step == e->best_step && there->best_loss == e->best_loss);
         z3d_checkpoint_close(checkpoint);
     }
     free(folder);
@@ -89,7 +90,7 @@ z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer) {
                 "the checkpoint of the lowest validation loss so far, of step %lld, is not in %s: "
                 "%s",
                 (long long)e->best_step, trainer->checkpoint_dir, anew);
-    if (other || !found.has_best) *e = (z3d_evaluations){0};
+    if (other || !found.has_best) *e = (z3d_evaluations){.due = e->due};
     e->data = found.data;
     return Z3D_OK;
 }

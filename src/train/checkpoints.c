@@ -231,8 +231,10 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
             Z3D_TRY(z3d_store_resume(trainer->store,
                                      (z3d_checkpoint_verify)config->checkpoint_verify, accept,
                                      trainer, &info, step));
-        if (*step >= 0)
+        if (*step >= 0) {
             say(trainer, &info, "resuming after", "checkpoint.resume", trainer->checkpoint_dir);
+            trainer->saved_step = *step;
+        }
     } else if (!says(resume, "never")) {
         Z3D_TRY(load(trainer, resume, false, &info));
         *step = info.engine.step;
@@ -270,8 +272,10 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
         say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", init);
     }
     trainer->resumed_step = step > 0 ? step : 0;
+    if (step <= 0 || !trainer->validation) trainer->evaluations.due = false;
     trainer->complete =
-        step > 0 && (step >= trainer->config->training_steps || z3d_trainer_ends_early(trainer));
+        step > 0 && !trainer->evaluations.due &&
+        (step >= trainer->config->training_steps || z3d_trainer_ends_early(trainer));
     return take_best(trainer);
 }
 

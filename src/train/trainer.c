@@ -364,9 +364,9 @@ static z3d_status after_step(z3d_trainer *trainer, progress *progress, int64_t s
     progress->better = false;
     /* After a signal time is short: no validation. Before the checkpoint: a resumed run continues
      * after this step, with all its lines. */
-    if (trainer->validation && (end || (interval > 0 && step % interval == 0)) &&
-        !progress->stopped)
-        Z3D_TRY(validate(trainer, progress, step));
+    const bool due = trainer->validation && (end || (interval > 0 && step % interval == 0));
+    if (due && !progress->stopped) Z3D_TRY(validate(trainer, progress, step));
+    trainer->evaluations.due = due && progress->stopped;
     *last = progress->stopped || end || z3d_trainer_ends_early(trainer);
     const bool best = config->checkpoint_keep_best && progress->better;
     Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, *last, *last || best));
@@ -385,6 +385,8 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_agree_stop(trainer->world, &progress->stopped));
     if (progress->stopped) return Z3D_OK;
+    if (trainer->evaluations.due) /* the stop before this start left it out */
+        Z3D_TRY(after_step(trainer, progress, trainer->resumed_step, &last));
     for (int64_t step = trainer->resumed_step + 1; !last; step++) {
         Z3D_TRY(train_step(trainer, progress, step));
         Z3D_TRY(after_step(trainer, progress, step, &last));
@@ -573,7 +575,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
 static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     Z3D_TRY(z3d_trainer_setup(trainer));
     z3d_trainer_keep_peak(trainer);
-    progress progress = {.begin = z3d_now(), .validation_loss = NAN};
+    progress progress = {.begin = z3d_now(), .last_loss = NAN, .validation_loss = NAN};
     z3d_rank_memory memory;
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
     say_start(trainer, &memory);
@@ -585,7 +587,8 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
     *unfinished = progress.stopped && trainer->store &&
-                  trainer->resumed_step + progress.steps < trainer->config->training_steps;
+                  (trainer->resumed_step + progress.steps < trainer->config->training_steps ||
+                   trainer->evaluations.due);
     z3d_trainer_place(trainer, "end: writing results");
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
     if (trainer->rank == 0) say_end(trainer, &progress, &memory);

@@ -34,6 +34,19 @@ grep -q '^ended early: 4 steps ' out || fail "not ended early after 4 more steps
 [ "$(readlink run/checkpoints/best)" = step-00000002 ] || fail "best is $(readlink run/checkpoints/best)"
 [ "$(checkpoints run)" = "step-00000002 step-00000008" ] || fail "checkpoints: $(checkpoints run)"
 
+# A stop in a step with a validation loss leaves it to the resumed run, also in the last step.
+for _ in 1 2; do
+    # shellcheck disable=SC2086
+    expect 75 "$ZERO3D" train $worse run.dir=stopped training.steps=2 training.time_limit=1e-6 generate.prompt=Line generate.every=2
+done
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train $worse run.dir=stopped training.steps=4 generate.prompt=Line generate.every=2
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train $worse run.dir=whole training.steps=4
+[ "$(losses stopped validation_loss)" = "$(losses whole validation_loss)" ] || fail "a stop leaves out a validation loss"
+[ "$(readlink stopped/checkpoints/best)" = step-00000002 ] || fail "a stop leaves out the best checkpoint"
+[ "$(wc -l <stopped/samples.jsonl)" -eq 2 ] || fail "a stop leaves out a sample"
+
 # Texts on the way, where no rank has the whole model.
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=quiet training.steps=3 zero_optimization.stage=3
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=texts training.steps=3 zero_optimization.stage=3 generate.prompt=Line \
