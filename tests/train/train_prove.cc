@@ -126,7 +126,8 @@ std::string Case::text() const {
     std::string t = text_of_model(*this) + text_of_sizes(*this) + text_of_memory(*this);
     if (dtype != "fp32") t += line(dtype + ".enabled", "true");
     if (dtype != "fp32")
-        t += line("data_types.grad_accum_dtype", grad_fp32 ? "fp32" : dtype); // auto depends on accumulation
+        t += line("data_types.grad_accum_dtype",
+                  grad_fp32 ? "fp32" : dtype); // auto depends on accumulation
     return t +
            line("training.gemm." + dtype, dtype == "fp32" || gemm != "matmul" ? gemm : "sgemm") +
            line("optimizer.type", optimizer) + line("optimizer.params.lr", lr) +
