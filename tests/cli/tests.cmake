@@ -15,6 +15,7 @@ if(TARGET zero3d_program)
   # What waits for processes that end badly, or for Slurm's daemons.
   set_tests_properties(cli_bad_runs cli_launch cli_stuck cli_signals cli_slurm cli_disk_breaks cli_tcp PROPERTIES PROCESSORS ${ZERO3D_PROCESSORS_WAITS})
   set_tests_properties(cli_memory_limit PROPERTIES TIMEOUT 3600 LABELS long)
+  set_tests_properties(cli_keys PROPERTIES TIMEOUT 900) # several commands for each key
   if(NOT ZERO3D_SANITIZE)
     set_tests_properties(cli_install cli_module PROPERTIES RESOURCE_LOCK install) # both install this build folder
   endif()
