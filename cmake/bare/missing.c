@@ -28,9 +28,10 @@ bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void
     return false;
 }
 
-z3d_status z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model) {
-    (void)config, (void)model;
-    return Z3D_OK;
+void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, z3d_string *wrong) {
+    (void)config;
+    (void)model;
+    (void)wrong;
 }
 
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
