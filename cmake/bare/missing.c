@@ -34,6 +34,11 @@ void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, 
     (void)wrong;
 }
 
+z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {
+    (void)config, (void)format;
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "%s is wrong", path);
+}
+
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
     (void)executor, (void)index, (void)step;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no digests");
