@@ -369,7 +369,7 @@ TEST_F(Run, RefusesBadData) {
     auto data = [&](const std::string &name) { return "data.train=" + folder / name; };
     expect_failure(data("missing.bin"), Z3D_ERR_IO, {"data.train", "missing.bin", "No such file"});
     expect_failure(data("empty.bin"), Z3D_ERR_DATA, {"data.train", "empty.bin", "empty"});
-    expect_failure(data("text.bin"), Z3D_ERR_DATA, {"text.bin", "magic"});
+    expect_failure(data("text.bin"), Z3D_ERR_DATA, {"text.bin", "not a token file"});
     expect_failure(data("cut.bin"), Z3D_ERR_DATA, {"cut.bin", "truncated"});
     expect_failure(data("short.bin"), Z3D_ERR_DATA, {"short.bin", "16 tokens"});
     expect_failure(data("beyond.bin"), Z3D_ERR_DATA,
