@@ -165,7 +165,7 @@ TEST(Refuse, YamlThatWeDoNotRead) {
     expect_refused("model: *a\n", "1:8: aliases (*a) are not supported");
     expect_refused("model: {num_layers: *n}\n", "1:21: aliases (*n) are not supported");
     expect_refused("steps_per_print: [1, *n]\n", "1:22: aliases (*n) are not supported");
-    expect_refused("model:\n  <<: {num_layers: 2}\n", "2:3: unknown key model.<<");
+    expect_refused("model:\n  <<: {num_layers: 2}\n", "2:3: merge keys (<<) are not supported");
     expect_refused("<<: {num_layers: 2}\n", "1:1: merge keys (<<) are not supported");
     expect_refused("model: {num_layers: !!int \"3\"}\n", "1:21: tags (tag:yaml.org,2002:int)");
     expect_refused("model: !x {num_layers: 3}\n", "1:8: tags (!x) are not supported");
