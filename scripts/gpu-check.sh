@@ -50,7 +50,6 @@ if [ "${1:-}" = --continue ]; then
     continued=yes
     shift
 fi
-[ $built = no ] || commit=$(cat "$build/commit" 2>/dev/null || echo unknown)
 case ${1:-}:$# in
 -*:* | *:[2-9]*)
     echo "$usage" >&2
@@ -59,7 +58,10 @@ case ${1:-}:$# in
 esac
 page=${1:-$build/gpu-check.md}
 log=${page%.md}.log
-[ $built = yes ] || commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+case $built in
+yes) commit=$(cat "$build/commit" 2>/dev/null || echo unknown) ;;
+no) commit=$(git describe --always --dirty 2>/dev/null || echo unknown) ;;
+esac
 begin=$(date +%s)
 budget=${GPU_CHECK_SECONDS:-1800}
 only=${GPU_CHECK_ONLY:-.}

@@ -29,6 +29,13 @@ z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
     return mine != Z3D_OK && trainer->rank == 0 ? z3d_error_restore(&own) : status;
 }
 
+z3d_status z3d_trainer_take_from_root(z3d_trainer *trainer, z3d_status mine, void *data,
+                                      int64_t bytes) {
+    Z3D_TRY(z3d_trainer_agree(trainer, mine));
+    z3d_trainer_wait_place(trainer);
+    return z3d_world_broadcast(trainer->world, data, bytes, 0);
+}
+
 z3d_status z3d_trainer_share(z3d_trainer *trainer, int rank, z3d_string *text) {
     int64_t length = (int64_t)text->length;
     char *all = NULL;

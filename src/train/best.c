@@ -75,9 +75,7 @@ z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer) {
     found found;
     z3d_trainer_place(trainer, "start-up: looking for the best checkpoint");
     z3d_status status = trainer->rank == 0 ? look(trainer, &found) : Z3D_OK;
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, &found, sizeof found, 0));
+    Z3D_TRY(z3d_trainer_take_from_root(trainer, status, &found, sizeof found));
     if (!trainer->validation) return Z3D_OK;
     const bool other = e->data != 0 && e->data != found.data;
     if (other && tells)

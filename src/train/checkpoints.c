@@ -156,9 +156,7 @@ static z3d_status take_folder(z3d_trainer *trainer) {
     found found;
     z3d_trainer_place(trainer, "start-up: looking for checkpoints");
     z3d_status status = trainer->rank == 0 ? look(trainer, &found) : Z3D_OK;
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, &found, sizeof found, 0));
+    Z3D_TRY(z3d_trainer_take_from_root(trainer, status, &found, sizeof found));
     trainer->resumes_newest = found.named;
     return trainer->config->checkpoint_interval > 0 || found.any ? open_store(trainer) : Z3D_OK;
 }

@@ -273,14 +273,12 @@ z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
     if (trainer->first_granularity == Z3D_GRANULARITY_AUTO)
         trainer->first_granularity = Z3D_GRANULARITY_NONE;
     z3d_config_destroy(saved);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
     struct {
         int64_t gemm, schedule_end, recompute, gradients;
     } kept = {*key, config->scheduler_params_total_num_steps,
               config->activation_checkpointing_recompute_activation,
               config->data_types_grad_accum_dtype};
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, &kept, sizeof kept, 0));
+    Z3D_TRY(z3d_trainer_take_from_root(trainer, status, &kept, sizeof kept));
     *key = (z3d_config_ENUM)kept.gemm;
     config->scheduler_params_total_num_steps = kept.schedule_end;
     config->activation_checkpointing_recompute_activation = (z3d_config_ENUM)kept.recompute;
@@ -333,9 +331,7 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
     z3d_trainer_place(trainer, "start-up: measuring matrix products");
     if (trainer->rank == 0 && (measured || wants_peak))
         status = measure(trainer, threads, measured, &chosen);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
+    Z3D_TRY(z3d_trainer_take_from_root(trainer, status, &chosen, sizeof chosen));
     if (open) {
         *key = value_of(dtype, (z3d_gemm_method)chosen.method);
         z3d_string_append(&trainer->products_why, "training.gemm.%s %s: %s", z3d_dtype_name(dtype),
@@ -360,9 +356,7 @@ z3d_status z3d_trainer_measure_peak(z3d_trainer *trainer) {
     if (trainer->rank == 0)
         status = z3d_device_measure_gemm(trainer->device, trainer->program.dtype, SIZE, SIZE, SIZE,
                                          &unused, &gflops);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, &gflops, sizeof gflops, 0));
+    Z3D_TRY(z3d_trainer_take_from_root(trainer, status, &gflops, sizeof gflops));
     trainer->peak_tflops = gflops / 1e3;
     trainer->peak_measured = true;
     return Z3D_OK;

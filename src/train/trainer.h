@@ -173,6 +173,9 @@ void z3d_trainer_wait_place(z3d_trainer *trainer);
 z3d_status z3d_trainer_share(z3d_trainer *trainer, int rank, z3d_string *text);
 /* As z3d_world_agree, but rank 0's own failure keeps its message unchanged. */
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
+/* The same; then rank 0's bytes of `data` become everybody's. Collective, agreed. */
+z3d_status z3d_trainer_take_from_root(z3d_trainer *trainer, z3d_status mine, void *data,
+                                      int64_t bytes);
 
 /* checkpoints.c. */
 /* Sets checkpoint_dir. Not collective. */

@@ -95,27 +95,35 @@ Encoded encode(Tokenizer *tokenizer, const How &how, const std::string &line) {
     return out;
 }
 
+// The line of tokens.txt before a template's tokens: its kind, a tokenizer, tokens added to it.
+struct Recorded {
+    std::string kind, name;
+    std::vector<std::string> added;
+
+    explicit Recorded(const std::string &line) {
+        std::istringstream head(line);
+        head >> kind >> name;
+        for (std::string token; head >> token;) added.push_back(token);
+    }
+};
+
 TEST(ChatTemplates, GiveTheTokensOfTransformers) {
     const auto conversations = lines_of(data + "/chat/conversations.jsonl");
     const auto tokens = lines_of(data + "/chat/tokens.txt");
     ASSERT_EQ(tokens.size() % (conversations.size() + 1), 0u);
     for (size_t at = 0; at < tokens.size(); at += conversations.size() + 1) {
-        std::istringstream head(tokens[at]);
-        std::string kind, name, token;
-        std::vector<std::string> added;
-        head >> kind >> name;
-        while (head >> token) added.push_back(token);
-        Model model(name, added);
+        const Recorded of(tokens[at]);
+        Model model(of.name, of.added);
         for (size_t i = 0; i < conversations.size(); i++) {
-            const How how{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, kind.c_str()};
+            const How how{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, of.kind.c_str()};
             Encoded e = encode(model.tokenizer.get(), how, conversations[i]);
             const std::string &wanted = tokens[at + 1 + i];
             // A template without thinking loses reasoning_content, which is refused here.
-            const bool lost =
-                kind != "qwen3" && conversations[i].find("reasoning_content") != std::string::npos;
+            const bool lost = of.kind != "qwen3" &&
+                              conversations[i].find("reasoning_content") != std::string::npos;
             EXPECT_EQ(e.status, wanted == "-" || lost ? Z3D_ERR_DATA : Z3D_OK) << e.message;
             if (wanted != "-" && !lost) {
-                EXPECT_EQ(e.ids, wanted) << kind << ", " << name << ": " << conversations[i];
+                EXPECT_EQ(e.ids, wanted) << of.kind << ", " << of.name << ": " << conversations[i];
             }
         }
     }
@@ -129,20 +137,16 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
     const auto tokens = lines_of(data + "/chat/tokens.txt");
     int compared = 0;
     for (size_t at = 0; at < tokens.size(); at += conversations.size() + 1) {
-        std::istringstream head(tokens[at]);
-        std::string kind, name, token;
-        std::vector<std::string> added;
-        head >> kind >> name;
-        while (head >> token) added.push_back(token);
-        Model model(name, added);
-        const bool spaced = kind == "mistral-v1" || kind == "mistral-v3";
+        const Recorded of(tokens[at]);
+        Model model(of.name, of.added);
+        const bool spaced = of.kind == "mistral-v1" || of.kind == "mistral-v3";
         z3d_chat chat{};
         bool found;
-        ASSERT_Z3D(z3d_chat_find(kind.c_str(), model.tokenizer->tokenizer, &chat, &found));
+        ASSERT_Z3D(z3d_chat_find(of.kind.c_str(), model.tokenizer->tokenizer, &chat, &found));
         for (size_t i = 0; i < conversations.size(); i++) {
             std::istringstream line(tokens[at + 1 + i]);
             std::vector<std::string> wanted;
-            while (line >> token) wanted.push_back(token);
+            for (std::string token; line >> token;) wanted.push_back(token);
             if (wanted[0] == "-") continue;
             z3d_json *json;
             z3d_conversation talk{};
@@ -159,10 +163,11 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
                 while (end > 0 && wanted[end - 1].back() == '*') end--;
                 ASSERT_Z3D(z3d_chat_prompt(&chat, model.tokenizer->tokenizer, talk.message,
                                            talk.count - 1, &ids));
-                ASSERT_LE(ids.count, end) << kind << ": " << conversations[i];
-                EXPECT_LE(end - ids.count, spaced ? 1u : 0u) << kind << ": " << conversations[i];
+                ASSERT_LE(ids.count, end) << of.kind << ": " << conversations[i];
+                EXPECT_LE(end - ids.count, spaced ? 1u : 0u) << of.kind << ": " << conversations[i];
                 for (size_t k = 0; k < ids.count; k++)
-                    EXPECT_EQ(ids.id[k], std::stoi(wanted[k])) << kind << ": " << conversations[i];
+                    EXPECT_EQ(ids.id[k], std::stoi(wanted[k]))
+                        << of.kind << ": " << conversations[i];
                 compared++;
             }
             z3d_token_list_free(&ids);
