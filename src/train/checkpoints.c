@@ -245,9 +245,7 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
     return z3d_trainer_take_evaluations(trainer);
 }
 
-/* The link to the best checkpoint is what the last save should have left. A complete run saves
- * nothing, so it removes none. */
-static z3d_status take_best(z3d_trainer *trainer) {
+z3d_status z3d_trainer_link_best(z3d_trainer *trainer) {
     const bool keeps = trainer->config->checkpoint_keep_best;
     if (!trainer->store || (trainer->complete && !keeps)) return Z3D_OK;
     return z3d_store_take_best(trainer->store, trainer->evaluations.best_step);
@@ -274,7 +272,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     trainer->complete =
         step > 0 && !trainer->evaluations.due &&
         (step >= trainer->config->training_steps || z3d_trainer_ends_early(trainer));
-    return take_best(trainer);
+    return z3d_trainer_link_best(trainer);
 }
 
 /* ---- as the run goes ---- */

@@ -385,8 +385,10 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_agree_stop(trainer->world, &progress->stopped));
     if (progress->stopped) return Z3D_OK;
-    if (trainer->evaluations.due) /* the stop before this start left it out */
+    if (trainer->evaluations.due) { /* the stop before this start left it out */
         Z3D_TRY(after_step(trainer, progress, trainer->resumed_step, &last));
+        Z3D_TRY(z3d_trainer_link_best(trainer));
+    }
     for (int64_t step = trainer->resumed_step + 1; !last; step++) {
         Z3D_TRY(train_step(trainer, progress, step));
         Z3D_TRY(after_step(trainer, progress, step, &last));

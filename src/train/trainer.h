@@ -202,6 +202,9 @@ void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d
 /* Takes the run's folder of checkpoints, and resumes from one of them or starts with weights, as
  * the configuration says. Call it after creating the engine. */
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);
+/* The link to the best checkpoint becomes what the last save should have left. A complete run saves
+ * nothing, so it removes none. */
+z3d_status z3d_trainer_link_best(z3d_trainer *trainer);
 /* Loads only the weights of the checkpoint that a user's path means; *step: after which it was
  * saved. */
 z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, bool average,

@@ -39,6 +39,10 @@ for _ in 1 2; do
     # shellcheck disable=SC2086
     expect 75 "$ZERO3D" train $worse run.dir=stopped training.steps=2 training.time_limit=1e-6 generate.prompt=Line generate.every=2
 done
+cp -r stopped ended
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train $worse run.dir=ended training.steps=2
+[ "$(readlink ended/checkpoints/best)" = step-00000002 ] || fail "a stop in the last step leaves out the best checkpoint"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" train $worse run.dir=stopped training.steps=4 generate.prompt=Line generate.every=2
 # shellcheck disable=SC2086
