@@ -16,7 +16,7 @@ change() {
     bytes=$(stat -L -c %s "$file")
     dd if=/dev/urandom of="$file" bs=4096 count=$((bytes / 4096)) conv=notrunc 2>/dev/null
 }
-# Of three quarters, which are more than a shard of a checkpoint: what lies behind cannot be written.
+# What lies after three quarters cannot be written, in a checkpoint's shard neither.
 stop_growth() {
     bytes=$(stat -L -c %s "$(unnamed_file)")
     prlimit --pid "$victim" --fsize=$((bytes * 3 / 16384 * 4096))
@@ -27,7 +27,7 @@ for ranks in 1 2; do
     [ $ranks -eq 2 ] || [ -n "${ZERO3D_LONG:-}" ] || continue
     broken_by change "$where/tier: 4096 bytes at byte [0-9]+ of the unnamed file are not what was written there"
     [ -z "$(command -v prlimit)" ] ||
-        broken_by stop_growth "$where/tier: cannot write [0-9]+ bytes at byte [0-9]+ of the unnamed file: File too large"
+        broken_by stop_growth "($where/tier: cannot write [0-9]+ bytes at byte [0-9]+ of the unnamed file|checkpoint not saved: .*shard-[0-9]+.h5): File too large"
 done
 
 # ---- the folder ----
