@@ -84,8 +84,7 @@ static z3d_status list_tensors(output *o, const z3d_model_type *type) {
         z3d_checkpoint_tensor(o->checkpoint, i, &group, &name, &dims, &shape);
         type->interop->view(group, name, dims, shape, &t->view);
         t->tensor = i;
-        t->bytes =
-            (t->view.rows ? t->view.rows : 1) * t->view.columns * (int64_t)z3d_dtype_size(o->dtype);
+        t->bytes = z3d_bytes_of(o->dtype, (t->view.rows ? t->view.rows : 1) * t->view.columns);
     }
     return Z3D_OK;
 }

@@ -1,4 +1,5 @@
 /* A checkpoint's tensor in another program's file. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,17 +10,6 @@ enum { CHUNK = 1 << 22 }; /* elements at once */
 static void transpose(const float *in, int64_t rows, int64_t columns, float *out) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < columns; k++) out[k * rows + r] = in[r * columns + k];
-}
-
-/* In place: the narrow values never catch up with the wide ones. */
-static void narrow(float *values, int64_t count, z3d_dtype dtype) {
-    uint16_t *out = (uint16_t *)values;
-    for (int64_t i = 0; i < count && dtype != Z3D_F32; i++) {
-        float value;
-        memcpy(&value, (char *)values + 4 * i, sizeof value);
-        uint16_t half = dtype == Z3D_BF16 ? z3d_float_to_bf16(value) : z3d_float_to_f16(value);
-        memcpy(&out[i], &half, sizeof half);
-    }
 }
 
 typedef struct target {
@@ -35,21 +25,23 @@ typedef struct target {
 } target;
 
 /* In the type that is written, where a large number may have become an infinity. */
-static int64_t count_nonfinite(const float *values, int64_t count, z3d_dtype dtype) {
-    const uint32_t *wide = (const uint32_t *)values;
-    const uint16_t *half = (const uint16_t *)values;
-    const uint32_t ones = dtype == Z3D_F32 ? 0x7f800000 : dtype == Z3D_BF16 ? 0x7f80 : 0x7c00;
+static int64_t count_nonfinite(const void *values, int64_t count, z3d_dtype dtype) {
+    enum { PIECE = 1024 };
+    float piece[PIECE];
     int64_t found = 0;
-    for (int64_t i = 0; i < count; i++)
-        found += ((dtype == Z3D_F32 ? wide[i] : half[i]) & ones) == ones;
+    for (int64_t at = 0; at < count; at += PIECE) {
+        const int64_t some = count - at < PIECE ? count - at : PIECE;
+        z3d_codec_of(dtype)->decode(piece, (const char *)values + z3d_bytes_of(dtype, at), some);
+        for (int64_t i = 0; i < some; i++) found += !isfinite(piece[i]);
+    }
     return found;
 }
 
 static z3d_status write_values(const target *t, float *values, int64_t count, int64_t first) {
-    int64_t size = (int64_t)z3d_dtype_size(t->dtype);
-    narrow(values, count, t->dtype);
+    z3d_codec_of(t->dtype)->encode(values, values, count);
     z3d_nonfinite_add(t->bad, t->view->name, count_nonfinite(values, count, t->dtype));
-    return z3d_io_write(NULL, t->fd, t->path, values, count * size, t->offset + first * size, -1);
+    return z3d_io_write(NULL, t->fd, t->path, values, z3d_bytes_of(t->dtype, count),
+                        t->offset + z3d_bytes_of(t->dtype, first), -1);
 }
 
 static z3d_status read_values(const target *t, int64_t first, int64_t count) {

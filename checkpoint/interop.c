@@ -109,15 +109,13 @@ enum { RUN = 4096 }; /* elements read at once */
 z3d_status z3d_interop_read_run(const z3d_interop *f, const z3d_interop_source *place,
                                 int64_t first, int64_t count, float *out) {
     const z3d_interop_file *file = &f->file[place->file];
-    int64_t offset = place->offset + first * (int64_t)z3d_dtype_size(place->dtype);
-    uint16_t half[RUN];
-    if (place->dtype == Z3D_F32) return z3d_io_read(file->fd, file->path, out, count * 4, offset);
+    int64_t offset = place->offset + z3d_bytes_of(place->dtype, first);
+    char piece[4 * RUN];
     for (int64_t at = 0; at < count; at += RUN) {
         int64_t some = count - at < RUN ? count - at : RUN;
-        Z3D_TRY(z3d_io_read(file->fd, file->path, half, some * 2, offset + at * 2));
-        for (int64_t i = 0; i < some; i++)
-            out[at + i] =
-                place->dtype == Z3D_BF16 ? z3d_bf16_to_float(half[i]) : z3d_f16_to_float(half[i]);
+        Z3D_TRY(z3d_io_read(file->fd, file->path, piece, z3d_bytes_of(place->dtype, some),
+                            offset + z3d_bytes_of(place->dtype, at)));
+        z3d_codec_of(place->dtype)->decode(out + at, piece, some);
     }
     return Z3D_OK;
 }

@@ -52,7 +52,7 @@ static int find(const z3d_interop *f, const char *group, const char *name, int f
 }
 
 static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded) {
-    int64_t at = HEADER * 4, size = (int64_t)z3d_dtype_size(dtype);
+    int64_t at = HEADER * 4;
     char group[Z3D_NAME];
     int tensor = 0;
     for (int i = 0; i < ENTRIES; i++)
@@ -60,9 +60,8 @@ static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded)
             tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
             f->place[tensor] = (z3d_interop_source){.found = true, .dtype = dtype, .offset = at};
-            at += (i == 0 ? padded * f->config->model_hidden_size
-                          : z3d_tensor_elements(&f->tensor[tensor])) *
-                  size;
+            at += z3d_bytes_of(dtype, i == 0 ? padded * f->config->model_hidden_size
+                                             : z3d_tensor_elements(&f->tensor[tensor]));
         }
     if (at == f->bytes) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%s: the file has %lld bytes; its header describes %lld",
@@ -146,10 +145,8 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype
             type->interop->view(group, order[i].name, dims, shape, &view);
             Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at, bad));
             /* Rows of padding stay a hole: zeros. */
-            at += (i == 0      ? padded
-                   : view.rows ? view.rows
-                               : 1) *
-                  view.columns * (int64_t)z3d_dtype_size(dtype);
+            const int64_t rows = i == 0 ? padded : view.rows ? view.rows : 1;
+            at += z3d_bytes_of(dtype, rows * view.columns);
         }
     return Z3D_OK;
 }

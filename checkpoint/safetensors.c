@@ -86,7 +86,7 @@ static z3d_status read_entry(const reader *r, const z3d_json *entry, const span 
                          z3d_shown(entry->key, text));
     if (!has_shape(z3d_json_member(entry, "shape"), first, second))
         return refuse_shape(r, entry->key, first, second);
-    int64_t wanted = first * (second ? second : 1) * (int64_t)z3d_dtype_size(out->dtype);
+    int64_t wanted = z3d_bytes_of(out->dtype, first * (second ? second : 1));
     if (bytes->end - bytes->begin != wanted)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: tensor %s: \"data_offsets\" [%lld, %lld] are %lld bytes; its dtype "

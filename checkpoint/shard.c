@@ -14,14 +14,13 @@ enum { BOUNCE_BYTES = 4 * Z3D_BLOCK_BYTES };
 
 /* ---- which parts ---- */
 
-static void plan_datasets(const z3d_model *model, const z3d_mesh *mesh, const z3d_layout *layout,
-                          const z3d_home *home, int kind, int *count, z3d_extent *out) {
-    bool first = z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank) == 0;
+static void plan_datasets(const z3d_model *model, const z3d_layout *layout, const z3d_home *home,
+                          int kind, int *count, z3d_extent *out) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++, home++) {
             z3d_part part;
             z3d_layout_part(layout, model, g, i, false, &part);
-            bool others = model->group[g].parameter[i].split_dim < 0 && !first;
+            bool others = model->group[g].parameter[i].split_dim < 0 && layout->tensor_index > 0;
             if (part.count == 0 || others || !layout->group[g].counts) continue;
             out[(*count)++] = (z3d_extent){.tensor = home->tensor,
                                            .kind = kind,
@@ -48,7 +47,7 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh,
     if (status == Z3D_OK)
         status = z3d_new(parameters * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
     for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++)
-        if (kinds >> kind & 1) plan_datasets(model, mesh, layout, home, kind, count, *out);
+        if (kinds >> kind & 1) plan_datasets(model, layout, home, kind, count, *out);
     free(home);
     z3d_layout_destroy(layout);
     return status;

@@ -59,7 +59,7 @@ typedef struct block {
 /* Saved memory keeps its content from forward to backward. Both begin with this function, so both
  * request equal sizes in equal order. */
 static z3d_status begin(z3d_unit_run *run, block *b) {
-    int64_t rows = z3d_unit_rows(run), ranks = z3d_group_size(run->tensor);
+    int64_t rows = z3d_unit_rows(run), ranks = z3d_group_size(run->process_group[0]);
     int64_t heads = HEADS / ranks, columns = heads * HEAD, mlp = MLP / ranks;
     *b = (block){.lane = z3d_unit_lane(run),
                  .rows = rows,
@@ -107,7 +107,7 @@ static z3d_status forward(z3d_unit_run *run) {
     z3d_collective sum = z3d_sum_rows(&b.lane, run->output, b.rows, HIDDEN);
     Z3D_TRY(addend(run, &b.out, b.attention, run->output, false));
     Z3D_TRY(addend(run, &b.down, gelu, run->output, true));
-    Z3D_TRY(z3d_collective_run(run->tensor, &sum));
+    Z3D_TRY(z3d_collective_run(run->process_group[0], &sum));
     return Z3D_LAUNCH(run->device, accumulate, .y = run->output, .x = run->input,
                       .count = b.rows * HIDDEN, .y_dtype = run->dtype, .x_dtype = run->dtype);
 }

@@ -17,10 +17,15 @@
 
 /* ---- the mesh: ranks along named axes; pure arithmetic, no communication ---- */
 
-/* The axes, fastest first: rank = tensor + T * (data + D * pipeline). Tensor ranks are adjacent
- * (inside a node), pipeline is outermost, as in Megatron-LM and DeepSpeed. Another axis is a row
- * here and one in the configuration's keys (Z3D_CONFIG_AXES). */
-#define Z3D_AXIS_MAP(X) X(TENSOR, tensor) X(DATA, data) X(PIPELINE, pipeline)
+/* The atomic axes, fastest first: rank = tensor + T * (data + D * pipeline), as in Megatron-LM and
+ * DeepSpeed: tensor ranks are adjacent (inside a node). The data axis is two: data = data_inner +
+ * I * data_outer. Its outer part is 1 unless something cuts it. Another axis is a row here and one
+ * in the configuration's keys (Z3D_CONFIG_AXES). */
+#define Z3D_AXIS_MAP(X)                                                                            \
+    X(TENSOR, tensor)                                                                              \
+    X(DATA_INNER, data_inner)                                                                      \
+    X(DATA_OUTER, data_outer)                                                                      \
+    X(PIPELINE, pipeline)
 
 typedef enum z3d_axis {
 #define X(NAME, name) Z3D_AXIS_##NAME,
@@ -28,6 +33,20 @@ typedef enum z3d_axis {
 #undef X
         Z3D_AXIS_COUNT
 } z3d_axis;
+
+/* Roles: what the ranks along a set of axes are to each other. Code asks for a role; only this
+ * table says which axes it is. X(NAME, axes) */
+#define Z3D_ROLE_MAP(X)                                                                            \
+    /* train different samples, with the same parameters */                                        \
+    X(SAMPLES, Z3D_AXES_DATA)                                                                      \
+    /* have the rows of each parameter group's matrix: each steps its own */                       \
+    X(ROWS, Z3D_AXES_DATA)                                                                         \
+    /* compute each unit together: each has its part of a divided parameter */                     \
+    X(PARTS, Z3D_AXES_TENSOR)                                                                      \
+    /* have the same undivided parameters, some with a part of their gradients' sum each */        \
+    X(REPLICAS, Z3D_AXES_TENSOR)                                                                   \
+    /* have the units one after the other */                                                       \
+    X(STAGES, Z3D_AXES_PIPELINE)
 
 /* A set of axes, a bit for each. A process group is such a set: its members differ along these axes
  * only. Arrays of groups, and of what is counted by group, have Z3D_AXES_COUNT elements and are
@@ -39,17 +58,21 @@ enum {
 #undef X
         Z3D_AXES_COUNT = 1 << Z3D_AXIS_COUNT,
     Z3D_AXES_NONE = 0,
-    Z3D_AXES_WORLD = Z3D_AXES_COUNT - 1
+    Z3D_AXES_WORLD = Z3D_AXES_COUNT - 1,
+    Z3D_AXES_DATA = Z3D_AXES_DATA_INNER | Z3D_AXES_DATA_OUTER,
+#define X(NAME, axes) Z3D_ROLE_##NAME = (axes),
+    Z3D_ROLE_MAP(X)
+#undef X
 };
 
-/* "tensor", "tensor+data", "none"; all axes: "world". In z3d_axes_name(axes).text. */
+/* "tensor", "tensor+data", "data_inner", "none"; all axes: "world". In z3d_axes_name(axes).text. */
 typedef struct z3d_axes_text {
 #define X(NAME, name) "+" #name
     char text[sizeof(Z3D_AXIS_MAP(X))];
 #undef X
 } z3d_axes_text;
 z3d_axes_text z3d_axes_name(z3d_axes axes);
-/* Whether this set has a process group: each axis alone does, and the world. */
+/* Whether this set always has a process group: each role does, and the world. */
 bool z3d_axes_have_group(z3d_axes axes);
 
 typedef struct z3d_mesh {
@@ -57,7 +80,8 @@ typedef struct z3d_mesh {
     int rank;                 /* whose view this is */
 } z3d_mesh;
 
-/* tensor x data x pipeline ranks, other axes of size 1. Errors: z3d_mesh_check's. */
+/* tensor x data x pipeline ranks, other axes of size 1: the data axis is not cut. For other sizes
+ * set them and call z3d_mesh_check. Errors: z3d_mesh_check's. */
 z3d_status z3d_mesh_make(int tensor, int data, int pipeline, int rank, z3d_mesh *out);
 /* ERR_TOPOLOGY unless sizes are positive, their product fits an int and holds the rank. */
 z3d_status z3d_mesh_check(const z3d_mesh *mesh);
@@ -67,10 +91,16 @@ typedef struct z3d_sizes_text {
     char text[80];
 } z3d_sizes_text;
 z3d_sizes_text z3d_sizes_name(int tensor, int pipeline, int data);
+z3d_sizes_text z3d_mesh_name(const z3d_mesh *mesh);
+/* The axes as people see them, fastest first: the data axis is one where its outer part is 1.
+ * Returns their number. */
+int z3d_mesh_axes(const z3d_mesh *mesh, z3d_axes axes[Z3D_AXIS_COUNT]);
 
-/* The groups of a set of axes. Members of each are in ascending order of rank. size: of every one
- * of them; of the world: all ranks. index: the position of `rank` in its group. member: the world
- * rank of the index-th member of the group that `rank` is in. */
+/* The groups of a set of axes. Members of each are in ascending order of rank; where the data axis
+ * is cut, the inner part counts more than the outer (index = inner x outer size + outer), so that
+ * ranks of equal inner index have neighbouring rows. size: of every one of them; of the world: all
+ * ranks. index: the position of `rank` in its group. member: the world rank of the index-th member
+ * of the group that `rank` is in. */
 int z3d_mesh_size(const z3d_mesh *mesh, z3d_axes axes);
 int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank);
 int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index);

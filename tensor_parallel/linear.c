@@ -26,7 +26,7 @@ static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *
 /* dW[out,in] (+)= dy^T x, db[out] (+)= sum of dy's rows in `bias_rows`. */
 static z3d_status parameter_gradients(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, z3d_row_range bias_rows) {
-    int64_t row = linear->out * (int64_t)z3d_dtype_size(lane->dtype);
+    int64_t row = z3d_bytes_of(lane->dtype, linear->out);
     bool all_rows = bias_rows.count == linear->rows;
     Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->out, .n = linear->in, .k = linear->rows,
                        .transpose_a = true, .accumulate = linear->accumulate, .a = dy, .b = x,

@@ -212,6 +212,7 @@ enum {
 
 typedef struct z3d_layout {
     int num_groups;
+    z3d_mesh mesh;                 /* whose sizes and place these are */
     int tensor_size, tensor_index; /* of the group that parameters are split over */
     int stages, stage;             /* of the pipeline; this rank's */
     int num_chunks;                /* of all stages */
@@ -280,6 +281,13 @@ typedef enum z3d_call {
 
 /* The unit's function for the call. */
 z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call);
+/* Gives a run those of the groups, by set of axes, that its unit has. */
+void z3d_unit_take_groups(z3d_unit_run *run, z3d_group *const group[Z3D_AXES_COUNT]);
+/* The observer of all its groups. */
+void z3d_unit_set_observer(const z3d_unit_run *run,
+                           z3d_status (*observe)(void *context, z3d_group *group,
+                                                 const z3d_collective *call),
+                           void *context);
 
 /* One inner collective of a unit. */
 typedef struct z3d_child {

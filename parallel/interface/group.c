@@ -225,7 +225,7 @@ static z3d_status check_call(const z3d_group *group, const z3d_collective *call)
     if (call->count < 0) return refuse(group, call, "negative count");
     if (rows && call->stride < call->count) return refuse(group, call, "rows overlap");
     if (!z3d_mul_i64(rows ? call->stride : call->count, rows ? group->size : 1, &elements) ||
-        !z3d_mul_i64(elements, (int64_t)z3d_dtype_size(call->dtype), &bytes))
+        !z3d_bytes_fit(call->dtype, elements, &bytes))
         return refuse(group, call, "too many bytes for an int64");
     if (call->count > 0 && !call->buffer) return refuse(group, call, "no buffer");
     if ((kind == Z3D_COLLECTIVE_ALL_REDUCE || kind == Z3D_COLLECTIVE_REDUCE_SCATTER) &&
@@ -264,7 +264,7 @@ static int64_t volume(const z3d_group *group, const z3d_collective *call) {
 static void count_call(z3d_group *group, const z3d_collective *call) {
     z3d_traffic *traffic = &group->traffic[call->kind];
     int64_t elements = volume(group, call);
-    int64_t bytes = elements * (elements ? (int64_t)z3d_dtype_size(call->dtype) : 0);
+    int64_t bytes = elements ? z3d_bytes_of(call->dtype, elements) : 0; /* a barrier has no type */
     if (call->scalar) {
         traffic->scalar_calls++;
         traffic->scalar_bytes += bytes;
@@ -311,10 +311,11 @@ static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) 
 static void touch_memory(const z3d_group *group, const z3d_collective *call) {
     bool matrix =
         call->kind == Z3D_COLLECTIVE_ALL_GATHER || call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
-    int64_t element = (int64_t)z3d_dtype_size(call->dtype);
-    for (int row = 0; row < (matrix ? group->size : 1) && call->buffer; row++)
-        z3d_device_touch(group->device, (const char *)call->buffer + row * call->stride * element,
-                         call->count * element);
+    if (!call->buffer) return; /* a barrier has no type */
+    for (int row = 0; row < (matrix ? group->size : 1); row++)
+        z3d_device_touch(group->device,
+                         (const char *)call->buffer + z3d_bytes_of(call->dtype, row * call->stride),
+                         z3d_bytes_of(call->dtype, call->count));
 }
 
 z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3d_ticket *ticket) {

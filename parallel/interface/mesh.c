@@ -6,11 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[] = {
-#define X(NAME, name) #name,
-    Z3D_AXIS_MAP(X)
-#undef X
+/* Sets that have names, those of several axes before their parts. */
+static const struct {
+    z3d_axes axes;
+    const char *name;
+} named[] = {
+    {Z3D_AXES_TENSOR, "tensor"},         {Z3D_AXES_DATA, "data"},
+    {Z3D_AXES_DATA_INNER, "data_inner"}, {Z3D_AXES_DATA_OUTER, "data_outer"},
+    {Z3D_AXES_PIPELINE, "pipeline"},
 };
+
+/* The digits of an index in a group, fastest first. */
+static const int digits[Z3D_AXIS_COUNT] = {Z3D_AXIS_TENSOR, Z3D_AXIS_DATA_OUTER,
+                                           Z3D_AXIS_DATA_INNER, Z3D_AXIS_PIPELINE};
 
 static bool has(z3d_axes axes, int axis) {
     return axes >> axis & 1;
@@ -23,26 +31,43 @@ z3d_axes_text z3d_axes_name(z3d_axes axes) {
         snprintf(out.text, sizeof out.text, "%s", name);
         return out;
     }
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        if (!has(axes, axis)) continue;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        if ((axes & named[i].axes) != named[i].axes) continue;
         if (*out.text) strcat(out.text, "+");
-        strcat(out.text, names[axis]);
+        strcat(out.text, named[i].name);
+        axes &= (z3d_axes)~named[i].axes;
     }
     return out;
 }
 
 bool z3d_axes_have_group(z3d_axes axes) {
-    bool one = axes != 0 && (axes & (axes - 1)) == 0;
-    return axes == Z3D_AXES_WORLD || (one && axes < Z3D_AXES_COUNT);
+    static const z3d_axes always[] = {
+#define X(NAME, of_role) of_role,
+        Z3D_ROLE_MAP(X)
+#undef X
+            Z3D_AXES_WORLD};
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        if (axes == always[i]) return true;
+    return false;
 }
 
 z3d_status z3d_mesh_make(int tensor, int data, int pipeline, int rank, z3d_mesh *out) {
     *out = (z3d_mesh){.rank = rank};
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) out->size[axis] = 1;
     out->size[Z3D_AXIS_TENSOR] = tensor;
-    out->size[Z3D_AXIS_DATA] = data;
+    out->size[Z3D_AXIS_DATA_INNER] = data;
     out->size[Z3D_AXIS_PIPELINE] = pipeline;
     return z3d_mesh_check(out);
+}
+
+int z3d_mesh_axes(const z3d_mesh *mesh, z3d_axes axes[Z3D_AXIS_COUNT]) {
+    const bool cut = mesh->size[Z3D_AXIS_DATA_OUTER] != 1;
+    int count = 0;
+    axes[count++] = Z3D_AXES_TENSOR;
+    axes[count++] = cut ? Z3D_AXES_DATA_INNER : Z3D_AXES_DATA;
+    if (cut) axes[count++] = Z3D_AXES_DATA_OUTER;
+    axes[count++] = Z3D_AXES_PIPELINE;
+    return count;
 }
 
 z3d_sizes_text z3d_sizes_name(int tensor, int pipeline, int data) {
@@ -53,14 +78,24 @@ z3d_sizes_text z3d_sizes_name(int tensor, int pipeline, int data) {
     return out;
 }
 
+z3d_sizes_text z3d_mesh_name(const z3d_mesh *mesh) {
+    return z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
+                          z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
+                          z3d_mesh_size(mesh, Z3D_AXES_DATA));
+}
+
 z3d_status z3d_mesh_check(const z3d_mesh *mesh) {
     char text[Z3D_AXIS_COUNT * 32] = "";
+    z3d_axes axes[Z3D_AXIS_COUNT];
+    const int count = z3d_mesh_axes(mesh, axes);
     int64_t world = 1;
     bool positive = true, fits = true;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+    for (int i = 0; i < count; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s %d", used ? " x " : "", names[axis],
-                 mesh->size[axis]);
+        snprintf(text + used, sizeof text - used, "%s%s %d", used ? " x " : "",
+                 z3d_axes_name(axes[i]).text, z3d_mesh_size(mesh, axes[i]));
+    }
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
         positive = positive && mesh->size[axis] > 0;
         fits = fits && z3d_mul_i64(world, mesh->size[axis], &world) && world <= INT_MAX;
     }
@@ -79,25 +114,36 @@ int z3d_mesh_size(const z3d_mesh *mesh, z3d_axes axes) {
     return size;
 }
 
-int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank) {
-    int index = 0, size = 1;
+/* The place of a rank along each axis. */
+static void place_of(const z3d_mesh *mesh, int rank, int place[Z3D_AXIS_COUNT]) {
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        if (has(axes, axis)) {
-            index += rank % mesh->size[axis] * size;
-            size *= mesh->size[axis];
-        }
+        place[axis] = rank % mesh->size[axis];
         rank /= mesh->size[axis];
+    }
+}
+
+int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank) {
+    int place[Z3D_AXIS_COUNT], index = 0, size = 1;
+    place_of(mesh, rank, place);
+    for (int d = 0; d < Z3D_AXIS_COUNT; d++) {
+        if (!has(axes, digits[d])) continue;
+        index += place[digits[d]] * size;
+        size *= mesh->size[digits[d]];
     }
     return index;
 }
 
 int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index) {
-    int member = 0, stride = 1;
+    int place[Z3D_AXIS_COUNT], member = 0, stride = 1;
+    place_of(mesh, rank, place);
+    for (int d = 0; d < Z3D_AXIS_COUNT; d++) {
+        if (!has(axes, digits[d])) continue;
+        place[digits[d]] = index % mesh->size[digits[d]];
+        index /= mesh->size[digits[d]];
+    }
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        int size = mesh->size[axis];
-        member += (has(axes, axis) ? index : rank / stride) % size * stride;
-        if (has(axes, axis)) index /= size;
-        stride *= size;
+        member += place[axis] * stride;
+        stride *= mesh->size[axis];
     }
     return member;
 }

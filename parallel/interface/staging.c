@@ -45,12 +45,17 @@ static rows rows_filled(const z3d_group *group, const z3d_collective *call) {
     }
 }
 
+static char *row_at(const z3d_collective *call, int row) {
+    return (char *)call->buffer +
+           (has_rows(call) ? z3d_bytes_of(call->dtype, row * call->stride) : 0);
+}
+
 static z3d_status move(z3d_group *group, const z3d_operation *operation, rows which, bool back) {
     const z3d_collective *call = &operation->target;
-    int64_t size = (int64_t)z3d_dtype_size(call->dtype), bytes = call->count * size;
+    int64_t bytes = z3d_bytes_of(call->dtype, call->count);
     for (int row = which.first; row < which.end; row++) {
         if (row == which.left_out) continue;
-        char *there = (char *)call->buffer + (has_rows(call) ? row * call->stride * size : 0);
+        char *there = row_at(call, row);
         char *here = (char *)operation->staging + row * bytes;
         Z3D_TRY(back ? z3d_device_write(group->device, there, here, bytes)
                      : z3d_device_read(group->device, here, there, bytes));
@@ -62,20 +67,18 @@ bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, i
                            int64_t *bytes) {
     if (group->size == 1 || call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return false;
     const rows filled = rows_filled(group, call);
-    const int64_t size = (int64_t)z3d_dtype_size(call->dtype);
     int row = filled.first + run;
     if (filled.left_out >= 0 && row >= filled.left_out) row++;
     if (row >= filled.end) return false;
-    *at = (char *)call->buffer + (has_rows(call) ? row * call->stride * size : 0);
-    *bytes = call->count * size;
+    *at = row_at(call, row);
+    *bytes = z3d_bytes_of(call->dtype, call->count);
     return true;
 }
 
 z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation) {
     z3d_collective *call = &operation->call;
     if (call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return Z3D_OK;
-    int64_t bytes =
-        (has_rows(call) ? group->size : 1) * call->count * (int64_t)z3d_dtype_size(call->dtype);
+    int64_t bytes = z3d_bytes_of(call->dtype, (has_rows(call) ? group->size : 1) * call->count);
     if (bytes > operation->staging_bytes) {
         z3d_staging_free(group, operation);
         Z3D_TRY(z3d_device_alloc(group->device, Z3D_SPACE_HOST, bytes, &operation->staging));

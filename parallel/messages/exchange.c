@@ -6,7 +6,7 @@
 
 static int64_t bytes_of(const z3d_collective *call) {
     if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
-    return call->count * (int64_t)z3d_dtype_size(call->dtype);
+    return z3d_bytes_of(call->dtype, call->count);
 }
 
 z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {

@@ -65,7 +65,7 @@ static void message_destroy(z3d_group *group) {
 static bool is_small(const z3d_collective *call) {
     return call->kind == Z3D_COLLECTIVE_BARRIER ||
            (call->kind == Z3D_COLLECTIVE_ALL_REDUCE &&
-            call->count * (int64_t)z3d_dtype_size(call->dtype) <= Z3D_SMALL_BYTES);
+            z3d_bytes_of(call->dtype, call->count) <= Z3D_SMALL_BYTES);
 }
 
 static z3d_status begin_head(z3d_group *group) {

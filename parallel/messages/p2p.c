@@ -8,7 +8,7 @@ static bool is_send(const z3d_operation *operation) {
 }
 
 static int64_t bytes_of(const z3d_operation *operation) {
-    return operation->call.count * (int64_t)z3d_dtype_size(operation->call.dtype);
+    return z3d_bytes_of(operation->call.dtype, operation->call.count);
 }
 
 static z3d_status post_piece(const z3d_message_group *own, z3d_operation *operation) {

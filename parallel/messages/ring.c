@@ -20,7 +20,7 @@ static int64_t min_i64(int64_t a, int64_t b) {
 }
 
 static int64_t segment_elements(const z3d_collective *call) {
-    return Z3D_RING_SEGMENT / (int64_t)z3d_dtype_size(call->dtype);
+    return z3d_values_in(call->dtype, Z3D_RING_SEGMENT);
 }
 
 static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_collective *call,
@@ -37,8 +37,7 @@ static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_coll
         }
     }
     int64_t start = min_i64(q % ring->segments * segment_elements(call), elements);
-    return (place){.pointer = (char *)call->buffer +
-                              (first + start) * (int64_t)z3d_dtype_size(call->dtype),
+    return (place){.pointer = (char *)call->buffer + z3d_bytes_of(call->dtype, first + start),
                    .elements = min_i64(elements - start, segment_elements(call)),
                    .reduce = call->kind != Z3D_COLLECTIVE_BROADCAST && step < group->size - 1};
 }
@@ -119,17 +118,16 @@ static z3d_status post_more(z3d_group *group, const z3d_collective *call, bool *
     z3d_ring *ring = &own->ring;
     int next = (group->index + 1) % group->size;
     int previous = (group->index + group->size - 1) % group->size;
-    int64_t size = (int64_t)z3d_dtype_size(call->dtype);
     for (; may_receive(group, ring, ring->posted); ring->posted++, *moved = true) {
         place at = locate(group, ring, call, ring->posted, false);
         Z3D_TRY(z3d_message_receive(own->channel, target_of(own, &at, ring->posted),
-                                    at.elements * size, previous, own->tag,
+                                    z3d_bytes_of(call->dtype, at.elements), previous, own->tag,
                                     &ring->receive[ring->posted % Z3D_RING_WINDOW]));
     }
     for (; may_send(ring); ring->sending++, *moved = true) {
         place at = locate(group, ring, call, ring->sending, true);
-        Z3D_TRY(z3d_message_send(own->channel, at.pointer, at.elements * size, next, own->tag,
-                                 &ring->send[ring->sending % Z3D_RING_WINDOW]));
+        Z3D_TRY(z3d_message_send(own->channel, at.pointer, z3d_bytes_of(call->dtype, at.elements),
+                                 next, own->tag, &ring->send[ring->sending % Z3D_RING_WINDOW]));
     }
     return Z3D_OK;
 }

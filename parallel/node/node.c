@@ -123,10 +123,6 @@ bool z3d_node_takes_all(const z3d_node *node) {
 
 /* ---- where things are ---- */
 
-static int64_t element_size(const z3d_collective *call) {
-    return (int64_t)z3d_dtype_size(call->dtype);
-}
-
 static bool has_rows(const z3d_collective *call) {
     return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
 }
@@ -134,14 +130,14 @@ static bool has_rows(const z3d_collective *call) {
 /* Bytes of everybody's part together. */
 static int64_t whole_bytes(const z3d_node *node, const z3d_collective *call) {
     if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
-    return call->count * element_size(call) * (has_rows(call) ? node->size : 1);
+    return z3d_bytes_of(call->dtype, call->count) * (has_rows(call) ? node->size : 1);
 }
 
 /* Two copies through a slot, both in the cache, beat one by the kernel for a while: measured. */
 static bool is_large(const z3d_node *node, const z3d_collective *call) {
     if (whole_bytes(node, call) > SLOT) return true;
     return call->kind == Z3D_COLLECTIVE_ALL_GATHER && node->can_read &&
-           call->count * element_size(call) >= ROW;
+           z3d_bytes_of(call->dtype, call->count) >= ROW;
 }
 
 bool z3d_node_takes(const z3d_node *node, const z3d_collective *call) {
@@ -154,14 +150,14 @@ typedef struct row {
 } row;
 
 static row find_row(const z3d_node *node, const z3d_collective *call, int index) {
-    int64_t size = element_size(call);
-    if (call->kind == Z3D_COLLECTIVE_BROADCAST) return (row){.bytes = call->count * size};
+    const int64_t bytes = z3d_bytes_of(call->dtype, call->count);
+    if (call->kind == Z3D_COLLECTIVE_BROADCAST) return (row){.bytes = bytes};
     if (has_rows(call))
-        return (row){.bytes = call->count * size,
-                     .in_buffer = index * call->stride * size,
-                     .in_slot = index * call->count * size};
-    int64_t first = z3d_row_first(call->count, node->size, index) * size;
-    return (row){.bytes = z3d_row_count(call->count, node->size, index) * size,
+        return (row){.bytes = bytes,
+                     .in_buffer = z3d_bytes_of(call->dtype, index * call->stride),
+                     .in_slot = index * bytes};
+    int64_t first = z3d_bytes_of(call->dtype, z3d_row_first(call->count, node->size, index));
+    return (row){.bytes = z3d_bytes_of(call->dtype, z3d_row_count(call->count, node->size, index)),
                  .in_buffer = first,
                  .in_slot = first};
 }
@@ -274,7 +270,7 @@ static bool sum_small(z3d_node *node, const z3d_collective *call) {
 static z3d_status reduce_chunk(z3d_node *node, const z3d_collective *call, const row *at,
                                int64_t bytes) {
     z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
-    int64_t count = bytes / element_size(call);
+    int64_t count = z3d_values_in(call->dtype, bytes);
     const char *sum = NULL;
     for (int k = 1; k < node->size; k++) {
         int m = (node->index + k) % node->size;

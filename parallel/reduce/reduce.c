@@ -15,48 +15,6 @@
 
 /* ---- one element ---- */
 
-INLINE uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-INLINE float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-INLINE float widen_bf16(uint16_t h) {
-    return float_of((uint32_t)h << 16);
-}
-
-INLINE uint16_t narrow_bf16(float value) {
-    uint32_t bits = bits_of(value);
-    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    uint32_t nan = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-}
-
-/* The half's exponent and mantissa, read as an fp32, are too small by 2^112, exactly. */
-INLINE float widen_f16(uint16_t h) {
-    uint32_t magnitude = h & 0x7fffu;
-    uint32_t scaled = bits_of(float_of(magnitude << 13) * 0x1p112f);
-    uint32_t special = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
-    return float_of(scaled | special | (uint32_t)(h & 0x8000u) << 16);
-}
-
-INLINE uint16_t narrow_f16(float value) {
-    uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu;
-    uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-    /* 0.5f's last bit is the smallest half: the addition rounds for us. */
-    uint32_t tiny = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
-    uint32_t half = magnitude < 0x38800000u ? tiny : normal;
-    half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* 65520 and above round to infinity */
-    half = magnitude > 0x7f800000u ? (0x7e00u | ((magnitude >> 13) & 0x3ffu)) : half;
-    return (uint16_t)(half | (bits >> 16 & 0x8000u));
-}
-
 #define KEEP(x) (x)
 #define ADD(a, b) ((a) + (b))
 #define LARGER(a, b) ((((a) > (b)) | ((a) != (a))) ? (a) : (b))
@@ -77,10 +35,10 @@ LOOP(f64_sum, double, double, KEEP, KEEP, ADD)
 LOOP(f64_max, double, double, KEEP, KEEP, LARGER)
 LOOP(i32_sum, int32_t, int32_t, KEEP, KEEP, ADD_WRAPPING)
 LOOP(i32_max, int32_t, int32_t, KEEP, KEEP, LARGER)
-LOOP(bf16_sum, uint16_t, float, widen_bf16, narrow_bf16, ADD)
-LOOP(bf16_max, uint16_t, float, widen_bf16, narrow_bf16, LARGER)
-LOOP(f16_sum, uint16_t, float, widen_f16, narrow_f16, ADD)
-LOOP(f16_max, uint16_t, float, widen_f16, narrow_f16, LARGER)
+LOOP(bf16_sum, uint16_t, float, z3d_bf16_to_float, z3d_float_to_bf16, ADD)
+LOOP(bf16_max, uint16_t, float, z3d_bf16_to_float, z3d_float_to_bf16, LARGER)
+LOOP(f16_sum, uint16_t, float, z3d_f16_to_float, z3d_float_to_f16, ADD)
+LOOP(f16_max, uint16_t, float, z3d_f16_to_float, z3d_float_to_f16, LARGER)
 
 /* ---- one instruction set ---- */
 

@@ -11,7 +11,8 @@ static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, int devi
     return z3d_mesh_member(at, axes, at->rank, index) / devices;
 }
 
-/* Nodes that this rank's group spans; members are in ascending order of rank. */
+/* Nodes that this rank's group spans; members are in ascending order of rank: the data axis is not
+ * cut. */
 static int nodes_of(const z3d_mesh *at, z3d_axes axes, int devices) {
     int nodes = 0, last = -1;
     for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
@@ -62,6 +63,8 @@ static void each_group(const z3d_mesh *mesh, z3d_axes axes, int devices, int *cr
 z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_links *out) {
     int world = z3d_mesh_size(mesh, Z3D_AXES_WORLD), nodes = (world + devices - 1) / devices;
     int *crossing;
+    if (mesh->size[Z3D_AXIS_DATA_OUTER] != 1)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "a mesh whose data axis is cut has no prices");
     Z3D_TRY(z3d_new((size_t)nodes, sizeof *crossing, "a map of nodes", &crossing));
     *out = (z3d_links){.members = z3d_mesh_size(mesh, axes), .nodes = 1, .sharing = 1};
     out->local = out->members;
@@ -76,7 +79,7 @@ z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_
 /* Bytes of the whole vector or matrix of a call. */
 static double total_bytes(const z3d_links *links, const z3d_event *call) {
     bool rows = call->of == Z3D_COLLECTIVE_REDUCE_SCATTER || call->of == Z3D_COLLECTIVE_ALL_GATHER;
-    return (double)call->count * (rows ? links->members : 1) * (double)z3d_dtype_size(call->dtype);
+    return (double)z3d_bytes_of(call->dtype, call->count) * (rows ? links->members : 1);
 }
 
 /* How often a ring passes over the data: twice for a sum that everybody gets. */
@@ -193,7 +196,7 @@ z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_li
         hardware->network_bandwidth * 1e9 * hardware->network_efficiency / pipeline->sharing;
     if (across && share < width) width = share;
     double latency = across ? hardware->network_latency_us : hardware->link_latency_us;
-    double bytes = (double)call->count * (double)z3d_dtype_size(call->dtype);
+    double bytes = (double)z3d_bytes_of(call->dtype, call->count);
     return (z3d_transfer_price){
         .seconds = bytes / width + latency * 1e-6, .bytes = bytes, .between_nodes = across};
 }

@@ -16,7 +16,8 @@ typedef struct z3d_links {
     int local;   /* members on each node that a group spans; 0: not as many on all of them */
 } z3d_links;
 
-/* From the full map of who sits where: rank r on node r / devices. Errors: ERR_MEMORY. */
+/* From the full map of who sits where: rank r on node r / devices. Errors: ERR_MEMORY;
+ * ERR_USAGE if the data axis is cut. */
 z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_links *out);
 
 /* Seconds of one collective event of a tape (Z3D_EVENT_START) alone on its links. */

@@ -5,6 +5,7 @@
 #ifndef ZERO3D_BASE_BASE_H
 #define ZERO3D_BASE_BASE_H
 
+#include "src/base/codec.h"
 #include "src/base/dtype.h"
 #include "src/base/host_memory.h"
 #include "src/base/json.h"

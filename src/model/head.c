@@ -56,7 +56,7 @@ static z3d_status generate(z3d_unit_run *run) {
                                  .buffer = output + z3d_row_bytes(run, b * shape->padded_vocab),
                                  .count = range.local,
                                  .stride = range.local};
-        Z3D_TRY(z3d_collective_run(run->tensor, &gather));
+        Z3D_TRY(z3d_collective_run(run->process_group[0], &gather));
     }
     return Z3D_OK;
 }

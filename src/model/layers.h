@@ -7,7 +7,7 @@
 
 static inline z3d_tensor_lane z3d_unit_lane(const z3d_unit_run *run) {
     return (z3d_tensor_lane){.device = run->device,
-                             .group = run->tensor,
+                             .group = run->process_group[0],
                              .dtype = run->dtype,
                              .gradient_dtype = run->gradient_dtype};
 }

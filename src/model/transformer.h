@@ -48,14 +48,14 @@ static inline int64_t z3d_unit_rows(const z3d_unit_run *run) {
 }
 
 static inline int64_t z3d_row_bytes(const z3d_unit_run *run, int64_t columns) {
-    return columns * (int64_t)z3d_dtype_size(run->dtype);
+    return z3d_bytes_of(run->dtype, columns);
 }
 
 /* This rank's part of the vocabulary. */
 static inline z3d_vocab_range z3d_unit_vocab_range(const z3d_unit_run *run) {
     const z3d_transformer *shape = z3d_transformer_of(run);
     return z3d_vocab_range_of(shape->vocab_size, shape->padded_vocab, shape->tensor_size,
-                              z3d_group_index(run->tensor));
+                              z3d_group_index(run->process_group[0]));
 }
 
 /* Dropout at one site of this unit; only in training. */

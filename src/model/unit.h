@@ -17,9 +17,10 @@
 
 enum {
     Z3D_MAX_DIMS = 4,
-    Z3D_MAX_PARAMETERS = 16, /* of one parameter group */
-    Z3D_MAX_UNIT_GROUPS = 4, /* that one unit uses */
-    Z3D_MAX_FIELDS = 4,      /* of a batch */
+    Z3D_MAX_PARAMETERS = 16,    /* of one parameter group */
+    Z3D_MAX_UNIT_GROUPS = 4,    /* that one unit uses */
+    Z3D_MAX_PROCESS_GROUPS = 4, /* that one unit uses */
+    Z3D_MAX_FIELDS = 4,         /* of a batch */
     Z3D_NAME = 48
 };
 
@@ -114,7 +115,7 @@ typedef struct z3d_bump {
 struct z3d_unit_run {
     const struct z3d_unit *unit;
     z3d_device *device;
-    z3d_group *tensor;
+    z3d_group *process_group[Z3D_MAX_PROCESS_GROUPS]; /* as z3d_unit_process_axes says */
     z3d_dtype dtype, gradient_dtype;
     z3d_mode mode;
     int64_t batch;    /* samples of this micro-batch on this rank */
@@ -165,12 +166,12 @@ z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size
 static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {
     const z3d_unit_group *g = &run->group[slot];
     if (!g->parameters) return NULL;
-    return g->parameters + g->offset[index] * (int64_t)z3d_dtype_size(run->dtype);
+    return g->parameters + z3d_bytes_of(run->dtype, g->offset[index]);
 }
 static inline void *z3d_unit_gradient(const z3d_unit_run *run, int slot, int index) {
     const z3d_unit_group *g = &run->group[slot];
     if (!g->gradients) return NULL;
-    return g->gradients + g->offset[index] * (int64_t)z3d_dtype_size(run->gradient_dtype);
+    return g->gradients + z3d_bytes_of(run->gradient_dtype, g->offset[index]);
 }
 
 struct z3d_unit_ops {
@@ -203,7 +204,17 @@ typedef struct z3d_unit {
     int group[Z3D_MAX_UNIT_GROUPS];          /* indices of the parameter groups it uses */
     int64_t output_elements[Z3D_MODE_COUNT]; /* per sample, in run->dtype; 0: none */
     int64_t cache_columns;                   /* per position, in run->dtype; 0: none */
+    /* The sets of axes over which it has a process group; 0: one, of the ranks that divide its
+     * parameters. The engine must be given those that z3d_groups_create does not make. */
+    int num_process_groups;
+    z3d_axes process_axes[Z3D_MAX_PROCESS_GROUPS];
 } z3d_unit;
+
+/* The axes of the unit's process group `slot`; NONE: there is none in this slot. */
+static inline z3d_axes z3d_unit_process_axes(const z3d_unit *unit, int slot) {
+    if (slot < unit->num_process_groups) return unit->process_axes[slot];
+    return slot == 0 ? Z3D_ROLE_PARTS : Z3D_AXES_NONE;
+}
 
 typedef struct z3d_field {
     char name[Z3D_NAME];

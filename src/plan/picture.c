@@ -193,11 +193,9 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
              t->rank,
              z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
                               sizeof parameters),
-             z3d_sizes_name(z3d_mesh_size(t, Z3D_AXES_TENSOR), z3d_mesh_size(t, Z3D_AXES_PIPELINE),
-                            z3d_mesh_size(t, Z3D_AXES_DATA))
-                 .text,
-             c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
-             c->recompute ? ", full recompute" : "", c->partition_activations ? ", P_a" : "",
+             z3d_mesh_name(t).text, c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
+             c->accumulation, c->recompute ? ", full recompute" : "",
+             c->partition_activations ? ", P_a" : "",
              (const char *const[]){"", "+cpu", "+nvme"}[c->checkpoint_space]);
     text_at(out, LEFT, 34, "start", text);
     z3d_string_append(out, "</g>\n");

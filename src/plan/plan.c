@@ -66,7 +66,8 @@ z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh
 #define X(AXIS, field, path) out->size[Z3D_AXIS_##AXIS] = (int)config->field;
     Z3D_CONFIG_AXES(X)
 #undef X
-    out->size[Z3D_AXIS_DATA] = ranks / (int)z3d_config_model_ranks(config);
+    out->size[Z3D_AXIS_DATA_INNER] = ranks / (int)z3d_config_model_ranks(config);
+    out->size[Z3D_AXIS_DATA_OUTER] = 1;
     return z3d_mesh_check(out);
 }
 

@@ -71,6 +71,8 @@ z3d_status z3d_plan_pipeline(const z3d_config *config, const z3d_model *model,
 
 /* The axes' sizes, as `rank` of `ranks` sees them: the one place that reads them. The configuration
  * must have been resolved for so many ranks. Errors: ERR_TOPOLOGY. */
+/* The type of parameters and activations. */
+z3d_dtype z3d_plan_dtype(const z3d_config *config);
 z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh *out);
 /* Checks and resolves `config` for a world of `ranks` ranks (0: as z3d_plan_create finds them) and
  * returns the position of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */

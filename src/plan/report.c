@@ -3,16 +3,27 @@
 
 #include "src/plan/plan.h"
 
+static void print_world(const z3d_mesh *mesh, z3d_string *out) {
+    z3d_axes axes[Z3D_AXIS_COUNT];
+    const int count = z3d_mesh_axes(mesh, axes), ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
+    z3d_string_append(out, "world          %d rank%s:", ranks, ranks == 1 ? "" : "s");
+    for (int i = 0; i < count; i++)
+        z3d_string_append(out, "%s %s %d", i ? " x" : "", z3d_axes_name(axes[i]).text,
+                          z3d_mesh_size(mesh, axes[i]));
+    z3d_string_append(out, "; this is rank %d (", mesh->rank);
+    for (int i = 0; i < count; i++)
+        if (axes[i] != Z3D_ROLE_STAGES || z3d_mesh_size(mesh, axes[i]) > 1)
+            z3d_string_append(out, "%s%s %d", i ? ", " : "", z3d_axes_name(axes[i]).text,
+                              z3d_mesh_index(mesh, axes[i], mesh->rank));
+    z3d_string_append(out, ")\n");
+}
+
 static void print_model(const z3d_plan *plan, z3d_string *out) {
     const z3d_mesh *t = &plan->mesh;
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
     char parameters[32], local[32];
-    int64_t samples = c->micro_batch * c->accumulation * z3d_mesh_size(t, Z3D_AXES_DATA);
-    char stage[32] = "";
-    if (z3d_mesh_size(t, Z3D_AXES_PIPELINE) > 1)
-        snprintf(stage, sizeof stage, ", pipeline %d",
-                 z3d_mesh_index(t, Z3D_AXES_PIPELINE, t->rank));
+    int64_t samples = z3d_samples_in_all(c, t) * c->accumulation;
     z3d_string_append(out,
                       "model          %s parameters: %s, sequence %lld, vocabulary %lld (padded "
                       "%lld)\n",
@@ -20,19 +31,12 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                                        sizeof parameters),
                       facts->shape, (long long)facts->tokens, (long long)facts->vocabulary,
                       (long long)facts->padded_vocabulary);
-    z3d_string_append(
-        out,
-        "world          %d rank%s: tensor %d x data %d x pipeline %d; this is rank %d "
-        "(tensor %d, data %d%s)\n",
-        z3d_mesh_size(t, Z3D_AXES_WORLD), z3d_mesh_size(t, Z3D_AXES_WORLD) == 1 ? "" : "s",
-        z3d_mesh_size(t, Z3D_AXES_TENSOR), z3d_mesh_size(t, Z3D_AXES_DATA),
-        z3d_mesh_size(t, Z3D_AXES_PIPELINE), t->rank, z3d_mesh_index(t, Z3D_AXES_TENSOR, t->rank),
-        z3d_mesh_index(t, Z3D_AXES_DATA, t->rank), stage);
+    print_world(t, out);
     z3d_string_append(out,
                       "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
                       "ZeRO-%d, %s%s%s, gradients %sreduced %s%s\n",
                       (long long)samples, (long long)c->micro_batch, c->accumulation,
-                      z3d_mesh_size(t, Z3D_AXES_DATA), c->stage, z3d_dtype_name(c->dtype),
+                      z3d_mesh_size(t, Z3D_ROLE_SAMPLES), c->stage, z3d_dtype_name(c->dtype),
                       c->recompute ? ", activations recomputed" : "",
                       plan->model->sequence_parallel ? ", sequence parallel" : "",
                       c->grad_dtype != c->dtype ? "in fp32, " : "",
@@ -99,7 +103,7 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
     int64_t extra = 0, blocks = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *in = &program->instruction[i];
-        int64_t volume = z3d_instruction_volume(program, i, Z3D_AXES_TENSOR, true);
+        int64_t volume = z3d_instruction_volume(program, i, Z3D_ROLE_PARTS, true);
         if (in->opcode == Z3D_OP_GATHER_INPUT || in->opcode == Z3D_OP_GATHER_INPUT_GRADIENT)
             extra += volume;
         else if (in->unit >= 0 && program->model->unit[in->unit].checkpoint)
@@ -118,7 +122,7 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     char size[32], most[32];
     int64_t largest = z3d_layout_largest(plan->set.layout);
-    if (z3d_mesh_size(&plan->mesh, Z3D_AXES_DATA) == 1) return;
+    if (z3d_mesh_size(&plan->mesh, Z3D_ROLE_ROWS) == 1) return;
     const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
     static const char *const name[] = {"reduce bucket", "gather bucket"};
     for (int k = 0; k < 2; k++)
@@ -141,11 +145,11 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
         double p = (double)plan->set.layout->padded_total;
         int size = z3d_mesh_size(&plan->mesh, axes);
         z3d_string_append(out, "  %-21s %16lld", z3d_axes_name(axes).text, (long long)volume);
-        if (axes == Z3D_AXES_DATA)
+        if (axes == Z3D_ROLE_ROWS)
             z3d_string_append(out, "  = %.4g P (N-1)/N with N = %d",
                               (double)volume / p * size / (size - 1), size);
         z3d_string_append(out, "\n");
-        if (axes == Z3D_AXES_TENSOR) print_partitioning(program, out);
+        if (axes == Z3D_ROLE_PARTS) print_partitioning(program, out);
     }
     print_buckets(plan, out);
     if (z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD) == 1)
@@ -158,8 +162,8 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     char flops[32], model[32];
     double tokens =
         (double)(plan->set.config.micro_batch * c->accumulation) * (double)facts->tokens;
-    double formula = facts->flops.step * tokens /
-                     z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR | Z3D_AXES_PIPELINE);
+    double formula =
+        facts->flops.step * tokens / z3d_mesh_size(&plan->mesh, Z3D_ROLE_PARTS | Z3D_ROLE_STAGES);
     z3d_string_append(out,
                       "\n"
                       "work a step\n"

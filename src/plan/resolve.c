@@ -63,9 +63,15 @@ static z3d_optimizer optimizer_of(const z3d_config *config) {
                : optimizer;
 }
 
+z3d_dtype z3d_plan_dtype(const z3d_config *config) {
+    if (config->fp16_enabled) return Z3D_F16;
+    if (config->bf16_enabled) return Z3D_BF16;
+    return Z3D_F32;
+}
+
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out) {
-    z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
+    const z3d_dtype dtype = z3d_plan_dtype(config);
     *out = (z3d_program_config){
         .stage = (int)config->zero_optimization_stage,
         .dtype = dtype,

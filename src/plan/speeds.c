@@ -22,15 +22,15 @@ static z3d_status place(const z3d_config *config, const double *speed, int ranks
     int unused;
     bool listed = z3d_config_partition(config, NULL, 0, &unused) == Z3D_PARTITION_LIST;
     Z3D_TRY(z3d_plan_mesh(config, ranks, 0, &mesh));
-    out->stages = z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE);
-    out->data_size = z3d_mesh_size(&mesh, Z3D_AXES_DATA);
+    out->stages = z3d_mesh_size(&mesh, Z3D_ROLE_STAGES);
+    out->data_size = z3d_mesh_size(&mesh, Z3D_ROLE_SAMPLES);
     Z3D_TRY(z3d_new((size_t)out->stages, sizeof *out->stage, "speeds", &out->stage));
     Z3D_TRY(z3d_new((size_t)out->data_size, sizeof *out->data, "speeds", &out->data));
     for (int r = 0; r < ranks; r++)
-        keep_slower(&out->stage[z3d_mesh_index(&mesh, Z3D_AXES_PIPELINE, r)], speed[r]);
+        keep_slower(&out->stage[z3d_mesh_index(&mesh, Z3D_ROLE_STAGES, r)], speed[r]);
     for (int r = 0; r < ranks; r++) {
-        double stage = out->stage[z3d_mesh_index(&mesh, Z3D_AXES_PIPELINE, r)];
-        keep_slower(&out->data[z3d_mesh_index(&mesh, Z3D_AXES_DATA, r)],
+        double stage = out->stage[z3d_mesh_index(&mesh, Z3D_ROLE_STAGES, r)];
+        keep_slower(&out->data[z3d_mesh_index(&mesh, Z3D_ROLE_SAMPLES, r)],
                     listed ? speed[r] : speed[r] / stage);
     }
     return Z3D_OK;
@@ -50,11 +50,11 @@ z3d_status z3d_plan_speeds_find(const z3d_config *config, z3d_plan_speeds *out) 
 }
 
 int z3d_plan_largest_share(const z3d_program_config *program, const z3d_mesh *mesh) {
-    int best = 0, data = z3d_mesh_size(mesh, Z3D_AXES_DATA);
+    int best = 0, data = z3d_mesh_size(mesh, Z3D_ROLE_SAMPLES);
     int64_t most = 0;
     for (int i = 0; i < data && program->first_sample; i++) {
         z3d_mesh at = *mesh;
-        at.rank = z3d_mesh_member(mesh, Z3D_AXES_DATA, 0, i);
+        at.rank = z3d_mesh_member(mesh, Z3D_ROLE_SAMPLES, 0, i);
         if (z3d_samples_of(program, &at) <= most) continue;
         most = z3d_samples_of(program, &at);
         best = at.rank;

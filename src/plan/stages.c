@@ -19,13 +19,13 @@ static void take(const z3d_program_set *set, z3d_plan_stage *out) {
     out->padded_total = set->layout->padded_total;
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) out->arena[space] = train->arena[space];
     out->flops = z3d_plan_flops(train);
-    out->sent = z3d_program_volume(train, Z3D_AXES_PIPELINE, false);
+    out->sent = z3d_program_volume(train, Z3D_ROLE_STAGES, false);
 }
 
 z3d_status z3d_plan_stages(z3d_plan *plan) {
     const z3d_mesh *mesh = &plan->mesh;
-    int stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
-    int own = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    int stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
+    int own = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
     z3d_program_config config = plan->program_config;
     config.pipeline.timetables = plan->set.config.pipeline.timetables;
     Z3D_TRY(z3d_new((size_t)stages, sizeof *plan->stage, "pipeline stages", &plan->stage));
@@ -36,7 +36,7 @@ z3d_status z3d_plan_stages(z3d_plan *plan) {
             take(&plan->set, &plan->stage[s]);
             continue;
         }
-        at.rank = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s);
+        at.rank = z3d_mesh_member(mesh, Z3D_ROLE_STAGES, mesh->rank, s);
         z3d_status status =
             z3d_program_set_create(plan->model, &at, &config, plan->threads, false, &set);
         if (status == Z3D_OK) take(&set, &plan->stage[s]);

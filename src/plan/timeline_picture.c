@@ -70,12 +70,9 @@ void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
     z3d_string_append(
         out, "%s parameters, %s, ZeRO-%d, %s, micro-batch %lld x %d",
         z3d_format_count((double)z3d_model_parameter_count(model), parameters, sizeof parameters),
-        z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
-                       z3d_mesh_size(mesh, Z3D_AXES_DATA))
-            .text,
-        program->stage, z3d_dtype_name(program->dtype), (long long)program->micro_batch,
-        program->accumulation);
-    if (z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) > 1)
+        z3d_mesh_name(mesh).text, program->stage, z3d_dtype_name(program->dtype),
+        (long long)program->micro_batch, program->accumulation);
+    if (z3d_mesh_size(mesh, Z3D_ROLE_STAGES) > 1)
         z3d_string_append(out, ", %s", z3d_schedule_name(program->pipeline.schedule));
 }
 

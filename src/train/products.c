@@ -111,8 +111,7 @@ static z3d_status take_memory(const z3d_trainer *trainer, const z3d_simulation *
     Z3D_TRY(z3d_simulation_observe(step, visit, t));
     Z3D_TRY(z3d_device_alloc(t->device, Z3D_SPACE_DEVICE, t->bytes, &t->memory));
     const z3d_dtype dtype = trainer->program.dtype;
-    return z3d_device_fill_random(t->device, t->memory, t->bytes / (int64_t)z3d_dtype_size(dtype),
-                                  dtype);
+    return z3d_device_fill_random(t->device, t->memory, z3d_values_in(dtype, t->bytes), dtype);
 }
 
 static z3d_status time_products(const z3d_trainer *trainer, timing *t) {

@@ -435,7 +435,7 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
                                    bool stage_given) {
     enum { LARGEST = 32 };
     char need[24], there[24], outside[24], beside[64] = "";
-    const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_ROLE_SAMPLES);
     const int64_t given = trainer->config->generate_batch;
     const int64_t configured = trainer->config->zero_optimization_stage;
     const bool far =
@@ -499,8 +499,8 @@ static z3d_status find_flops(z3d_trainer *trainer) {
     if (status == Z3D_OK)
         status = z3d_world_gather_all(trainer->world, &replayed, all, sizeof replayed);
     trainer->model_flops = trainer->hardware_flops = step;
-    for (int s = 0; s < z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) && status == Z3D_OK; s++)
-        trainer->hardware_flops += all[z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s)];
+    for (int s = 0; s < z3d_mesh_size(mesh, Z3D_ROLE_STAGES) && status == Z3D_OK; s++)
+        trainer->hardware_flops += all[z3d_mesh_member(mesh, Z3D_ROLE_STAGES, mesh->rank, s)];
     free(all);
     return status;
 }

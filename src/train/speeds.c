@@ -20,12 +20,13 @@ static z3d_status make_work(const z3d_trainer *trainer, work *out) {
     const z3d_model_facts *facts = &trainer->model->facts;
     z3d_dtype dtype = trainer->program.dtype;
     int64_t m = facts->tokens < 256 ? facts->tokens : 256, n = facts->product_outputs,
-            k = facts->product_inputs, size = (int64_t)z3d_dtype_size(dtype);
+            k = facts->product_inputs;
     z3d_gemm *gemm = &out->kernel.as.gemm;
     out->kernel.kind = Z3D_KERNEL_gemm;
     *gemm = (z3d_gemm){
         .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .dtype = dtype, .c_dtype = dtype};
-    out->bytes[0] = m * k * size, out->bytes[1] = k * n * size, out->bytes[2] = m * n * size;
+    out->bytes[0] = z3d_bytes_of(dtype, m * k), out->bytes[1] = z3d_bytes_of(dtype, k * n);
+    out->bytes[2] = z3d_bytes_of(dtype, m * n);
     out->bytes[3] = z3d_kernel_scratch(&out->kernel, z3d_device_threads(trainer->device));
     for (int i = 0; i < 4; i++)
         Z3D_TRY(
@@ -33,7 +34,8 @@ static z3d_status make_work(const z3d_trainer *trainer, work *out) {
     gemm->a = out->memory[0], gemm->b = out->memory[1], gemm->c = out->memory[2];
     for (int i = 0; i < 3; i++)
         Z3D_TRY(Z3D_LAUNCH(trainer->device, fill, .x = out->memory[i],
-                           .count = out->bytes[i] / size, .dtype = dtype, .value = 0.01F));
+                           .count = z3d_values_in(dtype, out->bytes[i]), .dtype = dtype,
+                           .value = 0.01F));
     z3d_device_set_scratch(trainer->device, out->memory[3], out->bytes[3]);
     return Z3D_OK;
 }

@@ -205,11 +205,14 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
 
 /* The method that a key's enumeration value names, and back. fp16 has no `matmul`. */
 static z3d_gemm_method method_of(z3d_dtype dtype, int value) {
-    static const z3d_gemm_method all[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL,
-                                          Z3D_GEMM_PORTABLE, Z3D_GEMM_AUTO};
-    static const z3d_gemm_method fp16[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_PORTABLE,
-                                           Z3D_GEMM_AUTO};
-    return dtype == Z3D_F16 ? fp16[value] : all[value];
+    static const z3d_gemm_method methods[][5] = {
+        [Z3D_F32] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL, Z3D_GEMM_PORTABLE,
+                     Z3D_GEMM_AUTO},
+        [Z3D_BF16] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL, Z3D_GEMM_PORTABLE,
+                      Z3D_GEMM_AUTO},
+        [Z3D_F16] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_PORTABLE, Z3D_GEMM_AUTO,
+                     Z3D_GEMM_AUTO}};
+    return methods[dtype][value];
 }
 
 /* Open until the run chooses: by the table, or, with the last of the key's values, by a clock. */
@@ -221,16 +224,16 @@ static bool is_measured(z3d_dtype dtype, int value) {
 }
 
 static int value_of(z3d_dtype dtype, z3d_gemm_method method) {
-    int count = dtype == Z3D_F16 ? 3 : 4;
-    for (int value = 0; value < count; value++)
+    for (int value = 0; value < 4; value++)
         if (method_of(dtype, value) == method) return value;
     return 1; /* sgemm, which every type has */
 }
 
 static z3d_config_ENUM *gemm_key(z3d_config *config, z3d_dtype dtype) {
-    return dtype == Z3D_BF16  ? &config->training_gemm_bf16
-           : dtype == Z3D_F16 ? &config->training_gemm_fp16
-                              : &config->training_gemm_fp32;
+    z3d_config_ENUM *const key[] = {[Z3D_F32] = &config->training_gemm_fp32,
+                                    [Z3D_BF16] = &config->training_gemm_bf16,
+                                    [Z3D_F16] = &config->training_gemm_fp16};
+    return key[dtype];
 }
 
 z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype) {

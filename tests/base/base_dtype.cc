@@ -7,7 +7,7 @@
 #include <random>
 
 extern "C" {
-#include "src/base/dtype.h"
+#include "src/base/codec.h"
 }
 
 /* A 16-bit format by its definition. */
@@ -125,6 +125,47 @@ INSTANTIATE_TEST_SUITE_P(formats, Dtype, testing::Values(bf16, fp16),
                          [](const testing::TestParamInfo<Format> &info) {
                              return info.param.exponent_bits == 8 ? "bf16" : "fp16";
                          });
+
+TEST(Codec, BytesOfEachTypeAndOfTooManyValues) {
+    const int64_t size[] = {4, 2, 2, 8, 4, 1};
+    for (int d = 0; d < Z3D_DTYPE_COUNT; d++) {
+        const z3d_dtype dtype = static_cast<z3d_dtype>(d);
+        z3d_codec_bytes parts;
+        int64_t bytes;
+        EXPECT_STREQ(z3d_codec_of(dtype)->name, z3d_dtype_name(dtype));
+        ASSERT_TRUE(z3d_codec_of(dtype)->layout(1000, &parts));
+        EXPECT_EQ(parts.payload, 1000 * size[d]);
+        EXPECT_EQ(parts.scales, 0);
+        EXPECT_EQ(z3d_bytes_of(dtype, 3), 3 * size[d]);
+        EXPECT_EQ(z3d_values_in(dtype, 17), 17 / size[d]);
+        ASSERT_TRUE(z3d_bytes_fit(dtype, INT64_MAX / size[d], &bytes));
+        EXPECT_EQ(bytes, INT64_MAX / size[d] * size[d]);
+        if (size[d] == 1) continue;
+        EXPECT_FALSE(z3d_bytes_fit(dtype, INT64_MAX / size[d] + 1, &bytes));
+        EXPECT_EQ(z3d_bytes_of(dtype, INT64_MAX / size[d] + 1), INT64_MAX);
+    }
+}
+
+TEST(Codec, ValuesGoThereAndBackAlsoInPlace) {
+    const float value[] = {1.0f, -2.5f, 65520.0f, 1e-7f, 3.14159f, -0.0f, 1e30f};
+    const int64_t count = sizeof value / sizeof *value;
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16}) {
+        const z3d_codec *codec = z3d_codec_of(dtype);
+        float in_place[count], back[count];
+        char stored[4 * count];
+        memcpy(in_place, value, sizeof value);
+        codec->encode(stored, value, count);
+        codec->encode(in_place, in_place, count);
+        EXPECT_EQ(memcmp(stored, in_place, static_cast<size_t>(z3d_bytes_of(dtype, count))), 0);
+        codec->decode(back, stored, count);
+        for (int64_t i = 0; i < count; i++) {
+            float expected = dtype == Z3D_BF16  ? bf16.to_float(bf16.from_float(value[i]))
+                             : dtype == Z3D_F16 ? fp16.to_float(fp16.from_float(value[i]))
+                                                : value[i];
+            EXPECT_EQ(memcmp(&back[i], &expected, sizeof expected), 0) << codec->name << i;
+        }
+    }
+}
 
 TEST(Dtypes, SizesAndNames) {
     EXPECT_EQ(z3d_dtype_size(Z3D_F32), 4u);

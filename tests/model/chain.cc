@@ -129,7 +129,7 @@ z3d_unit_run Chain::run_of(int u, z3d_mode mode) {
     z3d_unit_run run{};
     run.unit = unit;
     run.device = device;
-    run.tensor = tensor;
+    run.process_group[0] = tensor;
     run.dtype = dtype;
     run.gradient_dtype = gradient_dtype;
     run.mode = mode;

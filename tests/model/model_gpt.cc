@@ -187,7 +187,7 @@ struct Recording {
         z3d_unit_run run{};
         run.unit = &model->unit[u];
         run.device = device;
-        run.tensor = group;
+        run.process_group[0] = group;
         run.dtype = run.gradient_dtype = dtype;
         run.mode = mode;
         run.batch = batch;

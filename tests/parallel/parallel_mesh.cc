@@ -97,6 +97,49 @@ TEST(Mesh, RandomMeshes) {
     }
 }
 
+// Own rows, those of the inner group and all rows nest, and stay neighbours: member i of the data
+// group is i = inner x outer size + outer, of rank tensor + T (inner + I (outer + O pipeline)).
+TEST(Mesh, ACutDataAxisIsInnerMajor) {
+    const int T = 2, I = 3, O = 2, P = 2;
+    z3d_mesh mesh = {{T, I, O, P}, 0};
+    ASSERT_EQ(z3d_mesh_check(&mesh), Z3D_OK);
+    EXPECT_EQ(members(mesh, Z3D_ROLE_ROWS, 0), (std::vector<int>{0, 6, 2, 8, 4, 10}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_DATA_INNER, 7), (std::vector<int>{7, 9, 11}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_DATA_OUTER, 9), (std::vector<int>{3, 9}));
+    for (int rank = 0; rank < T * I * O * P; rank++) {
+        int inner = z3d_mesh_index(&mesh, Z3D_AXES_DATA_INNER, rank);
+        int outer = z3d_mesh_index(&mesh, Z3D_AXES_DATA_OUTER, rank);
+        EXPECT_EQ(z3d_mesh_index(&mesh, Z3D_ROLE_ROWS, rank), inner * O + outer);
+        EXPECT_EQ(rank / T % (I * O), inner + I * outer);
+    }
+    for (int axes = 1; axes < Z3D_AXES_COUNT; axes++) { // each a partition, with its places
+        std::set<int> ranks;
+        for (int rank = 0; rank < T * I * O * P; rank++) {
+            std::vector<int> group = members(mesh, (z3d_axes)axes, rank);
+            EXPECT_EQ(group[(size_t)z3d_mesh_index(&mesh, (z3d_axes)axes, rank)], rank);
+            EXPECT_EQ(members(mesh, (z3d_axes)axes, group.back()), group);
+            ranks.insert(group.begin(), group.end());
+        }
+        EXPECT_EQ(ranks.size(), (size_t)T * I * O * P);
+    }
+    z3d_axes seen[Z3D_AXIS_COUNT];
+    ASSERT_EQ(z3d_mesh_axes(&mesh, seen), 4);
+    EXPECT_EQ(seen[1], Z3D_AXES_DATA_INNER);
+    mesh.size[Z3D_AXIS_DATA_OUTER] = 1;
+    ASSERT_EQ(z3d_mesh_axes(&mesh, seen), 3);
+    EXPECT_EQ(seen[1], Z3D_AXES_DATA);
+}
+
+// Whoever asks for a role finds its process group.
+TEST(Mesh, EachRoleHasAGroup) {
+    std::set<int> have;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (z3d_axes_have_group((z3d_axes)axes)) have.insert(axes);
+    EXPECT_EQ(have, (std::set<int>{Z3D_ROLE_SAMPLES, Z3D_ROLE_ROWS, Z3D_ROLE_PARTS,
+                                   Z3D_ROLE_REPLICAS, Z3D_ROLE_STAGES, Z3D_AXES_WORLD}));
+    EXPECT_EQ(have.size(), 4u);
+}
+
 TEST(Mesh, SizesForPeople) {
     EXPECT_STREQ(z3d_sizes_name(2, 1, 4).text, "tensor 2 x data 4");
     EXPECT_STREQ(z3d_sizes_name(2, 3, 4).text, "tensor 2 x pipeline 3 x data 4");
@@ -111,6 +154,8 @@ TEST(Mesh, Names) {
     EXPECT_EQ(name(Z3D_AXES_PIPELINE), "pipeline");
     EXPECT_EQ(name(Z3D_AXES_TENSOR | Z3D_AXES_DATA), "tensor+data");
     EXPECT_EQ(name(Z3D_AXES_DATA | Z3D_AXES_PIPELINE), "data+pipeline");
+    EXPECT_EQ(name(Z3D_AXES_DATA_INNER), "data_inner");
+    EXPECT_EQ(name(Z3D_AXES_TENSOR | Z3D_AXES_DATA_OUTER), "tensor+data_outer");
     EXPECT_EQ(name(Z3D_AXES_WORLD), "world");
     EXPECT_EQ(name(Z3D_AXES_NONE), "none");
     EXPECT_EQ(name(Z3D_AXES_COUNT), "?");
@@ -124,6 +169,10 @@ TEST(Mesh, Refusals) {
     EXPECT_EQ(z3d_mesh_make(2, 2, 1, -1, &t), Z3D_ERR_TOPOLOGY);
     EXPECT_EQ(z3d_mesh_make(INT_MAX, INT_MAX, INT_MAX, 0, &t), Z3D_ERR_TOPOLOGY);
     EXPECT_EQ(z3d_mesh_make(65536, 65536, 1, 0, &t), Z3D_ERR_TOPOLOGY);
+    t = {{2, 2, 0, 1}, 0};
+    ASSERT_EQ(z3d_mesh_check(&t), Z3D_ERR_TOPOLOGY);
+    EXPECT_STREQ(z3d_error_message(), "parallel sizes must be positive: tensor 2 x data_inner 2 x "
+                                      "data_outer 0 x pipeline 1");
 }
 
 TEST(Mesh, StraddlingTensorGroupIsNamed) {

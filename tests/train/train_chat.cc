@@ -157,7 +157,7 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
             ASSERT_Z3D(z3d_conversation_read(&talk, list, "messages", true, false));
             const z3d_message &last = talk.message[talk.count - 1];
             // Line feeds of the prompt and of an answer may be one token.
-            if (last.role == Z3D_ROLE_ASSISTANT && *last.text != '\n') {
+            if (last.role == Z3D_CHAT_ASSISTANT && *last.text != '\n') {
                 size_t end = wanted.size();
                 while (wanted[end - 1].back() != '*') end--;
                 while (end > 0 && wanted[end - 1].back() == '*') end--;

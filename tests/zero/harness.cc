@@ -37,7 +37,7 @@ Trainer::~Trainer() {
 z3d_status Trainer::create() {
     int ranks = z3d_world_size(world);
     o.resolve(ranks);
-    Z3D_TRY(z3d_mesh_make(o.tensor, o.data, o.pipeline, z3d_world_rank(world), &mesh));
+    Z3D_TRY(o.make_mesh(z3d_world_rank(world), &mesh));
     Z3D_TRY(o.create_model(&model));
     z3d_device_config device_config = {};
     device_config.backend = "cpu";

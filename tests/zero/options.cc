@@ -19,6 +19,13 @@ void Options::resolve(int ranks) {
         micro_batch = global_batch / (data * accumulation);
 }
 
+z3d_status Options::make_mesh(int rank, z3d_mesh *out) const {
+    Z3D_TRY(z3d_mesh_make(tensor, data, pipeline, rank, out));
+    out->size[Z3D_AXIS_DATA_INNER] = data / outer;
+    out->size[Z3D_AXIS_DATA_OUTER] = outer;
+    return z3d_mesh_check(out);
+}
+
 z3d_dtype Options::grad_dtype() const {
     return grad_fp32 ? Z3D_F32 : dtype;
 }

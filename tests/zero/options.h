@@ -27,6 +27,7 @@ struct Options {
     Kind kind = GPT;
     z3d_config *config = nullptr;           // describes the model instead, but for its tensor size
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
+    int outer = 1;                          // of data: its outer part
     int chunks = 1;                         // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
     const z3d_schedule *file = nullptr; // of schedule FILE
@@ -70,6 +71,8 @@ struct Options {
 
     // Fills in what follows from the number of ranks.
     void resolve(int ranks);
+
+    z3d_status make_mesh(int rank, z3d_mesh *out) const;
 
     z3d_dtype grad_dtype() const;
 

@@ -32,7 +32,7 @@ z3d_status World::prepare() {
     for (int rank = 0; rank < size(); rank++) {
         z3d_mesh t;
         z3d_layout *layout;
-        Z3D_TRY(z3d_mesh_make(o.tensor, o.data, o.pipeline, rank, &t));
+        Z3D_TRY(o.make_mesh(rank, &t));
         Z3D_TRY(z3d_layout_create(model, &t, &c, &layout));
         layouts.push_back(layout);
     }
@@ -46,7 +46,7 @@ z3d_status World::build(z3d_mode mode, bool gathered) {
     for (int rank = 0; rank < size(); rank++) {
         z3d_mesh t;
         z3d_program *p;
-        Z3D_TRY(z3d_mesh_make(o.tensor, o.data, o.pipeline, rank, &t));
+        Z3D_TRY(o.make_mesh(rank, &t));
         Z3D_TRY(z3d_program_build(model, layouts[(size_t)rank], traces, &t, &c, mode, &p));
         programs.push_back(p);
         Z3D_TRY(z3d_program_plan(&p, 1));

@@ -73,6 +73,25 @@ TEST(Equivalence, StagesAreBitwiseEqual) {
     }
 }
 
+// Members and rows change their ranks together: the same sums on other ranks.
+TEST(Equivalence, TheDataAxisMayBeCut) {
+    const int ranks = z3d_world_size(world);
+    if (ranks < 4) GTEST_SKIP() << "data 2 x 2";
+    for (int pipeline : {1, 2}) {
+        Options o;
+        o.pipeline = pipeline, o.data = 4, o.tensor = ranks / (4 * pipeline);
+        if (o.tensor < 1) continue;
+        o.steps = steps_of(o, 3);
+        o.accumulation = pipeline;
+        for (int stage : {1, 3}) {
+            o.stage = stage, o.outer = 1;
+            const Result whole = train(o);
+            o.outer = 2;
+            expect_same(whole, train(o), "cut, stage " + std::to_string(stage));
+        }
+    }
+}
+
 // The sums over the tensor group stand behind the reductions, on the same elements in every stage.
 TEST(Equivalence, StagesAreBitwiseEqualUnderSequenceParallelism) {
     for (int tensor : tensor_sizes()) {

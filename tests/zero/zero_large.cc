@@ -53,7 +53,7 @@ void build_and_verify(World &world, z3d_mode mode) {
     ASSERT_Z3D(world.prepare());
     world.programs.assign((size_t)world.size(), nullptr);
     for (int rank = 0; rank < world.size(); rank++) {
-        ASSERT_Z3D(z3d_mesh_make(world.o.tensor, world.o.data, world.o.pipeline, rank, &t));
+        ASSERT_Z3D(world.o.make_mesh(rank, &t));
         ASSERT_Z3D(z3d_program_build(world.model, world.layouts[(size_t)rank], world.traces, &t, &c,
                                      mode, &world.programs[(size_t)rank]));
     }

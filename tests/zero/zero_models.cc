@@ -25,7 +25,7 @@ z3d_status only_collectives(z3d_unit_run *run) {
         call.buffer = &run->state->loss_sum;
         call.count = 1;
         call.scalar = true;
-        Z3D_TRY(z3d_collective_run(run->tensor, &call));
+        Z3D_TRY(z3d_collective_run(run->process_group[0], &call));
     }
     return Z3D_OK;
 }
@@ -101,6 +101,13 @@ TEST(Models, WrongOnesAreRefused) {
              m->group[0].parameter[1] = m->group[0].parameter[0];
          },
          "two parameters are called weight", 1},
+        {[](z3d_model *m) { m->unit[1].num_process_groups = 5; }, "unit unit.1: 5 process groups",
+         1},
+        {[](z3d_model *m) {
+             m->unit[1].num_process_groups = 1;
+             m->unit[1].process_axes[0] = Z3D_AXES_WORLD;
+         },
+         "process group 0 is over axes world, but it must be over axes of one pipeline stage", 1},
         {[](z3d_model *m) { m->num_fields = 1; }, "field 0: 0 bytes per sample", 1},
     };
     for (const auto &c : cases) {
@@ -166,10 +173,12 @@ z3d_status gelu_backward(z3d_unit_run *run) {
 }
 
 z3d_status classify(z3d_unit_run *run, bool backward) {
-    z3d_tensor_lane lane = {run->device, run->tensor, run->dtype, run->gradient_dtype, false};
-    int64_t local = CLASSES / z3d_group_size(run->tensor), rows = run->batch;
-    z3d_vocab_range classes = z3d_vocab_range_of(CLASSES, CLASSES, z3d_group_size(run->tensor),
-                                                 z3d_group_index(run->tensor));
+    z3d_tensor_lane lane = {run->device, run->process_group[0], run->dtype, run->gradient_dtype,
+                            false};
+    int64_t local = CLASSES / z3d_group_size(run->process_group[0]), rows = run->batch;
+    z3d_vocab_range classes =
+        z3d_vocab_range_of(CLASSES, CLASSES, z3d_group_size(run->process_group[0]),
+                           z3d_group_index(run->process_group[0]));
     const int32_t *which = (const int32_t *)run->field[1];
     z3d_linear linear = {};
     linear.rows = rows, linear.in = ODD, linear.out = local;
@@ -195,15 +204,37 @@ const z3d_unit_ops CLASSIFY = {[](z3d_unit_run *run) { return classify(run, fals
                                [](z3d_unit_run *run) { return classify(run, true); }, nullptr,
                                nullptr};
 
-// Loss and norm of three steps.
-std::vector<double> train_odd(bool partition, z3d_space space) {
-    Options o;
-    o.tensor = 2;
-    Trainer t(o); // for its world
-    EXPECT_Z3D(t.create());
+// A unit with two process groups: sums over the second, then over the tensor ranks, which all have
+// the same. The gradient of these sums is the same sums.
+z3d_status sum_twice(z3d_unit_run *run, const void *from, void *to) {
+    if (!to) return Z3D_OK; // a recompute
+    z3d_kernel copy = {};
+    copy.kind = Z3D_KERNEL_cast;
+    copy.as.cast = {to, from, run->batch * ODD, Z3D_F32, Z3D_F32};
+    Z3D_TRY(z3d_launch(run->device, &copy));
+    // Later it does not do what was recorded.
+    const bool swapped = *(const bool *)run->unit->data;
+    for (int slot : {swapped ? 0 : 1, swapped ? 1 : 0}) {
+        z3d_collective call = {};
+        call.kind = Z3D_COLLECTIVE_ALL_REDUCE;
+        call.dtype = Z3D_F32;
+        call.buffer = to;
+        call.count = run->batch * ODD;
+        Z3D_TRY(z3d_collective_run(run->process_group[slot], &call));
+    }
+    return Z3D_OK;
+}
+
+const z3d_unit_ops SUM_TWICE = {
+    [](z3d_unit_run *run) { return sum_twice(run, run->input, run->output); },
+    [](z3d_unit_run *run) { return sum_twice(run, run->output_gradient, run->input_gradient); },
+    nullptr, nullptr};
+
+// Three units without parameters, and the classes.
+z3d_model *create_odd(int tensor) {
     z3d_model *model = nullptr;
     EXPECT_Z3D(z3d_model_create(1, 4, &model));
-    model->tensor_size = 2;
+    model->tensor_size = tensor;
     model->num_fields = 2;
     model->field[0] = {"numbers", {ODD * sizeof(float), ODD * sizeof(float)}};
     model->field[1] = {"class", {sizeof(int32_t), sizeof(int32_t)}};
@@ -213,9 +244,29 @@ std::vector<double> train_odd(bool partition, z3d_space space) {
     weight.weight_decay = true, weight.init = Z3D_INIT_NORMAL, weight.standard_deviation = 1;
     model->group[0] = {"group", 1, {weight}};
     for (int u = 0; u < 3; u++)
-        model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0};
-    model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0};
+        model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0, 0, {}};
+    model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0, 0, {}};
+    return model;
+}
+
+z3d_step_result step_odd(z3d_engine *engine, z3d_status expected = Z3D_OK) {
+    float numbers[] = {1.f, -2.f, 3.f};
+    int32_t which = 2;
+    z3d_micro_batch micro = {{numbers, &which}};
+    z3d_step_input input = {&micro, 0, 1, 0.1f, false};
+    z3d_step_result result = {};
+    EXPECT_EQ(z3d_engine_train_step(engine, &input, &result), expected) << z3d_error_message();
+    return result;
+}
+
+// Loss and norm of three steps.
+std::vector<double> train_odd(bool partition, z3d_space space) {
+    Options o;
+    o.tensor = 2;
+    Trainer t(o); // for its world
+    EXPECT_Z3D(t.create());
     z3d_engine_config config = t.config;
+    z3d_model *model = create_odd(2);
     config.model = model;
     config.program.micro_batch = 1;
     config.program.partition_activations = partition;
@@ -224,13 +275,8 @@ std::vector<double> train_odd(bool partition, z3d_space space) {
     z3d_engine *engine = nullptr;
     std::vector<double> out;
     EXPECT_Z3D(z3d_engine_create(&config, &engine));
-    float numbers[] = {1.f, -2.f, 3.f};
-    int32_t which = 2;
-    z3d_micro_batch micro = {{numbers, &which}};
-    z3d_step_input input = {&micro, 0, 1, 0.1f, false};
     for (int step = 0; engine && step < 3; step++) {
-        z3d_step_result result;
-        EXPECT_Z3D(z3d_engine_train_step(engine, &input, &result));
+        const z3d_step_result result = step_odd(engine);
         out.push_back(result.loss);
         out.push_back(result.grad_norm);
     }
@@ -249,6 +295,57 @@ TEST(Models, PartsOfCheckpointsArePadded) {
     EXPECT_LT(whole[4], whole[0]);
     for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_DISK})
         EXPECT_TRUE(same_bits(whole, train_odd(true, space))) << space;
+}
+
+// The recording, the executor and the play of all ranks know the collectives of both, also of one
+// over a set of axes that no role is.
+TEST(Models, AUnitHasAProcessGroupForEachSetOfAxesThatItDeclares) {
+    const int ranks = z3d_world_size(world);
+    Options o;
+    o.tensor = ranks == 4 ? 2 : 1;
+    o.outer = ranks > 1 ? 2 : 1;
+    for (z3d_axes axes : {(z3d_axes)Z3D_ROLE_SAMPLES, (z3d_axes)Z3D_AXES_DATA_OUTER}) {
+        Trainer t(o); // for its world
+        ASSERT_Z3D(t.create());
+        bool swapped = false;
+        z3d_model *model = create_odd(o.tensor);
+        model->unit[1] = {"sums", &SUM_TWICE, &swapped,   3, 1, false,
+                          0,      {},         {ODD, ODD}, 0, 2, {Z3D_ROLE_PARTS, axes}};
+        z3d_engine_config config = t.config;
+        config.model = model;
+        config.program.micro_batch = 1;
+        config.enter = nullptr;
+        z3d_engine *engine = nullptr;
+        if (!z3d_axes_have_group(axes)) {
+            EXPECT_EQ(z3d_engine_create(&config, &engine), Z3D_ERR_USAGE);
+            EXPECT_STREQ(z3d_error_message(), "unit sums has a process group over data_outer, but "
+                                              "the engine is given none; make it with "
+                                              "z3d_group_create");
+            ASSERT_Z3D(z3d_group_create(world, &t.mesh, axes, t.device, &config.group[axes]));
+        }
+        ASSERT_Z3D(z3d_engine_create(&config, &engine));
+        const z3d_traces *traces = z3d_engine_program(engine, Z3D_MODE_TRAIN)->traces;
+        for (z3d_call call : {Z3D_CALL_FORWARD, Z3D_CALL_BACKWARD}) {
+            const z3d_trace *trace = z3d_traces_get(traces, Z3D_MODE_TRAIN, 3, call);
+            ASSERT_EQ(trace->num_children, 2);
+            EXPECT_EQ(trace->child[0].axes, axes);
+            EXPECT_EQ(trace->child[1].axes, Z3D_ROLE_PARTS);
+        }
+        const double first = step_odd(engine).loss;
+        EXPECT_LT(step_odd(engine).loss, first);
+        swapped = true;
+        step_odd(engine, Z3D_ERR_PROGRAM);
+        const std::string here = z3d_axes_name(axes).text, message = z3d_error_message();
+        EXPECT_NE(
+            message.find("its collective 1 is all_reduce of 3 fp32 over the tensor group, but "
+                         "its recording has all_reduce of 3 fp32 over the " +
+                         here + " group"),
+            std::string::npos)
+            << message;
+        z3d_engine_destroy(engine);
+        if (!z3d_axes_have_group(axes)) z3d_group_destroy(config.group[axes]);
+        z3d_model_destroy(model);
+    }
 }
 
 int main(int argc, char **argv) {

@@ -549,7 +549,7 @@ TEST(World, PlaysThousandsOfRanks) {
     ASSERT_Z3D(world.build());
     // Programs of one tensor place are alike in what they communicate: 512 data ranks share one.
     Copy shared(*world.programs[0]);
-    shared.program.mesh.size[Z3D_AXIS_DATA] = 512;
+    shared.program.mesh.size[Z3D_AXIS_DATA_INNER] = 512;
     std::vector<z3d_program *> all(4096, shared.sync());
     ASSERT_Z3D(z3d_program_verify_world(all.data(), 4096));
     Copy other(shared.program);

@@ -32,7 +32,7 @@ static bool moves(const z3d_program *p) {
 static int kept_buffer(struct builder *b, struct work w, z3d_space space, const char *what) {
     z3d_program *p = b->program;
     const z3d_matrix m = matrix(p, w.unit);
-    const int64_t bytes = m.columns * (int64_t)z3d_dtype_size(m.dtype);
+    const int64_t bytes = z3d_bytes_of(m.dtype, m.columns);
     const int buffer = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS,
                                           z3d_round_up(bytes, on_disk(p) ? Z3D_DISK_ALIGN : 1),
                                           what, p->model->unit[w.unit].name, w.micro);
@@ -124,7 +124,7 @@ static void start_load(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
     z3d_matrix m = matrix(p, w.unit);
-    int64_t bytes = m.ranks * m.columns * (int64_t)z3d_dtype_size(m.dtype);
+    int64_t bytes = z3d_bytes_of(m.dtype, m.ranks * m.columns);
     stage(b, w);
     if (unit->fetching >= 0)
         emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, &unit->fetching, w, unit->checkpoint,

@@ -209,7 +209,7 @@ static void start_gather(struct builder *b, int g) {
         z3d_builder_fetch(b, g, LEG_THERE);
         b->group[g].parameters = b->group[g].fetched;
     } else if (b->group[g].decided.gather_each_use) {
-        int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype);
+        int64_t bytes = z3d_bytes_of(p->config.dtype, p->layout->group[g].padded);
         b->group[g].parameters = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gathered",
                                                     p->model->group[g].name, -1);
         from = own;

@@ -12,8 +12,7 @@ void z3d_builder_place_sums(struct builder *b) {
         if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
         bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
         const z3d_group_layout *layout = &p->layout->group[g];
-        int64_t bytes =
-            (all ? layout->padded : layout->shard) * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+        int64_t bytes = z3d_bytes_of(p->config.grad_dtype, all ? layout->padded : layout->shard);
         int second = z3d_builder_buffer(b, Z3D_CATEGORY_GRADIENTS, bytes, "second gradients",
                                         p->model->group[g].name, -1);
         if (second < 0) return;
@@ -27,7 +26,7 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
     struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
     if (sum->gradients >= 0) return sum->gradients;
-    int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
     if (b->group[g].decided.reduce_kept && sum == &b->sum[2 * g]) z3d_builder_step_before(b, g);
     sum->gradients = b->group[g].decided.reduce_kept
                          ? sum->kept

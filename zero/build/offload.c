@@ -21,7 +21,7 @@ static int host_buffer(struct builder *b, z3d_category category, const char *wha
                        const struct piece *piece, int tensors, z3d_dtype dtype, bool disk) {
     z3d_program *p = b->program;
     const int64_t rows = piece->rows == Z3D_ROWS_ALL ? p->layout->group[piece->group].rows : 1;
-    const int64_t bytes = rows * piece->count * (int64_t)z3d_dtype_size(dtype);
+    const int64_t bytes = z3d_bytes_of(dtype, rows * piece->count);
     int buffer =
         z3d_builder_buffer(b, category, tensors * z3d_round_up(bytes, disk ? Z3D_DISK_ALIGN : 1),
                            what, p->model->group[piece->group].name, -1);
@@ -87,10 +87,9 @@ static void fetch(struct builder *b, int g) {
     z3d_program *p = b->program;
     struct group_state *group = &b->group[g];
     if (space_of(b, g, Z3D_PART_PARAMETERS) == Z3D_SPACE_DISK) from_disk(b, g, Z3D_PHASE_WAIT);
-    group->fetched =
-        z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
-                           p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype),
-                           "gathered", p->model->group[g].name, -1);
+    group->fetched = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                                        z3d_bytes_of(p->config.dtype, p->layout->group[g].padded),
+                                        "gathered", p->model->group[g].name, -1);
     from_host(b, g, Z3D_PHASE_START);
     group->leg = LEG_FETCHED;
 }
@@ -188,10 +187,9 @@ static void sum_to_device(struct builder *b, int g) {
     if (gradients_on_disk(b, g))
         move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_WAIT, g,
                  z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), group->sum.staged);
-    group->sum.fetched = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
-                                            p->layout->group[g].shard *
-                                                (int64_t)z3d_dtype_size(p->config.grad_dtype),
-                                            "gradients", p->model->group[g].name, -1);
+    group->sum.fetched = z3d_builder_buffer(
+        b, Z3D_CATEGORY_TEMPORARY, z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].shard),
+        "gradients", p->model->group[g].name, -1);
     if (group->sum.fetched >= 0) p->buffer[group->sum.fetched].rows = Z3D_ROWS_OWN;
     move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_START, g, group->sum.staged, group->sum.fetched);
     group->sum.leg = LEG_FETCHED;

@@ -105,7 +105,7 @@ static void start(struct builder *b, struct transfer *t) {
                                 .rows = in_parts(p) ? Z3D_ROWS_OWN : Z3D_ROWS_ALL};
         z3d_matrix m = z3d_instruction_matrix(p, &like);
         *crossing_buffer(b, t) = z3d_builder_buffer(
-            b, Z3D_CATEGORY_ACTIVATIONS, m.ranks * m.columns * (int64_t)z3d_dtype_size(m.dtype),
+            b, Z3D_CATEGORY_ACTIVATIONS, z3d_bytes_of(m.dtype, m.ranks * m.columns),
             t->gradient ? "received gradient" : "received", p->model->unit[source].name, t->micro);
     }
     t->buffer = *crossing_buffer(b, t);
@@ -173,7 +173,7 @@ static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_pha
 /* The lower stage sends first: first in, first out meets first in, first out. */
 int z3d_builder_exchange(struct builder *b, int group) {
     const z3d_program *p = b->program;
-    int64_t bytes = p->layout->group[group].shard * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[group].shard);
     int kept = z3d_program_group_buffer(p, group, Z3D_PART_GRADIENTS), ticket[2] = {-1, -1};
     int other = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gradients of the other stage",
                                    p->model->group[group].name, -1);

@@ -117,6 +117,20 @@ static void count_group_buffers(z3d_engine *engine) {
     }
 }
 
+/* Those of the units: sets of axes that z3d_axes_have_group does not know the caller makes. */
+static z3d_status check_groups(const z3d_engine_config *c) {
+    for (int u = 0; u < c->model->num_units; u++)
+        for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++) {
+            const z3d_axes axes = z3d_unit_process_axes(&c->model->unit[u], slot);
+            if (axes != Z3D_AXES_NONE && !c->group[axes])
+                return Z3D_ERROR(Z3D_ERR_USAGE,
+                                 "unit %s has a process group over %s, but the engine is given "
+                                 "none; make it with z3d_group_create",
+                                 c->model->unit[u].name, z3d_axes_name(axes).text);
+        }
+    return Z3D_OK;
+}
+
 static z3d_status create(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
     const char *obstacle = c->graph == Z3D_GRAPH_ON ? z3d_graph_obstacle(c) : NULL;
@@ -125,6 +139,7 @@ static z3d_status create(z3d_engine *engine) {
                          "training.cuda_graph: on is not possible here: %s; use auto", obstacle);
     Z3D_TRY(z3d_program_set_create(c->model, &c->mesh, &c->program, z3d_device_threads(c->device),
                                    c->verify, &engine->set));
+    Z3D_TRY(check_groups(c));
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
     const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];

@@ -33,19 +33,20 @@ void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t ele
                            z3d_dtype dtype) {
     if (buffer < 0) return NULL;
     const z3d_buffer *b = &executor->program->buffer[buffer];
-    return executor->arena[b->space] + b->offset + element * (int64_t)z3d_dtype_size(dtype);
+    return executor->arena[b->space] + b->offset + z3d_bytes_of(dtype, element);
 }
 
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
                                     int64_t count, float *out) {
-    uint16_t narrow[1024];
-    if (dtype == Z3D_F32) return z3d_device_read(executor->device, out, from, count * 4);
+    char piece[2048];
+    const int64_t most = z3d_values_in(dtype, sizeof piece);
+    if (dtype == Z3D_F32)
+        return z3d_device_read(executor->device, out, from, z3d_bytes_of(dtype, count));
     for (int64_t done = 0; done < count;) {
-        int64_t part = count - done < 1024 ? count - done : 1024;
-        Z3D_TRY(z3d_device_read(executor->device, narrow, (const uint16_t *)from + done, part * 2));
-        for (int64_t k = 0; k < part; k++)
-            out[done + k] =
-                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+        int64_t part = count - done < most ? count - done : most;
+        const char *at = (const char *)from + z3d_bytes_of(dtype, done);
+        Z3D_TRY(z3d_device_read(executor->device, piece, at, z3d_bytes_of(dtype, part)));
+        z3d_codec_of(dtype)->decode(out + done, piece, part);
         done += part;
     }
     return Z3D_OK;
@@ -79,9 +80,9 @@ int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, 
                            int tensors, int64_t flat, z3d_dtype dtype) {
     const z3d_buffer *b = &executor->program->buffer[buffer];
     const z3d_group_layout *g = &executor->program->layout->group[group];
-    const int64_t size = (int64_t)z3d_dtype_size(dtype), stride = b->bytes / size / tensors;
+    const int64_t stride = z3d_values_in(dtype, b->bytes) / tensors;
     if (b->rows == Z3D_ROWS_OWN) flat -= g->own * g->shard + b->first_column;
-    return b->offset + (tensor * stride + flat) * size;
+    return b->offset + z3d_bytes_of(dtype, tensor * stride + flat);
 }
 
 static int64_t kept_place(const z3d_executor *executor, int group, z3d_group_part part, int tensor,
@@ -130,7 +131,7 @@ static int64_t matrix_place(const z3d_executor *executor, const z3d_instruction 
     const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
     const z3d_buffer *b = &executor->program->buffer[buffer];
     if (b->rows == Z3D_ROWS_OWN) row -= m.own;
-    return b->offset + (row * m.columns + column) * (int64_t)z3d_dtype_size(m.dtype);
+    return b->offset + z3d_bytes_of(m.dtype, row * m.columns + column);
 }
 
 void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
@@ -167,18 +168,17 @@ static z3d_status move_own(z3d_executor *executor, int index) {
 z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int tensor) {
     const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
-    const int64_t size = (int64_t)z3d_dtype_size(m.dtype);
     const z3d_space space = executor->program->buffer[buffer].space;
     if (i->group < 0)
         return (z3d_run){.space = space,
                          .place = matrix_place(executor, i, buffer, m.own, i->first),
-                         .bytes = z3d_executor_own_elements(executor, i) * size};
+                         .bytes = z3d_bytes_of(m.dtype, z3d_executor_own_elements(executor, i))};
     const bool all = i->rows == Z3D_ROWS_ALL;
     const int64_t flat = all ? 0 : m.own * m.columns + i->first;
     return (z3d_run){
         .space = space,
         .place = z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype),
-        .bytes = (all ? m.ranks * m.columns : i->count) * size};
+        .bytes = z3d_bytes_of(m.dtype, all ? m.ranks * m.columns : i->count)};
 }
 
 /* NULL where a space has no memory (a simulated disk): the copy is priced by its size. */
@@ -315,7 +315,7 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
     const z3d_instruction *i = &p->instruction[executor->position];
     bool waits = i->phase == Z3D_PHASE_WAIT;
     bool communicates = z3d_communicates(i) && (waits || !z3d_is_collective(i));
-    char what[112], place[160];
+    char what[112], place[192];
     z3d_instruction_describe(p, executor->position, what, sizeof what);
     if (call)
         snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
@@ -353,10 +353,12 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
     const z3d_child ran = z3d_child_of(group, call);
     if (!z3d_child_equal(child, &ran))
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "its collective %d is %s of %lld %s, but its recording has %s of %lld %s",
+                         "its collective %d is %s of %lld %s over the %s group, but its recording "
+                         "has %s of %lld %s over the %s group",
                          n + 1, z3d_collective_name(call->kind), (long long)call->count,
-                         z3d_dtype_name(call->dtype), z3d_collective_name(child->kind),
-                         (long long)child->count, z3d_dtype_name(child->dtype));
+                         z3d_dtype_name(call->dtype), z3d_axes_name(ran.axes).text,
+                         z3d_collective_name(child->kind), (long long)child->count,
+                         z3d_dtype_name(child->dtype), z3d_axes_name(child->axes).text);
     announce(executor, executor->step, child);
     return Z3D_OK;
 }
@@ -374,7 +376,6 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     z3d_unit_run run = {
         .unit = unit,
         .device = executor->device,
-        .tensor = executor->group[Z3D_AXES_TENSOR],
         .dtype = p->config.dtype,
         .gradient_dtype = p->config.grad_dtype,
         .mode = p->mode,
@@ -399,6 +400,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
         .deferred = bump_over(executor, i->buffer[Z3D_SLOT_DEFERRED]),
     };
+    z3d_unit_take_groups(&run, executor->group);
     for (int f = 0; f < p->model->num_fields; f++)
         run.field[f] =
             z3d_executor_address(executor, z3d_program_batch_buffer(p, i->micro, f), 0, Z3D_U8);
@@ -447,9 +449,9 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     if (z3d_executor_digests(executor) && call == Z3D_CALL_BACKWARD_INPUT && run.deferred.base)
         Z3D_TRY(clear_gaps(executor, &run.deferred));
     executor->next_child = 0;
-    z3d_group_set_observer(run.tensor, check_child, executor);
+    z3d_unit_set_observer(&run, check_child, executor);
     z3d_status status = z3d_unit_call(&run, call);
-    z3d_group_set_observer(run.tensor, NULL, NULL);
+    z3d_unit_set_observer(&run, NULL, NULL);
     if (status != Z3D_OK) return status;
     if (executor->next_child != i->num_children)
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "ran %d collectives, but its recording has %d",

@@ -51,7 +51,6 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     z3d_matrix m = z3d_instruction_matrix(p, i);
     int buffer = i->buffer[info->to];
     int64_t first = i->first, count = z3d_executor_own_elements(executor, i);
-    int64_t bytes = (int64_t)z3d_dtype_size(m.dtype);
     if (i->phase == Z3D_PHASE_WAIT && info->rules == Z3D_CLASS_COPY)
         return hash_copied(executor, hash, i);
     if (i->group < 0 && info->rules == Z3D_CLASS_ALL_GATHER) /* the whole input */
@@ -61,13 +60,13 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
         z3d_instruction_columns(p, i, &first, &count);
         return hash_bytes(executor, hash,
                           z3d_executor_matrix_address(executor, i, buffer, 0, first),
-                          count * bytes);
+                          z3d_bytes_of(m.dtype, count));
     }
     for (int row = 0; row < m.ranks; row++) {
         if (info->rules != Z3D_CLASS_ALL_GATHER && row != m.own) continue;
         Z3D_TRY(hash_bytes(executor, hash,
                            z3d_executor_matrix_address(executor, i, buffer, row, first),
-                           count * bytes));
+                           z3d_bytes_of(m.dtype, count)));
     }
     return Z3D_OK;
 }
@@ -90,7 +89,7 @@ static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
                 ? z3d_executor_place(executor, i->group, buffer, 0, 1, flat, dtype)
                 : z3d_executor_place(executor, i->group, buffer, tensor, states, flat, dtype);
         Z3D_TRY(hash_bytes(executor, hash, executor->arena[p->buffer[buffer].space] + place,
-                           count * (int64_t)z3d_dtype_size(dtype)));
+                           z3d_bytes_of(dtype, count)));
     }
     return Z3D_OK;
 }

@@ -73,8 +73,7 @@ static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
     char *parameters = address(s, s->parameters, 0, 1, dtype);
     if (first < 0) first = 0;
     if (first >= end) return Z3D_OK;
-    return Z3D_LAUNCH(s->executor->host, fill,
-                      .x = parameters + first * (int64_t)z3d_dtype_size(dtype),
+    return Z3D_LAUNCH(s->executor->host, fill, .x = parameters + z3d_bytes_of(dtype, first),
                       .count = end - first, .dtype = dtype, .value = 0);
 }
 

@@ -57,7 +57,7 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
     *to = *from + z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
 }
 
-enum { NARROW = 1 << 15 }; /* 16-bit values that go to or come from a disk at once */
+enum { PIECE = 1 << 16 }; /* bytes that go to or come from a disk at once */
 
 static z3d_space space_of(const z3d_engine *engine, int g, z3d_group_part part) {
     return engine->set.layout->group[g].kept[part].space;
@@ -125,15 +125,16 @@ static z3d_status write_as(z3d_engine *engine, int g, z3d_group_part part, int t
                            const float *values, int64_t count) {
     const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
     const z3d_executor *executor = z3d_engine_main(engine);
-    uint16_t narrow[NARROW];
+    const int64_t most = z3d_values_in(dtype, PIECE);
+    char piece[PIECE];
     if (dtype == Z3D_F32)
-        return z3d_executor_write_kept(executor, g, part, tensor, flat, values, count * 4);
+        return z3d_executor_write_kept(executor, g, part, tensor, flat, values,
+                                       z3d_bytes_of(dtype, count));
     for (int64_t done = 0; done < count;) {
-        int64_t n = count - done < NARROW ? count - done : NARROW;
-        for (int64_t k = 0; k < n; k++)
-            narrow[k] = dtype == Z3D_BF16 ? z3d_float_to_bf16(values[done + k])
-                                          : z3d_float_to_f16(values[done + k]);
-        Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat + done, narrow, n * 2));
+        int64_t n = count - done < most ? count - done : most;
+        z3d_codec_of(dtype)->encode(piece, values + done, n);
+        Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat + done, piece,
+                                        z3d_bytes_of(dtype, n)));
         done += n;
     }
     return Z3D_OK;
@@ -153,18 +154,19 @@ z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g
                            float *out, int64_t count) {
     const z3d_executor *executor = z3d_engine_main(engine);
     z3d_group_part part;
-    uint16_t narrow[NARROW];
+    char piece[PIECE];
     int tensor;
     z3d_executor_find(executor, g, kind, &part, &tensor);
     const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
+    const int64_t most = z3d_values_in(dtype, PIECE);
     if (dtype == Z3D_F32)
-        return z3d_executor_read_kept(executor, g, part, tensor, flat, out, count * 4);
+        return z3d_executor_read_kept(executor, g, part, tensor, flat, out,
+                                      z3d_bytes_of(dtype, count));
     for (int64_t done = 0; done < count;) {
-        int64_t n = count - done < NARROW ? count - done : NARROW;
-        Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat + done, narrow, n * 2));
-        for (int64_t k = 0; k < n; k++)
-            out[done + k] =
-                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+        int64_t n = count - done < most ? count - done : most;
+        Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat + done, piece,
+                                       z3d_bytes_of(dtype, n)));
+        z3d_codec_of(dtype)->decode(out + done, piece, n);
         done += n;
     }
     return Z3D_OK;
@@ -219,10 +221,10 @@ static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *v
                            .buffer = values,
                            .count = count,
                            .scalar = true};
-    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXES_DATA], &call));
-    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXES_PIPELINE], &call));
+    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_ROLE_ROWS], &call));
+    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_ROLE_STAGES], &call));
     if (p->split_dim < 0) return Z3D_OK;
-    return z3d_collective_run(engine->config.group[Z3D_AXES_TENSOR], &call);
+    return z3d_collective_run(engine->config.group[Z3D_ROLE_PARTS], &call);
 }
 
 z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
@@ -269,16 +271,16 @@ static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_grou
                               int tensor,
                               z3d_status (*move)(void *context, void *piece, int64_t bytes),
                               void *context) {
-    enum { PIECE = 1 << 16 }; /* bytes: a multiple of every type's */
     char piece[PIECE];
     const z3d_executor *executor = z3d_engine_main(engine);
     const z3d_layout *layout = engine->set.layout;
-    const int64_t size = (int64_t)z3d_dtype_size(layout->group[g].kept[part].dtype);
+    const z3d_dtype dtype = layout->group[g].kept[part].dtype;
+    const int64_t most = z3d_values_in(dtype, PIECE);
     const int64_t first = z3d_kept_first(layout, g, part);
     const int64_t count = z3d_kept_elements(layout, g, part);
-    for (int64_t done = 0; done < count; done += PIECE / size) {
-        const int64_t flat = first + done, left = (count - done) * size;
-        const int64_t bytes = left < PIECE ? left : PIECE;
+    for (int64_t done = 0; done < count; done += most) {
+        const int64_t flat = first + done, left = count - done;
+        const int64_t bytes = z3d_bytes_of(dtype, left < most ? left : most);
         if (!in) Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat, piece, bytes));
         Z3D_TRY(move(context, piece, bytes));
         if (in) Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat, piece, bytes));

@@ -18,6 +18,8 @@ static void name_row(FILE *trace, int rank, int row, const char *name) {
 /* The first event is for our own reader. */
 void z3d_trace_begin(FILE *trace, const z3d_engine_config *config, int entries) {
     const z3d_mesh *mesh = &config->mesh;
+    z3d_axes axes[Z3D_AXIS_COUNT];
+    const int count = z3d_mesh_axes(mesh, axes);
     z3d_string run = {0};
     z3d_string_append_json(&run, config->trace_run);
     fprintf(trace,
@@ -25,18 +27,16 @@ void z3d_trace_begin(FILE *trace, const z3d_engine_config *config, int entries) 
             "\"node\":%d,\"entries\":%d",
             mesh->rank, run.failed ? "null" : run.text,
             config->world ? z3d_world_node(config->world, mesh->rank) : 0, entries);
-#define X(NAME, name) fprintf(trace, ",\"" #name "\":%d", mesh->size[Z3D_AXIS_##NAME]);
-    Z3D_AXIS_MAP(X)
-#undef X
+    for (int i = 0; i < count; i++)
+        fprintf(trace, ",\"%s\":%d", z3d_axes_name(axes[i]).text, z3d_mesh_size(mesh, axes[i]));
     fprintf(trace, "}},\n");
     fprintf(trace,
             "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d",
             mesh->rank, mesh->rank);
-#define X(NAME, name)                                                                              \
-    if (mesh->size[Z3D_AXIS_##NAME] > 1)                                                           \
-        fprintf(trace, ", " #name " %d", z3d_mesh_index(mesh, Z3D_AXES_##NAME, mesh->rank));
-    Z3D_AXIS_MAP(X)
-#undef X
+    for (int i = 0; i < count; i++)
+        if (z3d_mesh_size(mesh, axes[i]) > 1)
+            fprintf(trace, ", %s %d", z3d_axes_name(axes[i]).text,
+                    z3d_mesh_index(mesh, axes[i], mesh->rank));
     fprintf(trace, "\"}},\n");
     name_row(trace, mesh->rank, COMPUTE, "compute");
     name_row(trace, mesh->rank, WAITS, "waits");

@@ -22,12 +22,12 @@ typedef struct evaluation {
 } evaluation;
 
 static int data_size(const z3d_numerics *n) {
-    return z3d_mesh_size(&n->mesh, Z3D_AXES_DATA);
+    return z3d_mesh_size(&n->mesh, Z3D_ROLE_SAMPLES);
 }
 
 static z3d_mesh data_rank(const z3d_numerics *n, int index) {
     z3d_mesh mesh = n->mesh;
-    mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_DATA, 0, index);
+    mesh.rank = z3d_mesh_member(&mesh, Z3D_ROLE_SAMPLES, 0, index);
     return mesh;
 }
 
@@ -164,7 +164,7 @@ static z3d_status compare(z3d_terms *terms, const sum *a, const sum *b, int64_t 
 
 /* Sums of more than two tensor ranks begin in places that depend on the shard. */
 static bool tensor_sums_agree(const z3d_numerics *a, const z3d_numerics *b, int group) {
-    return z3d_mesh_size(&a->mesh, Z3D_AXES_TENSOR) <= 2 || data_size(a) == data_size(b) ||
+    return a->layout->tensor_size <= 2 || data_size(a) == data_size(b) ||
            a->layout->group[group].replica_axes == Z3D_AXES_NONE;
 }
 
@@ -217,7 +217,7 @@ bool z3d_numerics_same_norm(const z3d_numerics *a, const z3d_numerics *b) {
         same = x->elements == y->elements &&
                (x->shard == y->shard || smaller(x->shard, y->shard) >= x->elements);
     }
-    const z3d_axes holders = Z3D_AXES_TENSOR | Z3D_AXES_DATA;
+    const z3d_axes holders = Z3D_ROLE_PARTS | Z3D_ROLE_ROWS;
     int64_t ranks = z3d_mesh_size(&a->mesh, holders), others = z3d_mesh_size(&b->mesh, holders);
     return same && same_control_order(a, b, ranks > others ? ranks : others);
 }

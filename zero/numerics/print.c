@@ -99,10 +99,10 @@ static void print(const printer *p, int64_t id, bool inside) {
         z3d_string_append(p->out, "m%lld", (long long)term->b);
         break;
     case Z3D_TERM_REDUCE:
-        print_over(p, "reduce_scatter", Z3D_AXES_DATA, term->a, inside);
+        print_over(p, "reduce_scatter", Z3D_ROLE_ROWS, term->a, inside);
         break;
     case Z3D_TERM_TENSOR:
-        print_over(p, "all_reduce", Z3D_AXES_TENSOR, term->a, inside);
+        print_over(p, "all_reduce", Z3D_ROLE_REPLICAS, term->a, inside);
         break;
     case Z3D_TERM_ADD:
     case Z3D_TERM_INTO:

@@ -144,7 +144,7 @@ static z3d_status read_stage(reader *r, const z3d_traces *traces, int stage) {
     z3d_mesh mesh = of->mesh;
     z3d_layout *layout = NULL;
     z3d_program *program = NULL;
-    mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, 0, stage);
+    mesh.rank = z3d_mesh_member(&mesh, Z3D_ROLE_STAGES, 0, stage);
     config.micro_batch = z3d_samples_of(&config, &mesh);
     z3d_status status = z3d_layout_create(of->model, &mesh, &config, &layout);
     if (status == Z3D_OK)
@@ -159,7 +159,7 @@ static z3d_status read_stage(reader *r, const z3d_traces *traces, int stage) {
 
 /* What a stage receives at the end of a step is known once the other one was read. */
 static z3d_status read_stages(reader *r) {
-    const int stages = z3d_mesh_size(&r->out->mesh, Z3D_AXES_PIPELINE), times = stages > 1 ? 2 : 1;
+    const int stages = r->out->layout->stages, times = stages > 1 ? 2 : 1;
     z3d_traces *traces = NULL;
     Z3D_TRY(z3d_new((size_t)stages * (size_t)r->groups, sizeof *r->sent, "sums", &r->sent));
     for (int i = 0; i < stages * r->groups; i++) r->sent[i] = -1;

@@ -22,8 +22,7 @@ static z3d_range range_of(const z3d_model *model, const z3d_parameter *parameter
 static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mesh *mesh,
                                 z3d_group_layout *out) {
     const z3d_parameter_group *group = &model->group[index];
-    int tensor_size = z3d_mesh_size(mesh, Z3D_AXES_TENSOR);
-    out->shard_axes = Z3D_AXES_DATA;
+    out->shard_axes = Z3D_ROLE_ROWS;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
     for (int class = 0; class < RANGE_CLASSES; class ++) {
@@ -33,7 +32,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
             if (range_class(model, p) != class) continue;
             range = range_of(model, p, range.first);
             out->offset[i] = out->elements;
-            if (!z3d_add_i64(out->elements, z3d_parameter_local_elements(p, tensor_size),
+            if (!z3d_add_i64(out->elements, z3d_parameter_local_elements(p, model->tensor_size),
                              &out->elements))
                 return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: more than 2^63 elements",
                                  group->name);
@@ -41,7 +40,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
         range.count = out->elements - range.first;
         if (range.count == 0) continue;
         out->range[out->num_ranges++] = range;
-        if (range.partial) out->replica_axes = Z3D_AXES_TENSOR;
+        if (range.partial) out->replica_axes = Z3D_ROLE_REPLICAS;
     }
     out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
     if (!z3d_mul_i64(out->shard, out->rows, &out->padded))
@@ -97,6 +96,22 @@ static z3d_status check_parameter(const z3d_parameter_group *group, int index, i
                      tensor_size);
 }
 
+/* Another pipeline stage does not run the unit, so it cannot come to its collectives. */
+static z3d_status check_process_groups(const z3d_unit *unit) {
+    if (unit->num_process_groups < 0 || unit->num_process_groups > Z3D_MAX_PROCESS_GROUPS)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: %d process groups, but at most %d are possible",
+                         unit->name, unit->num_process_groups, Z3D_MAX_PROCESS_GROUPS);
+    for (int slot = 0; slot < unit->num_process_groups; slot++) {
+        const z3d_axes axes = unit->process_axes[slot];
+        if (axes == Z3D_AXES_NONE || axes >= Z3D_AXES_COUNT || axes & Z3D_ROLE_STAGES)
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "unit %s: its process group %d is over axes %s, but it must be over "
+                             "axes of one pipeline stage",
+                             unit->name, slot, z3d_axes_name(axes).text);
+    }
+    return Z3D_OK;
+}
+
 static z3d_status check_unit(const z3d_model *model, int index) {
     const z3d_unit *u = &model->unit[index];
     if (!named(u->name) || !u->ops || !u->ops->forward || !u->ops->backward)
@@ -119,14 +134,15 @@ static z3d_status check_unit(const z3d_model *model, int index) {
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "unit %s: its output has %lld elements, which is negative", u->name,
                              (long long)u->output_elements[mode]);
-    return Z3D_OK;
+    return check_process_groups(u);
 }
 
 static z3d_status check_model(const z3d_model *model, const z3d_mesh *mesh) {
-    if (model->tensor_size != z3d_mesh_size(mesh, Z3D_AXES_TENSOR))
+    const int parts = z3d_mesh_size(mesh, Z3D_ROLE_PARTS);
+    if (model->tensor_size != parts)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "the model was made for tensor size %d, but the mesh has %d",
-                         model->tensor_size, z3d_mesh_size(mesh, Z3D_AXES_TENSOR));
+                         model->tensor_size, parts);
     if (model->num_units < 1 || model->num_fields < 0 || model->num_fields > Z3D_MAX_FIELDS)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "a model of %d units and %d fields is not possible; it needs 1 or more "
@@ -273,10 +289,11 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
     if (status != Z3D_OK) return status;
     layout->num_groups = model->num_groups;
-    layout->tensor_size = z3d_mesh_size(mesh, Z3D_AXES_TENSOR);
-    layout->tensor_index = z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank);
-    layout->stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
-    layout->stage = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    layout->mesh = *mesh;
+    layout->tensor_size = z3d_mesh_size(mesh, Z3D_ROLE_PARTS);
+    layout->tensor_index = z3d_mesh_index(mesh, Z3D_ROLE_PARTS, mesh->rank);
+    layout->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
+    layout->stage = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
     static const z3d_pipeline_config none;
     struct spread spread = {0, 0};
     Z3D_TRY_GOTO(status, place_units(model, config ? &config->pipeline : &none, layout), fail);

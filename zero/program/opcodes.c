@@ -30,8 +30,8 @@ const char *z3d_opcode_name(z3d_opcode opcode) {
 
 z3d_axes z3d_opcode_axes(const z3d_layout *layout, z3d_opcode opcode, int group) {
     z3d_opcode_over over = z3d_opcode_info_of(opcode)->over;
-    if (over == Z3D_OVER_TENSOR) return Z3D_AXES_TENSOR;
-    if (over == Z3D_OVER_PIPELINE) return Z3D_AXES_PIPELINE;
+    if (over == Z3D_OVER_PARTS) return Z3D_ROLE_PARTS;
+    if (over == Z3D_OVER_STAGES) return Z3D_ROLE_STAGES;
     if (over == Z3D_OVER_WORLD) return Z3D_AXES_WORLD;
     if (over == Z3D_OVER_NONE || group < 0) return Z3D_AXES_NONE;
     const z3d_group_layout *g = &layout->group[group];
@@ -312,10 +312,10 @@ int z3d_program_cache_buffer(const z3d_program *program, int unit) {
 
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {
     if (!z3d_mode_generates(program->mode) || !z3d_layout_has_unit(program->layout, unit)) return 0;
-    return z3d_samples_in_caches(&program->config) *
-           z3d_cache_positions(&program->config, program->model) *
-           program->model->unit[unit].cache_columns *
-           (int64_t)z3d_dtype_size(program->config.dtype);
+    return z3d_bytes_of(program->config.dtype,
+                        z3d_samples_in_caches(&program->config) *
+                            z3d_cache_positions(&program->config, program->model) *
+                            program->model->unit[unit].cache_columns);
 }
 
 int z3d_control_capacity(const z3d_layout *layout) {
@@ -333,8 +333,7 @@ int64_t z3d_program_output_elements(const z3d_program *program, int unit) {
 }
 
 int64_t z3d_program_output_bytes(const z3d_program *program, int unit) {
-    return z3d_program_output_elements(program, unit) *
-           (int64_t)z3d_dtype_size(program->config.dtype);
+    return z3d_bytes_of(program->config.dtype, z3d_program_output_elements(program, unit));
 }
 
 int z3d_instruction_source(const z3d_program *program, const z3d_instruction *in) {

@@ -21,26 +21,26 @@
     X(FETCH_PARAMS, fetch_params, COPY, GROUP, NONE, PARAMETERS, INPUT, PARAMETERS, ANY)           \
     /* the gathered buffer is dead from here */                                                    \
     X(RELEASE_PARAMS, release_params, MARK, GROUP, NONE, NONE, COUNT, PARAMETERS, ANY)             \
-    X(FORWARD, forward, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, ANY)                            \
+    X(FORWARD, forward, FORWARD, UNIT, PARTS, NONE, COUNT, COUNT, ANY)                             \
     /* unit u's input is kept as the activation checkpoint, and brought back */                    \
-    X(SAVE_INPUT, save_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
-    X(LOAD_INPUT, load_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
+    X(SAVE_INPUT, save_input, COPY, UNIT, PARTS, ACTIVATIONS, INPUT, OUTPUT, TRAIN)                \
+    X(LOAD_INPUT, load_input, COPY, UNIT, PARTS, ACTIVATIONS, INPUT, OUTPUT, TRAIN)                \
     /* all-gather of its parts on the tensor ranks */                                              \
-    X(GATHER_INPUT, gather_input, ALL_GATHER, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, ANY)       \
+    X(GATHER_INPUT, gather_input, ALL_GATHER, UNIT, PARTS, ACTIVATIONS, INPUT, OUTPUT, ANY)        \
     /* unit u's input comes from another pipeline stage, its gradient goes back there */           \
-    X(SEND_INPUT, send_input, SEND, UNIT, PIPELINE, ACTIVATIONS, INPUT, COUNT, ANY)                \
-    X(RECV_INPUT, recv_input, RECV, UNIT, PIPELINE, ACTIVATIONS, COUNT, OUTPUT, ANY)               \
-    X(SEND_INPUT_GRADIENT, send_input_gradient, SEND, UNIT, PIPELINE, ACTIVATION_GRADIENTS, INPUT, \
+    X(SEND_INPUT, send_input, SEND, UNIT, STAGES, ACTIVATIONS, INPUT, COUNT, ANY)                  \
+    X(RECV_INPUT, recv_input, RECV, UNIT, STAGES, ACTIVATIONS, COUNT, OUTPUT, ANY)                 \
+    X(SEND_INPUT_GRADIENT, send_input_gradient, SEND, UNIT, STAGES, ACTIVATION_GRADIENTS, INPUT,   \
       COUNT, TRAIN)                                                                                \
-    X(RECV_INPUT_GRADIENT, recv_input_gradient, RECV, UNIT, PIPELINE, ACTIVATION_GRADIENTS, COUNT, \
+    X(RECV_INPUT_GRADIENT, recv_input_gradient, RECV, UNIT, STAGES, ACTIVATION_GRADIENTS, COUNT,   \
       OUTPUT, TRAIN)                                                                               \
-    X(GATHER_INPUT_GRADIENT, gather_input_gradient, ALL_GATHER, UNIT, TENSOR,                      \
-      ACTIVATION_GRADIENTS, INPUT, OUTPUT, TRAIN)                                                  \
-    X(RECOMPUTE, recompute, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                      \
-    X(BACKWARD, backward, BACKWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                       \
+    X(GATHER_INPUT_GRADIENT, gather_input_gradient, ALL_GATHER, UNIT, PARTS, ACTIVATION_GRADIENTS, \
+      INPUT, OUTPUT, TRAIN)                                                                        \
+    X(RECOMPUTE, recompute, FORWARD, UNIT, PARTS, NONE, COUNT, COUNT, TRAIN)                       \
+    X(BACKWARD, backward, BACKWARD, UNIT, PARTS, NONE, COUNT, COUNT, TRAIN)                        \
     /* its halves, between which other units run: gradients of the input, of the parameters */     \
-    X(BACKWARD_INPUT, backward_input, BACKWARD_INPUT, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)     \
-    X(BACKWARD_WEIGHT, backward_weight, BACKWARD_WEIGHT, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)  \
+    X(BACKWARD_INPUT, backward_input, BACKWARD_INPUT, UNIT, PARTS, NONE, COUNT, COUNT, TRAIN)      \
+    X(BACKWARD_WEIGHT, backward_weight, BACKWARD_WEIGHT, UNIT, PARTS, NONE, COUNT, COUNT, TRAIN)   \
     /* reduce-scatter of group g's gradients, one bucket */                                        \
     X(REDUCE_GRADS, reduce_grads, REDUCE_SCATTER, GROUP, SHARD, GRADIENTS, COUNT, GRADIENTS,       \
       TRAIN)                                                                                       \
@@ -48,8 +48,8 @@
     X(KEEP_SHARD, keep_shard, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                \
     /* group g is used in two chunks of the pipeline (a tied table): each has a sum of its own. On \
        two stages each sends the other the kept own shard; the sums are added */                   \
-    X(SEND_GRADS, send_grads, SEND, GROUP, PIPELINE, GRADIENTS, SHARD, COUNT, TRAIN)               \
-    X(RECV_GRADS, recv_grads, RECV, GROUP, PIPELINE, GRADIENTS, COUNT, GRADIENTS, TRAIN)           \
+    X(SEND_GRADS, send_grads, SEND, GROUP, STAGES, GRADIENTS, SHARD, COUNT, TRAIN)                 \
+    X(RECV_GRADS, recv_grads, RECV, GROUP, STAGES, GRADIENTS, COUNT, GRADIENTS, TRAIN)             \
     X(ADD_GRADS, add_grads, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                  \
     /* all-reduce of the kept own shard's part that is partial gradients */                        \
     X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, REPLICA, GRADIENTS, COUNT, SHARD, TRAIN)  \
@@ -71,7 +71,7 @@
     X(STORE_STATES, store_states, COPY, GROUP, NONE, STATES, OPTIMIZER, OUTPUT, TRAIN)             \
     /* evaluate: the loss of all ranks; generation: the last unit's output is handed over */       \
     X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, EVALUATE)                     \
-    X(GATHER_OUTPUT, gather_output, RESULT, STEP, PIPELINE, NONE, INPUT, OUTPUT, GENERATE)
+    X(GATHER_OUTPUT, gather_output, RESULT, STEP, STAGES, NONE, INPUT, OUTPUT, GENERATE)
 
 typedef enum z3d_opcode {
 #define X(NAME, ...) Z3D_OP_##NAME,
@@ -106,8 +106,8 @@ typedef enum z3d_opcode_class {
 
 typedef enum z3d_opcode_over {
     Z3D_OVER_NONE,
-    Z3D_OVER_TENSOR,
-    Z3D_OVER_PIPELINE,
+    Z3D_OVER_PARTS, /* Z3D_ROLE_PARTS, Z3D_ROLE_STAGES */
+    Z3D_OVER_STAGES,
     Z3D_OVER_WORLD,
     Z3D_OVER_SHARD,  /* the axes over which its parameter group is sharded */
     Z3D_OVER_REPLICA /* those over which the group's finished gradients are summed */

@@ -106,8 +106,8 @@ static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
     int64_t first, count;
     if (!z3d_is_collective(in) && !copy) return 0;
     z3d_instruction_columns(p, in, &first, &count);
-    return count * (matrix ? z3d_mesh_size(&p->mesh, in->axes) : 1) *
-           (int64_t)z3d_dtype_size(z3d_instruction_dtype(p, in));
+    return (matrix ? z3d_mesh_size(&p->mesh, in->axes) : 1) *
+           z3d_bytes_of(z3d_instruction_dtype(p, in), count);
 }
 
 const char *z3d_mode_name(z3d_mode mode) {
@@ -138,13 +138,13 @@ static void print_header(const z3d_program *p, z3d_string *out) {
                           "sequence parallel: between its tensor-parallel layers a unit works on "
                           "1/%d of the rows; inputs and activation checkpoints are such parts "
                           "without partition_activations\n",
-                          z3d_mesh_size(t, Z3D_AXES_TENSOR));
+                          p->layout->tensor_size);
     z3d_string_append(out, "rank %d of %d", t->rank, z3d_mesh_size(t, Z3D_AXES_WORLD));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        z3d_axes one = (z3d_axes)(1 << axis);
-        z3d_string_append(out, "%s %s %d/%d", axis ? "," : ":", z3d_axes_name(one).text,
-                          z3d_mesh_index(t, one, t->rank), z3d_mesh_size(t, one));
-    }
+    z3d_axes axes[Z3D_AXIS_COUNT];
+    const int count = z3d_mesh_axes(t, axes);
+    for (int i = 0; i < count; i++)
+        z3d_string_append(out, "%s %s %d/%d", i ? "," : ":", z3d_axes_name(axes[i]).text,
+                          z3d_mesh_index(t, axes[i], t->rank), z3d_mesh_size(t, axes[i]));
     z3d_string_append(out, "\n");
     z3d_string_append(out, "%d instructions, %d buffers; device arena %s (bound %s), host arena %s",
                       p->num_instructions, p->num_buffers,
@@ -162,7 +162,7 @@ static void print_header(const z3d_program *p, z3d_string *out) {
         "  bytes: of those columns on all members; slot=buffer@offset in the arena (h: host, d: "
         "disk), + "
         "added to, > kept;\n  indented: collectives inside a unit, in order\n\n",
-        z3d_mesh_size(t, Z3D_AXES_DATA));
+        z3d_mesh_size(t, Z3D_ROLE_ROWS));
 }
 
 /* Whether gradients in the slot are a sum that the instruction adds to. */

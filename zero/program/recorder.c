@@ -75,6 +75,20 @@ z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call) {
     }
 }
 
+void z3d_unit_take_groups(z3d_unit_run *run, z3d_group *const group[Z3D_AXES_COUNT]) {
+    for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++)
+        run->process_group[slot] = group[z3d_unit_process_axes(run->unit, slot)];
+}
+
+void z3d_unit_set_observer(const z3d_unit_run *run,
+                           z3d_status (*observe)(void *context, z3d_group *group,
+                                                 const z3d_collective *call),
+                           void *context) {
+    for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++)
+        if (run->process_group[slot])
+            z3d_group_set_observer(run->process_group[slot], observe, context);
+}
+
 z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call) {
     return (z3d_child){call->kind,  call->op,    call->dtype, z3d_group_axes(group),
                        call->count, call->scalar};
@@ -149,13 +163,10 @@ static const char *call_name(z3d_call call) {
     return name[call];
 }
 
-static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *device,
-                              z3d_group *tensor, int threads, z3d_trace *trace) {
+static z3d_status record_call(z3d_unit_run run, z3d_call call, int threads, z3d_trace *trace) {
     struct recorder recorder = {.trace = trace, .threads = threads};
-    run.device = device;
-    run.tensor = tensor;
-    z3d_device_set_recorder(device, record_kernel, &recorder);
-    z3d_group_set_observer(tensor, record_collective, &recorder);
+    z3d_device_set_recorder(run.device, record_kernel, &recorder);
+    z3d_unit_set_observer(&run, record_collective, &recorder);
     for (int slot = 0; slot < run.unit->num_groups && call < Z3D_CALL_BACKWARD; slot++)
         run.group[slot].gradients = NULL;
     if (is_half(call)) run.deferred = (z3d_bump){region_base(REGION_DEFERRED), 0, 0, REGION_BYTES};
@@ -164,8 +175,8 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *devic
         run.output = NULL;
     }
     z3d_status status = z3d_unit_call(&run, call);
-    z3d_group_set_observer(tensor, NULL, NULL);
-    z3d_device_set_recorder(device, NULL, NULL);
+    z3d_unit_set_observer(&run, NULL, NULL);
+    z3d_device_set_recorder(run.device, NULL, NULL);
     if (status != Z3D_OK)
         return z3d_error_context(status, "recording unit %s, %s", run.unit->name, call_name(call));
     trace->recorded = true;
@@ -223,11 +234,13 @@ static z3d_status check_halves(const z3d_unit *unit, const z3d_trace *trace) {
 
 static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
                               const z3d_program_config *config, z3d_mode mode, int u,
-                              z3d_device *device, z3d_group *tensor, int threads,
-                              z3d_trace *trace) {
+                              z3d_device *device, z3d_group *const group[Z3D_AXES_COUNT],
+                              int threads, z3d_trace *trace) {
     z3d_unit_run run = recording_run(model, layout, config, mode, u);
     const struct z3d_unit_ops *ops = run.unit->ops;
     int calls = mode == Z3D_MODE_TRAIN ? Z3D_CALL_COUNT : 1;
+    run.device = device;
+    z3d_unit_take_groups(&run, group);
     if (!ops->backward_input != !ops->backward_weight)
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "unit %s has one half of backward; it needs both backward_input and "
@@ -236,11 +249,25 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
     for (int call = 0; call < calls; call++) {
         if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
         if (is_half((z3d_call)call) && !ops->backward_input) continue;
-        Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, &trace[call]));
+        Z3D_TRY(record_call(run, (z3d_call)call, threads, &trace[call]));
     }
     if (mode != Z3D_MODE_TRAIN) return Z3D_OK;
     Z3D_TRY(check_saved(run.unit, trace));
     return check_halves(run.unit, trace);
+}
+
+/* One for each set of axes over which a unit has one. */
+static z3d_status make_groups(const z3d_model *model, const z3d_mesh *mesh,
+                              z3d_group *group[Z3D_AXES_COUNT]) {
+    for (int u = 0; u < model->num_units; u++)
+        for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++) {
+            const z3d_axes axes = z3d_unit_process_axes(&model->unit[u], slot);
+            if (axes == Z3D_AXES_NONE || group[axes]) continue;
+            Z3D_TRY(z3d_group_create_recording(axes, z3d_mesh_size(mesh, axes),
+                                               z3d_mesh_index(mesh, axes, mesh->rank),
+                                               &group[axes]));
+        }
+    return Z3D_OK;
 }
 
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
@@ -248,7 +275,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
     *out = NULL;
     z3d_traces *traces = NULL;
     z3d_device *device = NULL;
-    z3d_group *tensor = NULL;
+    z3d_group *group[Z3D_AXES_COUNT] = {NULL};
     z3d_status status = z3d_new(1, sizeof *traces, "traces", &traces);
     if (status != Z3D_OK) return status;
     traces->threads = threads;
@@ -260,10 +287,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
         end);
     Z3D_TRY_GOTO(status, z3d_device_create(&(z3d_device_config){.backend = "record"}, &device),
                  end);
-    Z3D_TRY_GOTO(status,
-                 z3d_group_create_recording(Z3D_AXES_TENSOR, layout->tensor_size,
-                                            layout->tensor_index, &tensor),
-                 end);
+    Z3D_TRY_GOTO(status, make_groups(model, &layout->mesh, group), end);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         if (!z3d_needs_mode(config, (z3d_mode)mode)) continue;
         for (int u = 0; u < model->num_units && z3d_model_has_mode(model, (z3d_mode)mode); u++) {
@@ -271,13 +295,13 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                                               (size_t)model->unit[u].kind * Z3D_CALL_COUNT];
             if (trace[0].recorded) continue; /* its kind is recorded */
             Z3D_TRY_GOTO(status,
-                         record_unit(model, layout, config, (z3d_mode)mode, u, device, tensor,
+                         record_unit(model, layout, config, (z3d_mode)mode, u, device, group,
                                      threads, trace),
                          end);
         }
     }
 end:
-    z3d_group_destroy(tensor);
+    z3d_groups_destroy(group);
     z3d_device_destroy(device);
     if (status != Z3D_OK)
         z3d_traces_destroy(traces);

@@ -78,14 +78,14 @@ static void release_peer(peer *peer) {
  * rank: what data ranks do together does not depend on their samples. */
 static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
     const z3d_mesh *mesh = &set->mesh;
-    z3d_axes axes = set->classes ? Z3D_AXES_PIPELINE : Z3D_AXES_WORLD;
-    int count = z3d_mesh_size(mesh, axes);
+    int count = z3d_mesh_size(mesh, set->classes ? Z3D_ROLE_STAGES : Z3D_AXES_WORLD);
     z3d_program **program = NULL;
     peer *all = NULL;
     z3d_status status = z3d_new((size_t)count, sizeof(z3d_program *), "verifier", &program);
     if (status == Z3D_OK) status = z3d_new((size_t)count, sizeof *all, "verifier", &all);
     for (int i = 0; i < count && status == Z3D_OK; i++) {
-        status = build_for_rank(set, mine, z3d_mesh_member(mesh, axes, mesh->rank, i), &all[i]);
+        int rank = set->classes ? z3d_mesh_member(mesh, Z3D_ROLE_STAGES, mesh->rank, i) : i;
+        status = build_for_rank(set, mine, rank, &all[i]);
         program[i] = all[i].program;
     }
     if (status == Z3D_OK)

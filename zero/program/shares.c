@@ -7,15 +7,15 @@ static int64_t first_of(const z3d_program_config *config, int index) {
 }
 
 int64_t z3d_samples_before(const z3d_program_config *config, const z3d_mesh *mesh) {
-    return first_of(config, z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank));
+    return first_of(config, z3d_mesh_index(mesh, Z3D_ROLE_SAMPLES, mesh->rank));
 }
 
 int64_t z3d_samples_in_all(const z3d_program_config *config, const z3d_mesh *mesh) {
-    return first_of(config, z3d_mesh_size(mesh, Z3D_AXES_DATA));
+    return first_of(config, z3d_mesh_size(mesh, Z3D_ROLE_SAMPLES));
 }
 
 int64_t z3d_samples_of(const z3d_program_config *config, const z3d_mesh *mesh) {
-    int index = z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank);
+    int index = z3d_mesh_index(mesh, Z3D_ROLE_SAMPLES, mesh->rank);
     return first_of(config, index + 1) - first_of(config, index);
 }
 

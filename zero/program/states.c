@@ -77,13 +77,13 @@ int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part
     int64_t elements = z3d_kept_elements(layout, group, part);
     const z3d_kept *kept = kept_of(layout, group, part);
     if (kept->space != Z3D_SPACE_DISK) return elements;
-    return z3d_round_up(elements, Z3D_DISK_ALIGN / (int64_t)z3d_dtype_size(kept->dtype));
+    return z3d_round_up(elements, z3d_values_in(kept->dtype, Z3D_DISK_ALIGN));
 }
 
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {
     const z3d_kept *kept = kept_of(layout, group, part);
-    return z3d_kept_stride(layout, group, part) * z3d_count_kinds(kept->kinds) *
-           (int64_t)z3d_dtype_size(kept->dtype);
+    return z3d_count_kinds(kept->kinds) *
+           z3d_bytes_of(kept->dtype, z3d_kept_stride(layout, group, part));
 }
 
 int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind) {

@@ -4,7 +4,7 @@
 int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
                            z3d_dtype dtype) {
     int64_t columns = o->first + o->count - flow->program->buffer[o->buffer].first_column;
-    return tensors * columns * (int64_t)z3d_dtype_size(dtype);
+    return z3d_bytes_of(dtype, tensors * columns);
 }
 
 /* Bytes of the matrix in the operand's buffer, as far as the entry uses it. */
@@ -18,7 +18,7 @@ static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
     if (o->group < 0 && !own && !pads) /* without a part's padding */
         return output_bytes(flow, source_of(flow));
-    return (own ? 1 : m.ranks) * m.columns * m.tensors * (int64_t)z3d_dtype_size(m.dtype);
+    return z3d_bytes_of(m.dtype, (own ? 1 : m.ranks) * m.columns * m.tensors);
 }
 
 z3d_status z3d_flow_moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out) {

@@ -79,7 +79,7 @@ static int64_t host_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int
     bool own = flow->program->buffer[o->buffer].rows == Z3D_ROWS_OWN;
     int64_t padded = flow->program->layout->group[o->group].padded;
     return own ? z3d_flow_run_bytes(flow, o, tensors, dtype)
-               : tensors * padded * (int64_t)z3d_dtype_size(dtype);
+               : z3d_bytes_of(dtype, tensors * padded);
 }
 
 z3d_status z3d_rule_optimizer(z3d_flow *flow) {

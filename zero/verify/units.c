@@ -6,8 +6,7 @@ static z3d_status group_operand(const z3d_flow *flow, int slot, z3d_dtype dtype,
                                 z3d_buffer_operand *out) {
     *out = operand(flow, slot);
     return z3d_flow_operand(flow, out,
-                            flow->program->layout->group[out->group].padded *
-                                (int64_t)z3d_dtype_size(dtype));
+                            z3d_bytes_of(dtype, flow->program->layout->group[out->group].padded));
 }
 
 /* What the unit did when it was recorded is what it will do. */

@@ -383,6 +383,14 @@ static z3d_status make_player(player *p, const z3d_program *program) {
     return Z3D_OK;
 }
 
+/* Whether the unit has a process group over these axes. */
+static bool meets_over(const z3d_program *p, int unit, z3d_axes axes) {
+    for (int slot = 0; unit >= 0 && slot < Z3D_MAX_PROCESS_GROUPS; slot++)
+        if (z3d_unit_process_axes(&p->model->unit[unit], slot) == axes)
+            return axes != Z3D_AXES_NONE;
+    return false;
+}
+
 /* Every collective of an entry has a group, and units neither send nor receive. */
 static z3d_status check_entries(const z3d_program *p, const char *whose, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
@@ -394,7 +402,7 @@ static z3d_status check_entries(const z3d_program *p, const char *whose, int ran
             (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
              (in->group >= 0 && in->group < p->model->num_groups));
         for (int c = 0; c < in->num_children && known; c++) {
-            known = z3d_axes_have_group(in->child[c].axes) &&
+            known = meets_over(p, in->unit, in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
                     in->child[c].kind != Z3D_COLLECTIVE_RECV;
         }

@@ -5,10 +5,6 @@
 
 #include "src/device/device.h"
 
-static int64_t size_of(z3d_dtype dtype) {
-    return (int64_t)z3d_dtype_size(dtype);
-}
-
 /* Adds an operand with `extent` bytes from pointer, of which `moved` bytes are moved each way. */
 static void add_operand(z3d_cost *cost, const void *pointer, int64_t extent, int64_t moved,
                         bool read, bool written) {
@@ -47,7 +43,7 @@ static void reads_dropout(z3d_cost *cost, const z3d_dropout *dropout) {
 static void matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols, int64_t ld,
                    z3d_dtype dtype, bool read, bool written) {
     int64_t extent = rows > 0 && cols > 0 ? (rows - 1) * ld + cols : 0;
-    add_operand(cost, pointer, extent * size_of(dtype), rows * cols * size_of(dtype), read,
+    add_operand(cost, pointer, z3d_bytes_of(dtype, extent), z3d_bytes_of(dtype, rows * cols), read,
                 written);
 }
 
@@ -57,16 +53,17 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
     if (m > 0 && n > 0) {
         matrix(cost, kernel->a, ta ? k : m, ta ? m : k, kernel->lda, kernel->dtype, true, false);
         matrix(cost, kernel->b, tb ? n : k, tb ? k : n, kernel->ldb, kernel->dtype, true, false);
-        if (kernel->bias) reads(cost, kernel->bias, n * size_of(kernel->dtype));
+        if (kernel->bias) reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, n));
     }
     bool gaps = kernel->ldc > n && m > 1; /* what lies between the rows stays */
     matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
     cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
-    int64_t bytes = m * n * size_of(kernel->dtype);
+    int64_t bytes = z3d_bytes_of(kernel->dtype, m * n);
     reads(cost, kernel->residual, bytes);
     reads(cost, kernel->before_gelu, bytes);
     writes(cost, kernel->gelu, bytes);
-    writes_or_adds(cost, kernel->bias_gradient, m * size_of(kernel->c_dtype), kernel->accumulate);
+    writes_or_adds(cost, kernel->bias_gradient, z3d_bytes_of(kernel->c_dtype, m),
+                   kernel->accumulate);
     if (kernel->residual) cost->flops += (double)m * (double)n;
     if (kernel->before_gelu) cost->flops += 17.0 * (double)m * (double)n;
     if (kernel->gelu) cost->flops += 9.0 * (double)m * (double)n;
@@ -74,57 +71,57 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
 }
 
 static void cost_fill(const z3d_fill *kernel, z3d_cost *cost) {
-    writes(cost, kernel->x, kernel->count * size_of(kernel->dtype));
+    writes(cost, kernel->x, z3d_bytes_of(kernel->dtype, kernel->count));
 }
 
 static void cost_cast(const z3d_cast *kernel, z3d_cost *cost) {
-    reads(cost, kernel->source, kernel->count * size_of(kernel->source_dtype));
-    writes(cost, kernel->destination, kernel->count * size_of(kernel->destination_dtype));
+    reads(cost, kernel->source, z3d_bytes_of(kernel->source_dtype, kernel->count));
+    writes(cost, kernel->destination, z3d_bytes_of(kernel->destination_dtype, kernel->count));
 }
 
 static void cost_accumulate(const z3d_accumulate *kernel, z3d_cost *cost) {
-    updates(cost, kernel->y, kernel->count * size_of(kernel->y_dtype));
-    reads(cost, kernel->x, kernel->count * size_of(kernel->x_dtype));
+    updates(cost, kernel->y, z3d_bytes_of(kernel->y_dtype, kernel->count));
+    reads(cost, kernel->x, z3d_bytes_of(kernel->x_dtype, kernel->count));
     cost->flops = (double)kernel->count;
 }
 
 static void cost_add_bias(const z3d_add_bias *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    updates(cost, kernel->y, count * size_of(kernel->dtype));
-    if (count > 0) reads(cost, kernel->bias, kernel->cols * size_of(kernel->dtype));
+    updates(cost, kernel->y, z3d_bytes_of(kernel->dtype, count));
+    if (count > 0) reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, kernel->cols));
     cost->flops = (double)count;
 }
 
 static void cost_bias_backward(const z3d_bias_backward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    reads(cost, kernel->dy, count * size_of(kernel->dtype));
-    writes_or_adds(cost, kernel->gradient, kernel->cols * size_of(kernel->gradient_dtype),
+    reads(cost, kernel->dy, z3d_bytes_of(kernel->dtype, count));
+    writes_or_adds(cost, kernel->gradient, z3d_bytes_of(kernel->gradient_dtype, kernel->cols),
                    kernel->accumulate);
     cost->flops = (double)count;
 }
 
 static void cost_layernorm_forward(const z3d_layernorm_forward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->rows * kernel->cols, row = kernel->cols * size_of(kernel->dtype);
+    int64_t count = kernel->rows * kernel->cols, row = z3d_bytes_of(kernel->dtype, kernel->cols);
     int64_t statistics = kernel->rows * (int64_t)sizeof(float);
     if (count > 0) {
-        reads(cost, kernel->x, count * size_of(kernel->dtype));
+        reads(cost, kernel->x, z3d_bytes_of(kernel->dtype, count));
         reads(cost, kernel->weight, row);
         reads(cost, kernel->bias, row);
     }
-    writes(cost, kernel->y, count * size_of(kernel->dtype));
+    writes(cost, kernel->y, z3d_bytes_of(kernel->dtype, count));
     writes(cost, kernel->mean, statistics);
     writes(cost, kernel->rstd, statistics);
     cost->flops = 8.0 * (double)count;
 }
 
 static void cost_layernorm_backward(const z3d_layernorm_backward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->rows * kernel->cols, bytes = count * size_of(kernel->dtype);
+    int64_t count = kernel->rows * kernel->cols, bytes = z3d_bytes_of(kernel->dtype, count);
     int64_t statistics = kernel->rows * (int64_t)sizeof(float);
-    int64_t gradient = kernel->cols * size_of(kernel->gradient_dtype);
+    int64_t gradient = z3d_bytes_of(kernel->gradient_dtype, kernel->cols);
     if (count > 0) {
         reads(cost, kernel->dy, bytes);
         reads(cost, kernel->x, bytes);
-        reads(cost, kernel->weight, kernel->cols * size_of(kernel->dtype));
+        reads(cost, kernel->weight, z3d_bytes_of(kernel->dtype, kernel->cols));
         reads(cost, kernel->mean, statistics);
         reads(cost, kernel->rstd, statistics);
         reads(cost, kernel->add_to, bytes);
@@ -146,7 +143,7 @@ static void cost_rmsnorm_forward(const z3d_rmsnorm_forward *kernel, z3d_cost *co
     int64_t rows = kernel->rows, cols = kernel->heads * kernel->cols;
     if (rows * cols > 0) {
         heads_matrix(cost, kernel->x, rows, cols, kernel->x_stride, kernel->dtype, true, false);
-        reads(cost, kernel->weight, kernel->cols * size_of(kernel->dtype));
+        reads(cost, kernel->weight, z3d_bytes_of(kernel->dtype, kernel->cols));
     }
     heads_matrix(cost, kernel->y, rows, cols, kernel->y_stride, kernel->dtype, false, true);
     writes(cost, kernel->rstd, rows * kernel->heads * (int64_t)sizeof(float));
@@ -159,13 +156,13 @@ static void cost_rmsnorm_backward(const z3d_rmsnorm_backward *kernel, z3d_cost *
     if (rows * cols > 0) {
         heads_matrix(cost, kernel->dy, rows, cols, kernel->y_stride, dtype, true, false);
         heads_matrix(cost, kernel->x, rows, cols, kernel->x_stride, dtype, true, false);
-        reads(cost, kernel->weight, kernel->cols * size_of(dtype));
+        reads(cost, kernel->weight, z3d_bytes_of(dtype, kernel->cols));
         reads(cost, kernel->rstd, rows * kernel->heads * (int64_t)sizeof(float));
         heads_matrix(cost, kernel->add_to, rows, cols, kernel->dx_stride, dtype, true, false);
     }
     heads_matrix(cost, kernel->dx, rows, cols, kernel->dx_stride, dtype, false, true);
-    writes_or_adds(cost, kernel->weight_gradient, kernel->cols * size_of(kernel->gradient_dtype),
-                   kernel->accumulate);
+    writes_or_adds(cost, kernel->weight_gradient,
+                   z3d_bytes_of(kernel->gradient_dtype, kernel->cols), kernel->accumulate);
     cost->flops = 11.0 * (double)rows * (double)cols;
 }
 
@@ -190,14 +187,14 @@ static void cost_rotary(const z3d_rotary *kernel, z3d_cost *cost) {
 }
 
 static void cost_swiglu_forward(const z3d_swiglu_forward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->rows * kernel->cols, bytes = count * size_of(kernel->dtype);
+    int64_t count = kernel->rows * kernel->cols, bytes = z3d_bytes_of(kernel->dtype, count);
     reads(cost, kernel->x, 2 * bytes);
     writes(cost, kernel->y, bytes);
     cost->flops = 5.0 * (double)count;
 }
 
 static void cost_swiglu_backward(const z3d_swiglu_backward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->rows * kernel->cols, bytes = count * size_of(kernel->dtype);
+    int64_t count = kernel->rows * kernel->cols, bytes = z3d_bytes_of(kernel->dtype, count);
     reads(cost, kernel->x, 2 * bytes);
     reads(cost, kernel->dy, bytes);
     writes(cost, kernel->dx, 2 * bytes);
@@ -205,14 +202,14 @@ static void cost_swiglu_backward(const z3d_swiglu_backward *kernel, z3d_cost *co
 }
 
 static void cost_gelu_forward(const z3d_gelu_forward *kernel, z3d_cost *cost) {
-    int64_t bytes = kernel->count * size_of(kernel->dtype);
+    int64_t bytes = z3d_bytes_of(kernel->dtype, kernel->count);
     reads(cost, kernel->x, bytes);
     writes(cost, kernel->y, bytes);
     cost->flops = 9.0 * (double)kernel->count;
 }
 
 static void cost_gelu_backward(const z3d_gelu_backward *kernel, z3d_cost *cost) {
-    int64_t bytes = kernel->count * size_of(kernel->dtype);
+    int64_t bytes = z3d_bytes_of(kernel->dtype, kernel->count);
     reads(cost, kernel->x, bytes);
     reads(cost, kernel->dy, bytes);
     writes(cost, kernel->dx, bytes);
@@ -221,10 +218,10 @@ static void cost_gelu_backward(const z3d_gelu_backward *kernel, z3d_cost *cost) 
 
 static void cost_dropout_forward(const z3d_dropout_forward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    int64_t bytes = count * size_of(kernel->dtype);
+    int64_t bytes = z3d_bytes_of(kernel->dtype, count);
     if (count > 0) {
         reads(cost, kernel->x, bytes);
-        reads(cost, kernel->bias, kernel->cols * size_of(kernel->dtype));
+        reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, kernel->cols));
         reads(cost, kernel->residual, bytes);
         reads_dropout(cost, &kernel->dropout);
     }
@@ -235,7 +232,7 @@ static void cost_dropout_forward(const z3d_dropout_forward *kernel, z3d_cost *co
 
 static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    int64_t bytes = count * size_of(kernel->dtype);
+    int64_t bytes = z3d_bytes_of(kernel->dtype, count);
     if (count > 0) {
         reads(cost, kernel->dy, bytes);
         reads_dropout(cost, &kernel->dropout);
@@ -264,10 +261,10 @@ static void attention_parts(z3d_cost *cost, const z3d_attention_forward *shape, 
                             const void *k, const void *v, bool read, bool written) {
     int64_t rows = shape->batch * shape->seq, kv_rows = shape->batch * shape->capacity;
     int64_t q_cols = shape->heads * shape->head_dim, kv_cols = shape->kv_heads * shape->head_dim;
-    int64_t size = size_of(shape->dtype), stride = shape->q_stride;
+    int64_t stride = shape->q_stride;
     bool one = q && rows == kv_rows && stride == shape->kv_stride &&
-               (const char *)k == (const char *)q + q_cols * size &&
-               (const char *)v == (const char *)k + kv_cols * size &&
+               (const char *)k == (const char *)q + z3d_bytes_of(shape->dtype, q_cols) &&
+               (const char *)v == (const char *)k + z3d_bytes_of(shape->dtype, kv_cols) &&
                q_cols + 2 * kv_cols <= stride;
     if (one) {
         heads_matrix(cost, q, rows, q_cols + 2 * kv_cols, stride, shape->dtype, read, written);
@@ -280,7 +277,7 @@ static void attention_parts(z3d_cost *cost, const z3d_attention_forward *shape, 
 
 static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost *cost) {
     int64_t rows = kernel->batch * kernel->seq * kernel->heads;
-    int64_t out = rows * kernel->head_dim * size_of(kernel->dtype);
+    int64_t out = z3d_bytes_of(kernel->dtype, rows * kernel->head_dim);
     if (out > 0) {
         attention_parts(cost, kernel, kernel->q, kernel->k, kernel->v, true, false);
         reads(cost, kernel->starts, kernel->batch * (int64_t)sizeof *kernel->starts);
@@ -304,7 +301,7 @@ static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_co
                                          .window = kernel->window,
                                          .dtype = kernel->dtype};
     int64_t rows = kernel->batch * kernel->seq * kernel->heads;
-    int64_t out = rows * kernel->head_dim * size_of(kernel->dtype);
+    int64_t out = z3d_bytes_of(kernel->dtype, rows * kernel->head_dim);
     if (out > 0) {
         attention_parts(cost, &shape, kernel->q, kernel->k, kernel->v, true, false);
         reads(cost, kernel->out, out);
@@ -319,7 +316,7 @@ static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_co
 
 /* Which rows of the cache are written is known on the device only. */
 static void cost_cache_store(const z3d_cache_store *kernel, z3d_cost *cost) {
-    int64_t rows = kernel->batch * kernel->seq, row = kernel->cols * size_of(kernel->dtype);
+    int64_t rows = kernel->batch * kernel->seq, row = z3d_bytes_of(kernel->dtype, kernel->cols);
     if (rows * row > 0) {
         matrix(cost, kernel->x, rows, kernel->cols, kernel->stride, kernel->dtype, true, false);
         reads(cost, kernel->starts, kernel->batch * (int64_t)sizeof *kernel->starts);
@@ -330,8 +327,8 @@ static void cost_cache_store(const z3d_cache_store *kernel, z3d_cost *cost) {
 
 /* The table's rows are picked: what is moved is the tokens' rows. */
 static void cost_embedding_forward(const z3d_embedding_forward *kernel, z3d_cost *cost) {
-    int64_t out = kernel->rows * kernel->cols * size_of(kernel->dtype);
-    int64_t table = kernel->table_rows * kernel->cols * size_of(kernel->dtype);
+    int64_t out = z3d_bytes_of(kernel->dtype, kernel->rows * kernel->cols);
+    int64_t table = z3d_bytes_of(kernel->dtype, kernel->table_rows * kernel->cols);
     if (out > 0) {
         reads(cost, kernel->tokens, kernel->rows * (int64_t)sizeof(int32_t));
         add_operand(cost, kernel->table, table, out, true, false);
@@ -341,20 +338,20 @@ static void cost_embedding_forward(const z3d_embedding_forward *kernel, z3d_cost
 
 static void cost_embedding_backward(const z3d_embedding_backward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    int64_t table = kernel->table_rows * kernel->cols * size_of(kernel->gradient_dtype);
+    int64_t table = z3d_bytes_of(kernel->gradient_dtype, kernel->table_rows * kernel->cols);
     if (table > 0) {
         reads(cost, kernel->tokens, kernel->rows * (int64_t)sizeof(int32_t));
-        reads(cost, kernel->dy, count * size_of(kernel->dtype));
+        reads(cost, kernel->dy, z3d_bytes_of(kernel->dtype, count));
     }
     add_operand(cost, kernel->table_gradient, table,
-                kernel->accumulate ? count * size_of(kernel->gradient_dtype) : table,
+                kernel->accumulate ? z3d_bytes_of(kernel->gradient_dtype, count) : table,
                 kernel->accumulate, true);
     cost->flops = (double)count;
 }
 
 static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->rows * kernel->cols, row = kernel->cols * size_of(kernel->dtype);
-    updates(cost, kernel->x, count * size_of(kernel->dtype));
+    int64_t count = kernel->rows * kernel->cols, row = z3d_bytes_of(kernel->dtype, kernel->cols);
+    updates(cost, kernel->x, z3d_bytes_of(kernel->dtype, count));
     cost->flops = (double)count;
     if (count == 0) return;
     if (kernel->starts || kernel->row_position) {
@@ -362,7 +359,7 @@ static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *
         reads_positions(cost, kernel->row_position, kernel->first + kernel->rows);
         add_operand(cost, kernel->positions,
                     (kernel->starts ? kernel->capacity : kernel->seq) * row,
-                    count * size_of(kernel->dtype), true, false);
+                    z3d_bytes_of(kernel->dtype, count), true, false);
         return;
     }
     int64_t first = kernel->first % kernel->seq, end = first + kernel->rows;
@@ -372,23 +369,23 @@ static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *
 
 static void cost_position_backward(const z3d_position_backward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    reads(cost, kernel->dy, count * size_of(kernel->dtype));
+    reads(cost, kernel->dy, z3d_bytes_of(kernel->dtype, count));
     writes_or_adds(cost, kernel->gradient,
-                   kernel->seq * kernel->cols * size_of(kernel->gradient_dtype),
+                   z3d_bytes_of(kernel->gradient_dtype, kernel->seq * kernel->cols),
                    kernel->accumulate);
     cost->flops = (double)count;
 }
 
 /* The padding columns of the last row lie beyond what the reading parts look at. */
 static int64_t logits_extent(int64_t rows, int64_t cols, int64_t valid, z3d_dtype dtype) {
-    return rows > 0 && valid > 0 ? ((rows - 1) * cols + valid) * size_of(dtype) : 0;
+    return rows > 0 && valid > 0 ? z3d_bytes_of(dtype, (rows - 1) * cols + valid) : 0;
 }
 
 static void cost_cross_entropy_max(const z3d_cross_entropy_max *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->valid;
     add_operand(cost, kernel->logits,
                 logits_extent(kernel->rows, kernel->cols, kernel->valid, kernel->dtype),
-                count * size_of(kernel->dtype), true, false);
+                z3d_bytes_of(kernel->dtype, count), true, false);
     writes(cost, kernel->max_out, kernel->rows * (int64_t)sizeof(float));
     cost->flops = (double)count;
 }
@@ -397,7 +394,7 @@ static void cost_cross_entropy_sum(const z3d_cross_entropy_sum *kernel, z3d_cost
     int64_t count = kernel->rows * kernel->valid;
     add_operand(cost, kernel->logits,
                 logits_extent(kernel->rows, kernel->cols, kernel->valid, kernel->dtype),
-                count * size_of(kernel->dtype), true, false);
+                z3d_bytes_of(kernel->dtype, count), true, false);
     reads(cost, kernel->max, kernel->rows * (int64_t)sizeof(float));
     reads(cost, kernel->targets, kernel->rows * (int64_t)sizeof(int32_t));
     writes(cost, kernel->sums, 2 * kernel->rows * (int64_t)sizeof(float));
@@ -413,7 +410,7 @@ static void cost_cross_entropy_loss(const z3d_cross_entropy_loss *kernel, z3d_co
 
 static void cost_cross_entropy_backward(const z3d_cross_entropy_backward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
-    updates(cost, kernel->logits, count * size_of(kernel->dtype));
+    updates(cost, kernel->logits, z3d_bytes_of(kernel->dtype, count));
     if (count > 0) {
         reads(cost, kernel->max, kernel->rows * (int64_t)sizeof(float));
         reads(cost, kernel->sums, kernel->rows * (int64_t)sizeof(float));
@@ -424,7 +421,7 @@ static void cost_cross_entropy_backward(const z3d_cross_entropy_backward *kernel
 }
 
 static void cost_select_row(const z3d_select_row *kernel, z3d_cost *cost) {
-    int64_t out = kernel->batch * kernel->cols * size_of(kernel->dtype);
+    int64_t out = z3d_bytes_of(kernel->dtype, kernel->batch * kernel->cols);
     add_operand(cost, kernel->x, out * kernel->seq, out, true, false);
     writes(cost, kernel->y, out);
     if (out > 0) reads(cost, kernel->row, kernel->batch * (int64_t)sizeof *kernel->row);
@@ -437,9 +434,9 @@ static void cost_update(const z3d_optimizer_update *kernel, double flops, z3d_co
 #define X(NAME, name) updates(cost, kernel->name, bytes);
     Z3D_OPTIMIZER_STATES(X)
 #undef X
-    reads(cost, kernel->gradient, kernel->count * size_of(kernel->gradient_dtype));
+    reads(cost, kernel->gradient, z3d_bytes_of(kernel->gradient_dtype, kernel->count));
     if (kernel->parameter != (const void *)kernel->master)
-        updates(cost, kernel->parameter, kernel->count * size_of(kernel->dtype));
+        updates(cost, kernel->parameter, z3d_bytes_of(kernel->dtype, kernel->count));
     if (kernel->count > 0) reads_state(cost, kernel->state);
     cost->flops = flops * (double)kernel->count;
 }
@@ -452,7 +449,7 @@ Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 
 static void cost_sum_squares(const z3d_sum_squares *kernel, z3d_cost *cost) {
-    reads(cost, kernel->x, kernel->count * size_of(kernel->dtype));
+    reads(cost, kernel->x, z3d_bytes_of(kernel->dtype, kernel->count));
     updates(cost, kernel->out, (int64_t)sizeof *kernel->out);
     cost->flops = 2.0 * (double)kernel->count;
 }

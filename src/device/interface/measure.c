@@ -8,14 +8,13 @@ enum { WARM = 3, TIMED = 10, ALIGNED = 256 };
 z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t count,
                                   z3d_dtype dtype) {
     const int64_t most = (int64_t)1 << 20, bytes = most * (int64_t)sizeof(float);
-    const int64_t size = (int64_t)z3d_dtype_size(dtype);
     void *numbers;
     Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, bytes, &numbers));
     z3d_status status =
         Z3D_LAUNCH(device, init_normal, .x = numbers, .count = most, .outer = 1, .local = most,
                    .global = most, .inner = 1, .key = 1, .standard_deviation = 1);
     for (int64_t at = 0; at < count && status == Z3D_OK; at += most)
-        status = Z3D_LAUNCH(device, cast, .destination = (char *)memory + at * size,
+        status = Z3D_LAUNCH(device, cast, .destination = (char *)memory + z3d_bytes_of(dtype, at),
                             .source = numbers, .count = count - at < most ? count - at : most,
                             .destination_dtype = dtype, .source_dtype = Z3D_F32);
     if (status == Z3D_OK) status = z3d_device_synchronize(device);
@@ -41,9 +40,9 @@ static z3d_status time_products(z3d_device *device, const z3d_gemm *gemm, double
 /* As training's forward multiplies: B transposed. */
 z3d_status z3d_measure_products(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                 int64_t k, double *gflops) {
-    const int64_t size = (int64_t)z3d_dtype_size(dtype);
-    const int64_t a = z3d_round_up(m * k * size, ALIGNED), b = z3d_round_up(n * k * size, ALIGNED);
-    const int64_t c = z3d_round_up(m * n * size, ALIGNED);
+    const int64_t a = z3d_round_up(z3d_bytes_of(dtype, m * k), ALIGNED);
+    const int64_t b = z3d_round_up(z3d_bytes_of(dtype, n * k), ALIGNED);
+    const int64_t c = z3d_round_up(z3d_bytes_of(dtype, m * n), ALIGNED);
     double seconds = 0;
     void *block;
     Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, a + b + c, &block));

@@ -4,10 +4,10 @@
 #include <string.h>
 
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {
-    double tera = dtype == Z3D_F16    ? hardware->peak_fp16
-                  : dtype == Z3D_BF16 ? hardware->peak_bf16
-                                      : hardware->peak_fp32;
-    return tera * 1e12;
+    const double tera[Z3D_DTYPE_COUNT] = {[Z3D_F32] = hardware->peak_fp32,
+                                          [Z3D_BF16] = hardware->peak_bf16,
+                                          [Z3D_F16] = hardware->peak_fp16};
+    return tera[dtype] * 1e12;
 }
 
 /* FLOP/s of products; a machine whose peak is not known is as fast as its memory lets it be. */
@@ -46,7 +46,7 @@ static double attention(const z3d_hardware *hardware, const z3d_event *kernel, b
             compute_seconds(hardware, kernel->dtype, kernel->flops, hardware->attention_efficiency),
             memory_seconds(hardware, (double)kernel->bytes));
     double flops = (backward ? 8 : 4) * squares * (double)kernel->k;
-    double passes = (backward ? 12 : 8) * squares * (double)z3d_dtype_size(kernel->dtype);
+    double passes = (backward ? 12 : 8) * squares * (double)z3d_bytes_of(kernel->dtype, 1);
     double efficiency = hardware->attention_efficiency;
     if (kernel->k % 8 != 0) efficiency *= hardware->attention_unaligned;
     return compute_seconds(hardware, kernel->dtype, flops, efficiency) +

@@ -96,7 +96,8 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
         .row_position = z3d_unit_row_position(run), .batch = run->batch, .seq = run->tokens,
         .capacity = keys.capacity, .heads = gpt->local_heads, .kv_heads = gpt->local_heads,
         .head_dim = gpt->head_dim, .q_stride = 3 * gpt->local_hidden, .kv_stride = keys.stride,
-        .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
+        .first_head = gpt->local_heads * z3d_group_index(run->process_group[0]),
+        .dtype = run->dtype,
         .dropout = z3d_unit_dropout(run, gpt->config.attention_dropout, "attention"));
 }
 
@@ -155,16 +156,17 @@ static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
     Z3D_TRY(z3d_row_linear_backward(lane, &projection, weight ? saved->attention : NULL, dy,
                                     d_attention));
     if (!input) return Z3D_OK;
-    return Z3D_LAUNCH(
-        run->device, attention_backward, .row_position = z3d_unit_row_position(run),
-        .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1), .v = qkv_part(run, saved->qkv, 2),
-        .out = saved->attention, .dout = d_attention, .log_sum_exp = saved->log_sum_exp,
-        .dq = d_qkv, .dk = qkv_part(run, d_qkv, 1), .dv = qkv_part(run, d_qkv, 2),
-        .batch = run->batch, .seq = run->tokens, .heads = gpt->local_heads,
-        .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim, .q_stride = 3 * gpt->local_hidden,
-        .kv_stride = 3 * gpt->local_hidden,
-        .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
-        .dropout = z3d_unit_dropout(run, gpt->config.attention_dropout, "attention"));
+    return Z3D_LAUNCH(run->device, attention_backward, .row_position = z3d_unit_row_position(run),
+                      .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
+                      .v = qkv_part(run, saved->qkv, 2), .out = saved->attention,
+                      .dout = d_attention, .log_sum_exp = saved->log_sum_exp, .dq = d_qkv,
+                      .dk = qkv_part(run, d_qkv, 1), .dv = qkv_part(run, d_qkv, 2),
+                      .batch = run->batch, .seq = run->tokens, .heads = gpt->local_heads,
+                      .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim,
+                      .q_stride = 3 * gpt->local_hidden, .kv_stride = 3 * gpt->local_hidden,
+                      .first_head = gpt->local_heads * z3d_group_index(run->process_group[0]),
+                      .dtype = run->dtype,
+                      .dropout = z3d_unit_dropout(run, gpt->config.attention_dropout, "attention"));
 }
 
 /* d_x1 -> input_gradient, which may be d_x1. */

@@ -86,7 +86,7 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved,
         .starts = z3d_unit_starts(run), .row_position = z3d_unit_row_position(run),
         .batch = run->batch, .seq = run->tokens, .capacity = keys.capacity,
         .heads = llama->local_heads, .kv_heads = llama->local_kv_heads, .head_dim = c->head_dim,
-        .first_head = llama->local_heads * z3d_group_index(run->tensor),
+        .first_head = llama->local_heads * z3d_group_index(run->process_group[0]),
         .q_stride = heads->stride[0], .kv_stride = keys.stride, .window = c->sliding_window,
         .dtype = run->dtype, .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));
 }
@@ -140,9 +140,9 @@ static z3d_status heads_backward(z3d_unit_run *run, const block_saved *saved,
         .dout = d_attention, .log_sum_exp = saved->heads.log_sum_exp, .dq = d.part[0],
         .dk = d.part[1], .dv = d.part[2], .batch = run->batch, .seq = run->tokens,
         .heads = llama->local_heads, .kv_heads = llama->local_kv_heads, .head_dim = c->head_dim,
-        .first_head = llama->local_heads * z3d_group_index(run->tensor), .q_stride = d.stride[0],
-        .kv_stride = d.stride[1], .window = c->sliding_window, .dtype = run->dtype,
-        .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));
+        .first_head = llama->local_heads * z3d_group_index(run->process_group[0]),
+        .q_stride = d.stride[0], .kv_stride = d.stride[1], .window = c->sliding_window,
+        .dtype = run->dtype, .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));
 }
 
 /* d_x1 -> d_qkv: backward of o_proj and of the heads. */

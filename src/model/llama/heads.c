@@ -43,7 +43,7 @@ static z3d_row_range kv_rows(const z3d_unit_run *run) {
     const int64_t columns = part_columns(llama, 1);
     if (!llama->shares_kv) return (z3d_row_range){0, columns};
     int64_t sharers = llama->config.tensor_size / llama->config.num_key_value_heads;
-    return (z3d_row_range){z3d_group_index(run->tensor) / sharers * columns, columns};
+    return (z3d_row_range){z3d_group_index(run->process_group[0]) / sharers * columns, columns};
 }
 
 static int place_of_bias(const z3d_llama *llama, int part) {
@@ -51,7 +51,7 @@ static int place_of_bias(const z3d_llama *llama, int part) {
 }
 
 static const void *move(const void *pointer, int64_t elements, z3d_dtype dtype) {
-    return pointer ? (const char *)pointer + elements * (int64_t)z3d_dtype_size(dtype) : NULL;
+    return pointer ? (const char *)pointer + z3d_bytes_of(dtype, elements) : NULL;
 }
 
 static z3d_linear shared_layer(const z3d_unit_run *run, int part) {

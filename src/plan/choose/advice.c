@@ -28,7 +28,7 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
         memcpy(out->arena, train->arena, sizeof out->arena);
-        out->sent = z3d_program_volume(train, Z3D_AXES_DATA, true);
+        out->sent = z3d_program_volume(train, Z3D_ROLE_ROWS, true);
         z3d_program_ledger(train, Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);
         status = z3d_plan_snapshot(config, program, model, mesh, &out->snapshot);
@@ -42,9 +42,9 @@ static z3d_status need_of_stages(const z3d_config *config, const z3d_program_con
                                  const z3d_model *model, z3d_mesh mesh, int threads,
                                  z3d_need *out) {
     int first = z3d_plan_largest_share(program, &mesh);
-    for (int i = 0; i < z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE); i++) {
+    for (int i = 0; i < z3d_mesh_size(&mesh, Z3D_ROLE_STAGES); i++) {
         z3d_need need;
-        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, first, i);
+        mesh.rank = z3d_mesh_member(&mesh, Z3D_ROLE_STAGES, first, i);
         Z3D_TRY(need_of_rank(config, program, model, &mesh, threads, &need));
         if (i == 0 || need.arena[Z3D_SPACE_DEVICE] + host_bytes(&need) >
                           out->arena[Z3D_SPACE_DEVICE] + host_bytes(out))

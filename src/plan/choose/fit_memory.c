@@ -49,9 +49,9 @@ static void take_layout(z3d_fit_frame *w) {
     const z3d_config *c = w->config;
     int schedule = (int)z3d_config_pipeline_schedule(c);
     w->layout = (z3d_fit_layout){
-        .tensor = z3d_mesh_size(&w->mesh, Z3D_AXES_TENSOR),
-        .pipeline = z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE),
-        .data = z3d_mesh_size(&w->mesh, Z3D_AXES_DATA),
+        .tensor = z3d_mesh_size(&w->mesh, Z3D_ROLE_PARTS),
+        .pipeline = z3d_mesh_size(&w->mesh, Z3D_ROLE_STAGES),
+        .data = z3d_mesh_size(&w->mesh, Z3D_ROLE_SAMPLES),
         .chunks = (int)c->parallel_virtual_pipeline_model_parallel_size,
         .schedule = c->parallel_pipeline_schedule,
         .sequence_parallel = c->parallel_sequence_parallel,
@@ -91,7 +91,7 @@ static z3d_status find_shares(z3d_fit_frame *w) {
         all += w->share[u];
     }
     for (int u = 0; u < model->num_units; u++) w->share[u] /= all;
-    w->largest_unit = most * (w->config->fp16_enabled || w->config->bf16_enabled ? 2 : 4);
+    w->largest_unit = most * (double)z3d_bytes_of(z3d_plan_dtype(w->config), 1);
     return Z3D_OK;
 }
 
@@ -102,7 +102,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     w->node = z3d_case_node(c, w->hardware);
     w->node.rough = w->rough;
     Z3D_TRY(z3d_model_from_config(c, &w->model));
-    Z3D_TRY(z3d_links_find(&w->mesh, Z3D_AXES_DATA, (int)w->hardware->devices, &w->links));
+    Z3D_TRY(z3d_links_find(&w->mesh, Z3D_ROLE_ROWS, (int)w->hardware->devices, &w->links));
     Z3D_TRY(find_shares(w));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
@@ -122,7 +122,7 @@ z3d_status z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t
     c->activation_checkpointing_number_checkpoints = full ? w->checkpoints : Z3D_AUTO;
     c->train_micro_batch_size_per_gpu = row->micro_batch;
     c->gradient_accumulation_steps = accumulation;
-    c->train_batch_size = row->micro_batch * accumulation * z3d_mesh_size(&w->mesh, Z3D_AXES_DATA);
+    c->train_batch_size = row->micro_batch * accumulation * w->layout.data;
     return z3d_tiers_apply(c, row->tiers);
 }
 
@@ -132,8 +132,8 @@ z3d_status z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t
 static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config *config,
                                int index) {
     z3d_mesh mesh = w->mesh;
-    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE,
-                                z3d_plan_largest_share(config, &w->mesh), index);
+    mesh.rank =
+        z3d_mesh_member(&w->mesh, Z3D_ROLE_STAGES, z3d_plan_largest_share(config, &w->mesh), index);
     return mesh;
 }
 

@@ -280,8 +280,7 @@ static void describe(const search *s) {
     z3d_recommendation *out = s->out;
     const z3d_model_facts *facts = &s->ways.frame[0].model->facts;
     const z3d_config *c = s->ways.config;
-    z3d_dtype dtype = c->fp16_enabled ? Z3D_F16 : c->bf16_enabled ? Z3D_BF16 : Z3D_F32;
-    double peak = z3d_hardware_peak(s->ways.hardware, dtype);
+    double peak = z3d_hardware_peak(s->ways.hardware, z3d_plan_dtype(c));
     out->ranks = s->ways.ranks;
     out->samples = s->ways.batch;
     out->tokens = (double)out->samples * (double)facts->tokens;

@@ -55,7 +55,7 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
     z3d_links links;
     int devices = (int)hardware->devices;
     if (of->tensor_across_nodes) return Z3D_OK;
-    Z3D_TRY(z3d_links_find(&of->mesh, Z3D_AXES_TENSOR, devices, &links));
+    Z3D_TRY(z3d_links_find(&of->mesh, Z3D_ROLE_PARTS, devices, &links));
     if (links.nodes < 2) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
                      "tensor groups of %d ranks straddle nodes of %d devices (%s): use a tensor "
@@ -125,8 +125,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
     out->slowest_stage = z3d_simulation_slowest(of->simulation);
     out->bubble = z3d_simulation_bubble(of->simulation, &out->sends);
     Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");
-    out->samples = (double)of->program.micro_batch * of->program.accumulation *
-                   z3d_mesh_size(&of->mesh, Z3D_AXES_DATA);
+    out->samples = (double)z3d_samples_in_all(&of->program, &of->mesh) * of->program.accumulation;
     out->tokens = out->samples * (double)of->model->facts.tokens;
     count_speed(of, hardware, out);
     return Z3D_OK;

@@ -12,16 +12,13 @@ static void print_case(const z3d_case *of, z3d_string *out) {
     const z3d_program_config *c = &of->program;
     const z3d_mesh *mesh = &of->mesh;
     char parameters[32];
-    const z3d_sizes_text sizes =
-        z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
-                       z3d_mesh_size(mesh, Z3D_AXES_DATA));
     z3d_string_append(out,
                       "%s parameters: %s, sequence %lld; %d ranks "
                       "= %s\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
                       z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
                                        sizeof parameters),
                       of->model->facts.shape, (long long)of->model->facts.tokens,
-                      z3d_mesh_size(mesh, Z3D_AXES_WORLD), sizes.text, c->stage,
+                      z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, c->stage,
                       z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
                       c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
                       (const char *const[]){"", ", checkpoints in host memory",
@@ -68,7 +65,7 @@ static void line(z3d_string *out, const char *name, double seconds, double of) {
 /* One pipeline stage sends nothing; waits of the world are control. */
 static bool has_line(const z3d_case *of, int axes) {
     return z3d_axes_have_group((z3d_axes)axes) && axes != Z3D_AXES_WORLD &&
-           (axes != Z3D_AXES_PIPELINE || of->simulation->stages > 1);
+           (axes != Z3D_ROLE_STAGES || of->simulation->stages > 1);
 }
 
 static bool steps_on_host(const z3d_case *of) {
@@ -135,7 +132,7 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
         z3d_string_append(out, "  %5d %10.3f %12.6f %12.6f %12.6f %10.3f  ", s,
                           (double)stage->arena[Z3D_SPACE_DEVICE] * 1e-9, t->compute,
                           t->seconds - t->compute - t->bubble, t->bubble,
-                          t->bytes[Z3D_AXES_PIPELINE] * 1e-9);
+                          t->bytes[Z3D_ROLE_STAGES] * 1e-9);
         z3d_stage_units(of->model, layout, s, out);
         z3d_string_append(out, "\n");
     }
@@ -291,7 +288,7 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
         more(out, "compute", stage->time.compute);
         more(out, "exposed", stage->time.seconds - stage->time.compute - stage->time.bubble);
         more(out, "bubble", stage->time.bubble);
-        more(out, "bytes_passed", stage->time.bytes[Z3D_AXES_PIPELINE]);
+        more(out, "bytes_passed", stage->time.bytes[Z3D_ROLE_STAGES]);
         z3d_string_append(out, "}");
     }
     z3d_string_append(out, "]");
@@ -324,8 +321,8 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, hardware->name);
     z3d_string_append(out, ", \"rank\": %d, \"ranks\": %d, \"tensor\": %d, \"data\": %d",
-                      of->mesh.rank, devices, z3d_mesh_size(&of->mesh, Z3D_AXES_TENSOR),
-                      z3d_mesh_size(&of->mesh, Z3D_AXES_DATA));
+                      of->mesh.rank, devices, z3d_mesh_size(&of->mesh, Z3D_ROLE_PARTS),
+                      z3d_mesh_size(&of->mesh, Z3D_ROLE_SAMPLES));
     if (of->simulation->stages > 1) more(out, "pipeline_size", of->simulation->stages);
     more(out, "parameters", (double)z3d_model_parameter_count(of->model));
     memory_json(of, &e->memory, out);

@@ -152,9 +152,10 @@ static void find_peaks(z3d_hardware *out) {
         const z3d_sample *s = &out->measured.sample[i];
         const double *size = s->size;
         if (s->of == Z3D_KERNEL_gemm) {
-            double *peak = s->dtype == Z3D_F32    ? &out->peak_fp32
-                           : s->dtype == Z3D_BF16 ? &out->peak_bf16
-                                                  : &out->peak_fp16;
+            double *const of_type[] = {[Z3D_F32] = &out->peak_fp32,
+                                       [Z3D_BF16] = &out->peak_bf16,
+                                       [Z3D_F16] = &out->peak_fp16};
+            double *peak = of_type[s->dtype];
             *peak = fmax(*peak, 2e-12 * size[0] * size[1] * size[2] / s->seconds);
         } else if (s->of == Z3D_KERNEL_attention_forward) {
             double flops = 2 * size[0] * size[1] * (size[1] + 1) * size[2];
@@ -267,13 +268,13 @@ static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int
         Z3D_COLLECTIVE_ALL_REDUCE, Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER};
     int size = z3d_group_size(group);
     bool whole = of == Z3D_MEASURED_all_reduce;
-    int64_t count = bytes / size / (int64_t)z3d_dtype_size(dtype);
+    int64_t count = z3d_values_in(dtype, bytes / size);
     z3d_collective call = {.kind = kinds[of - Z3D_MEASURED_all_reduce],
                            .op = Z3D_SUM,
                            .dtype = dtype,
                            .count = whole ? count * size : count,
                            .stride = count};
-    double moved = (double)(count * (size - 1)) * (double)z3d_dtype_size(dtype);
+    double moved = (double)z3d_bytes_of(dtype, count * (size - 1));
     *out = (z3d_sample){.of = of, .dtype = dtype, .size = {whole ? 2 * moved : moved, 1, 1}};
     double seconds[REPEATS];
     for (int i = 0; i < turns; i++) {
@@ -314,7 +315,7 @@ static z3d_status measure_links(z3d_world *world, int64_t turns, z3d_hardware *o
     Z3D_TRY(z3d_mesh_make(1, size, 1, z3d_world_rank(world), &mesh));
     Z3D_TRY(z3d_new(1, (size_t)arena.size, "buffers", &arena.bytes));
     memset(arena.bytes, 0, (size_t)arena.size); /* first touch */
-    z3d_status status = z3d_group_create(world, &mesh, Z3D_AXES_DATA, NULL, &group);
+    z3d_status status = z3d_group_create(world, &mesh, Z3D_AXES_WORLD, NULL, &group);
     if (status == Z3D_OK) {
         status = measure_group(group, turns, &arena, out);
         z3d_group_destroy(group);

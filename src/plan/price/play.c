@@ -460,7 +460,7 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
 /* ---- all stages ---- */
 
 static double waiting(const z3d_sim_stage *stage) {
-    return stage->time.bubble + stage->time.exposed[Z3D_AXES_PIPELINE];
+    return stage->time.bubble + stage->time.exposed[Z3D_ROLE_STAGES];
 }
 
 int z3d_simulation_slowest(const z3d_simulation *simulation) {
@@ -475,7 +475,7 @@ double z3d_simulation_bubble(const z3d_simulation *simulation, double *sends) {
     for (int s = 0; s < simulation->stages; s++) {
         const z3d_step_time *time = &simulation->stage[s].time;
         bubble += time->bubble;
-        exposed += time->exposed[Z3D_AXES_PIPELINE];
+        exposed += time->exposed[Z3D_ROLE_STAGES];
         seconds += time->seconds;
     }
     *sends = seconds > 0 ? exposed / seconds : 0;

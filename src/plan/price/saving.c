@@ -5,8 +5,8 @@
 /* Whether another rank of its data group comes before it on its node, which begins with rank
  * `first`. */
 static bool has_peer_before(const z3d_mesh *mesh, int rank, int first) {
-    int index = z3d_mesh_index(mesh, Z3D_AXES_DATA, rank);
-    return index > 0 && z3d_mesh_member(mesh, Z3D_AXES_DATA, rank, index - 1) >= first;
+    int index = z3d_mesh_index(mesh, Z3D_ROLE_ROWS, rank);
+    return index > 0 && z3d_mesh_member(mesh, Z3D_ROLE_ROWS, rank, index - 1) >= first;
 }
 
 /* What the ranks of node `node` move. States that all data ranks keep are read by each of them, but

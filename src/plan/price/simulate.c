@@ -111,7 +111,7 @@ static z3d_status run_stages(z3d_simulation *simulation, const z3d_model *model,
         int s = (simulation->own + n) % simulation->stages;
         z3d_sim_stage *stage = &simulation->stage[s];
         stage->mesh = *mesh;
-        stage->mesh.rank = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s);
+        stage->mesh.rank = z3d_mesh_member(mesh, Z3D_ROLE_STAGES, mesh->rank, s);
         Z3D_TRY(run_stage(simulation, stage, model, &config, gradient_clipping, node));
         if (s != simulation->own) drop_rank(simulation);
     }
@@ -126,8 +126,8 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
     z3d_status status = z3d_new(1, sizeof *made, "a simulation", &made);
     if (status != Z3D_OK) return status;
     made->mesh = *mesh;
-    made->stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
-    made->own = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    made->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
+    made->own = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
     status = z3d_new((size_t)made->stages, sizeof *made->stage, "a simulation", &made->stage);
     if (status == Z3D_OK) status = run_stages(made, model, program, gradient_clipping, node);
     if (status == Z3D_OK)

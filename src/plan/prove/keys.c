@@ -308,10 +308,8 @@ static void find_choices(z3d_comparison *c) {
 static void compare_nccl(z3d_comparison *c) {
     char text[2][160];
     for (int side = 0; side < 2; side++) {
-        const z3d_mesh *mesh = &c->plan[side]->mesh;
-        z3d_sizes_text sizes = z3d_sizes_name(
-            mesh->size[Z3D_AXIS_TENSOR], mesh->size[Z3D_AXIS_PIPELINE], mesh->size[Z3D_AXIS_DATA]);
-        snprintf(text[side], sizeof text[side], "%s, pieces of %lld elements", sizes.text,
+        snprintf(text[side], sizeof text[side], "%s, pieces of %lld elements",
+                 z3d_mesh_name(&c->plan[side]->mesh).text,
                  (long long)c->config[side]->zero_optimization_reduce_bucket_size);
     }
     if (is_cuda(c) && c->config[0]->training_collectives != Z3D_COLLECTIVES_HOST &&

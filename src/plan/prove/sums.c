@@ -8,11 +8,11 @@
 
 /* "2 data ranks, 1 sample each" */
 static void print_ranks(const z3d_numerics *n, z3d_string *out) {
-    const int size = z3d_mesh_size(&n->mesh, Z3D_AXES_DATA);
+    const int size = z3d_mesh_size(&n->mesh, Z3D_ROLE_SAMPLES);
     int64_t least = INT64_MAX, most = 0;
     for (int d = 0; d < size; d++) {
         z3d_mesh at = n->mesh;
-        at.rank = z3d_mesh_member(&at, Z3D_AXES_DATA, 0, d);
+        at.rank = z3d_mesh_member(&at, Z3D_ROLE_SAMPLES, 0, d);
         int64_t samples = z3d_samples_of(&n->config, &at);
         if (samples < least) least = samples;
         if (samples > most) most = samples;
@@ -101,7 +101,7 @@ static void compare_norm(z3d_comparison *c) {
     z3d_string_append(out, "  gradient norm" MAY_ROUND_ALIKE "\n");
     for (int side = 0; side < 2; side++) {
         const z3d_mesh *mesh = &c->numerics[side].mesh;
-        int shards = z3d_mesh_size(mesh, Z3D_AXES_DATA);
+        int shards = z3d_mesh_size(mesh, Z3D_ROLE_ROWS);
         z3d_string_append(out, "    %c: squares in %d shard%s of each group, then over ranks\n",
                           'A' + side, shards, shards == 1 ? "" : "s");
     }

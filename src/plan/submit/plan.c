@@ -103,11 +103,8 @@ void z3d_job_release(z3d_job *job) {
 
 static void say_sizes(const z3d_mesh *mesh, const char *name, z3d_string *line) {
     const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_string_append(line, "%s: %d rank%s = ", name, ranks, ranks == 1 ? "" : "s");
-    if (z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) > 1)
-        z3d_string_append(line, "pipeline %d x ", z3d_mesh_size(mesh, Z3D_AXES_PIPELINE));
-    z3d_string_append(line, "tensor %d x data %d", z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
-                      z3d_mesh_size(mesh, Z3D_AXES_DATA));
+    z3d_string_append(line, "%s: %d rank%s = %s", name, ranks, ranks == 1 ? "" : "s",
+                      z3d_mesh_name(mesh).text);
 }
 
 static void say_time(const z3d_job *job, const z3d_config *config, double seconds,

@@ -8,8 +8,8 @@ z3d_status z3d_answers_create(const z3d_generate_options *options, z3d_answers *
     int ranks = options->world ? z3d_world_size(options->world) : 1;
     *out = (z3d_answers){.options = options, .replicas = 1, .collects = true};
     if (options->world) {
-        out->replicas = z3d_mesh_size(options->mesh, Z3D_AXES_DATA);
-        out->replica = z3d_mesh_index(options->mesh, Z3D_AXES_DATA, options->mesh->rank);
+        out->replicas = z3d_mesh_size(options->mesh, Z3D_ROLE_SAMPLES);
+        out->replica = z3d_mesh_index(options->mesh, Z3D_ROLE_SAMPLES, options->mesh->rank);
         out->collects = z3d_world_rank(options->world) == 0;
     }
     size_t count = out->collects ? (size_t)options->count : 0;
@@ -97,7 +97,7 @@ z3d_status z3d_answers_exchange(z3d_answers *a, const z3d_round *mine, z3d_round
     for (int rank = 0; world && rank < z3d_world_size(world); rank++)
         *stop |= a->ranks[rank].stop != 0;
     for (int r = 0; r < a->replicas; r++) {
-        int speaker = world ? z3d_mesh_member(a->options->mesh, Z3D_AXES_DATA, 0, r) : 0;
+        int speaker = world ? z3d_mesh_member(a->options->mesh, Z3D_ROLE_SAMPLES, 0, r) : 0;
         a->round[r] = a->ranks[speaker];
         if (a->round[r].bytes > 0) Z3D_TRY(collect(a, speaker, a->round[r].bytes));
     }

@@ -285,7 +285,7 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
     out->stopped = totals->stopped;
     out->answers = totals->answers;
     out->batch = trainer->program.generate_batch;
-    out->replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    out->replicas = z3d_mesh_size(&trainer->mesh, Z3D_ROLE_SAMPLES);
     out->stage = trainer->program.stage;
     for (int mode = Z3D_MODE_PREFILL; mode <= Z3D_MODE_DECODE; mode++) {
         z3d_generate_rate *rate = mode == Z3D_MODE_DECODE ? &out->decode : &out->prefill;

@@ -40,8 +40,8 @@ static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_conversat
 
 static z3d_status encode_message(const z3d_prompt_style *style, const char *text, size_t length,
                                  z3d_prompt *out) {
-    z3d_message message[] = {{.role = Z3D_ROLE_SYSTEM, .text = style->system},
-                             {.role = Z3D_ROLE_USER, .text = text, .length = length}};
+    z3d_message message[] = {{.role = Z3D_CHAT_SYSTEM, .text = style->system},
+                             {.role = Z3D_CHAT_USER, .text = text, .length = length}};
     const int first = style->system ? 0 : 1;
     if (style->system) message[0].length = strlen(style->system);
     return encode_chat(style, &(z3d_conversation){message + first, 2 - first, 2 - first}, out);
@@ -60,11 +60,11 @@ z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, si
 
 /* Before the messages, unless they have one. */
 static z3d_status add_system(const z3d_prompt_style *style, z3d_conversation *talk) {
-    if (!style->system || talk->message[0].role == Z3D_ROLE_SYSTEM) return Z3D_OK;
-    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_ROLE_SYSTEM}));
+    if (!style->system || talk->message[0].role == Z3D_CHAT_SYSTEM) return Z3D_OK;
+    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_CHAT_SYSTEM}));
     memmove(talk->message + 1, talk->message, ((size_t)talk->count - 1) * sizeof *talk->message);
     talk->message[0] = (z3d_message){
-        .role = Z3D_ROLE_SYSTEM, .text = style->system, .length = strlen(style->system)};
+        .role = Z3D_CHAT_SYSTEM, .text = style->system, .length = strlen(style->system)};
     return Z3D_OK;
 }
 
@@ -74,7 +74,7 @@ static z3d_status encode_messages(const z3d_prompt_style *style, const z3d_json 
     z3d_status status =
         z3d_conversation_read(&talk, list, "messages", style->chat->kind->thinking, false);
     if (status == Z3D_OK) status = z3d_conversation_check(&talk);
-    if (status == Z3D_OK && talk.message[talk.count - 1].role != Z3D_ROLE_USER)
+    if (status == Z3D_OK && talk.message[talk.count - 1].role != Z3D_CHAT_USER)
         status = Z3D_ERROR(Z3D_ERR_DATA, "the last message is to be the user's: what the assistant "
                                          "says is generated");
     if (status == Z3D_OK) status = add_system(style, &talk);

@@ -55,27 +55,18 @@ static void add(statistics *s, double x) {
     s->numbers++;
 }
 
-static double value_at(const char *memory, int64_t k, z3d_dtype dtype) {
-    float wide;
-    uint16_t narrow;
-    if (dtype == Z3D_F32) {
-        memcpy(&wide, memory + k * 4, sizeof wide);
-        return (double)wide;
-    }
-    memcpy(&narrow, memory + k * 2, sizeof narrow);
-    return (double)(dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow) : z3d_f16_to_float(narrow));
-}
-
 static z3d_status measure(const z3d_engine *engine, int buffer, int64_t bytes, z3d_dtype dtype,
                           statistics *out) {
-    enum { PIECE = 1 << 16 };
+    enum { PIECE = 1 << 14 };
     char piece[PIECE];
-    const int64_t size = (int64_t)z3d_dtype_size(dtype);
+    float value[PIECE];
     *out = (statistics){0};
     for (int64_t done = 0; done < bytes; done += PIECE) {
         const int64_t part = bytes - done < PIECE ? bytes - done : PIECE;
         Z3D_TRY(z3d_engine_read_buffer(engine, buffer, done, piece, part));
-        for (int64_t k = 0; k < part / size; k++) add(out, value_at(piece, k, dtype));
+        const int64_t count = z3d_values_in(dtype, part);
+        z3d_codec_of(dtype)->decode(value, piece, count);
+        for (int64_t k = 0; k < count; k++) add(out, (double)value[k]);
     }
     return Z3D_OK;
 }

@@ -170,6 +170,18 @@ static z3d_status move_input(z3d_rank_tape *tape, z3d_step_input *input) {
     return Z3D_OK;
 }
 
+/* A group in a recording: a bit for each of these that it has, and the axes that are left. */
+static int32_t number_of(z3d_axes axes) {
+    static const z3d_axes whole[] = {Z3D_ROLE_PARTS, Z3D_ROLE_SAMPLES, Z3D_ROLE_STAGES};
+    int32_t number = 0;
+    for (int bit = 0; bit < 3; bit++) {
+        if ((axes & whole[bit]) != whole[bit]) continue;
+        number |= 1 << bit;
+        axes &= (z3d_axes)~whole[bit];
+    }
+    return number | (int32_t)axes << 3;
+}
+
 /* Of a collective: what it has brought, or what it brought then. */
 static z3d_status move_result(void *context, z3d_group *group, const z3d_collective *call) {
     z3d_rank_tape *tape = context;
@@ -180,7 +192,7 @@ static z3d_status move_result(void *context, z3d_group *group, const z3d_collect
     if (!z3d_collective_result(group, call, 0, &at, &bytes)) return Z3D_OK;
     event event = {.kind = RESULT,
                    .index = (int32_t)call->kind | (int32_t)call->dtype << 8 |
-                            (int32_t)z3d_group_axes(group) << 16};
+                            number_of(z3d_group_axes(group)) << 16};
     event.number[0] = call->count;
     Z3D_TRY(expect(tape, &event, true));
     if (event.number[0] != call->count)

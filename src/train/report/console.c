@@ -30,10 +30,6 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
     flush(console);
 }
 
-static const char *precision_name(const z3d_config *config) {
-    return config->fp16_enabled ? "fp16" : config->bf16_enabled ? "bf16" : "fp32";
-}
-
 static void say_model(z3d_console *console, const z3d_run_facts *facts) {
     char parameters[32];
     const z3d_model_facts *model = &facts->model->facts;
@@ -49,12 +45,9 @@ static void say_model(z3d_console *console, const z3d_run_facts *facts) {
 
 static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_mesh *mesh = facts->mesh;
-    z3d_console_say(
-        console, "ranks       %d = %s on %d node%s", z3d_mesh_size(mesh, Z3D_AXES_WORLD),
-        z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
-                       z3d_mesh_size(mesh, Z3D_AXES_DATA))
-            .text,
-        facts->nodes, facts->nodes == 1 ? "" : "s");
+    z3d_console_say(console, "ranks       %d = %s on %d node%s",
+                    z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, facts->nodes,
+                    facts->nodes == 1 ? "" : "s");
     z3d_console_say(console, "device      %s", facts->device);
     if (facts->verbose && facts->peak_tflops > 0)
         z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
@@ -111,7 +104,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(facts->engine));
     z3d_console_say(console, "method      ZeRO stage %d, %s, gradients %sreduced once per %s%s, %s",
-                    program->stage, precision_name(config),
+                    program->stage, z3d_dtype_name(z3d_plan_dtype(config)),
                     program->grad_dtype != program->dtype ? "in fp32, " : "",
                     program->reduce_per_step ? "step" : "micro-batch",
                     whole ? ", kept whole until then" : "",
@@ -122,7 +115,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->granularity_why)
         z3d_console_say(console, "activation  granularity auto: %s", facts->granularity_why);
     if (facts->verbose) say_choices(console, facts);
-    int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
+    int64_t data = z3d_mesh_size(facts->mesh, Z3D_ROLE_SAMPLES);
     char tokens[32];
     z3d_console_say(
         console,
@@ -176,7 +169,7 @@ static void say_speeds(z3d_console *console, const z3d_run_facts *facts) {
     enum { SHOWN = 16 };
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     double speed[SHOWN];
-    int count, unused, data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
+    int count, unused, data = z3d_mesh_size(facts->mesh, Z3D_ROLE_SAMPLES);
     z3d_string text = {0};
     if (z3d_config_device_speeds(facts->config, speed, SHOWN, &count) != Z3D_SPEEDS_LIST) return;
     for (int r = 0; r < count && r < SHOWN; r++)
@@ -209,7 +202,7 @@ static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     char reduce[32], gather[32], most[32];
     int64_t largest = z3d_layout_largest(z3d_engine_layout(facts->engine));
-    if (z3d_mesh_size(facts->mesh, Z3D_AXES_DATA) == 1) return;
+    if (z3d_mesh_size(facts->mesh, Z3D_ROLE_ROWS) == 1) return;
     bool whole = program->reduce_bucket >= largest && program->gather_bucket >= largest;
     z3d_console_say(
         console, "buckets     reduce %s, gather %s elements; the largest parameter group has %s%s",
@@ -322,7 +315,7 @@ static void say_planned(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->memory->buffer_bytes > 0)
         snprintf(beside, sizeof beside, ", plus %s of communication buffers",
                  z3d_format_bytes(facts->memory->buffer_bytes, buffers, sizeof buffers));
-    if (z3d_mesh_size(facts->mesh, Z3D_AXES_PIPELINE) > 1)
+    if (z3d_mesh_size(facts->mesh, Z3D_ROLE_STAGES) > 1)
         snprintf(whose, sizeof whose, "on rank %d, which takes most,", facts->memory->rank);
     if (facts->verbose) z3d_string_append(&memory, "; peak use:\n            ");
     if (facts->verbose) append_ledger(&memory, &facts->memory->planned[Z3D_SPACE_DEVICE]);

@@ -96,7 +96,7 @@ z3d_status z3d_trainer_find_memory(z3d_trainer *trainer, z3d_rank_memory *out) {
     int ranks = z3d_world_size(trainer->world);
     z3d_rank_memory *all = NULL;
     *out = own_memory(trainer);
-    if (z3d_mesh_size(&trainer->mesh, Z3D_AXES_PIPELINE) == 1 && !trainer->program.first_sample)
+    if (z3d_mesh_size(&trainer->mesh, Z3D_ROLE_STAGES) == 1 && !trainer->program.first_sample)
         return Z3D_OK;
     z3d_status status = z3d_new((size_t)ranks, sizeof *all, "the ranks' memory", &all);
     status = z3d_trainer_agree(trainer, status);

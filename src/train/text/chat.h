@@ -6,10 +6,10 @@
 
 #include "src/train/tokenizer.h"
 
-typedef enum z3d_role { Z3D_ROLE_SYSTEM, Z3D_ROLE_USER, Z3D_ROLE_ASSISTANT } z3d_role;
+typedef enum z3d_chat_role { Z3D_CHAT_SYSTEM, Z3D_CHAT_USER, Z3D_CHAT_ASSISTANT } z3d_chat_role;
 
 typedef struct z3d_message {
-    z3d_role role;
+    z3d_chat_role role;
     bool trained;
     const char *text;
     size_t length;

@@ -122,7 +122,7 @@ static bool is_tool_response(const z3d_message *m) {
 
 static int last_question(const z3d_message *message, int count) {
     for (int i = count - 1; i >= 0; i--)
-        if (message[i].role == Z3D_ROLE_USER && !is_tool_response(&message[i])) return i;
+        if (message[i].role == Z3D_CHAT_USER && !is_tool_response(&message[i])) return i;
     return count - 1;
 }
 
@@ -150,7 +150,7 @@ static void add_thinking(run *r, const z3d_message *m, bool after, bool last) {
 static span content_of(const z3d_chat_kind *kind, const z3d_message *m) {
     const span s = {m->text, m->length};
     bool trim = kind->trim == Z3D_TRIM_ALL ||
-                (kind->trim == Z3D_TRIM_ASSISTANT && m->role == Z3D_ROLE_ASSISTANT);
+                (kind->trim == Z3D_TRIM_ASSISTANT && m->role == Z3D_CHAT_ASSISTANT);
     return trim ? strip(s) : s;
 }
 
@@ -165,45 +165,45 @@ static z3d_status add_system(run *r, const z3d_chat *chat, const z3d_message *m)
                          "the first message of the user",
                          kind->name);
     if (kind->system != Z3D_SYSTEM_OWN_TURN || (!m && !usual)) return Z3D_OK;
-    add_text(r, kind->before[Z3D_ROLE_SYSTEM]);
+    add_text(r, kind->before[Z3D_CHAT_SYSTEM]);
     add(r, m ? content_of(kind, m) : (span){usual, strlen(usual)}, false);
-    add_text(r, kind->after[Z3D_ROLE_SYSTEM]);
+    add_text(r, kind->after[Z3D_CHAT_SYSTEM]);
     return Z3D_OK;
 }
 
 static void add_user(run *r, const z3d_chat_kind *kind, const z3d_message *m,
                      const z3d_message *system) {
-    add_text(r, kind->before[Z3D_ROLE_USER]);
+    add_text(r, kind->before[Z3D_CHAT_USER]);
     if (system) {
         add(r, (span){system->text, system->length}, false);
         add_text(r, "\n\n");
     }
     add(r, content_of(kind, m), m->trained);
-    add_text(r, kind->after[Z3D_ROLE_USER]);
+    add_text(r, kind->after[Z3D_CHAT_USER]);
 }
 
 static z3d_status add_conversation(run *r, const z3d_chat *chat, const z3d_message *message,
                                    int count) {
     const z3d_chat_kind *kind = chat->kind;
-    const bool has_system = message->role == Z3D_ROLE_SYSTEM;
+    const bool has_system = message->role == Z3D_CHAT_SYSTEM;
     const int question = kind->thinking ? last_question(message, count) : 0;
     if (chat->begin >= 0) Z3D_TRY(add_id(r, chat->begin, false));
     Z3D_TRY(add_system(r, chat, has_system ? message : NULL));
     for (int i = has_system; i < count; i++) {
         const z3d_message *m = &message[i];
-        if (m->role == Z3D_ROLE_USER) {
+        if (m->role == Z3D_CHAT_USER) {
             add_user(r, kind, m,
                      kind->system == Z3D_SYSTEM_FIRST_USER && has_system && i == 1 ? message
                                                                                    : NULL);
             continue;
         }
-        add_text(r, kind->before[Z3D_ROLE_ASSISTANT]);
+        add_text(r, kind->before[Z3D_CHAT_ASSISTANT]);
         if (kind->thinking)
             add_thinking(r, m, i > question, i == count - 1);
         else
             add(r, content_of(kind, m), m->trained);
         Z3D_TRY(add_id(r, chat->end, m->trained));
-        add_text(r, kind->after[Z3D_ROLE_ASSISTANT]);
+        add_text(r, kind->after[Z3D_CHAT_ASSISTANT]);
     }
     return Z3D_OK;
 }

@@ -52,14 +52,14 @@ z3d_status z3d_conversation_refuse_tools(const z3d_json *object) {
 
 /* ---- messages ---- */
 
-static z3d_status find_role(const z3d_json *role, const char *what, z3d_role *out) {
+static z3d_status find_role(const z3d_json *role, const char *what, z3d_chat_role *out) {
     static const struct {
         const char *name;
-        z3d_role role;
-    } names[] = {{"system", Z3D_ROLE_SYSTEM},    {"user", Z3D_ROLE_USER},
-                 {"human", Z3D_ROLE_USER},       {"assistant", Z3D_ROLE_ASSISTANT},
-                 {"gpt", Z3D_ROLE_ASSISTANT},    {"model", Z3D_ROLE_ASSISTANT},
-                 {"chatgpt", Z3D_ROLE_ASSISTANT}};
+        z3d_chat_role role;
+    } names[] = {{"system", Z3D_CHAT_SYSTEM},    {"user", Z3D_CHAT_USER},
+                 {"human", Z3D_CHAT_USER},       {"assistant", Z3D_CHAT_ASSISTANT},
+                 {"gpt", Z3D_CHAT_ASSISTANT},    {"model", Z3D_CHAT_ASSISTANT},
+                 {"chatgpt", Z3D_CHAT_ASSISTANT}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(role->text, names[i].name) == 0) {
             *out = names[i].role;
@@ -108,13 +108,13 @@ static z3d_status read_message(z3d_conversation *c, const z3d_json *m, bool thin
     Z3D_TRY(z3d_json_need_text(m, what, other ? "value" : "content", &content));
     out.text = content->text;
     out.length = content->length;
-    out.trained = trained && out.role == Z3D_ROLE_ASSISTANT;
+    out.trained = trained && out.role == Z3D_CHAT_ASSISTANT;
     Z3D_TRY(read_weight(m, what, &out.trained));
     Z3D_TRY(read_reasoning(m, what, thinking, &out));
     return z3d_conversation_add(c, out);
 }
 
-const char *z3d_role_name(z3d_role role) {
+const char *z3d_role_name(z3d_chat_role role) {
     static const char *const names[] = {"system", "user", "assistant"};
     return names[role];
 }
@@ -130,10 +130,10 @@ z3d_status z3d_conversation_read(z3d_conversation *c, const z3d_json *list, cons
 }
 
 z3d_status z3d_conversation_check(const z3d_conversation *c) {
-    const int first = c->message[0].role == Z3D_ROLE_SYSTEM;
+    const int first = c->message[0].role == Z3D_CHAT_SYSTEM;
     for (int i = first; i < c->count; i++) {
-        const z3d_role role = c->message[i].role,
-                       wanted = (i - first) % 2 == 0 ? Z3D_ROLE_USER : Z3D_ROLE_ASSISTANT;
+        const z3d_chat_role role = c->message[i].role,
+                            wanted = (i - first) % 2 == 0 ? Z3D_CHAT_USER : Z3D_CHAT_ASSISTANT;
         if (role != wanted)
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "message %d is the %s's, expected the %s's: roles are in turns, user "

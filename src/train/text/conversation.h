@@ -19,7 +19,7 @@ z3d_status z3d_conversation_add(z3d_conversation *conversation, z3d_message mess
 z3d_status z3d_conversation_read(z3d_conversation *conversation, const z3d_json *list,
                                  const char *key, bool thinking, bool trained);
 /* "system", "user", "assistant". */
-const char *z3d_role_name(z3d_role role);
+const char *z3d_role_name(z3d_chat_role role);
 /* ERR_DATA unless it is an optional message of the system, then user and assistant in turns. */
 z3d_status z3d_conversation_check(const z3d_conversation *conversation);
 

@@ -60,7 +60,7 @@ static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
     if (system->length == 0) return Z3D_OK;
     return z3d_conversation_add(
         &in->conversation,
-        (z3d_message){.role = Z3D_ROLE_SYSTEM, .text = system->text, .length = system->length});
+        (z3d_message){.role = Z3D_CHAT_SYSTEM, .text = system->text, .length = system->length});
 }
 
 /* Of a conversation only its last answer. */
@@ -69,7 +69,7 @@ static void train_last(z3d_instructions *in) {
     for (int i = in->conversation.count - 1; i >= 0; i--) {
         z3d_message *m = &in->conversation.message[i];
         m->trained &= !found;
-        found |= m->role == Z3D_ROLE_ASSISTANT;
+        found |= m->role == Z3D_CHAT_ASSISTANT;
     }
 }
 
@@ -80,7 +80,7 @@ static z3d_status read_messages(z3d_instructions *in, const z3d_json *list, cons
 
 static z3d_status check_answered(const z3d_conversation *c) {
     for (int i = 0; i < c->count; i++)
-        if (c->message[i].role == Z3D_ROLE_ASSISTANT) return Z3D_OK;
+        if (c->message[i].role == Z3D_CHAT_ASSISTANT) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "the conversation has no answer of the assistant");
 }
 
@@ -201,10 +201,10 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
     if (!in->has_chat) Z3D_TRY(z3d_json_refuse_member(object, "", "system"));
     if (!in->has_chat) return encode_texts(in, text->text, text->length, output, out, bytes);
     Z3D_TRY(read_system(in, object));
-    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_ROLE_USER,
+    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_CHAT_USER,
                                                      .text = text->text ? text->text : "",
                                                      .length = text->length}));
-    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_ROLE_ASSISTANT,
+    Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_CHAT_ASSISTANT,
                                                      .trained = true,
                                                      .text = output->text,
                                                      .length = output->length}));

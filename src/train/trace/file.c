@@ -67,10 +67,12 @@ static z3d_status read_head(reader *r, const z3d_json *json) {
     if (strcmp(text_of(json, "name"), "zero3d") != 0)
         return refuse(r, "the first event does not say which run it is of: this is no timeline of "
                          "`zero3d train --trace`, or of an older version");
-    *head = (z3d_trace_head){.mesh.rank = -1, .node = -1, .entries = -1};
+    *head = (z3d_trace_head){
+        .mesh = {.size[Z3D_AXIS_DATA_OUTER] = 1, .rank = -1}, .node = -1, .entries = -1};
     bool good = read_run(args, head) && get_int(json, "pid", 0, &head->mesh.rank) &&
                 get_int(args, "node", 0, &head->node) &&
-                get_int(args, "entries", 0, &head->entries);
+                get_int(args, "entries", 0, &head->entries) &&
+                get_int(args, "data", 1, &head->mesh.size[Z3D_AXIS_DATA_INNER]);
 #define X(NAME, name) good = good && get_int(args, #name, 1, &head->mesh.size[Z3D_AXIS_##NAME]);
     Z3D_AXIS_MAP(X)
 #undef X

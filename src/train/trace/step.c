@@ -76,7 +76,7 @@ static z3d_status read_timeline(timelines *all, int r) {
     z3d_trace_head head;
     *t = (timeline){.rank = rank,
                     .step = all->run->step,
-                    .stage = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank)};
+                    .stage = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank)};
     Z3D_TRY(z3d_trace_read_rank(all->run, r, &head, take, t));
     t->count = t->kept;
     if (t->count == 0)
@@ -103,9 +103,9 @@ static const z3d_trace_event *next_start(const timeline *t, int stage, int *at) 
 /* All transfers of two ranks are in one order on both. */
 static void meet(const timelines *all, timeline *t) {
     const z3d_mesh *mesh = &t->rank->head.mesh;
-    int stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
+    int stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
     for (int stage = 0; stage < stages; stage++) {
-        int peer = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, stage), here = 0, there = 0;
+        int peer = z3d_mesh_member(mesh, Z3D_ROLE_STAGES, mesh->rank, stage), here = 0, there = 0;
         const z3d_trace_event *mine, *other;
         while ((mine = next_start(t, stage, &here)) &&
                (other = next_start(&all->rank[peer], t->stage, &there)))
@@ -174,7 +174,7 @@ static void count(account *a, const timeline *t, int first, int instruction) {
 /* After its last instruction a rank waits for the other stages; before its first, and between two,
  * it does what is no part of the step. */
 static void account_for(account *a, const timeline *t) {
-    int stages = z3d_mesh_size(&t->rank->head.mesh, Z3D_AXES_PIPELINE), first = 0;
+    int stages = z3d_mesh_size(&t->rank->head.mesh, Z3D_ROLE_STAGES), first = 0;
     double last = t->event[t->count - 1].end;
     a->shares = (z3d_timeline_shares){0};
     for (int n = 0; n < t->count; n++) {

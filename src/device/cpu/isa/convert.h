@@ -1,6 +1,5 @@
-/* Conversions between fp32 and the 16-bit types by integer arithmetic that vectorises on every
- * instruction set; the same results as the scalar functions of base/dtype.h (but what remains of a
- * signalling NaN). */
+/* Runs of base/dtype.h's conversions, vectorised on every instruction set; fp16 by the CPU's own
+ * instructions where it has them (equal but for what remains of a signalling NaN). */
 #ifndef ZERO3D_DEVICE_CPU_ISA_CONVERT_H
 #define ZERO3D_DEVICE_CPU_ISA_CONVERT_H
 
@@ -15,17 +14,12 @@
 
 static inline void widen_bf16(float *restrict to, const uint16_t *restrict from, int64_t n) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = z3d_float_of_bits((uint32_t)from[i] << 16);
+    for (int64_t i = 0; i < n; i++) to[i] = z3d_bf16_to_float(from[i]);
 }
 
 static inline void narrow_bf16(uint16_t *restrict to, const float *restrict from, int64_t n) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = z3d_bits_of_float(from[i]);
-        uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-        uint32_t quiet = (bits >> 16) | 0x40u;
-        to[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-    }
+    for (int64_t i = 0; i < n; i++) to[i] = z3d_float_to_bf16(from[i]);
 }
 
 /* fp16 has conversion instructions on x86, several times faster: they take what they can, and give
@@ -74,33 +68,16 @@ static inline int64_t narrow_f16_vectors(uint16_t *restrict to, const float *res
 }
 #endif
 
-/* The exponent's bias differs by 112: multiplying by 2^112 corrects it, for denormals too. */
 static inline void widen_f16(float *restrict to, const uint16_t *restrict from, int64_t n) {
     const int64_t done = widen_f16_vectors(to, from, n);
 #pragma omp simd
-    for (int64_t i = done; i < n; i++) {
-        uint32_t half = from[i];
-        uint32_t magnitude = (half & 0x7fffu) << 13;
-        uint32_t finite = z3d_bits_of_float(z3d_float_of_bits(magnitude) * 0x1p112f);
-        uint32_t bits = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite;
-        to[i] = z3d_float_of_bits(bits | (half & 0x8000u) << 16);
-    }
+    for (int64_t i = done; i < n; i++) to[i] = z3d_f16_to_float(from[i]);
 }
 
-/* Adding 0.5 to a magnitude below 2^-14 leaves its fp16 denormal, rounded, in the low bits. */
 static inline void narrow_f16(uint16_t *restrict to, const float *restrict from, int64_t n) {
     const int64_t done = narrow_f16_vectors(to, from, n);
 #pragma omp simd
-    for (int64_t i = done; i < n; i++) {
-        uint32_t bits = z3d_bits_of_float(from[i]);
-        uint32_t magnitude = bits & 0x7fffffffu;
-        uint32_t normal = ((magnitude + 0xfffu + ((magnitude >> 13) & 1u)) >> 13) - (112u << 10);
-        uint32_t denormal = z3d_bits_of_float(z3d_float_of_bits(magnitude) + 0.5f) - 0x3f000000u;
-        uint32_t half = magnitude < 0x38800000u ? denormal : normal;
-        half = magnitude >= 0x47800000u ? 0x7c00u : half;
-        half = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : half;
-        to[i] = (uint16_t)(half | (bits >> 16 & 0x8000u));
-    }
+    for (int64_t i = done; i < n; i++) to[i] = z3d_float_to_f16(from[i]);
 }
 
 /* dtype: fp32 copies. */

@@ -9,17 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t z3d_bits_of_float(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float z3d_float_of_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
+#include "src/base/dtype.h"
 
 static inline uint64_t z3d_bits_of_double(double value) {
     uint64_t bits;
