@@ -186,9 +186,11 @@ void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]);
  * may then reach it at their peers without copies of their own (training.nccl.windows), where all
  * members have equal `bytes` and `layout`: a hash of where in the block each collective has its
  * buffer. Other groups, and all where NCCL cannot do it on one rank, go on as before; rank 0's log
- * says which is the case. Up to the block's end. Collective over the world. Errors: ERR_COMM. */
+ * says which is the case. Up to the block's end. bucket: bytes of the largest matrix that a group's
+ * collectives cut out of a wider one (stride > count), 0: none does; NCCL's groups have a buffer of
+ * their own for it. Collective over the world. Errors: ERR_COMM, ERR_MEMORY. */
 z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, int64_t bytes,
-                          uint64_t layout);
+                          uint64_t layout, const int64_t bucket[Z3D_AXES_COUNT]);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out);
 /* The same for the sim device: it writes every start and wait on the tape, which must outlive the
@@ -204,7 +206,8 @@ void z3d_group_destroy(z3d_group *group);
 z3d_axes z3d_group_axes(const z3d_group *group);
 int z3d_group_size(const z3d_group *group);
 int z3d_group_index(const z3d_group *group); /* this rank's place in it */
-/* Bytes of communication buffers that this group owns, allocated at its creation: for the ledger.
+/* Bytes of communication buffers that this group owns, allocated at its creation or by
+ * z3d_groups_use: for the ledger.
  * NULL: 0. */
 int64_t z3d_group_buffer_bytes(const z3d_group *group);
 const char *z3d_group_backend(const z3d_group *group); /* "mpi", "tcp", "self", "nccl", ... */

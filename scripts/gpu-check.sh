@@ -320,10 +320,10 @@ run_parts() {
     part 60 "two ranks on the GPU, data parallel" two_ranks --steps=5 train
     part 60 "two ranks on the GPU, tensor parallel" two_ranks --tensor=2 --steps=5 train
     part 40 "each kernel of a step" gpu kernels
-    part 20 "products and epilogues" gpu epilogues
-    part 40 "attention, cuDNN" gpu attention
-    part 40 "attention, own" gpu --own-attention attention
-    part 100 "GPT-2, more sizes" gpu models
+    part 45 "Llama 8B's layers at 2k and 8k tokens" gpu llama
+    part 30 "attention, cuDNN" gpu attention
+    part 30 "attention, own" gpu --own-attention attention
+    part 75 "GPT-2, more sizes" gpu models
     [ $mode != check ] || return 0
     part 30 "kernels, own attention" gpu --own-attention ops
     part 45 "training, own attention" gpu --own-attention train

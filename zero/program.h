@@ -525,6 +525,9 @@ z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruct
  * buffer). */
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,
                              int64_t *count);
+/* For each set of axes: raised to the bytes of the largest bucket that a collective of it cuts out
+ * of a wider matrix. */
+void z3d_program_buckets(const z3d_program *program, int64_t bucket[Z3D_AXES_COUNT]);
 
 /* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
  */

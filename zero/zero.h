@@ -21,7 +21,7 @@ typedef struct z3d_loss_scaler {
 } z3d_loss_scaler;
 
 /* Whether a train step is captured once and launched as one operation from then on (a CUDA graph).
- * AUTO: if possible; if a capture fails, a line says so and steps run without it. */
+ * AUTO: if possible, on one node; if a capture fails, a line says so and steps run without it. */
 typedef enum z3d_graph_mode { Z3D_GRAPH_OFF, Z3D_GRAPH_AUTO, Z3D_GRAPH_ON } z3d_graph_mode;
 
 /* Parameters with numbers of their own. */

@@ -118,8 +118,25 @@ static z3d_status open_windows(z3d_group *const group[Z3D_AXES_COUNT], void *mem
     return status;
 }
 
+static z3d_status reserve_buckets(z3d_group *const group[Z3D_AXES_COUNT],
+                                  const int64_t bucket[Z3D_AXES_COUNT]) {
+    char size[32];
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        z3d_group *g = group[axes];
+        if (!is_nccl(g) || bucket[axes] == 0) continue;
+        z3d_status status =
+            z3d_device_heard(g->device, table_of(g)->reserve(g->state, bucket[axes]));
+        if (status != Z3D_OK)
+            return z3d_error_context(status, "a buffer of %s for the %s group's buckets",
+                                     z3d_format_bytes(bucket[axes], size, sizeof size),
+                                     z3d_axes_name((z3d_axes)axes).text);
+        g->buffer_bytes = bucket[axes];
+    }
+    return Z3D_OK;
+}
+
 z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, int64_t bytes,
-                          uint64_t layout) {
+                          uint64_t layout, const int64_t bucket[Z3D_AXES_COUNT]) {
     const z3d_group *whole = group[Z3D_AXES_WORLD]; /* has a communicator if any has */
     void *self;
     block *all;
@@ -128,6 +145,7 @@ z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, 
     z3d_world *world = whole->world;
     const z3d_stream_collectives *table = z3d_device_collectives(whole->device, &self);
     const block mine = {table->allocated(self, memory) ? bytes : 0, layout};
+    Z3D_TRY(z3d_world_agree(world, reserve_buckets(group, bucket)));
     Z3D_TRY(z3d_world_agree(world, z3d_new((size_t)world->size, sizeof *all, "blocks", &all)));
     z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof mine);
     if (status == Z3D_OK) {

@@ -70,6 +70,8 @@ typedef struct z3d_stream_collectives {
      * give all collectives equal offsets. *open: they can. Collective over the members, blocking.
      */
     z3d_status (*open_window)(void *communicator, void *memory, int64_t bytes, bool *open);
+    /* Room for a bucket of so many bytes: of all members' columns. Before a collective has one. */
+    z3d_status (*reserve)(void *communicator, int64_t bytes);
     /* Of all communicators; freeing the block does it, too. Not collective. */
     void (*close_windows)(void *device);
     /* One more will destroy it. */

@@ -55,14 +55,6 @@ typedef enum z3d_attention_method {
     Z3D_ATTENTION_OWN
 } z3d_attention_method;
 
-/* Of NCCL's communicators. */
-typedef struct z3d_nccl_options {
-    int min_ctas, max_ctas; /* thread blocks of a collective; 0: NCCL decides */
-    bool has_traffic_class;
-    int traffic_class;
-    bool windows; /* memory of collectives is allocated by NCCL and registered with it */
-} z3d_nccl_options;
-
 typedef struct z3d_device_config {
     const char *backend; /* "cpu", "cuda", "record" or "sim" */
     int threads; /* cpu: OpenMP threads of this rank; 0: all cores that this process may use. sim:
@@ -76,7 +68,7 @@ typedef struct z3d_device_config {
     int local_rank; /* cuda: this rank's index on its node; it uses GPU local_rank modulo the number
                 of GPUs */
     bool host_collectives; /* cuda: collectives go through host memory (MPI), not NCCL */
-    z3d_nccl_options nccl; /* cuda: where they do not */
+    bool nccl_windows; /* cuda: NCCL allocates what collectives work on, and has it registered */
     bool tf32; /* cuda: fp32 products in TF32 (10 bits of mantissa), several times as fast */
     z3d_attention_method attention;
     bool nondeterministic; /* cuda: results may differ from run to run in their last bits */

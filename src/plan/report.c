@@ -129,9 +129,8 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out, "  %-21s %16s  elements at most; the largest group has %s%s\n",
                           name[k], z3d_format_count((double)bucket[k], size, sizeof size),
                           z3d_format_count((double)largest, most, sizeof most),
-                          bucket[k] >= largest
-                              ? ": one bucket a group"
-                              : "; NCCL has a call for each data rank in a bucket");
+                          bucket[k] >= largest ? ": one bucket a group"
+                                               : "; with NCCL each bucket is copied");
 }
 
 static void print_communication(const z3d_plan *plan, z3d_string *out) {

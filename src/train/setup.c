@@ -167,16 +167,6 @@ static z3d_status open_run_files(z3d_trainer *trainer) {
     return status;
 }
 
-static z3d_nccl_options nccl_options(const z3d_config *config) {
-    const int64_t least = config->training_nccl_min_ctas, most = config->training_nccl_max_ctas,
-                  traffic_class = config->training_nccl_traffic_class;
-    return (z3d_nccl_options){.min_ctas = least == Z3D_AUTO ? 0 : (int)least,
-                              .max_ctas = most == Z3D_AUTO ? 0 : (int)most,
-                              .has_traffic_class = traffic_class != Z3D_AUTO,
-                              .traffic_class = traffic_class == Z3D_AUTO ? 0 : (int)traffic_class,
-                              .windows = config->training_nccl_windows};
-}
-
 static z3d_status make_device(z3d_trainer *trainer, int threads) {
     const z3d_config *config = trainer->config;
     bool cuda = config->training_device == Z3D_TRAINING_CUDA;
@@ -185,7 +175,7 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
         .threads = threads,
         .local_rank = trainer->world ? z3d_world_local_rank(trainer->world) : 0,
         .host_collectives = config->training_collectives == Z3D_COLLECTIVES_HOST,
-        .nccl = nccl_options(config),
+        .nccl_windows = config->training_nccl_windows,
         .tf32 = config->training_tf32,
         .attention = (z3d_attention_method)config->training_attention,
         .nondeterministic = !config->training_deterministic,
@@ -361,6 +351,13 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
+/* What of the device's memory libraries do not take. */
+static void reserve(const z3d_trainer *trainer, bool opened, z3d_room *room) {
+    if (room->shared || room->device == INT64_MAX) return;
+    room->reserved = z3d_trainer_reserve(trainer, opened);
+    room->device = room->device > room->reserved ? room->device - room->reserved : 0;
+}
+
 static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t host) {
     const int ranks = z3d_world_local_size(trainer->world);
     z3d_room room = {.device = device,
@@ -378,6 +375,7 @@ static z3d_room find_room(z3d_trainer *trainer) {
     z3d_host_memory_find(&trainer->host);
     z3d_room room = share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
     const int64_t taken = z3d_trainer_own_bytes();
+    reserve(trainer, true, &room);
     if (room.shared && room.device < INT64_MAX)
         room.device += taken < Z3D_OUTSIDE_BYTES ? taken : Z3D_OUTSIDE_BYTES;
     return room;
@@ -386,7 +384,9 @@ static z3d_room find_room(z3d_trainer *trainer) {
 /* What it may take of the whole machine: what is free at the moment decides no value of a run. */
 static z3d_room nominal_room(z3d_trainer *trainer) {
     z3d_host_memory_find(&trainer->host);
-    return share_room(trainer, z3d_device_memory(trainer->device), trainer->host.nominal);
+    z3d_room room = share_room(trainer, z3d_device_memory(trainer->device), trainer->host.nominal);
+    reserve(trainer, false, &room);
+    return room;
 }
 
 /* What generation or evaluation needs on this rank with trainer->program. */

@@ -256,6 +256,9 @@ z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
  * with its own memory: the bytes in use there, by anybody, minus the arena: context, libraries'
  * workspaces, kernels' scratch. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
+/* On a device with its own memory: bytes of it that libraries will take beside the plan. opened:
+ * what they took with the device's creation is left out. */
+int64_t z3d_trainer_reserve(const z3d_trainer *trainer, bool opened);
 /* This process's memory now that belongs to no file and is not shared; 0: unknown. */
 int64_t z3d_trainer_own_bytes(void);
 /* What the rank that takes most takes: rank 0, or with pipeline stages or unequal samples the first

@@ -39,13 +39,11 @@ done
 ZERO3D_PLUGIN_PATH=$PWD/plain refuses 'libzero3d_cuda.so is not a zero3d plugin'
 launch=$two ZERO3D_PLUGIN_PATH=$PWD/other refuses 'libzero3d_cuda.so was built from another version: .*same source'
 
-# NCCL's keys where it does not run.
-for key in training.nccl.min_ctas=2 training.nccl.max_ctas=2 training.nccl.traffic_class=3 training.nccl.windows=true; do
-    expect fail "$ZERO3D" train cuda.yaml $key
-    says "$key: has no effect on the cpu device"
-    refuses "$key: has no effect with training.collectives host" training.collectives=host $key
-done
-refuses 'training.nccl.min_ctas=3: 3 is more than training.nccl.max_ctas 2' training.nccl.min_ctas=3 training.nccl.max_ctas=2
+# NCCL's key where it does not run, and what is asked of NCCL itself.
+expect fail "$ZERO3D" train cuda.yaml training.nccl.windows=true
+says 'training.nccl.windows=true: has no effect on the cpu device'
+refuses 'training.nccl.windows=true: has no effect with training.collectives host' training.collectives=host training.nccl.windows=true
+refuses 'training.nccl.max_ctas.*NCCL_MAX_CTAS in the environment' training.nccl.max_ctas=2
 
 # numbers RUN: what a run must have equal.
 numbers() { sed 's/,"seconds".*"comm_bytes"/,"comm_bytes"/; s/,"outside".*//' "$1/metrics.jsonl"; }
@@ -58,7 +56,16 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     ZERO3D_SHIM_GPU=none refuses 'no GPU that this process may use'
     ZERO3D_SHIM_GPU=old refuses 'compute capability 6.0; this build needs 8.0 or later'
     ZERO3D_SHIM_GPU=new refuses 'no kernels for GPU 0 .*compute capability 13.0.; build it with CMAKE_CUDA_ARCHITECTURES=130-real'
-    ZERO3D_SHIM_GPU=small refuses 'does not fit: rank 0 needs .*, but has .* too little device memory'
+    # What libraries take beside the plan, in a GPU of 1 GiB.
+    ZERO3D_SHIM_GPU=small refuses 'does not fit: rank 0 needs .*, but has .* too little device memory; .* 1.12 GiB more are left for CUDA' \
+        bf16.enabled=true
+    # Memory that cannot be pinned: the driver has its own, or not.
+    for pin in registered none; do
+        ZERO3D_SHIM_PIN=$pin "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 run.dir=$pin >out 2>err
+        echo $? >$pin.code
+    done
+    [ "$(cat registered.code)" -eq 0 ] || fail "no memory of the driver's own"
+    [ "$(cat none.code)" -ne 0 ] && says 'cuda device: cannot pin .* of host memory: cudaErrorInvalidValue'
     ZERO3D_SHIM_GPU=huge refuses 'does not fit: rank 0 needs .* too little host memory; .*: checkpoint.async=false needs' \
         model.hidden_size=8192 model.num_layers=200 checkpoint.interval=1 checkpoint.async=true
     launch=$two refuses 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: host'

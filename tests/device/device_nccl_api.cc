@@ -1,9 +1,7 @@
-// src/device/cuda/nccl_api.h against the nccl.h that lies here: functions, values, and the places
-// of the fields of ncclConfig_t.
+// src/device/cuda/nccl_api.h against the nccl.h that lies here: functions, values, sizes.
 #include <gtest/gtest.h>
 #include <nccl.h>
 
-#include <cstddef>
 #include <type_traits>
 
 namespace {
@@ -86,27 +84,6 @@ TEST(NcclApi, ValuesAreTheirs) {
     SAME(ncclMax);
 #undef SAME
     EXPECT_EQ(NCCL_WIN_COLL_SYMMETRIC, symmetric);
-    EXPECT_EQ(NCCL_CONFIG_UNDEF_INT, INT_MIN);
-    const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
-    EXPECT_EQ(theirs.magic, 0xcafebeef);
-}
-
-TEST(NcclApi, StructsBeginAsTheirs) {
-#define SAME(field)                                                                                \
-    EXPECT_EQ(offsetof(ours_ncclConfig_t, field), offsetof(ncclConfig_t, field)) << #field;        \
-    EXPECT_EQ(sizeof(ours_ncclConfig_t::field), sizeof(ncclConfig_t::field)) << #field
-    SAME(size);
-    SAME(magic);
-    SAME(version);
-    SAME(blocking);
-    SAME(cgaClusterSize);
-    SAME(minCTAs);
-    SAME(maxCTAs);
-    SAME(netName);
-    SAME(splitShare);
-    SAME(trafficClass);
-#undef SAME
-    EXPECT_LE(sizeof(ours_ncclConfig_t), sizeof(ncclConfig_t));
     EXPECT_EQ(sizeof(ours_ncclUniqueId), sizeof(ncclUniqueId));
     EXPECT_EQ(sizeof(ours_ncclWindow_t), sizeof(ncclWindow_t));
 }

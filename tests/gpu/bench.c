@@ -1,4 +1,5 @@
-/* Speed and memory: GPT-2 as a whole, the kernels of one of its steps, attention, copies. */
+/* Speed and memory: GPT-2 and some layers of Llama as a whole, the kernels of a step, attention,
+ * copies. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@ static const preset presets[] = {
     {"models", "gpt2-1.5b, 8 x", 48, 1600, 25, 1024, 16, 8},
     {"models", "gpt2-124m, 1 sample", 12, 768, 12, 1024, 1, 1}, /* short kernels: what a graph
                                                                    is for */
+    {"llama", "llama-8b, 6 layers, 2k", 6, 4096, 32, 2048, 8, 1},
+    {"llama", "llama-8b, 6 layers, 8k", 6, 4096, 32, 8192, 2, 1},
     {"kernels", "gpt2-1.5b", 48, 1600, 25, 1024, 16, 1},
     {"kernels", "gpt2-124m", 12, 768, 12, 1024, 32, 1},
     {"attention", "1000 tokens, heads of 64", 4, 2048, 32, 1000, 16, 1},
@@ -42,11 +45,15 @@ static const preset presets[] = {
 /* In bf16. If p's samples do not fit, with half of them, and so on: p has what did. */
 static z3d_status train(check_context *context, const z3d_device_config *device, preset *p,
                         z3d_graph_mode graph, int steps, check_run *run) {
+    const bool llama = strcmp(p->part, "llama") == 0;
+    const int64_t words = context->tiny ? 67 : llama ? 32000 : 50257;
     if (context->tiny)
         *p = (preset){p->part, p->name, 2, 32, 4, 16, 2, p->accumulation > 1 ? 2 : 1};
     for (;; p->batch /= 2) {
-        check_model m = check_model_make(p->layers, p->hidden, p->heads, p->seq,
-                                         context->tiny ? 67 : 50257, p->batch * p->accumulation);
+        check_model m = check_model_make(p->layers, p->hidden, p->heads, p->seq, words,
+                                         p->batch * p->accumulation);
+        if (llama) m.kv_heads = p->heads / 4, m.intermediate = p->hidden * 7 / 2;
+        m.engine.program.keep_activation = llama;
         m.engine.program.accumulation = p->accumulation;
         m.engine.program.dtype = Z3D_BF16;
         m.engine.graph = graph;
@@ -159,8 +166,8 @@ z3d_status check_speed(check_context *context) {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
         const preset *p = &presets[i];
         if (strcmp(p->part, context->part) != 0 || (context->tiny && !first)) continue;
-        bool whole = strcmp(p->part, "speed") == 0 || strcmp(p->part, "models") == 0;
-        check_ran(context, whole ? time_preset(context, *p) : profile(context, *p), p->name);
+        const bool alone = strcmp(p->part, "kernels") == 0 || strcmp(p->part, "attention") == 0;
+        check_ran(context, alone ? profile(context, *p) : time_preset(context, *p), p->name);
         first = false;
     }
     return Z3D_OK;

@@ -1,6 +1,7 @@
 /* Work that is captured and launched as one, without a model: what it must do, and must refuse. */
 #include <string.h>
 
+#include "parallel/interface/internal.h"
 #include "tests/gpu/check.h"
 
 enum { COUNT = 256, COPIES = 100, OTHERS = 24, OTHER_BYTES = 1 << 20 };
@@ -117,6 +118,18 @@ static z3d_status kept(const blocks *b, z3d_status captured) {
     return Z3D_OK;
 }
 
+/* On several nodes a graph is made for whoever asks for it. */
+static void check_nodes(check_context *context, z3d_device *device) {
+    z3d_world world = {.nodes = 1};
+    z3d_engine_config engine = {.device = device, .world = &world, .graph = Z3D_GRAPH_AUTO};
+    const bool on_one = !z3d_graph_obstacle(&engine);
+    world.nodes = 2;
+    const char *obstacle = z3d_graph_obstacle(&engine);
+    engine.graph = Z3D_GRAPH_ON;
+    check_report(context, on_one && obstacle && !z3d_graph_obstacle(&engine),
+                 "graphs on several nodes", "auto: %s", obstacle ? obstacle : "they are made");
+}
+
 /* ---- all of it ---- */
 
 typedef struct capture_case {
@@ -152,6 +165,7 @@ z3d_status check_captures(check_context *context) {
     if (status == Z3D_OK) status = count_ones(&b); /* a capture makes no scratch */
     for (size_t i = 0; i < sizeof cases / sizeof *cases && status == Z3D_OK; i++)
         check_case_of(context, &b, &cases[i]);
+    check_nodes(context, b.device);
     z3d_device_free(b.device, Z3D_SPACE_DEVICE, b.x, bytes);
     z3d_device_free(b.device, Z3D_SPACE_HOST, b.host, 2 * bytes);
     z3d_device_destroy(b.device);

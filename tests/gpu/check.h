@@ -38,13 +38,11 @@ z3d_status check_ops(check_context *context);
 z3d_status check_training(check_context *context);
 /* capture.c: captured work without a model; what a capture refuses. */
 z3d_status check_captures(check_context *context);
-/* bench.c: seconds a step with a graph and without, and memory (speed, and more sizes: models); the
- * kernels of one step, each kind and shape with its sum (kernels), or only attention's. */
+/* bench.c: seconds a step with a graph and without, and memory (speed, more sizes: models, llama);
+ * the kernels of one step, each kind and shape with its sum (kernels), or only attention's. */
 z3d_status check_speed(check_context *context);
 /* Bandwidth of the device's memory and of copies to the host's, and the rate of a large product. */
 z3d_status check_memory(check_context *context);
-/* epilogues.c: products with what follows them, fused and apart. */
-z3d_status check_epilogues(check_context *context);
 /* nccl.c: every collective between two ranks, which may share a GPU, against the cpu device's. */
 z3d_status check_nccl(check_context *context);
 

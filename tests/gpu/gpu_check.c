@@ -6,7 +6,7 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|capture|memory|speed|models|kernels|attention|epilogues|"
+    "usage: gpu_check [options] ops|train|capture|memory|speed|models|llama|kernels|attention|"
     "nccl...\n"
     "  --steps=N           steps of training (20) or of a timing (10)\n"
     "  --tensor=N          tensor size for train (1)\n"
@@ -18,9 +18,9 @@ static const char usage[] =
 static const struct part {
     const char *name;
     z3d_status (*run)(check_context *context);
-} parts[] = {{"ops", check_ops},       {"train", check_training},  {"capture", check_captures},
-             {"memory", check_memory}, {"speed", check_speed},     {"models", check_speed},
-             {"kernels", check_speed}, {"attention", check_speed}, {"epilogues", check_epilogues},
+} parts[] = {{"ops", check_ops},       {"train", check_training}, {"capture", check_captures},
+             {"memory", check_memory}, {"speed", check_speed},    {"models", check_speed},
+             {"llama", check_speed},   {"kernels", check_speed},  {"attention", check_speed},
              {"nccl", check_nccl}};
 
 void check_say(check_context *context, check_kind kind, const char *name, const char *format, ...) {
@@ -68,7 +68,7 @@ static bool take_option(check_context *context, const char *word) {
 }
 
 int main(int argc, char **argv) {
-    check_context context = {.cuda = {.backend = "cuda", .nccl.windows = true}, .tensor = 1};
+    check_context context = {.cuda = {.backend = "cuda", .nccl_windows = true}, .tensor = 1};
     int at = 1;
     while (at < argc && take_option(&context, argv[at])) at++;
     if (at == argc || argv[at][0] == '-' || context.steps < 0 || context.tensor < 1) {

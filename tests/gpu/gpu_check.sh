@@ -30,6 +30,7 @@ ends '^gpu-check: held$'
 has 1 '^[0-9]+ s: [0-9]{3} checks held, 0 parts failed'
 has 13 '^## .*: held, [0-9]+ checks in '
 has 1 '^    info +gpt2-124m +.* [0-9.]+ ms a step, .* without a graph '
+has 1 '^    info +llama-8b, 6 layers, 2k +.* [0-9.]+ ms a step, .* without a graph '
 has 1 '^    info +gemm nt bf16 32x128x32 '
 has 3 '^    info +attention_backward plain bf16 8x16x8 '
 mv result.log result
@@ -38,13 +39,17 @@ has 1 '^ok +fp32 dropout tp 2 .* losses ' # from one of two ranks
 for epilogue in 164 192; do # GELU with its input kept, its gradient: fused, not only right
     grep -q "epilogue $epilogue of .*: there" result || fail "no product with epilogue $epilogue"
 done
-has 2 '^NCCL: CTAs 2 to 64, traffic class 3'
 has 2 "NCCL's windows: none$" # where ranks use a buffer differently
+for call in ncclReduceScatter ncclAllGather; do # of a bucket one, on two ranks of two communicators
+    has 4 "^NCCL: $call, rows of 100$"
+    has 4 "^NCCL: $call, rows of 101$"
+done
 
 # The host plugin does what is beside compute as late as it may; here as early, and with NCCL's collectives, in graphs
 # too; ranks without MPI give each other its id.
 expect 0 env ZERO3D_SHIM_ORDER=early ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" --tiny train
 grep -q "NCCL's windows: data, world$" err || fail "no windows"
+grep -q '^ok .* collectives of at most 500 elements, .*: bit for bit' out || fail "no small buckets"
 # Registering fails on one rank: none has windows, and the run goes on.
 expect 0 env ZERO3D_SHIM_NCCL=window ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" --tiny train
 grep -q "NCCL's windows: data" err && fail "windows that not all ranks have"

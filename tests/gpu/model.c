@@ -1,4 +1,4 @@
-/* A GPT that trains for some steps. */
+/* A GPT or a Llama that trains for some steps. */
 #include "tests/gpu/model.h"
 
 #include <math.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/device/sim/tape.h"
+#include "src/model/llama/llama.h"
 
 check_model check_model_make(int64_t layers, int64_t hidden, int64_t heads, int64_t seq,
                              int64_t vocabulary, int64_t batch) {
@@ -42,6 +43,25 @@ typedef struct trainer {
     int32_t *tokens, *targets; /* one block */
 } trainer;
 
+static z3d_status make_model(const check_model *m, z3d_model **out) {
+    const z3d_gpt_config *g = &m->gpt;
+    if (m->kv_heads == 0) return z3d_gpt_create(g, out);
+    const z3d_llama_config llama = {.num_layers = g->num_layers,
+                                    .hidden_size = g->hidden_size,
+                                    .num_heads = g->num_heads,
+                                    .num_key_value_heads = m->kv_heads,
+                                    .head_dim = g->hidden_size / g->num_heads,
+                                    .intermediate_size = m->intermediate,
+                                    .seq_length = g->seq_length,
+                                    .vocab_size = g->vocab_size,
+                                    .vocab_multiple = g->vocab_multiple,
+                                    .init_std = g->init_std,
+                                    .rms_norm_eps = 1e-5,
+                                    .rope = {.theta = 5e5},
+                                    .tensor_size = g->tensor_size};
+    return z3d_llama_create(&llama, out);
+}
+
 static z3d_status create(check_context *context, const z3d_device_config *device, trainer *t) {
     z3d_engine_config *engine = &t->of.engine;
     z3d_program_config *program = &engine->program;
@@ -49,7 +69,7 @@ static z3d_status create(check_context *context, const z3d_device_config *device
     engine->world = context->world;
     Z3D_REQUIRE(program->accumulation <= MOST_MICRO, "%d micro-batches", program->accumulation);
     Z3D_TRY(z3d_mesh_make(tensor, data, 1, z3d_world_rank(engine->world), &engine->mesh));
-    Z3D_TRY(z3d_gpt_create(&t->of.gpt, &t->model));
+    Z3D_TRY(make_model(&t->of, &t->model));
     engine->model = t->model;
     Z3D_TRY(z3d_device_create(device, &engine->device));
     Z3D_TRY(z3d_groups_create(engine->world, &engine->mesh, engine->device, engine->group));
@@ -117,13 +137,15 @@ static z3d_status run_steps(const trainer *t, z3d_tape *tape, int steps, check_r
 
 static void measure(const trainer *t, check_run *run) {
     const z3d_model_flops *flops = &t->model->facts.flops;
-    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        run->buffers += z3d_group_buffer_bytes(t->of.engine.group[axes]);
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
             const z3d_traffic *traffic =
                 z3d_group_traffic(t->of.engine.group[axes], (z3d_collective_kind)kind);
             run->calls += traffic->calls + traffic->scalar_calls;
             run->untimed += !isfinite(traffic->seconds) && !isfinite(traffic->exposed_seconds);
         }
+    }
     for (int s = 0; s < Z3D_SPACE_COUNT; s++)
         run->peak[s] = z3d_engine_measured(t->engine, (z3d_space)s)->total_peak;
     run->launches = z3d_engine_graph_launches(t->engine);

@@ -1,4 +1,5 @@
-/* A GPT that trains for some steps, and what came of it: what the checks compare and time. */
+/* A GPT or a Llama that trains for some steps, and what came of it: what the checks compare and
+ * time. */
 #ifndef ZERO3D_TESTS_GPU_MODEL_H
 #define ZERO3D_TESTS_GPU_MODEL_H
 
@@ -6,8 +7,9 @@
 
 typedef struct check_model {
     z3d_gpt_config gpt;
-    z3d_engine_config engine; /* what is of a device, a mesh or the batch is filled in */
-    int64_t batch;            /* samples a step, of all ranks */
+    int64_t kv_heads, intermediate; /* 0: it is a GPT; else a Llama of these and gpt's sizes */
+    z3d_engine_config engine;       /* what is of a device, a mesh or the batch is filled in */
+    int64_t batch;                  /* samples a step, of all ranks */
 } check_model;
 
 /* fp32, without ZeRO, in one micro-batch, on one tensor rank. */
@@ -20,6 +22,7 @@ typedef struct check_run {
     z3d_step_result step[CHECK_STEPS];
     double validation; /* behind the second step */
     int64_t calls, peak[Z3D_SPACE_COUNT];
+    int64_t buffers;     /* bytes that the groups' own buffers have */
     int untimed;         /* kinds of collectives that nobody timed */
     int64_t launches;    /* in a step's graph; 0: there is none */
     int64_t arena, used; /* bytes of device memory: the engine's, and of all processes */

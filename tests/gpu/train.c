@@ -107,6 +107,25 @@ static void check_graph(check_context *context, const char *name, check_model m,
                  equal ? "bit for bit" : "NOT");
 }
 
+/* In stage 3, which has most collectives. NCCL may sum another size in another order. Its groups
+ * have room for one bucket. */
+static void check_buckets(check_context *context, const char *name, check_model m, int steps,
+                          const check_run *whole) {
+    check_run cut;
+    if (z3d_world_size(context->world) == context->tensor ||
+        !(context->tiny || context->cuda.host_collectives))
+        return;
+    const int64_t most = 500, room = most * (int64_t)z3d_dtype_size(m.engine.program.dtype);
+    m.engine.program.reduce_bucket = m.engine.program.gather_bucket = most;
+    m.engine.graph = context->cuda.host_collectives ? Z3D_GRAPH_OFF : Z3D_GRAPH_ON;
+    if (!check_ran(context, check_train(context, &context->cuda, m, steps, &cut), name)) return;
+    const bool roomy = context->cuda.host_collectives || cut.buffers == whole->buffers + room;
+    check_report(context, all_same(whole, &cut, steps) && cut.calls > whole->calls && roomy, name,
+                 "%lld collectives of at most 500 elements, not %lld: bit for bit; buffers of %lld "
+                 "bytes",
+                 (long long)cut.calls, (long long)whole->calls, (long long)cut.buffers);
+}
+
 /* ---- all of it ---- */
 
 static void check_type(check_context *context, const type *type) {
@@ -131,6 +150,7 @@ static void check_type(check_context *context, const type *type) {
             for (int i = 0; i < steps; i++) waited += run.step[i].exposed_transfer_seconds;
         if (graphs) check_graph(context, name, m, steps, type->overflows, &run);
     }
+    check_buckets(context, name, m, steps, &run);
     if (type->first_stage == 0)
         check_report(context, equal && waited > 0, name,
                      "the stages' numbers %s bit for bit; waited %.3g s for host memory",

@@ -62,10 +62,27 @@ std::vector<std::vector<std::string>> proposed(const std::string &text) {
 TEST(Advice, NothingWhereItFits) {
     Config c;
     z3d_need need = Config().need();
-    z3d_room room = {
-        .device = need.arena[Z3D_SPACE_DEVICE], .host = 0, .shared = false, .from = nullptr};
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE],
+                     .host = 0,
+                     .shared = false,
+                     .reserved = 0,
+                     .from = nullptr};
     EXPECT_EQ(advice(c, room), "");
     EXPECT_EQ(z3d_plan_check_room(c.config, 4, 1, &room), Z3D_OK);
+}
+
+// NCCL's groups copy what is smaller than a parameter group; others work in place, or on the host.
+TEST(Advice, BucketsThatAreCopiedTakeMemory) {
+    const std::string cuda = "training.device=cuda",
+                      cut = "zero_optimization.reduce_bucket_size=1000";
+    const z3d_need need = Config({cuda, cut}).need();
+    const z3d_room room = {};
+    EXPECT_GT(need.buckets, 1000);
+    EXPECT_LE(need.buckets, 4000);
+    EXPECT_EQ(z3d_need_total(&need, &room), need.arena[Z3D_SPACE_DEVICE] + need.buckets);
+    EXPECT_EQ(Config({cuda}).need().buckets, 0);
+    EXPECT_EQ(Config({cut}).need().buckets, 0);
+    EXPECT_EQ(Config({cuda, cut, "training.collectives=host"}).need().buckets, 0);
 }
 
 // Rank 0 fits; a rank of the second pipeline stage does not.
@@ -77,8 +94,11 @@ TEST(Advice, LooksAtEveryPipelineStage) {
     z3d_need need = Config(stages).need();
     EXPECT_EQ(need.rank, 2);
     EXPECT_EQ(Config(first).need().rank, 0);
-    z3d_room room = {
-        .device = need.arena[Z3D_SPACE_DEVICE] - 1, .host = 0, .shared = false, .from = nullptr};
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1,
+                     .host = 0,
+                     .shared = false,
+                     .reserved = 0,
+                     .from = nullptr};
     EXPECT_NE(advice(Config(stages), room).find("does not fit: rank 2 needs "), std::string::npos);
 }
 
@@ -89,6 +109,7 @@ TEST(Advice, EveryChangeMakesItFit) {
         z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] * percent / 100,
                          .host = INT64_C(1) << 40,
                          .shared = false,
+                         .reserved = 0,
                          .from = nullptr};
         std::string text = advice(Config(), room);
         SCOPED_TRACE(text);
@@ -113,6 +134,7 @@ TEST(Advice, AKeptActivationMayBeComputedAgain) {
     z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE],
                      .host = INT64_C(1) << 40,
                      .shared = false,
+                     .reserved = 0,
                      .from = nullptr};
     EXPECT_NE(advice(Config({key + "false"}), room).find("\n  " + key + "true needs "),
               std::string::npos);
@@ -122,8 +144,11 @@ TEST(Advice, AKeptActivationMayBeComputedAgain) {
 
 TEST(Advice, ByHowMuchToTheByte) {
     z3d_need need = Config().need();
-    z3d_room room = {
-        .device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = 0, .shared = false, .from = nullptr};
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000,
+                     .host = 0,
+                     .shared = false,
+                     .reserved = 0,
+                     .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1000);
     EXPECT_NE(advice(Config(), room).find(": 1000 B too little device memory"), std::string::npos)
         << advice(Config(), room);
@@ -145,6 +170,7 @@ TEST(Advice, NamesThePartOfAMicroBatch) {
     z3d_room room = {.device = quarter.arena[Z3D_SPACE_DEVICE],
                      .host = INT64_C(1) << 40,
                      .shared = false,
+                     .reserved = 0,
                      .from = nullptr};
     std::string text = advice(Config(given), room);
     EXPECT_NE(text.find("train_micro_batch_size_per_gpu=2 "), std::string::npos) << text;
@@ -159,6 +185,7 @@ TEST(Advice, FewerCheckpoints) {
     z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000,
                      .host = INT64_C(1) << 40,
                      .shared = false,
+                     .reserved = 0,
                      .from = nullptr};
     EXPECT_NE(advice(Config(full), room).find("number_checkpoints=32 needs"), std::string::npos)
         << advice(Config(full), room);
@@ -172,6 +199,7 @@ TEST(Advice, KnowsTheSpaces) {
     z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000,
                      .host = INT64_C(1) << 40,
                      .shared = false,
+                     .reserved = 0,
                      .from = nullptr};
     std::string text = advice(Config(full), room);
     EXPECT_NE(text.find("activation_checkpointing.cpu_checkpointing=true"), std::string::npos)
@@ -185,6 +213,7 @@ TEST(Advice, KnowsTheSpaces) {
     room = {.device = need.arena[Z3D_SPACE_DEVICE],
             .host = need.arena[Z3D_SPACE_HOST] - 1,
             .shared = false,
+            .reserved = 0,
             .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     EXPECT_NE(advice(Config(full), room).find("too little host memory"), std::string::npos);
@@ -194,6 +223,7 @@ TEST(Advice, KnowsTheSpaces) {
     room = {.device = need.arena[Z3D_SPACE_DEVICE] + need.arena[Z3D_SPACE_HOST] + need.outside - 1,
             .host = 0,
             .shared = true,
+            .reserved = 0,
             .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     EXPECT_NE(advice(Config(full), room).find("are outside the plan"), std::string::npos);
@@ -212,7 +242,11 @@ TEST(Advice, Offload) {
         std::vector<std::string> more = given;
         std::istringstream words(change);
         for (std::string word; words >> word;) more.push_back(word);
-        z3d_room room = {.device = 0, .host = INT64_C(1) << 40, .shared = shared, .from = nullptr};
+        z3d_room room = {.device = 0,
+                         .host = INT64_C(1) << 40,
+                         .shared = shared,
+                         .reserved = 0,
+                         .from = nullptr};
         z3d_need need = Config(more).need(), before = Config(given).need();
         room.device = z3d_need_total(&need, &room);
         ASSERT_TRUE(!said || z3d_need_missing(&before, &room) > 0) << change;
@@ -243,6 +277,7 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
     z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE],
                      .host = need.arena[Z3D_SPACE_HOST] + need.snapshot - 1,
                      .shared = false,
+                     .reserved = 0,
                      .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     std::string text = advice(Config(async), room);
@@ -251,12 +286,14 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
     room = {.device = room.device + room.host + need.outside,
             .host = 0,
             .shared = true,
+            .reserved = 0,
             .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
 }
 
 TEST(Advice, WhereNoChangeIsEnoughTheBestIsNamed) {
-    z3d_room room = {.device = 1 << 20, .host = 1 << 20, .shared = false, .from = nullptr};
+    z3d_room room = {
+        .device = 1 << 20, .host = 1 << 20, .shared = false, .reserved = 0, .from = nullptr};
     std::string text = advice(Config(), room);
     EXPECT_NE(text.find("no single change makes it fit; this one helps most"), std::string::npos);
     ASSERT_EQ(proposed(text).size(), 1u) << text;
@@ -275,6 +312,7 @@ TEST(Advice, ResolvedOrNot) {
     z3d_room room = {.device = need.outside + need.arena[Z3D_SPACE_DEVICE] * 8 / 10,
                      .host = INT64_C(1) << 40,
                      .shared = true,
+                     .reserved = 0,
                      .from = nullptr};
     EXPECT_EQ(advice(given, room), advice(resolved, room));
     room.from = " (memory cgroup /a is limited to 8.00 GiB)";

@@ -107,7 +107,7 @@ TEST(Ratio, TheFastestOfThoseThatFit) {
 // The smallest that leaves a tenth free.
 TEST(Ratio, ByMemoryInARun) {
     const int64_t host = INT64_C(1) << 40;
-    z3d_room room = {.device = 0, .host = host, .shared = false, .from = nullptr};
+    z3d_room room = {.device = 0, .host = host, .shared = false, .reserved = 0, .from = nullptr};
     for (const char *ratio : {"0", "0.5", "1"}) {
         const int64_t needed = need_of(ratio).arena[Z3D_SPACE_DEVICE];
         room.device = needed / 9 * 10 + 100;

@@ -145,6 +145,26 @@ TEST(Simulate, MoreOverlapIsNeverSlower) {
     EXPECT_NEAR(e.time.seconds, e.time.compute + busy, 1e-9 * e.time.seconds);
 }
 
+// Where all that a rank sends takes turns, as with NCCL and an old driver. A group alone has one
+// lane anyway; nobody waits for ever.
+TEST(Simulate, OneLaneForAllIsNeverFaster) {
+    const std::string four = config(4, 1024, 16, 4, 2, 2);
+    for (const auto &[text, ranks, slower] :
+         {std::tuple<std::string, int, bool>{config(4, 1024, 16, 1, 2, 2), 16, false},
+          {four, 16, true},
+          {with_pipeline(four, "pipeline_model_parallel_size: 2", 4), 32, true},
+          {with_pipeline(four, "pipeline_model_parallel_size: 2, pipeline_schedule: zb-h1", 4), 32,
+           true}}) {
+        Case of(text, ranks);
+        const double apart = of.estimate().time.seconds;
+        of.hardware.one_lane = 1;
+        const z3d_step_time together = of.estimate().time;
+        expect_complete(together);
+        EXPECT_GE(together.seconds, apart * (1 - 1e-9)) << text;
+        EXPECT_EQ(together.seconds > apart * (1 + 1e-6), slower) << text;
+    }
+}
+
 TEST(Simulate, FullOverlapHidesWhatIsSmall) {
     // One rank a node: data collectives over the network, long compute to hide them.
     Case of(config(12, 2048, 16, 1, 16, 2), 32);

@@ -91,6 +91,13 @@ void move_before(Copy &c, Entry what, Entry where) {
     c.entries.erase(c.entries.begin() + from + (to < from));
 }
 
+void move_behind(Copy &c, Entry what, Entry where) {
+    int from = find(c, what), to = find(c, where) + 1;
+    z3d_instruction entry = c.entries[(size_t)from];
+    c.entries.insert(c.entries.begin() + to, entry);
+    c.entries.erase(c.entries.begin() + from + (to < from));
+}
+
 // One fault, in the programs of some ranks.
 struct Fault {
     const char *what;
@@ -359,6 +366,31 @@ TEST(Pipeline, CollectivesAndReceivesInACircleAreRefused) {
         for (int rank : mended) others[(size_t)rank] = world.programs[(size_t)rank];
         EXPECT_Z3D(z3d_program_verify_world(others.data(), 4)) << "rank " << mended[0];
     }
+}
+
+// Collectives and transfers are on one lane: two data ranks of a stage that start a reduction and a
+// transfer in different orders would wait for each other through the other stage, though the
+// reductions among themselves, and the transfers, are in order.
+TEST(Pipeline, CollectivesAndTransfersTakeTurns) {
+    World world(options(SCHEDULES[0], 2, 1, 2));
+    world.o.data = 2;
+    world.o.stage = 2;
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy zero(*world.programs[0]), one(*world.programs[1]);
+    Copy two(*world.programs[2]), three(*world.programs[3]);
+    const Entry received = start(Z3D_OP_RECV_INPUT_GRADIENT, 1),
+                sent = start(Z3D_OP_SEND_INPUT_GRADIENT, 1);
+    const Entry reduced = start(Z3D_OP_REDUCE_GRADS, 0), also = start(Z3D_OP_REDUCE_GRADS, 1);
+    move_behind(zero, received, reduced);
+    move_before(one, received, reduced);
+    move_before(two, sent, also);
+    move_behind(three, sent, also);
+    z3d_program *all[] = {zero.sync(), one.sync(), two.sync(), three.sync()};
+    EXPECT_EQ(z3d_program_verify_world(all, 4), Z3D_ERR_PROGRAM);
+    expect_words({"4 of 4 ranks wait"});
+    z3d_program *in_order[] = {all[0], world.programs[1], world.programs[2], all[3]};
+    EXPECT_Z3D(z3d_program_verify_world(in_order, 4));
 }
 
 // A step of a large world: one program of each stage stands for all ranks of it.

@@ -62,9 +62,11 @@ static z3d_status allocate(z3d_engine *engine) {
 static z3d_status share_arena(const z3d_engine *engine) {
     const z3d_program_set *set = &engine->set;
     uint64_t layout = 0;
+    int64_t bucket[Z3D_AXES_COUNT] = {0};
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         for (int again = 0; again < 2; again++) {
             const z3d_program *program = (again ? set->again : set->program)[mode];
+            if (program) z3d_program_buckets(program, bucket);
             for (int i = 0; program && i < program->num_buffers; i++) {
                 const z3d_buffer *b = &program->buffer[i];
                 const int64_t place[] = {mode, again, i, b->space, b->offset, b->bytes};
@@ -72,7 +74,7 @@ static z3d_status share_arena(const z3d_engine *engine) {
             }
         }
     return z3d_groups_use(engine->config.group, engine->arena[Z3D_SPACE_DEVICE],
-                          engine->arena_bytes[Z3D_SPACE_DEVICE], layout);
+                          engine->arena_bytes[Z3D_SPACE_DEVICE], layout, bucket);
 }
 
 static z3d_status open_output(const char *path, const char *what, FILE **out) {

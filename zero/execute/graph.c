@@ -20,6 +20,9 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (!z3d_group_on_stream(config->group[axes]))
             return "collectives use host memory (training.collectives: host)";
+    if (config->graph == Z3D_GRAPH_AUTO && config->world && z3d_world_nodes(config->world) > 1)
+        return "the ranks are on several nodes, where training.cuda_graph: auto makes none; on "
+               "does";
     return NULL;
 }
 

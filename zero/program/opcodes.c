@@ -257,6 +257,21 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     }
 }
 
+void z3d_program_buckets(const z3d_program *p, int64_t bucket[Z3D_AXES_COUNT]) {
+    for (int i = 0; i < p->num_instructions; i++) {
+        const z3d_instruction *in = &p->instruction[i];
+        int64_t first, count;
+        const z3d_collective_kind kind = z3d_instruction_kind(in);
+        if (!z3d_is_collective(in) ||
+            (kind != Z3D_COLLECTIVE_REDUCE_SCATTER && kind != Z3D_COLLECTIVE_ALL_GATHER))
+            continue;
+        const z3d_matrix m = z3d_instruction_matrix(p, in);
+        z3d_instruction_columns(p, in, &first, &count);
+        const int64_t bytes = m.ranks * count * (int64_t)z3d_dtype_size(m.dtype);
+        if (count < m.columns && bytes > bucket[in->axes]) bucket[in->axes] = bytes;
+    }
+}
+
 int64_t z3d_samples_in_caches(const z3d_program_config *config) {
     return config->generate_batch ? config->generate_batch : 1;
 }

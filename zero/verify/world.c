@@ -1,11 +1,12 @@
-/* Plays the programs of all ranks against each other. Every rank has one queue of collectives over
- * all groups, and one of sends and receives, in the order of their starts. A collective completes
- * when it is the head of every member's queue, with the same operands; a send and a receive when
- * each is the head of its rank's queue: nothing is buffered. This is stricter than a backend (in
- * some, groups may overtake each other), so what passes here cannot deadlock there. A start puts
- * its collective into the queue and continues. A wait, and an inner collective of a unit, stops the
- * rank until it is complete. There is no polling: a rank runs until it must wait, and is woken when
- * its wait is over, so the play always ends. */
+/* Plays the programs of all ranks against each other. Every rank has one queue of all collectives,
+ * sends and receives, of whatever group, in the order of their starts. A collective completes when
+ * it is the head of every member's queue, with the same operands; a send and a receive when each is
+ * the head of its rank's queue: nothing is buffered. That is how NCCL keeps the order of calls with
+ * an old driver: one begins when the one before has ended. It is stricter than any other backend,
+ * so what passes here cannot deadlock there. A start puts its collective into the queue and
+ * continues. A wait, and an inner collective of a unit, stops the rank until it is complete. There
+ * is no polling: a rank runs until it must wait, and is woken when its wait is over, so the play
+ * always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,15 +40,14 @@ typedef struct lane {
     int capacity;
 } lane;
 
-enum { COLLECTIVES, POINT_TO_POINT, LANES };
-
 typedef struct player {
     const z3d_program *program;
     int entry, child;      /* where it stands: children first, then the entry's own collective */
     bool posted;           /* the collective it stands at is in the queue */
     bool scheduled, ended; /* is in the list of those to run; came to its end */
-    lane lane[LANES];
-    int64_t *number; /* by ticket: its place in its lane's history; COPY, or IDLE: not started */
+    bool listed;           /* is in that of heads */
+    lane lane;
+    int64_t *number; /* by ticket: its place in the lane's history; COPY, or IDLE: not started */
 } player;
 
 typedef struct meeting {
@@ -61,7 +61,7 @@ typedef struct world {
     player *player;
     meeting *meeting; /* by axes and the group's lowest rank */
     int *to_run, num_to_run;
-    int *full, num_full; /* meetings that all members have come to, to be finished */
+    int *heads, num_heads; /* ranks whose queues have new heads, to be looked at */
 } world;
 
 /* ---- what a collective is ---- */
@@ -128,9 +128,9 @@ static bool waits(const lane *l) {
     return l->done < l->started;
 }
 
-static int lane_of(const z3d_program *p, queued q) {
-    return q.child < 0 && z3d_is_point_to_point(&p->instruction[q.entry]) ? POINT_TO_POINT
-                                                                          : COLLECTIVES;
+static bool head_is_transfer(const player *p) {
+    const queued *q = head(&p->lane);
+    return q->child < 0 && z3d_is_point_to_point(&p->program->instruction[q->entry]);
 }
 
 static void schedule(world *w, int rank) {
@@ -140,45 +140,41 @@ static void schedule(world *w, int rank) {
     w->to_run[w->num_to_run++] = rank;
 }
 
-/* The rank's head is new: it comes to its group's meeting. */
+/* The rank's head is over, or it is the first: the next one is looked at. */
+static void list_head(world *w, int rank) {
+    player *p = &w->player[rank];
+    if (p->listed || !waits(&p->lane)) return;
+    p->listed = true;
+    w->heads[w->num_heads++] = rank;
+}
+
+static void finish_head(world *w, int rank) {
+    w->player[rank].lane.done++;
+    schedule(w, rank);
+    list_head(w, rank);
+}
+
+/* The rank comes to its group's meeting; the last of the members finishes it for all. */
 static z3d_status come(world *w, int rank) {
     const player *p = &w->player[rank];
-    call mine = call_of(p->program, *head(&p->lane[COLLECTIVES]));
-    int index = meeting_of(w, rank, mine.axes);
-    meeting *m = &w->meeting[index];
+    call mine = call_of(p->program, *head(&p->lane));
+    meeting *m = &w->meeting[meeting_of(w, rank, mine.axes)];
     if (m->arrived == 0) m->first = rank;
     const player *other = &w->player[m->first];
-    call theirs = call_of(other->program, *head(&other->lane[COLLECTIVES]));
+    call theirs = call_of(other->program, *head(&other->lane));
     if (!same_call(&mine, &theirs)) {
         char a[256], b[256];
-        describe_call(other, *head(&other->lane[COLLECTIVES]), a, sizeof a);
-        describe_call(p, *head(&p->lane[COLLECTIVES]), b, sizeof b);
+        describe_call(other, *head(&other->lane), a, sizeof a);
+        describe_call(p, *head(&p->lane), b, sizeof b);
         return Z3D_ERROR(
             Z3D_ERR_PROGRAM,
             "ranks of one group run different collectives: %s %d runs %s; %s %d runs %s", w->whose,
             m->first, a, w->whose, rank, b);
     }
-    if (++m->arrived == z3d_mesh_size(w->mesh, mine.axes)) w->full[w->num_full++] = index;
-    return Z3D_OK;
-}
-
-/* Finishes meetings until no group is complete: every end may bring new heads. */
-static z3d_status finish_meetings(world *w) {
-    while (w->num_full > 0) {
-        int index = w->full[--w->num_full];
-        z3d_axes axes = (z3d_axes)(index / w->count);
-        int lowest = index % w->count, size = z3d_mesh_size(w->mesh, axes);
-        w->meeting[index].arrived = 0;
-        for (int i = 0; i < size; i++) {
-            int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
-            w->player[rank].lane[COLLECTIVES].done++;
-            schedule(w, rank);
-        }
-        for (int i = 0; i < size; i++) {
-            int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
-            if (waits(&w->player[rank].lane[COLLECTIVES])) Z3D_TRY(come(w, rank));
-        }
-    }
+    int size = z3d_mesh_size(w->mesh, mine.axes);
+    if (++m->arrived < size) return Z3D_OK;
+    m->arrived = 0;
+    for (int i = 0; i < size; i++) finish_head(w, z3d_mesh_member(w->mesh, mine.axes, rank, i));
     return Z3D_OK;
 }
 
@@ -194,53 +190,42 @@ static bool are_ends(const call *a, const call *b) {
            a->count == b->count;
 }
 
-/* The heads of two ranks that are each other's peers: over if they belong together. */
-static z3d_status meet_peer(world *w, int rank, bool *over) {
-    player *p = &w->player[rank];
-    lane *own = &p->lane[POINT_TO_POINT];
-    *over = false;
-    if (!waits(own)) return Z3D_OK;
-    call mine = call_of(p->program, *head(own));
+/* Over if its peer's head is the other end. */
+static z3d_status meet_peer(world *w, int rank) {
+    const player *p = &w->player[rank];
+    call mine = call_of(p->program, *head(&p->lane));
     int peer = z3d_mesh_member(w->mesh, mine.axes, rank, mine.peer);
-    player *other = &w->player[peer];
-    lane *theirs = &other->lane[POINT_TO_POINT];
-    if (!waits(theirs)) return Z3D_OK;
-    call yours = call_of(other->program, *head(theirs));
+    const player *other = &w->player[peer];
+    if (!waits(&other->lane) || !head_is_transfer(other)) return Z3D_OK;
+    call yours = call_of(other->program, *head(&other->lane));
     if (z3d_mesh_member(w->mesh, yours.axes, peer, yours.peer) != rank) return Z3D_OK;
     if (!are_ends(&mine, &yours)) {
         char a[256], b[256];
-        describe_call(p, *head(own), a, sizeof a);
-        describe_call(other, *head(theirs), b, sizeof b);
+        describe_call(p, *head(&p->lane), a, sizeof a);
+        describe_call(other, *head(&other->lane), b, sizeof b);
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "a send and a receive do not belong together: %s %d runs %s; %s %d runs "
                          "%s",
                          w->whose, rank, a, w->whose, peer, b);
     }
-    *over = true;
-    own->done++, theirs->done++;
-    schedule(w, rank);
-    schedule(w, peer);
+    finish_head(w, rank);
+    finish_head(w, peer);
     return Z3D_OK;
 }
 
-/* Every end brings new heads, on both sides. */
-static z3d_status come_to_peer(world *w, int rank) {
-    bool over = true;
-    while (over) {
+/* Until no new head finishes another one. */
+static z3d_status meet(world *w) {
+    while (w->num_heads > 0) {
+        int rank = w->heads[--w->num_heads];
         player *p = &w->player[rank];
-        if (!waits(&p->lane[POINT_TO_POINT])) return Z3D_OK;
-        call mine = call_of(p->program, *head(&p->lane[POINT_TO_POINT]));
-        int peer = z3d_mesh_member(w->mesh, mine.axes, rank, mine.peer);
-        Z3D_TRY(meet_peer(w, rank, &over));
-        if (over) Z3D_TRY(come_to_peer(w, peer));
+        p->listed = false;
+        if (waits(&p->lane)) Z3D_TRY(head_is_transfer(p) ? meet_peer(w, rank) : come(w, rank));
     }
     return Z3D_OK;
 }
 
 static z3d_status enqueue(world *w, int rank, queued q) {
-    player *p = &w->player[rank];
-    int kind = lane_of(p->program, q);
-    lane *l = &p->lane[kind];
+    lane *l = &w->player[rank].lane;
     int64_t length = l->started - l->done;
     if (length == l->capacity) {
         int capacity = l->capacity > 0 ? 2 * l->capacity : 8;
@@ -254,9 +239,8 @@ static z3d_status enqueue(world *w, int rank, queued q) {
     }
     l->queue[l->started++ % l->capacity] = q;
     if (length > 0) return Z3D_OK;
-    if (kind == POINT_TO_POINT) return come_to_peer(w, rank);
-    Z3D_TRY(come(w, rank));
-    return finish_meetings(w);
+    list_head(w, rank);
+    return meet(w);
 }
 
 /* ---- one rank ---- */
@@ -271,10 +255,9 @@ static z3d_status fail_entry(const world *w, int rank, int index, const char *wh
 static z3d_status wait(world *w, int rank, bool *over) {
     player *p = &w->player[rank];
     int64_t *number = &p->number[p->program->instruction[p->entry].ticket];
-    const lane *l = &p->lane[lane_of(p->program, (queued){p->entry, -1})];
     if (*number == IDLE)
         return fail_entry(w, rank, p->entry, "it waits for an entry that was not started");
-    *over = *number < l->done;
+    *over = *number < p->lane.done;
     if (*over) *number = IDLE;
     return Z3D_OK;
 }
@@ -286,7 +269,7 @@ static z3d_status take_part(world *w, int rank, int child, bool *over) {
         p->posted = true;
         Z3D_TRY(enqueue(w, rank, (queued){p->entry, child}));
     }
-    *over = !waits(&p->lane[COLLECTIVES]); /* it is the last that was started */
+    *over = !waits(&p->lane); /* it is the last that was started */
     if (*over) p->posted = false;
     return Z3D_OK;
 }
@@ -304,8 +287,7 @@ static z3d_status step(world *w, int rank, bool *over) {
     if (in->phase == Z3D_PHASE_START) {
         bool meets =
             z3d_is_collective(in); /* a copy involves no other rank: it is complete at its wait */
-        const lane *l = &p->lane[lane_of(p->program, (queued){p->entry, -1})];
-        p->number[in->ticket] = meets ? l->started : COPY;
+        p->number[in->ticket] = meets ? p->lane.started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
         Z3D_TRY(wait(w, rank, over));
@@ -330,27 +312,18 @@ static z3d_status play(world *w, int rank) {
 
 /* ---- the end ---- */
 
-/* That it stands at, or that still has something when the rank is at its end; NULL: none. */
-static const lane *stuck_lane(const player *p) {
-    const lane *collectives = &p->lane[COLLECTIVES], *others = &p->lane[POINT_TO_POINT];
-    bool at_p2p = !p->ended && lane_of(p->program, (queued){p->entry, -1}) == POINT_TO_POINT &&
-                  p->child >= p->program->instruction[p->entry].num_children;
-    if (waits(others) && (at_p2p || !waits(collectives))) return others;
-    return waits(collectives) ? collectives : NULL;
-}
-
 /* Names the first ranks that wait, and the first that does not. */
 static z3d_status report_standstill(const world *w) {
     z3d_string text = {0};
     int waiting = 0, ended = 0;
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        const lane *l = stuck_lane(p);
+        const bool stuck = waits(&p->lane);
         char what[256] = "has ended";
-        if (l ? waiting++ >= 4 : ended++ >= 1) continue;
-        if (l) describe_call(p, *head(l), what, sizeof what);
+        if (stuck ? waiting++ >= 4 : ended++ >= 1) continue;
+        if (stuck) describe_call(p, *head(&p->lane), what, sizeof what);
         z3d_string_append(&text, "%s%s %d %s%s", text.text ? "; " : "", w->whose, rank,
-                          l ? "waits in " : "", what);
+                          stuck ? "waits in " : "", what);
     }
     z3d_status status = Z3D_ERROR(Z3D_ERR_PROGRAM, "no progress, %d of %d %ss wait: %s", waiting,
                                   w->count, w->whose, text.text ? text.text : "");
@@ -361,8 +334,7 @@ static z3d_status report_standstill(const world *w) {
 static z3d_status check_ends(const world *w) {
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        if (!p->ended || waits(&p->lane[COLLECTIVES]) || waits(&p->lane[POINT_TO_POINT]))
-            return report_standstill(w);
+        if (!p->ended || waits(&p->lane)) return report_standstill(w);
     }
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
@@ -438,7 +410,7 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     size_t count = (size_t)w->count;
     Z3D_TRY(z3d_new(count, sizeof *w->player, "verifier", &w->player));
     Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
-    Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->full, "verifier", &w->full));
+    Z3D_TRY(z3d_new(count, sizeof *w->heads, "verifier", &w->heads));
     Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
     for (int rank = 0; rank < w->count; rank++) {
         Z3D_TRY(make_player(&w->player[rank], programs[rank]));
@@ -453,12 +425,12 @@ static z3d_status play_world(z3d_program *const *programs, int count, const char
     world w = {.count = count, .whose = whose, .mesh = mesh};
     z3d_status status = play_all(&w, programs);
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
-        for (int l = 0; l < LANES; l++) free(w.player[rank].lane[l].queue);
+        free(w.player[rank].lane.queue);
         free(w.player[rank].number);
     }
     free(w.player);
     free(w.meeting);
-    free(w.full);
+    free(w.heads);
     free(w.to_run);
     return status;
 }

@@ -476,25 +476,15 @@ static const idle_reason on_cpu = {
 
 static void check_nccl(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key nccl[] = {
-        {"training.nccl.min_ctas", c->training_nccl_min_ctas != Z3D_AUTO},
-        {"training.nccl.max_ctas", c->training_nccl_max_ctas != Z3D_AUTO},
-        {"training.nccl.traffic_class", c->training_nccl_traffic_class != Z3D_AUTO},
-        {"training.nccl.windows", c->training_nccl_windows},
-    };
+    const idle_key nccl[] = {{"training.nccl.windows", c->training_nccl_windows}};
     const idle_reason host = {{"training.collectives"},
                               "with training.collectives host",
                               "set training.collectives to nccl",
                               false};
     if (c->training_device == Z3D_TRAINING_CPU)
-        config_refuse_idle(k, nccl, 4, &on_cpu);
+        config_refuse_idle(k, nccl, 1, &on_cpu);
     else if (c->training_collectives == Z3D_COLLECTIVES_HOST)
-        config_refuse_idle(k, nccl, 4, &host);
-    if (c->training_nccl_max_ctas != Z3D_AUTO &&
-        c->training_nccl_min_ctas > c->training_nccl_max_ctas)
-        config_complain(k, "training.nccl.min_ctas",
-                        "%lld is more than training.nccl.max_ctas %lld",
-                        (long long)c->training_nccl_min_ctas, (long long)c->training_nccl_max_ctas);
+        config_refuse_idle(k, nccl, 1, &host);
 }
 
 static void check_cpu_device(config_checker *k) {

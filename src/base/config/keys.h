@@ -68,7 +68,7 @@
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, SUM, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
   X(gradient_clipping, "gradient_clipping", FLOAT, DECIDE, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
   X(zero_optimization_stage, "zero_optimization.stage", INT, SUM, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
-  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one reduction; the default: all of a parameter group. With NCCL a smaller bucket is a call for each data rank") \
+  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one reduction; the default: all of a parameter group. A smaller one costs NCCL a copy, and memory for a bucket") \
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one all-gather; the default: all of a parameter group, likewise") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, SUM, "true", "", "run collectives beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, SUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
@@ -131,14 +131,11 @@
   X(training_seed, "training.seed", INT, DECIDE, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
   X(training_device, "training.device", ENUM, DECIDE, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
   X(training_collectives, "training.collectives", ENUM, DECIDE_ON_GPUS, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \
-  X(training_nccl_min_ctas, "training.nccl.min_ctas", INT, DECIDE_ON_GPUS, "auto", "[1,64] auto", "NCCL: the least thread blocks (CTAs) of a collective; auto: NCCL decides. They may change the order of its sums. NCCL_MIN_CTAS in the environment goes before this") \
-  X(training_nccl_max_ctas, "training.nccl.max_ctas", INT, DECIDE_ON_GPUS, "auto", "[1,64] auto", "NCCL: the most thread blocks of a collective. Fewer leave more of the GPU to kernels that run beside it; auto: NCCL decides. They may change the order of its sums. NCCL_MAX_CTAS in the environment goes before this") \
-  X(training_nccl_traffic_class, "training.nccl.traffic_class", INT, NONE, "auto", "[0,255] auto", "NCCL: the class of its traffic in the network, as the network names it (InfiniBand: service level, RoCE: type of service); auto: NCCL's. NCCL_IB_SL and NCCL_IB_TC in the environment go before this") \
   X(training_nccl_windows, "training.nccl.windows", BOOL, DECIDE_ON_GPUS, "false", "", "NCCL: give it the memory that collectives use (ncclCommWindowRegister), so that GPUs that reach each other directly leave out its buffers. This may change the order of its sums. The start of the run says which groups have windows") \
   X(training_attention, "training.attention", ENUM, DECIDE_ON_GPUS, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN if it is installed and supports the case (16-bit types, no dropout on the probabilities), else zero3d's own kernels") \
   X(training_deterministic, "training.deterministic", BOOL, DECIDE_ON_GPUS, "true", "", "cuda: false lets cuDNN sum attention's input gradient in any order. This is faster and takes less memory, but two runs differ in their last bits") \
   X(training_tf32, "training.tf32", BOOL, DECIDE_ON_GPUS, "false", "", "cuda: an fp32 run multiplies matrices in TF32: fast, with 10 bits of mantissa") \
-  X(training_cuda_graph, "training.cuda_graph", ENUM, NONE, "auto", "auto|on|off", "cuda: capture the train step once, and launch it as one graph from the second step on. Launches are fewer, results are bitwise equal. auto: on with one rank or NCCL, without training.digest and training.trace_steps. The start of the run says which") \
+  X(training_cuda_graph, "training.cuda_graph", ENUM, NONE, "auto", "auto|on|off", "cuda: capture the train step once, and launch it as one graph from the second step on. Launches are fewer, results are bitwise equal. auto: on with one rank, or with NCCL on one node, without training.digest and training.trace_steps. The start of the run says which") \
   X(training_hardware, "training.hardware", STRING, SUM, "", "", "the machine for which activation_checkpointing.cpu_checkpointing: auto, zero_optimization.pipeline_gather: auto and zero_optimization.offload_optimizer.ratio: auto are decided. A path: a file that describes it (`zero3d doctor --measure FILE` writes one; see configs/hardware). measure: measure this machine at start-up. unset: cpu_checkpointing auto means false, the others go by memory") \
   X(training_threads, "training.threads", INT, NONE, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores / its ranks") \
   X(training_gemm_fp32, "training.gemm.fp32", ENUM, DECIDE, "auto", "auto|sgemm|matmul|portable|measured", "how an fp32 run multiplies matrices. auto: as a table says for the type and the CPU's instruction set; measured: the fastest at the start, which may be another one in the next run. config.yaml has what was chosen, and a resumed run keeps it") \
@@ -392,5 +389,11 @@
       "not supported: use --loss-on assistant of zero3d data tokenize")                            \
     X("completion_only_loss", "false|null", "the loss on completions",                             \
       "not supported: use --loss-on completions of zero3d data tokenize")                          \
+    X("training.nccl.min_ctas", "auto", "NCCL's least CTAs",                                       \
+      "not supported: set NCCL_MIN_CTAS in the environment")                                       \
+    X("training.nccl.max_ctas", "auto", "NCCL's most CTAs",                                        \
+      "not supported: set NCCL_MAX_CTAS in the environment")                                       \
+    X("training.nccl.traffic_class", "auto", "NCCL's traffic class",                               \
+      "not supported: set NCCL_IB_SL or NCCL_IB_TC in the environment")                            \
     X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")
 #endif

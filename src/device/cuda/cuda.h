@@ -33,6 +33,7 @@ typedef struct z3d_cuda_copies {
 typedef struct z3d_cuda_block {
     void *memory;
     int64_t bytes;
+    bool allocated; /* pinned memory: by cudaHostAlloc */
     struct z3d_cuda_block *next;
 } z3d_cuda_block;
 
@@ -53,8 +54,8 @@ typedef struct z3d_cuda {
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
     char attention_by[32];                /* "cuDNN 9.19.0", where there is attention */
-    z3d_nccl_options nccl_options;
-    struct z3d_cuda_nccl *nccl; /* NULL until connected */
+    struct z3d_cuda_nccl *nccl;           /* NULL until connected */
+    bool windows;                         /* of it are wanted */
     uint64_t identity;
     char description[256];
 } z3d_cuda;
@@ -90,7 +91,9 @@ void z3d_cuda_times_destroy(z3d_cuda *cuda);
 /* host_memory.c: what the device's table has for memory of the host. */
 int z3d_cuda_host_node(const void *self);
 z3d_status z3d_cuda_pin(void *self, void *block, int64_t bytes);
-void z3d_cuda_unpin(void *self, void *block);
+/* Some machines let no process pin memory that it has, but have the driver make its own. */
+z3d_status z3d_cuda_alloc_host(z3d_cuda *cuda, int64_t bytes, void **out);
+bool z3d_cuda_unpin(void *self, void *block);
 bool z3d_cuda_is_pinned(const z3d_cuda *cuda, const void *address);
 
 /* graph.c: what the device's table has for captured work. */

@@ -147,7 +147,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
     bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
     cuda->times_wanted = config->times || config->tape;
-    cuda->nccl_options = config->nccl;
+    cuda->windows = config->nccl_windows;
     Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank, &properties), failed);
     Z3D_TRY_GOTO(status, make_streams(cuda), failed);
     Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
@@ -220,8 +220,8 @@ static z3d_status alloc_device(z3d_cuda *cuda, bool windows, int64_t bytes, void
 }
 
 static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
-    (void)space;
     *out = NULL;
+    if (space == Z3D_SPACE_HOST) return z3d_cuda_alloc_host(self, bytes, out);
     return alloc_device(self, true, bytes > 0 ? bytes : 1, out);
 }
 

@@ -33,11 +33,14 @@ typedef struct communicator {
     bool is_aborted;
     char name[16];
     int size, index;
-    int users;                          /* who are to destroy it */
-    ncclWindow_t window;                /* of nccl->memory, or NULL */
-    bool window_asked;                  /* since the last close: groups share a communicator */
-    cudaStream_t stream;                /* NULL, as all that follows: the world that is split */
-    int *token;                         /* of a barrier */
+    int users;           /* who are to destroy it */
+    ncclWindow_t window; /* of nccl->memory, or NULL */
+    bool window_asked;   /* since the last close: groups share a communicator */
+    cudaStream_t stream; /* NULL, as all that follows: the world that is split */
+    int *token;          /* of a barrier */
+    void *packed;        /* a bucket's rows, side by side; NULL: none was reserved */
+    int64_t packed_bytes;
+    int longest_pitch;                  /* that one copy of rows may have */
     cudaEvent_t ended[Z3D_CUDA_EVENTS]; /* collective n's end, at n modulo their number */
     int64_t started, before;            /* so far; before the latest begin or end of a capture */
     struct communicator *next;
@@ -100,7 +103,7 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
 
 bool z3d_cuda_nccl_alloc(const z3d_cuda *cuda, int64_t bytes, void **out) {
     struct z3d_cuda_nccl *nccl = cuda->nccl;
-    if (!nccl || nccl->memory || !cuda->nccl_options.windows) return false;
+    if (!nccl || nccl->memory || !cuda->windows) return false;
     bool made = nccl->ncclMemAlloc(out, (size_t)bytes) == ncclSuccess;
     if (made)
         nccl->memory = *out;
@@ -225,6 +228,7 @@ static void destroy(void *self) {
     for (int i = 0; i < Z3D_CUDA_EVENTS; i++)
         if (c->ended[i]) cudaEventDestroy(c->ended[i]);
     if (c->token) cudaFree(c->token);
+    if (c->packed) cudaFree(c->packed);
     if (c->stream) cudaStreamDestroy(c->stream);
     free(c);
 }
@@ -272,37 +276,16 @@ static z3d_status split(void *device, int colour, int index, int size, const cha
     return status;
 }
 
-/* All communicators that are split from the world inherit it. */
-static ncclConfig_t configure(const z3d_nccl_options *options) {
-    enum { UNSAID = INT_MIN, MOST_CTAS = 64 };
-    int least = options->min_ctas > 0 ? options->min_ctas : UNSAID;
-    int most = options->max_ctas > 0   ? options->max_ctas
-               : options->min_ctas > 0 ? MOST_CTAS /* NCCL refuses a least number alone */
-                                       : UNSAID;
-    return (ncclConfig_t){.size = sizeof(ncclConfig_t),
-                          .magic = 0xcafebeef,
-                          .version = 22600,
-                          .blocking = UNSAID,
-                          .cgaClusterSize = UNSAID,
-                          .minCTAs = least,
-                          .maxCTAs = most,
-                          .splitShare = UNSAID,
-                          .trafficClass =
-                              options->has_traffic_class ? options->traffic_class : UNSAID};
-}
-
 static z3d_status connect_ranks(void *device, const void *id, int size, int rank) {
     z3d_cuda *cuda = device;
     struct z3d_cuda_nccl *nccl = cuda->nccl;
-    ncclConfig_t config = configure(&cuda->nccl_options);
     communicator *world;
     ncclUniqueId made;
     memcpy(&made, id, sizeof made);
     nccl->rank = rank;
     Z3D_TRY(make(cuda, rank, size, "world", &world));
     z3d_status status =
-        check(world, nccl->ncclCommInitRankConfig(&world->comm, size, made, rank, &config),
-              "ncclCommInitRankConfig");
+        check(world, nccl->ncclCommInitRank(&world->comm, size, made, rank), "ncclCommInitRank");
     if (status == Z3D_OK)
         nccl->world = world;
     else
@@ -312,6 +295,19 @@ static z3d_status connect_ranks(void *device, const void *id, int size, int rank
 
 static void share(void *self) {
     ((communicator *)self)->users++;
+}
+
+/* Outside of windows: NCCL takes the way between for it. */
+static z3d_status reserve(void *self, int64_t bytes) {
+    communicator *c = self;
+    if (bytes <= c->packed_bytes) return Z3D_OK;
+    if (c->packed) cudaFree(c->packed);
+    c->packed = NULL;
+    c->packed_bytes = 0;
+    Z3D_CUDA_TRY(cudaDeviceGetAttribute(&c->longest_pitch, cudaDevAttrMaxPitch, c->cuda->gpu));
+    Z3D_CUDA_TRY(cudaMalloc(&c->packed, (size_t)bytes));
+    c->packed_bytes = bytes;
+    return Z3D_OK;
 }
 
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
@@ -337,27 +333,29 @@ static char *row_at(const z3d_collective *call, int row) {
     return (char *)call->buffer + row * call->stride * (int64_t)z3d_dtype_size(call->dtype);
 }
 
-/* Contiguous rows are one call. A bucket's rows are separate in the group's matrix: one reduction
- * or broadcast each, run as one group. */
-static ncclResult_t run_rows(const communicator *c, const z3d_collective *call) {
-    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
-    ncclDataType_t type = type_of(call->dtype);
-    ncclRedOp_t op = call->op == Z3D_MAX ? ncclMax : ncclSum;
-    size_t count = (size_t)call->count;
-    bool reduce = call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
-    char *own = row_at(call, c->index);
-    if (call->count == call->stride)
-        return reduce
-                   ? nccl->ncclReduceScatter(call->buffer, own, count, type, op, c->comm, c->stream)
-                   : nccl->ncclAllGather(own, call->buffer, count, type, c->comm, c->stream);
-    ncclResult_t first = nccl->ncclGroupStart();
-    for (int row = 0; row < c->size && first == ncclSuccess; row++) {
-        char *at = row_at(call, row);
-        first = reduce ? nccl->ncclReduce(at, at, count, type, op, row, c->comm, c->stream)
-                       : nccl->ncclBroadcast(at, at, count, type, row, c->comm, c->stream);
+/* A bucket's rows are apart in the group's matrix, but NCCL's lie side by side. */
+static bool is_apart(const z3d_collective *call) {
+    return (call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER ||
+            call->kind == Z3D_COLLECTIVE_ALL_GATHER) &&
+           call->count > 0 && call->count < call->stride;
+}
+
+/* To c->packed, or back. */
+static z3d_status copy_rows(const communicator *c, const z3d_collective *call, bool back) {
+    const size_t size = z3d_dtype_size(call->dtype), width = (size_t)call->count * size,
+                 pitch = (size_t)call->stride * size;
+    if (pitch <= (size_t)c->longest_pitch)
+        return z3d_cuda_check(
+            cudaMemcpy2DAsync(back ? call->buffer : c->packed, back ? pitch : width,
+                              back ? c->packed : call->buffer, back ? width : pitch, width,
+                              (size_t)c->size, cudaMemcpyDeviceToDevice, c->stream),
+            "cudaMemcpy2DAsync");
+    for (int row = 0; row < c->size; row++) {
+        char *packed = (char *)c->packed + (size_t)row * width, *apart = row_at(call, row);
+        Z3D_CUDA_TRY(cudaMemcpyAsync(back ? apart : packed, back ? packed : apart, width,
+                                     cudaMemcpyDeviceToDevice, c->stream));
     }
-    ncclResult_t last = nccl->ncclGroupEnd();
-    return first != ncclSuccess ? first : last;
+    return Z3D_OK;
 }
 
 static ncclResult_t run(const communicator *c, const z3d_collective *call) {
@@ -365,13 +363,14 @@ static ncclResult_t run(const communicator *c, const z3d_collective *call) {
     ncclDataType_t type = type_of(call->dtype);
     ncclRedOp_t op = call->op == Z3D_MAX ? ncclMax : ncclSum;
     size_t count = (size_t)call->count;
-    void *at = call->buffer;
+    void *at = call->buffer, *rows = is_apart(call) ? c->packed : at, *own = row_at(call, c->index);
     switch (call->kind) {
     case Z3D_COLLECTIVE_ALL_REDUCE:
         return nccl->ncclAllReduce(at, at, count, type, op, c->comm, c->stream);
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
+        return nccl->ncclReduceScatter(rows, own, count, type, op, c->comm, c->stream);
     case Z3D_COLLECTIVE_ALL_GATHER:
-        return run_rows(c, call);
+        return nccl->ncclAllGather(own, rows, count, type, c->comm, c->stream);
     case Z3D_COLLECTIVE_BROADCAST:
         return nccl->ncclBroadcast(at, at, count, type, call->peer, c->comm, c->stream);
     case Z3D_COLLECTIVE_SEND:
@@ -386,20 +385,31 @@ static ncclResult_t run(const communicator *c, const z3d_collective *call) {
     return ncclInvalidArgument;
 }
 
-static z3d_status start(void *self, const z3d_collective *call, double *seconds, int64_t *id) {
-    communicator *c = self;
-    struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+/* One call, also for a bucket: between copies of its rows. */
+static z3d_status run_packed(const communicator *c, const z3d_collective *call) {
     static const char *const names[] = {
 #define X(NAME, name) #name,
         Z3D_COLLECTIVE_MAP(X)
 #undef X
     };
+    const bool apart = is_apart(call), gathers = call->kind == Z3D_COLLECTIVE_ALL_GATHER;
+    const int64_t bytes = apart ? c->size * call->count * (int64_t)z3d_dtype_size(call->dtype) : 0;
+    Z3D_REQUIRE(bytes <= c->packed_bytes, "a bucket of %lld bytes of the %s group; %lld reserved",
+                (long long)bytes, c->name, (long long)c->packed_bytes);
+    if (apart && !gathers) Z3D_TRY(copy_rows(c, call, false));
+    Z3D_TRY(check(c, run(c, call), names[call->kind]));
+    return apart && gathers ? copy_rows(c, call, true) : Z3D_OK;
+}
+
+static z3d_status start(void *self, const z3d_collective *call, double *seconds, int64_t *id) {
+    communicator *c = self;
+    struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     cudaEvent_t end = c->ended[(c->started + 1) % Z3D_CUDA_EVENTS];
     z3d_cuda_time *time;
     if (nccl->aborted) return z3d_cuda_nccl_check(nccl);
     Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
     Z3D_TRY(z3d_cuda_time_begin(c->cuda, c->stream, seconds, &time));
-    z3d_status status = check(c, run(c, call), names[call->kind]);
+    z3d_status status = run_packed(c, call);
     if (status != Z3D_OK) {
         abort_all(nccl);
         return status;
@@ -428,6 +438,7 @@ const z3d_stream_collectives z3d_cuda_collectives = {
     .split = split,
     .allocated = allocated,
     .open_window = open_window,
+    .reserve = reserve,
     .close_windows = close_windows,
     .share = share,
     .destroy = destroy,

@@ -6,7 +6,6 @@
 #define ZERO3D_DEVICE_CUDA_PLUGIN_NCCL_API_H
 
 #include <cuda_runtime_api.h>
-#include <limits.h>
 
 typedef enum ncclResult_t {
     ncclSuccess = 0,
@@ -34,14 +33,7 @@ typedef struct ncclUniqueId {
     char internal[128];
 } ncclUniqueId;
 
-/* INT_MIN, NULL: NCCL's choice. Of later versions' structs this is the front: `version` says so. */
-typedef struct ncclConfig_t {
-    size_t size;
-    unsigned magic, version; /* 0xcafebeef, 22600 */
-    int blocking, cgaClusterSize, minCTAs, maxCTAs;
-    const char *netName;
-    int splitShare, trafficClass;
-} ncclConfig_t;
+typedef struct ncclConfig_t ncclConfig_t;
 
 /* All members of a communicator use a window at equal offsets: in all_gather and all_reduce that of
  * the result, in reduce_scatter and all_reduce that of the operand. */
@@ -56,8 +48,7 @@ typedef struct ncclConfig_t {
     X(const char *, ncclGetErrorString, (ncclResult_t result))                                     \
     X(const char *, ncclGetLastError, (ncclComm_t comm))                                           \
     X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out))                                         \
-    X(ncclResult_t, ncclCommInitRankConfig,                                                        \
-      (ncclComm_t * out, int size, ncclUniqueId id, int rank, ncclConfig_t *config))               \
+    X(ncclResult_t, ncclCommInitRank, (ncclComm_t * out, int size, ncclUniqueId id, int rank))     \
     X(ncclResult_t, ncclCommSplit,                                                                 \
       (ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *config))               \
     X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                            \
@@ -68,8 +59,6 @@ typedef struct ncclConfig_t {
     X(ncclResult_t, ncclCommWindowRegister,                                                        \
       (ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out, int flags))                 \
     X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))              \
-    X(ncclResult_t, ncclGroupStart, (void))                                                        \
-    X(ncclResult_t, ncclGroupEnd, (void))                                                          \
     X(ncclResult_t, ncclAllReduce,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
        ncclComm_t comm, cudaStream_t stream))                                                      \
@@ -79,9 +68,6 @@ typedef struct ncclConfig_t {
     X(ncclResult_t, ncclAllGather,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,             \
        cudaStream_t stream))                                                                       \
-    X(ncclResult_t, ncclReduce,                                                                    \
-      (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,    \
-       ncclComm_t comm, cudaStream_t stream))                                                      \
     X(ncclResult_t, ncclBroadcast,                                                                 \
       (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
        cudaStream_t stream))                                                                       \

@@ -120,6 +120,7 @@ static z3d_status alloc_pinned(z3d_device *device, int64_t bytes, void **out) {
     if (status == Z3D_OK) return Z3D_OK;
     z3d_host_unmap(*out, bytes);
     *out = NULL;
+    if (device->ops->alloc(device->self, Z3D_SPACE_HOST, bytes, out) == Z3D_OK) return Z3D_OK;
     return status;
 }
 
@@ -135,8 +136,7 @@ z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, 
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes) {
     if (!block) return;
     if (space == Z3D_SPACE_HOST && device->ops->pin) {
-        device->ops->unpin(device->self, block);
-        z3d_host_unmap(block, bytes);
+        if (device->ops->unpin(device->self, block)) z3d_host_unmap(block, bytes);
     } else {
         device->ops->free(device->self, space, block, bytes);
     }

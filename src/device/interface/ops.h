@@ -21,10 +21,11 @@ typedef struct z3d_device_ops {
     z3d_status (*alloc)(void *self, z3d_space space, int64_t bytes, void **out);
     void (*free)(void *self, z3d_space space, void *block, int64_t bytes);
     /* Optional (together): where HOST space is memory of the host that the device is told of. It
-     * lies on memory node host_node (-1: anywhere); alloc and free are for other spaces then. */
+     * lies on memory node host_node (-1: anywhere). Where pin fails, alloc gives such memory of its
+     * own; unpin answers false for a block that it freed because it was of alloc. */
     int (*host_node)(const void *self);
     z3d_status (*pin)(void *self, void *block, int64_t bytes);
-    void (*unpin)(void *self, void *block);
+    bool (*unpin)(void *self, void *block);
     /* Optional: see z3d_device_memory and z3d_device_available. */
     int64_t (*memory)(const void *self);
     int64_t (*available)(const void *self);

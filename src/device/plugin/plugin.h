@@ -8,7 +8,7 @@
 #include "src/device/interface/ops.h"
 
 /* Raised with every change of what a shared struct means; changes of size are noticed anyway. */
-#define Z3D_PLUGIN_INTERFACE 5
+#define Z3D_PLUGIN_INTERFACE 6
 #define Z3D_PLUGIN_MAGIC "zero3d plugin"
 #define Z3D_PLUGIN_SYMBOL "z3d_plugin_tables"
 #define Z3D_PLUGIN_FILE "libzero3d_cuda.so"

@@ -47,6 +47,7 @@
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
+  X(one_lane, "software.one_lane", 0, 1, 0, "1: collectives, sends and receives of a rank run one after the other, as NCCL's do with a driver before CUDA 12.9; 0: those of one group beside those of another") \
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(hierarchical, "software.hierarchical", 0, 1, 0, "1: collectives over several nodes go inside each node, between nodes on each member's part, inside each node; 0: around one ring") \
   X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again")

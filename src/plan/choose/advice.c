@@ -18,6 +18,17 @@ static int64_t host_bytes(const z3d_need *need) {
            (disk.bytes > 0 ? z3d_disk_memory(&disk) : 0);
 }
 
+/* Other backends work in place, or in host memory. */
+static int64_t bucket_bytes(const z3d_config *config, const z3d_program *program) {
+    int64_t bucket[Z3D_AXES_COUNT] = {0}, bytes = 0;
+    if (config->training_device == Z3D_TRAINING_CPU ||
+        config->training_collectives == Z3D_COLLECTIVES_HOST)
+        return 0;
+    z3d_program_buckets(program, bucket);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) bytes += bucket[axes];
+    return bytes;
+}
+
 static z3d_status need_of_rank(const z3d_config *config, const z3d_program_config *program,
                                const z3d_model *model, const z3d_mesh *mesh, int threads,
                                z3d_need *out) {
@@ -29,6 +40,7 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
         memcpy(out->arena, train->arena, sizeof out->arena);
         out->sent = z3d_program_volume(train, Z3D_ROLE_ROWS, true);
+        out->buckets = bucket_bytes(config, train);
         z3d_program_ledger(train, Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);
         status = z3d_plan_snapshot(config, program, model, mesh, &out->snapshot);
@@ -67,7 +79,8 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
 }
 
 int64_t z3d_need_total(const z3d_need *need, const z3d_room *room) {
-    return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? host_bytes(need) + need->outside : 0);
+    return need->arena[Z3D_SPACE_DEVICE] + need->buckets +
+           (room->shared ? host_bytes(need) + need->outside : 0);
 }
 
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
@@ -224,9 +237,9 @@ static void say_change(const advisor *a, const change *c, z3d_string *out) {
 }
 
 static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out) {
-    char missing[32], takes[32], room[32], largest[32], outside[32];
+    char missing[32], takes[32], room[32], largest[32], outside[32], kept[32];
     int most = 0;
-    bool device = a->room->shared || need->arena[Z3D_SPACE_DEVICE] > a->room->device;
+    bool device = a->room->shared || z3d_need_total(need, a->room) > a->room->device;
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         if (need->peak[category] > need->peak[most]) most = category;
     const char *from = a->room->from && (a->room->shared || !device) ? a->room->from : "";
@@ -242,6 +255,9 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     if (a->room->shared)
         z3d_string_append(out, "; %s are outside the plan (libraries, heap, communication buffers)",
                           z3d_format_bytes(need->outside, outside, sizeof outside));
+    if (device && a->room->reserved > 0)
+        z3d_string_append(out, "; %s more are left for CUDA's libraries and NCCL",
+                          z3d_format_bytes(a->room->reserved, kept, sizeof kept));
     z3d_string_append(out, "\n");
 }
 

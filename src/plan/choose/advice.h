@@ -10,6 +10,7 @@ typedef struct z3d_need {
     int64_t arena[Z3D_SPACE_COUNT];
     int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
     int64_t outside;                  /* on the cpu device: z3d_plan_outside */
+    int64_t buckets;                  /* in device memory: what NCCL's groups copy buckets to */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
     int64_t sent;                     /* elements to other data ranks, in a training step */
 } z3d_need;
@@ -22,8 +23,9 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
 /* The memory that a rank may use. */
 typedef struct z3d_room {
     int64_t device, host; /* bytes that may be taken */
-    bool shared; /* host space is device memory too (the cpu device): `host` is ignored, and
-                    everything must fit into `device` */
+    bool shared;      /* host space is device memory too (the cpu device): `host` is ignored, and
+                         everything must fit into `device` */
+    int64_t reserved; /* of the device's memory, left out of `device`: for its libraries */
     const char
         *from; /* what makes the host's part so small, as z3d_host_memory has it; NULL: none */
 } z3d_room;

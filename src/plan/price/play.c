@@ -116,6 +116,11 @@ static price price_of(const player *p, const z3d_event *event) {
 
 /* ---- time passes on one stage ---- */
 
+/* Whose clock a lane has: all groups' one, where they take turns. */
+static int clock_of(const player *p, int l) {
+    return l < Z3D_AXES_COUNT && p->play->hardware->one_lane > 0 ? Z3D_AXES_WORLD : l;
+}
+
 static void tell(const player *p, z3d_span_kind kind, int lane, double begin, double end) {
     const z3d_spans *spans = p->play->spans;
     if (!spans || end <= begin) return;
@@ -132,11 +137,12 @@ static void compute(player *p, double seconds) {
 /* Compute stands still for lane `l`; -1: for another stage. Then nothing runs on the device, nor
  * while disk and host work. */
 static void stand_still(player *p, int l, double seconds) {
-    bool idle = l < 0 || l >= Z3D_LANE_DISK;
+    const bool idle = l < 0 || l >= Z3D_LANE_DISK;
+    const int moving = idle ? l : clock_of(p, l);
     tell(p, l < 0 ? Z3D_SPAN_BUBBLE : Z3D_SPAN_WAIT, l < 0 ? 0 : l, p->now, p->now + seconds);
     p->now += seconds;
     for (int other = 0; other < Z3D_LANES; other++)
-        p->lane[other].clock += seconds * (other == l || idle ? 1 : p->lane[other].overlap);
+        p->lane[other].clock += seconds * (other == moving || idle ? 1 : p->lane[other].overlap);
 }
 
 /* The host's thread runs a kernel. What the device still has to do runs beside it. */
@@ -157,7 +163,7 @@ static void idle(player *p, double until) {
 }
 
 static z3d_status start(player *p, int l, int64_t id, double seconds) {
-    lane *lane = &p->lane[l];
+    lane *lane = &p->lane[l], *clock = &p->lane[clock_of(p, l)];
     if (id >= lane->ids) {
         int64_t ids = 2 * id + 64;
         struct ending *end = realloc(lane->end, (size_t)ids * sizeof *end);
@@ -167,10 +173,10 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
         lane->end = end;
         lane->ids = ids;
     }
-    double begin = lane->free > lane->clock ? lane->free : lane->clock;
-    const double at = p->now + begin - lane->clock;
-    lane->free = begin + seconds;
-    lane->end[id] = (struct ending){lane->free, at + seconds};
+    const double begin = clock->free > clock->clock ? clock->free : clock->clock;
+    const double at = p->now + begin - clock->clock;
+    clock->free = begin + seconds;
+    lane->end[id] = (struct ending){clock->free, at + seconds};
     tell(p, Z3D_SPAN_BESIDE, l, at, at + seconds);
     return Z3D_OK;
 }
@@ -180,7 +186,7 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
 static double wait(player *p, int l, int64_t id) {
     if (id >= p->lane[l].ids) return 0;
     const struct ending *end = &p->lane[l].end[id];
-    double missing = end->clock - p->lane[l].clock;
+    double missing = end->clock - p->lane[clock_of(p, l)].clock;
     if (p->host < end->now) p->host = end->now < p->now ? end->now : p->now;
     if (missing <= 0) return 0;
     stand_still(p, l, missing);
@@ -210,6 +216,13 @@ static void meet_peers(player *p) {
     }
 }
 
+/* On one lane a transfer begins behind the collectives before it. */
+static double after_collectives(const player *p) {
+    const lane *all = &p->lane[Z3D_AXES_WORLD];
+    const bool waits = p->play->hardware->one_lane > 0 && all->free > all->clock;
+    return waits ? p->now + all->free - all->clock : p->now;
+}
+
 /* Kernels pay what a transfer takes of their speed when it starts. */
 static z3d_status start_transfer(player *p, const z3d_event *event, int id, const price *of) {
     if (p->started == 0) p->first_transfer = id;
@@ -224,7 +237,7 @@ static z3d_status start_transfer(player *p, const z3d_event *event, int id, cons
         p->capacity = capacity;
     }
     p->transfer[p->started++] =
-        (transfer){.call = event, .started = p->now, .seconds = of->seconds};
+        (transfer){.call = event, .started = after_collectives(p), .seconds = of->seconds};
     double taken = of->seconds * (1 - of->overlap);
     if (taken > 0) stand_still(p, event->axes, taken);
     p->out->exposed[event->axes] += taken;
@@ -303,8 +316,23 @@ static void leave_instruction(player *p) {
     if (z3d_opcode_info_of(opcode)->rules == Z3D_CLASS_EXCHANGE) p->host = p->now;
 }
 
+/* On one lane a collective begins behind the transfers before it. Returns whether these have met
+ * their other ends: it is known then when they will be over. */
+static bool pass_transfers(player *p) {
+    lane *all = &p->lane[Z3D_AXES_WORLD];
+    if (p->play->hardware->one_lane == 0) return true;
+    if (p->met < p->started) return false;
+    const double free = all->clock + p->link_free - p->now;
+    if (free > all->free) all->free = free;
+    return true;
+}
+
 static z3d_status start_collective(player *p, const z3d_event *event, int id, const price *of,
                                    bool *stays) {
+    if (!is_transfer(event) && !pass_transfers(p)) {
+        *stays = true;
+        return Z3D_OK;
+    }
     if (event->axes == Z3D_AXES_WORLD && !meet_world(p)) {
         *stays = true;
         return Z3D_OK;

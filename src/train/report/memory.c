@@ -74,6 +74,43 @@ int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
 }
 
+/* MiB, and where they are from. Libraries take them when they are first used, so nobody can be
+ * asked before the plan is made. */
+enum {
+    /* context, cuBLASLt's workspace, kernels, their scratch, a step's graph: an H100 had 580 in use
+     * outside of the arena, with own attention */
+    RESERVE_OPENED = 512,
+    RESERVE_STEP = 128,
+    /* cuDNN's backward, deterministic: 700 more on the H100; pieces have at most 1024
+     * (src/device/cuda/attention.c) */
+    RESERVE_CUDNN = 1024,
+    /* of a communicator: 32 channels of 4096 KiB, 4800 KiB and 512 KiB for NCCL's three protocols,
+     * its defaults from 2.27 to 2.30 */
+    RESERVE_NCCL = 294
+};
+
+int64_t z3d_trainer_reserve(const z3d_trainer *trainer, bool opened) {
+    const z3d_config *config = trainer->config;
+    const z3d_mesh *mesh = &trainer->mesh;
+    int64_t mib = RESERVE_STEP + (opened ? 0 : RESERVE_OPENED);
+    if (z3d_trainer_device_is_host(trainer)) return 0;
+    if (config->training_attention != Z3D_CONFIG_ATTENTION_OWN &&
+        trainer->program.dtype != Z3D_F32 && !trainer->program.inference)
+        mib += RESERVE_CUDNN;
+    const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
+    bool shared = false; /* the world's is one of them */
+    for (int axes = 1; axes < Z3D_AXES_COUNT; axes++) {
+        const int size = z3d_mesh_size(mesh, (z3d_axes)axes);
+        const bool made = z3d_axes_have_group((z3d_axes)axes) && size > 1;
+        if (!made || config->training_collectives == Z3D_COLLECTIVES_HOST ||
+            (axes == Z3D_AXES_WORLD && shared))
+            continue;
+        shared |= size == ranks;
+        mib += RESERVE_NCCL;
+    }
+    return mib << 20;
+}
+
 static z3d_rank_memory own_memory(const z3d_trainer *trainer) {
     z3d_rank_memory out = {.rank = trainer->rank,
                            .arena_bytes = z3d_engine_arena_bytes(trainer->engine),

@@ -38,8 +38,13 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 typedef enum cudaMemcpyKind { cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 } cudaMemcpyKind;
 
-enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostRegisterDefault = 0 };
-enum cudaDeviceAttr { cudaDevAttrHostNumaId = 134 };
+enum {
+    cudaStreamNonBlocking = 1,
+    cudaEventDisableTiming = 2,
+    cudaHostRegisterDefault = 0,
+    cudaHostAllocDefault = 0
+};
+enum cudaDeviceAttr { cudaDevAttrMaxPitch = 11, cudaDevAttrHostNumaId = 134 };
 enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 
 typedef struct cuda_shim_stream *cudaStream_t;
@@ -71,12 +76,17 @@ cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *block);
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *memory);
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
 cudaError_t cudaMemset(void *to, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream);
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority);

@@ -2,7 +2,8 @@
 // a copy beyond one or from one that is gone is noticed, a block freed twice or as what it is not,
 // and allocations beyond the GPU's memory. ZERO3D_SHIM_GPU in the environment: "none", "no driver",
 // "old", "new" and "small" make GPUs that training cannot use, "huge" one that its host is too
-// small for.
+// small for. ZERO3D_SHIM_PIN: "registered": the driver pins no memory but its own; "none": nor
+// has it any.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -15,8 +16,10 @@ extern "C" {
 
 namespace {
 
+enum { LONGEST_PITCH = 1024 }; // a GPU's is 2 GiB
+
 // Of bytes: in no block, in one, or only some of them.
-enum place { PAGEABLE, PINNED, DEVICE, BROKEN };
+enum place { PAGEABLE, PINNED, OWN_PINNED, DEVICE, BROKEN };
 
 struct block {
     size_t bytes;
@@ -31,17 +34,19 @@ bool is(const char *kind) {
     return cuda_shim_is_set("ZERO3D_SHIM_GPU", kind);
 }
 
-// Small: enough for the library's workspace, but for no model. Huge: more than any host has.
+// Small: enough for a tiny model, but not for what libraries take beside it. Huge: more than any
+// host has.
 size_t memory() {
-    if (is("huge")) return (size_t)1 << 50;
-    return is("small") ? ((size_t)32 << 20) + ((size_t)64 << 10) : (size_t)1 << 30;
+    return is("huge") ? (size_t)1 << 50 : (size_t)1 << (is("small") ? 30 : 35);
 }
 
 place place_of(const void *memory, size_t bytes) {
     const char *begin = static_cast<const char *>(memory), *end = begin + bytes;
     for (const auto &[start, b] : blocks)
         if (end > start && begin < start + b.bytes)
-            return begin >= start && end <= start + b.bytes ? b.where : BROKEN;
+            return begin < start || end > start + b.bytes ? BROKEN
+                   : b.where == OWN_PINNED                ? PINNED
+                                                          : b.where;
     return PAGEABLE;
 }
 
@@ -49,10 +54,8 @@ cudaError_t drop_block(void *memory, place where) {
     const auto found = blocks.find(static_cast<const char *>(memory));
     if (found == blocks.end() || found->second.where != where)
         return cuda_shim_answer(cudaErrorInvalidValue);
-    if (where == DEVICE) {
-        used -= found->second.bytes;
-        std::free(memory);
-    }
+    if (where == DEVICE) used -= found->second.bytes;
+    if (where != PINNED) std::free(memory);
     blocks.erase(found);
     return cudaSuccess;
 }
@@ -121,8 +124,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *) {
     return is("new") ? cudaErrorNoKernelImageForDevice : cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
-    *value = 0; // the first node
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
+    *value = attribute == cudaDevAttrMaxPitch ? LONGEST_PITCH : 0; // the first node
     return cudaSuccess;
 }
 
@@ -161,8 +164,22 @@ cudaError_t cudaFree(void *memory) {
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
     CUDA_SHIM_TRY(cuda_shim_waits());
+    if (std::getenv("ZERO3D_SHIM_PIN")) return cuda_shim_answer(cudaErrorInvalidValue);
     blocks[static_cast<const char *>(memory)] = {bytes, PINNED};
     return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned) {
+    CUDA_SHIM_TRY(cuda_shim_waits());
+    *out = cuda_shim_is_set("ZERO3D_SHIM_PIN", "none") ? nullptr : std::malloc(bytes);
+    if (!*out) return cuda_shim_answer(cudaErrorMemoryAllocation);
+    blocks[static_cast<const char *>(*out)] = {bytes, OWN_PINNED};
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *memory) {
+    CUDA_SHIM_TRY(cuda_shim_waits());
+    return drop_block(memory, OWN_PINNED);
 }
 
 cudaError_t cudaHostUnregister(void *memory) {
@@ -208,6 +225,25 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     }));
     const bool waits = stream && (target == PAGEABLE || source == PAGEABLE);
     return waits ? cudaStreamSynchronize(stream) : cudaSuccess;
+}
+
+// Within the GPU's memory.
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+    const size_t to_bytes = (height - 1) * to_pitch + width,
+                 from_bytes = (height - 1) * from_pitch + width;
+    if (kind != cudaMemcpyDeviceToDevice || width == 0 || height == 0 || to_pitch < width ||
+        from_pitch < width || to_pitch > LONGEST_PITCH || from_pitch > LONGEST_PITCH ||
+        place_of(to, to_bytes) != DEVICE || place_of(from, from_bytes) != DEVICE)
+        return cuda_shim_answer(cudaErrorInvalidValue);
+    return cuda_shim_do(stream, [=] {
+        check_place(to, to_bytes, DEVICE);
+        check_place(from, from_bytes, DEVICE);
+        for (size_t row = 0; row < height; row++)
+            std::memcpy(static_cast<char *>(to) + row * to_pitch,
+                        static_cast<const char *>(from) + row * from_pitch, width);
+    });
 }
 
 // ---- numbers ----

@@ -121,18 +121,11 @@ static ncclResult_t make(ncclComm_t *out, const char *path, int size, int rank) 
     return snprintf((*out)->path, PATH, "%s", path) < PATH ? ncclSuccess : ncclInvalidArgument;
 }
 
-/* As NCCL: a least number needs a largest one. The order of two communicators' collectives must
- * have been asked for. */
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
-                                    ncclConfig_t *config) {
+/* The order of two communicators' collectives must have been asked for. */
+ncclResult_t ncclCommInitRank(ncclComm_t *out, int size, ncclUniqueId id, int rank) {
     int ranks[MOST_RANKS];
     const char *ordered = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    if (!ordered || strcmp(ordered, "1") != 0 || config->size != sizeof *config ||
-        config->magic != 0xcafebeef || config->minCTAs > config->maxCTAs)
-        return ncclInvalidArgument;
-    if (getenv("ZERO3D_SHIM_TRACE"))
-        fprintf(stderr, "NCCL: CTAs %d to %d, traffic class %d\n", config->minCTAs, config->maxCTAs,
-                config->trafficClass);
+    if (!ordered || strcmp(ordered, "1") != 0) return ncclInvalidArgument;
     ncclResult_t result = make(out, id.internal, size, rank);
     return result == ncclSuccess ? exchange(*out, &rank, sizeof rank, ranks) : result;
 }
@@ -221,14 +214,6 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
     if (window != &comm->window || !window->memory) return ncclInvalidArgument;
     window->memory = NULL;
     windows--;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclGroupStart(void) {
-    return ncclSuccess;
-}
-
-ncclResult_t ncclGroupEnd(void) {
     return ncclSuccess;
 }
 
@@ -349,8 +334,8 @@ static ncclResult_t enqueue(kind kind, const void *from, void *to, size_t count,
                : ncclInvalidArgument;
 }
 
-ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+static ncclResult_t reduce_to(const void *from, void *to, size_t count, ncclDataType_t type,
+                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
     return enqueue(REDUCE, from, to, count, type, op, root, comm, stream);
 }
 
@@ -361,8 +346,12 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    ncclResult_t result = ncclReduce(from, to, count, type, op, 0, comm, stream);
+    ncclResult_t result = reduce_to(from, to, count, type, op, 0, comm, stream);
     return result == ncclSuccess ? ncclBroadcast(to, to, count, type, 0, comm, stream) : result;
+}
+
+static void trace(const char *call, size_t count) {
+    if (getenv("ZERO3D_SHIM_TRACE")) fprintf(stderr, "NCCL: %s, rows of %zu\n", call, count);
 }
 
 /* In place all rows but this rank's are undefined afterwards. */
@@ -372,13 +361,11 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
     size_t bytes = count * (size_t)z3d_dtype_size(type_of(type));
     char *first = (char *)(uintptr_t)from;
     bool in_place = to == first + (size_t)comm->rank * bytes;
+    trace("ncclReduceScatter", count);
     for (int row = 0; row < comm->size && result == ncclSuccess; row++) {
         char *at = first + (size_t)row * bytes;
-        result = ncclReduce(at,
-                            row == comm->rank ? to
-                            : in_place        ? at
-                                              : NULL,
-                            count, type, op, row, comm, stream);
+        void *own = row == comm->rank ? to : in_place ? at : NULL;
+        result = reduce_to(at, own, count, type, op, row, comm, stream);
     }
     return result;
 }
@@ -387,6 +374,7 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataTyp
                            ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclSuccess;
     size_t bytes = count * (size_t)z3d_dtype_size(type_of(type));
+    trace("ncclAllGather", count);
     for (int row = 0; row < comm->size && result == ncclSuccess; row++)
         result = ncclBroadcast(row == comm->rank ? from : NULL, (char *)to + (size_t)row * bytes,
                                count, type, row, comm, stream);
