@@ -77,6 +77,8 @@ void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const ch
                            const char **name, int *dims, const int64_t **shape);
 /* The kinds of tensors that it has; an imported checkpoint has only parameters. */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
+/* Those of one tensor: a frozen one has no optimizer tensors. */
+unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor);
 /* ERR_USAGE unless it has an average of the parameters, for --ema. */
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
@@ -112,6 +114,8 @@ typedef struct z3d_export {
     bool allow_nonfinite; /* writes infinities and NaNs; else they are an error */
     bool force;           /* llm.c's file replaces one that is none of llm.c's */
     bool ema;             /* the average of the parameters in their place */
+    bool merged;          /* adapters become a part of their layers' weights */
+    bool adapter;         /* set: PEFT's folder of an adapter was written */
     const char *to;       /* the folder, or llm.c's file */
     /* Hugging Face only: the tokenizer's files. vocab NULL: the folder `tokenizer` beside an
      * imported checkpoint; else those of the checkpoint's configuration (data.vocab and
@@ -250,5 +254,11 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
 z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const z3d_model *model,
                                        z3d_engine *engine, z3d_checkpoint_verify verify,
                                        bool average, z3d_checkpoint_info *info);
+
+/* The adapters and modules of PEFT's folder become the model's that are trained. ERR_CONFIG where
+ * the run's section `lora` says another adapter, ERR_UNSUPPORTED (DoRA and the like), ERR_DATA,
+ * ERR_IO. Collective; agreed. */
+z3d_status z3d_adapter_load(z3d_world *world, const char *folder, const z3d_config *config,
+                            const z3d_model *model, z3d_engine *engine);
 
 #endif

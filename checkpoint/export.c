@@ -10,6 +10,7 @@
 
 #include "checkpoint/interop.h"
 #include "src/base/config.h"
+#include "src/model/lora.h"
 
 /* ---- Hugging Face ---- */
 
@@ -175,22 +176,41 @@ static z3d_status judge_values(const z3d_nonfinite *bad, const z3d_export *what)
 static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     enum { GIGABYTE = 1000000000, STANDARD_SHARD = 5 };
     z3d_tokenizer_files tokenizer = {0};
-    const z3d_model_type *type;
-    z3d_nonfinite bad = {0};
-    int64_t most = what->max_shard ? what->max_shard : STANDARD_SHARD * (int64_t)GIGABYTE;
-    Z3D_TRY(z3d_model_type_of(config, &type));
+    z3d_export_files files = {.dtype = what->dtype,
+                              .max_shard = what->max_shard ? what->max_shard
+                                                           : STANDARD_SHARD * (int64_t)GIGABYTE,
+                              .folder = what->to};
+    Z3D_TRY(z3d_model_type_of(config, &files.type));
     Z3D_TRY(check_new_folder(what->to));
     z3d_status status = read_tokenizer(c, config, what, &tokenizer);
     if (status == Z3D_OK) status = z3d_make_folders(what->to);
-    if (status == Z3D_OK)
-        status = z3d_safetensors_write(c, type, what->dtype, most, what->to, &what->shards, &bad);
-    if (status == Z3D_OK) status = judge_values(&bad, what);
+    if (status == Z3D_OK) status = z3d_safetensors_write(c, &files);
+    what->shards = files.shards;
+    if (status == Z3D_OK) status = judge_values(&files.bad, what);
     /* Last: a folder that has config.json is whole. */
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
-    if (status == Z3D_OK) status = write_config(type, config, what->dtype, &tokenizer, what->to);
+    if (status == Z3D_OK)
+        status = write_config(files.type, config, what->dtype, &tokenizer, what->to);
     what->tokenizer = tokenizer.known;
     z3d_tokenizer_files_free(&tokenizer);
+    return status;
+}
+
+/* PEFT's folder: what was trained. */
+static z3d_status write_adapter(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
+    z3d_export_files files = {.dtype = what->dtype, .max_shard = INT64_MAX, .folder = what->to};
+    z3d_model *model;
+    Z3D_TRY(z3d_model_type_of(config, &files.type));
+    Z3D_TRY(check_new_folder(what->to));
+    Z3D_TRY(z3d_model_from_config(config, &model));
+    files.adapter = model;
+    z3d_status status = z3d_make_folders(what->to);
+    if (status == Z3D_OK) status = z3d_safetensors_write(c, &files);
+    if (status == Z3D_OK) status = judge_values(&files.bad, what);
+    /* Last: a folder that has adapter_config.json is whole. */
+    if (status == Z3D_OK) status = z3d_adapter_write_config(files.type, config, model, what->to);
+    z3d_model_destroy(model);
     return status;
 }
 
@@ -240,11 +260,29 @@ static z3d_status find_dtype(const z3d_config *config, z3d_export *what) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     const bool llmc = what->format == Z3D_INTEROP_LLMC;
     if (what->own_dtype) what->dtype = types[config->checkpoint_export_dtype];
+    if (what->own_dtype && what->adapter) what->dtype = Z3D_F32;
     if (what->own_dtype && llmc && what->dtype == Z3D_F16) what->dtype = Z3D_F32;
     if (what->dtype != Z3D_F32 && what->dtype != Z3D_BF16 && (what->dtype != Z3D_F16 || llmc))
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no type %s; use %s",
                          llmc ? "llm.c's format" : "an export", z3d_dtype_name(what->dtype),
                          llmc ? "fp32 or bf16" : "fp32, bf16 or fp16");
+    return Z3D_OK;
+}
+
+/* Of a run with adapters: these alone, or in their layers' weights. */
+static z3d_status choose_adapters(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
+    const bool llmc = what->format == Z3D_INTEROP_LLMC;
+    if (what->merged && config->lora_r == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--merged has no effect: the checkpoint has no adapters");
+    if (llmc && config->lora_r > 0 && !what->merged)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "llm.c has no adapters; give --merged");
+    what->adapter = config->lora_r > 0 && !what->merged;
+    if (what->adapter && (what->vocab || what->max_shard))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--%s has no effect: an adapter's folder has adapters only; "
+                         "--merged exports the whole model",
+                         what->vocab ? "vocab" : "max-shard-size");
+    if (what->merged) z3d_checkpoint_export_scale(c, z3d_lora_scale(config));
     return Z3D_OK;
 }
 
@@ -258,9 +296,12 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     begin_progress(c);
     Z3D_TRY(z3d_config_create(&config));
     z3d_status status = read_config(c, !llmc && !what->vocab, config);
+    if (status == Z3D_OK) status = choose_adapters(c, config, what);
     if (status == Z3D_OK) status = find_dtype(config, what);
     if (status == Z3D_OK)
-        status = llmc ? write_llmc_file(c, config, what) : write_folder(c, config, what);
+        status = what->adapter ? write_adapter(c, config, what)
+                 : llmc        ? write_llmc_file(c, config, what)
+                               : write_folder(c, config, what);
     z3d_config_destroy(config);
     return status;
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "checkpoint/interop.h"
+#include "src/model/interop.h"
+#include "src/model/lora.h"
 
 typedef struct exported {
     z3d_view view;
@@ -15,11 +17,11 @@ typedef struct exported {
 
 typedef struct output {
     z3d_checkpoint *checkpoint;
+    z3d_export_files *files;
     z3d_dtype dtype;
     int count, shards;
     exported *tensor; /* by name; first in the checkpoint's order */
     int shard;        /* at work */
-    z3d_nonfinite *bad;
 } output;
 
 static int by_name(const void *a, const void *b) {
@@ -64,8 +66,9 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
     for (int i = 0; i < o->count && status == Z3D_OK; i++) {
         const exported *t = &o->tensor[i];
         if (t->shard == o->shard)
-            status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned, o->dtype,
-                                       fd, path, 8 + (int64_t)header.length + t->begin, o->bad);
+            status =
+                z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned, o->dtype, fd,
+                                  path, 8 + (int64_t)header.length + t->begin, &o->files->bad);
     }
     z3d_string_free(&header);
     return status;
@@ -73,17 +76,41 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
 
 /* ---- all files ---- */
 
-static z3d_status list_tensors(output *o, const z3d_model_type *type) {
-    o->count = z3d_checkpoint_num_tensors(o->checkpoint);
-    Z3D_TRY(z3d_new((size_t)o->count + 1, sizeof *o->tensor, "the list of tensors", &o->tensor));
-    for (int i = 0; i < o->count; i++) {
-        exported *t = &o->tensor[i];
+static bool is_adapter(const char *name) {
+    return z3d_ends_with(name, Z3D_LORA_A) || z3d_ends_with(name, Z3D_LORA_B);
+}
+
+static bool takes(const output *o, const char *group, const char *name) {
+    z3d_tensor t = {0};
+    if (!o->files->adapter) return !is_adapter(name);
+    snprintf(t.group, sizeof t.group, "%s", group);
+    snprintf(t.name, sizeof t.name, "%s", name);
+    return z3d_tensor_is_trained(o->files->adapter, &t);
+}
+
+/* Its name in an adapter's file. */
+static z3d_status wrap_name(const output *o, z3d_view *view) {
+    const z3d_view own = *view;
+    const int length =
+        snprintf(view->name, sizeof view->name, "%s%s", o->files->type->interop->adapter, own.name);
+    if (length < (int)sizeof view->name) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "tensor %s: its name is too long", own.name);
+}
+
+static z3d_status list_tensors(output *o) {
+    const int all = z3d_checkpoint_num_tensors(o->checkpoint);
+    Z3D_TRY(z3d_new((size_t)all + 1, sizeof *o->tensor, "the list of tensors", &o->tensor));
+    for (int i = 0; i < all; i++) {
+        exported *t = &o->tensor[o->count];
         const char *group, *name;
         const int64_t *shape;
         int dims;
         z3d_checkpoint_tensor(o->checkpoint, i, &group, &name, &dims, &shape);
-        type->interop->view(group, name, dims, shape, &t->view);
+        if (!takes(o, group, name)) continue;
+        o->files->type->interop->view(group, name, dims, shape, &t->view);
+        if (o->files->adapter) Z3D_TRY(wrap_name(o, &t->view));
         t->tensor = i;
+        o->count++;
         t->bytes = z3d_bytes_of(o->dtype, (t->view.rows ? t->view.rows : 1) * t->view.columns);
     }
     return Z3D_OK;
@@ -106,7 +133,7 @@ static void fill_shards(output *o, int64_t most) {
 
 static void shard_name(const output *o, int shard, char *out, size_t size) {
     if (o->shards == 1)
-        snprintf(out, size, "model.safetensors");
+        snprintf(out, size, "%smodel.safetensors", o->files->adapter ? "adapter_" : "");
     else
         snprintf(out, size, "model-%05d-of-%05d.safetensors", shard + 1, o->shards);
 }
@@ -146,15 +173,13 @@ static z3d_status write_shards(output *o, const char *folder) {
     return o->shards > 1 ? write_index(o, folder) : Z3D_OK;
 }
 
-z3d_status z3d_safetensors_write(z3d_checkpoint *c, const z3d_model_type *type, z3d_dtype dtype,
-                                 int64_t max_shard, const char *folder, int *shards,
-                                 z3d_nonfinite *bad) {
-    output o = {.checkpoint = c, .dtype = dtype, .bad = bad};
-    z3d_status status = list_tensors(&o, type);
+z3d_status z3d_safetensors_write(z3d_checkpoint *c, z3d_export_files *files) {
+    output o = {.checkpoint = c, .files = files, .dtype = files->dtype};
+    z3d_status status = list_tensors(&o);
     if (status == Z3D_OK) {
-        fill_shards(&o, max_shard);
-        *shards = o.shards;
-        status = write_shards(&o, folder);
+        fill_shards(&o, files->max_shard);
+        files->shards = o.shards;
+        status = write_shards(&o, files->folder);
     }
     free(o.tensor);
     return status;

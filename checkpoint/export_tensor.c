@@ -1,9 +1,11 @@
 /* A checkpoint's tensor in another program's file. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/interop.h"
+#include "src/model/lora.h"
 
 enum { CHUNK = 1 << 22 }; /* elements at once */
 
@@ -22,7 +24,59 @@ typedef struct target {
     int64_t offset;
     z3d_nonfinite *bad;
     float *values, *other; /* [CHUNK]; other: transposed */
+    int64_t rank;          /* of an adapter that is added; 0: there is none */
+    float *a, *b;          /* its [rank, columns] and [rows, rank] */
 } target;
+
+/* ---- an adapter, which becomes a part of the weight ---- */
+
+static z3d_status read_whole(const target *t, int tensor, float **out) {
+    z3d_part whole;
+    z3d_checkpoint_whole(t->checkpoint, tensor, &whole);
+    Z3D_TRY(z3d_new((size_t)whole.count, sizeof **out, "an adapter", out));
+    return z3d_checkpoint_read(t->checkpoint, z3d_checkpoint_exported(t->checkpoint), tensor,
+                               &whole, 0, whole.count, *out);
+}
+
+static int find_adapter(const target *t, const char *end) {
+    const char *group, *name;
+    const int64_t *shape;
+    char adapter[Z3D_NAME];
+    int dims;
+    z3d_checkpoint_tensor(t->checkpoint, t->tensor, &group, &name, &dims, &shape);
+    const char *last = strrchr(name, '.');
+    if (!last || strcmp(last, ".weight") != 0) return -1;
+    snprintf(adapter, sizeof adapter, "%.*s%s", (int)(last - name), name, end);
+    return z3d_checkpoint_find(t->checkpoint, group, adapter);
+}
+
+static z3d_status read_adapter(target *t) {
+    const int a = find_adapter(t, Z3D_LORA_A), b = find_adapter(t, Z3D_LORA_B);
+    z3d_part whole;
+    if (z3d_checkpoint_exported_scale(t->checkpoint) == 0 || a < 0 || b < 0) return Z3D_OK;
+    z3d_checkpoint_whole(t->checkpoint, a, &whole);
+    t->rank = whole.count / t->view->columns;
+    z3d_checkpoint_whole(t->checkpoint, b, &whole);
+    if (t->rank < 1 || whole.count != t->rank * t->view->rows)
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s: its adapter has another shape", t->view->name);
+    Z3D_TRY(read_whole(t, a, &t->a));
+    return read_whole(t, b, &t->b);
+}
+
+/* To elements first .. first + count - 1 of the weight. */
+static void add_adapter(const target *t, int64_t first, int64_t count) {
+    const float scale = (float)z3d_checkpoint_exported_scale(t->checkpoint);
+    const int64_t columns = t->view->columns;
+    for (int64_t i = 0; i < count && t->rank > 0; i++) {
+        const int64_t row = (first + i) / columns, column = (first + i) % columns;
+        float sum = 0;
+        for (int64_t k = 0; k < t->rank; k++)
+            sum += t->b[row * t->rank + k] * t->a[k * columns + column];
+        t->values[i] += scale * sum;
+    }
+}
+
+/* ---- values ---- */
 
 /* In the type that is written, where a large number may have become an infinity. */
 static int64_t count_nonfinite(const void *values, int64_t count, z3d_dtype dtype) {
@@ -46,9 +100,11 @@ static z3d_status write_values(const target *t, float *values, int64_t count, in
 
 static z3d_status read_values(const target *t, int64_t first, int64_t count) {
     z3d_part whole;
+    const z3d_tensor_kind kind =
+        z3d_checkpoint_value_kind(t->checkpoint, t->tensor, z3d_checkpoint_exported(t->checkpoint));
     z3d_checkpoint_whole(t->checkpoint, t->tensor, &whole);
-    Z3D_TRY(z3d_checkpoint_read(t->checkpoint, z3d_checkpoint_exported(t->checkpoint), t->tensor,
-                                &whole, first, count, t->values));
+    Z3D_TRY(z3d_checkpoint_read(t->checkpoint, kind, t->tensor, &whole, first, count, t->values));
+    add_adapter(t, first, count);
     z3d_progress_add(z3d_checkpoint_progress(t->checkpoint), count * (int64_t)sizeof *t->values);
     return Z3D_OK;
 }
@@ -79,7 +135,14 @@ static z3d_status write_turned(const target *t) {
 z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
                              z3d_dtype dtype, int fd, const char *path, int64_t offset,
                              z3d_nonfinite *bad) {
-    target t = {c, tensor, view, dtype, fd, path, offset, bad, NULL, NULL};
+    target t = {.checkpoint = c,
+                .tensor = tensor,
+                .view = view,
+                .dtype = dtype,
+                .fd = fd,
+                .path = path,
+                .offset = offset,
+                .bad = bad};
     int64_t count = (view->rows ? view->rows : 1) * view->columns;
     size_t size = (size_t)(count < CHUNK ? count : CHUNK);
     if (turned && view->columns > CHUNK)
@@ -87,8 +150,11 @@ z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view
                          view->name, (long long)view->columns, CHUNK);
     z3d_status status = z3d_new(size, sizeof *t.values, "a tensor", &t.values);
     if (status == Z3D_OK && turned) status = z3d_new(size, sizeof *t.other, "a tensor", &t.other);
+    if (status == Z3D_OK) status = read_adapter(&t);
     if (status == Z3D_OK) status = turned ? write_turned(&t) : write_straight(&t, count);
     free(t.values);
     free(t.other);
+    free(t.a);
+    free(t.b);
     return status;
 }

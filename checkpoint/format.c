@@ -74,7 +74,8 @@ z3d_status z3d_homes_of(const z3d_model *model, z3d_home **out) {
 static void describe_tensor(const z3d_parameter_group *group, int parameter, z3d_tensor *out) {
     const z3d_parameter *p = &group->parameter[parameter];
     int middle = p->split_dim < 0 ? 0 : p->split_dim;
-    *out = (z3d_tensor){.dims = p->dims, .split_dim = p->split_dim, .outer = 1, .inner = 1};
+    *out = (z3d_tensor){
+        .dims = p->dims, .split_dim = p->split_dim, .frozen = p->frozen, .outer = 1, .inner = 1};
     snprintf(out->group, sizeof out->group, "%s", z3d_parameter_home(group, parameter));
     memcpy(out->name, p->name, sizeof out->name);
     memcpy(out->shape, p->shape, sizeof out->shape);
@@ -184,7 +185,8 @@ static void append_tensors(const z3d_manifest *manifest, z3d_string *out) {
         z3d_string_append(out, ",\"shape\":[");
         for (int d = 0; d < t->dims; d++)
             z3d_string_append(out, "%s%lld", d ? "," : "", (long long)t->shape[d]);
-        z3d_string_append(out, "],\"split\":%d}", t->split_dim);
+        z3d_string_append(out, "],\"split\":%d%s}", t->split_dim,
+                          t->frozen ? ",\"frozen\":true" : "");
     }
     z3d_string_append(out, "],\n");
 }

@@ -17,6 +17,7 @@ typedef struct z3d_tensor {
     int dims;
     int64_t shape[Z3D_MAX_DIMS];
     int split_dim; /* -1: none */
+    bool frozen;   /* it has no optimizer tensors */
     int64_t outer, global, inner;
 } z3d_tensor;
 
@@ -64,6 +65,10 @@ typedef struct z3d_manifest {
 void z3d_manifest_free(z3d_manifest *manifest);
 /* The kinds of tensors that the shards hold. */
 unsigned z3d_manifest_kinds(const z3d_manifest *manifest);
+/* Those of `kinds` that the tensor has. */
+static inline unsigned z3d_tensor_kinds(const z3d_tensor *tensor, unsigned kinds) {
+    return tensor->frozen ? kinds & Z3D_KIND(PARAMETER) : kinds;
+}
 /* The tensors of a model, in order of groups and parameters; tiles are one tensor. */
 z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count);
 /* Of each parameter, in order of groups. */

@@ -32,8 +32,8 @@ static z3d_status refuse_other_folder(const char *folder) {
     const char *what = NULL;
     if (has_file(folder, "config.json")) return Z3D_OK;
     if (has_file(folder, "adapter_config.json"))
-        what = "it has an adapter (adapter_config.json), not a model: merge it into its model with "
-               "peft's merge_and_unload() and save_pretrained(), then import that folder";
+        what = "it has an adapter (adapter_config.json), not a model: import the model that it is "
+               "for, and begin a run of that with this folder as lora.init_from";
     else if (has_file(folder, "params.json"))
         what =
             "it has Meta's own format (params.json): convert it with transformers' "

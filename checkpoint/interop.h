@@ -29,6 +29,7 @@ typedef struct z3d_interop {
     z3d_interop_file *file; /* those with tensors */
     int64_t bytes;          /* of all files */
     bool turned;            /* matrices with view.turned are [in, out] in them */
+    bool wrapped;           /* all names have PEFT's prefix in front */
     z3d_json *index;        /* of the shards; NULL: there is none */
     z3d_config *config;     /* its model.* are the file's */
     const z3d_model_type *type;
@@ -126,6 +127,9 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 /* Which values are written: the parameters, unless another kind is chosen. */
 void z3d_checkpoint_export_kind(z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
 z3d_tensor_kind z3d_checkpoint_exported(const z3d_checkpoint *checkpoint);
+/* The tensor that stands for this kind of a parameter's values: a frozen one is its own average. */
+z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
+                                          z3d_tensor_kind kind);
 /* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. Uses a
  * fixed amount of memory. Adds to *bad what is not finite in the file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
@@ -138,11 +142,31 @@ typedef struct z3d_export_file {
 } z3d_export_file;
 z3d_status z3d_export_write(const z3d_export_file *file, const char *path);
 
+/* From now on a layer's weight is exported with its adapter in it: W + scale x B A. 0: it is not.
+ */
+void z3d_checkpoint_export_scale(z3d_checkpoint *checkpoint, double scale);
+double z3d_checkpoint_exported_scale(const z3d_checkpoint *checkpoint);
+
 /* model.safetensors in `folder`, or shards of at most `max_shard` bytes of tensors (a tensor that
- * is larger has a shard of its own) and their index. *shards: how many. */
-z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, const z3d_model_type *type,
-                                 z3d_dtype dtype, int64_t max_shard, const char *folder,
-                                 int *shards, z3d_nonfinite *bad);
+ * is larger has a shard of its own) and their index; adapters are left out. */
+typedef struct z3d_export_files {
+    const z3d_model_type *type;
+    z3d_dtype dtype;
+    int64_t max_shard;
+    const char *folder;
+    const z3d_model *adapter; /* not NULL: what this model trains, as adapter_model.safetensors */
+    int shards;               /* set: how many */
+    z3d_nonfinite bad;        /* set */
+} z3d_export_files;
+z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, z3d_export_files *files);
+
+/* ---- adapters ---- */
+
+/* Whether the parameter of this tensor is trained. */
+bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *tensor);
+/* adapter_config.json of a run with adapters. */
+z3d_status z3d_adapter_write_config(const z3d_model_type *type, const z3d_config *config,
+                                    const z3d_model *model, const char *folder);
 /* ERR_UNSUPPORTED: not a GPT-2. */
 z3d_status z3d_llmc_check(const z3d_config *config);
 /* Whether a file begins as llm.c's checkpoints do. */

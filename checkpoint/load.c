@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checkpoint/format.h"
+#include "checkpoint/interop.h"
 #include "checkpoint/new_rows.h"
 
 /* Elements. Pieces from LARGE on go to the engine as they are; smaller ones, of a topology that cut
@@ -49,22 +50,29 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     return status;
 }
 
-static bool has_new_rows(const z3d_checkpoint *c, const z3d_model *model, const z3d_tensor *t) {
+/* An adapter that the checkpoint of a base does not have. */
+static bool is_new_adapter(const z3d_checkpoint *c, const z3d_parameter_group *group, int i) {
+    const z3d_parameter *p = &group->parameter[i];
+    return p->adapter && z3d_checkpoint_find(c, z3d_parameter_home(group, i), p->name) < 0;
+}
+
+static bool is_new(const z3d_checkpoint *c, const z3d_model *model, const z3d_tensor *t) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++)
-            if (strcmp(model->group[g].name, t->group) == 0 &&
+            if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
                 strcmp(model->group[g].parameter[i].name, t->name) == 0)
-                return z3d_has_new_rows(c, &model->group[g], i);
+                return z3d_has_new_rows(c, &model->group[g], i) ||
+                       is_new_adapter(c, &model->group[g], i);
     return false;
 }
 
-/* begins: a run may begin with more token ids than the checkpoint has. */
+/* begins: a run may begin with more token ids than the checkpoint has, and with new adapters. */
 static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model, bool begins) {
     z3d_tensor *tensor;
     int count;
     z3d_status status = z3d_tensors_of(model, &tensor, &count);
     for (int i = 0; i < count && status == Z3D_OK; i++)
-        if (!begins || !has_new_rows(c, model, &tensor[i])) status = compare_tensor(c, &tensor[i]);
+        if (!begins || !is_new(c, model, &tensor[i])) status = compare_tensor(c, &tensor[i]);
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const char *group, *name;
         const int64_t *shape;
@@ -104,10 +112,14 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
         for (int g = 0; g < l->model->num_groups && kinds >> kind & 1; g++)
             for (int i = 0; i < l->model->group[g].num_parameters; i++) {
+                if (l->model->group[g].frozen && kind != Z3D_TENSOR_PARAMETER && !l->average)
+                    continue;
+                if (is_new_adapter(c, &l->model->group[g], i)) continue;
                 z3d_wanted *r = &l->range[l->count];
-                r->kind = (z3d_tensor_kind)kind;
                 r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
+                r->kind = (z3d_tensor_kind)kind;
+                if (l->average) r->kind = z3d_checkpoint_value_kind(c, r->tensor, r->kind);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
                 if (z3d_has_new_rows(c, &l->model->group[g], i))
                     z3d_without_new_rows(c, r->tensor, &r->slice);
@@ -181,6 +193,26 @@ static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
     return status;
 }
 
+/* What is trained here has been trained there. */
+static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model) {
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            const char *home = z3d_parameter_home(&model->group[g], i);
+            const char *name = model->group[g].parameter[i].name;
+            const int tensor = z3d_checkpoint_find(c, home, name);
+            const bool frozen =
+                z3d_checkpoint_value_kind(c, tensor, Z3D_TENSOR_EMA) != Z3D_TENSOR_EMA;
+            if (frozen == model->group[g].frozen) continue;
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "%s/%s is %s in the checkpoint of step %lld and %s in this run; a "
+                             "resumed run must keep training.freeze",
+                             home, name, frozen ? "frozen" : "trained",
+                             (long long)z3d_checkpoint_get_info(c)->engine.step,
+                             frozen ? "trained" : "frozen");
+        }
+    return Z3D_OK;
+}
+
 /* A run without delayed updates never applies gradients that wait. */
 static z3d_status compare_delays(const z3d_checkpoint *c, unsigned kinds) {
     if (!z3d_checkpoint_get_info(c)->engine.pending.waits || kinds & Z3D_KIND(PENDING))
@@ -213,6 +245,7 @@ static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d
     const unsigned kinds = kinds_to_load(c, engine, purpose);
     Z3D_TRY(compare_models(c, model, purpose == BEGIN));
     if (!weights_only) Z3D_TRY(compare_optimizers(c, kinds));
+    if (!weights_only) Z3D_TRY(compare_frozen(c, model));
     if (!weights_only) Z3D_TRY(compare_delays(c, kinds));
     z3d_engine_parameters_changed(engine);
     z3d_status status = load_states(c, ranks, model, engine, kinds);

@@ -190,6 +190,7 @@ static z3d_status read_tensor(const z3d_json *object, z3d_tensor *t) {
                              t->group, t->name);
         t->split_dim = (int)dim;
     }
+    t->frozen = z3d_json_flag(object, "frozen", false);
     return fold_shape(t);
 }
 
@@ -397,7 +398,8 @@ static z3d_status check_counts(const z3d_manifest *m) {
         }
     for (int t = 0; t < m->num_tensors; t++)
         for (int k = 0; k < Z3D_STATE_KINDS && status == Z3D_OK; k++)
-            if (kinds >> k & 1) status = check_count(m, t, k, count[t * Z3D_STATE_KINDS + k]);
+            if (z3d_tensor_kinds(&m->tensor[t], kinds) >> k & 1)
+                status = check_count(m, t, k, count[t * Z3D_STATE_KINDS + k]);
     free(count);
     return status;
 }

@@ -40,6 +40,7 @@ struct z3d_checkpoint {
     z3d_manifest manifest;
     z3d_checkpoint_verify verify;
     z3d_tensor_kind exported;
+    double exported_scale;
     open_shard open[OPEN_SHARDS];
     int *first_source; /* by tensor * Z3D_STATE_KINDS + kind, and one more */
     source *source;
@@ -144,6 +145,15 @@ void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part
 
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
     return z3d_manifest_kinds(&checkpoint->manifest);
+}
+
+unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor) {
+    return z3d_tensor_kinds(&checkpoint->manifest.tensor[tensor], z3d_checkpoint_kinds(checkpoint));
+}
+
+z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
+                                          z3d_tensor_kind kind) {
+    return checkpoint->manifest.tensor[tensor].frozen ? Z3D_TENSOR_PARAMETER : kind;
 }
 
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {
@@ -491,6 +501,14 @@ end:
 
 void z3d_checkpoint_watch(z3d_checkpoint *c, z3d_progress *progress) {
     c->progress = progress;
+}
+
+void z3d_checkpoint_export_scale(z3d_checkpoint *c, double scale) {
+    c->exported_scale = scale;
+}
+
+double z3d_checkpoint_exported_scale(const z3d_checkpoint *c) {
+    return c->exported_scale;
 }
 
 void z3d_checkpoint_export_kind(z3d_checkpoint *c, z3d_tensor_kind kind) {

@@ -69,9 +69,9 @@ static bool has_shape(const z3d_json *shape, int64_t first, int64_t second) {
 static z3d_status refuse_shape(const reader *r, const char *name, int64_t first, int64_t second) {
     char text[Z3D_SHOWN + 1], more[32] = "";
     if (second) snprintf(more, sizeof more, ", %lld", (long long)second);
-    return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: tensor %s: its shape does not fit config.json: expected [%lld%s]",
-                     r->path, z3d_shown(name, text), (long long)first, more);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: its shape does not fit %s: expected [%lld%s]",
+                     r->path, z3d_shown(name, text),
+                     r->f->wrapped ? "the run's model" : "config.json", (long long)first, more);
 }
 
 /* Where an entry's values lie, for a tensor of ours that it must fit. */
@@ -129,12 +129,19 @@ static z3d_interop_source *place_of(reader *r, const char *name, int *tensor) {
 }
 
 static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes) {
+    static const char wrapper[] = "base_model.model.";
     const z3d_model_interop *model = r->f->type->interop;
-    const char *name = without_prefix(model, entry->key);
+    const bool wrapped = r->f->wrapped && strncmp(entry->key, wrapper, strlen(wrapper)) == 0;
+    const char *name = without_prefix(model, entry->key + (wrapped ? strlen(wrapper) : 0));
     char text[Z3D_SHOWN + 1];
     int tensor;
     if (model->ignores(name)) return Z3D_OK;
     z3d_interop_source *place = place_of(r, name, &tensor);
+    if (!place && r->f->wrapped)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: tensor %s is not trained in this run; lora.target_modules and "
+                         "lora.modules_to_save say what is",
+                         r->path, z3d_shown(entry->key, text));
     if (!place)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a %s of %lld layers",
                          r->path, z3d_shown(entry->key, text), model->title,

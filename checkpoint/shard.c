@@ -21,6 +21,7 @@ static void plan_datasets(const z3d_model *model, const z3d_layout *layout, cons
             z3d_part part;
             z3d_layout_part(layout, model, g, i, false, &part);
             bool others = model->group[g].parameter[i].split_dim < 0 && layout->tensor_index > 0;
+            if (layout->group[g].frozen && kind != Z3D_TENSOR_PARAMETER) continue;
             if (part.count == 0 || others || !layout->group[g].counts) continue;
             out[(*count)++] = (z3d_extent){.tensor = home->tensor,
                                            .kind = kind,
@@ -71,10 +72,11 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
     *saved = *loaded = 0;
     Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config, &written));
     *saved = (double)written;
-    int states = z3d_count_kinds(z3d_state_kinds(config));
+    int all = z3d_count_kinds(z3d_state_kinds(config));
     Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));
     for (int g = 0; g < model->num_groups; g++) {
         bool all_rows = z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER);
+        int states = layout->group[g].frozen ? 1 : all;
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             z3d_part part;
             z3d_layout_part(layout, model, g, i, all_rows, &part);

@@ -126,8 +126,9 @@ static z3d_status describe(hid_t file, const z3d_manifest *manifest) {
     Z3D_TRY(z3d_hdf5_attribute(file, "step", &manifest->info.engine.step, 1));
     unsigned kinds = z3d_manifest_kinds(manifest);
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
-        int count = kinds >> kind & 1 ? manifest->num_tensors : 0;
-        for (int t = 0; t < count; t++) Z3D_TRY(add_tensor(file, manifest, t, kind));
+        for (int t = 0; t < manifest->num_tensors; t++)
+            if (z3d_tensor_kinds(&manifest->tensor[t], kinds) >> kind & 1)
+                Z3D_TRY(add_tensor(file, manifest, t, kind));
     }
     return Z3D_OK;
 }

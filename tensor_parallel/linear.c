@@ -1,22 +1,26 @@
 /* Column- and row-parallel linear layers. The pair needs two sums over the group: the row-parallel
  * one in forward (g of Megatron-LM's figure 3), and the column-parallel one in backward (f), which
  * runs while the weight gradient is computed. */
-#include "tensor_parallel/tensor_parallel.h"
+#include "tensor_parallel/adapter.h"
 
-/* y[rows,out] = x[rows,in] W[out,in]^T (+ bias) */
+/* y[rows,out] = x[rows,in] W[out,in]^T (+ bias), and what the adapters add */
 static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear, const void *x,
                            const void *bias, void *y, void *gelu) {
-    return Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->out, .k = linear->in,
-                      .transpose_b = true, .inference = linear->inference, .a = x,
-                      .b = linear->weight, .c = y, .lda = linear->in, .ldb = linear->in,
-                      .ldc = linear->out, .dtype = lane->dtype, .c_dtype = lane->dtype,
-                      .bias = bias, .residual = linear->residual, .gelu = gelu);
+    const bool alone = linear->adapters == 0;
+    Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->out, .k = linear->in,
+                       .transpose_b = true, .inference = linear->inference, .a = x,
+                       .b = linear->weight, .c = y, .lda = linear->in, .ldb = linear->in,
+                       .ldc = linear->out, .dtype = lane->dtype, .c_dtype = lane->dtype,
+                       .bias = bias, .residual = linear->residual, .gelu = alone ? gelu : NULL));
+    return z3d_adapters_forward(lane, linear, x, y, gelu);
 }
 
-/* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] (x gelu'(before_gelu)) */
+/* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] and what the adapters add (x
+ * gelu'(before_gelu)) */
 static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                  const void *dy, void *dx, bool accumulate,
                                  const void *before_gelu) {
+    Z3D_TRY(z3d_adapters_input_gradient(lane, linear, dy, dx, &accumulate));
     return Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->in, .k = linear->out,
                       .accumulate = accumulate, .a = dy, .b = linear->weight, .c = dx,
                       .lda = linear->out, .ldb = linear->in, .ldc = linear->in,
@@ -27,13 +31,14 @@ static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *
 static z3d_status parameter_gradients(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, z3d_row_range bias_rows) {
     int64_t row = z3d_bytes_of(lane->dtype, linear->out);
-    bool all_rows = bias_rows.count == linear->rows;
-    Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->out, .n = linear->in, .k = linear->rows,
-                       .transpose_a = true, .accumulate = linear->accumulate, .a = dy, .b = x,
-                       .c = linear->weight_gradient, .lda = linear->out, .ldb = linear->in,
-                       .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->gradient_dtype,
-                       .bias_gradient = all_rows ? linear->bias_gradient : NULL));
-    if (!linear->bias_gradient || all_rows) return Z3D_OK;
+    bool fused = linear->weight_gradient && bias_rows.count == linear->rows;
+    if (linear->weight_gradient)
+        Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->out, .n = linear->in, .k = linear->rows,
+                           .transpose_a = true, .accumulate = linear->accumulate, .a = dy, .b = x,
+                           .c = linear->weight_gradient, .lda = linear->out, .ldb = linear->in,
+                           .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->gradient_dtype,
+                           .bias_gradient = fused ? linear->bias_gradient : NULL));
+    if (!linear->bias_gradient || fused) return Z3D_OK;
     return Z3D_LAUNCH(lane->device, bias_backward, .dy = (const char *)dy + bias_rows.first * row,
                       .gradient = linear->bias_gradient, .rows = bias_rows.count,
                       .cols = linear->out, .dtype = lane->dtype,
@@ -58,8 +63,10 @@ z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_li
     for (int i = 0; i < count && dx; i++)
         Z3D_TRY(input_gradient(lane, &linear[i], dy[i], dx, i > 0, NULL));
     if (dx) Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
-    for (int i = 0; i < count && x; i++)
+    for (int i = 0; i < count && x; i++) {
         Z3D_TRY(parameter_gradients(lane, &linear[i], x, dy[i], all));
+        Z3D_TRY(z3d_adapters_parameter_gradients(lane, &linear[i], x, dy[i], dx != NULL));
+    }
     return dx ? z3d_collective_wait(lane->group, ticket) : Z3D_OK;
 }
 
@@ -74,5 +81,6 @@ z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear
                                    const void *x, const void *dy, void *dx) {
     if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, false, linear->before_gelu));
     if (!x) return Z3D_OK;
-    return parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows));
+    Z3D_TRY(parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows)));
+    return z3d_adapters_parameter_gradients(lane, linear, x, dy, dx != NULL);
 }

@@ -38,20 +38,41 @@ z3d_status z3d_gather_rows(const z3d_tensor_lane *lane, void *buffer, int64_t ro
 /* ---- layers: all operands have all rows; after a sum over the group a rank has its own rows ----
  */
 
+/* LoRA (Hu et al., 2106.09685) beside a layer's weight: columns first .. first + out - 1 of y get
+ * scale x B (A dropout(x)) more. A is T[rank, in], B T[out, rank] of the local part. Of a
+ * column-parallel layer B is split and A replicated, of a row-parallel layer A is split (its `in`)
+ * and B replicated. A rank's gradient of the replicated one is its part of a sum over the group,
+ * which the caller leaves for later. */
+typedef struct z3d_adapter {
+    int64_t rank, first, out;
+    float scale;
+    const void *a, *b;
+    void *a_gradient, *b_gradient;
+    bool accumulate;     /* into the gradients */
+    z3d_dropout dropout; /* of x, of `tokens` rows a sample */
+    int64_t tokens;
+    void *low, *low_gradient; /* the caller's memory, T[rows, rank]; low_gradient: in backward */
+    void *dropped;            /* T[rows, in], with dropout */
+} z3d_adapter;
+
+enum { Z3D_LAYER_ADAPTERS = 3 }; /* beside one product: queries, keys and values */
+
 /* A linear layer y = x W^T + b on rows x in -> rows x out. W is T[out, in] of the local part:
  * column-parallel splits `out`, row-parallel splits `in`; these are the local sizes. */
 typedef struct z3d_linear {
     int64_t rows, in, out;
-    const void *weight, *bias; /* bias NULL: none */
-    void *weight_gradient, *bias_gradient;
-    bool accumulate; /* into the gradients */
-    bool inference;  /* forward: z3d_gemm's */
+    const void *weight, *bias;             /* bias NULL: none */
+    void *weight_gradient, *bias_gradient; /* NULL: not wanted */
+    bool accumulate;                       /* into the gradients */
+    bool inference;                        /* forward: z3d_gemm's */
     /* GELU beside the layer: */
     void *gelu;              /* column-parallel forward: also T[rows,out] = gelu(y); or NULL */
     const void *residual;    /* row-parallel forward of a group of one: T[rows,out], added to y with
                                 the    bias; or NULL */
     const void *before_gelu; /* row-parallel backward: T[rows,in] with x = gelu(it); dx becomes its
                                 gradient; or NULL */
+    int adapters;
+    z3d_adapter adapter[Z3D_LAYER_ADAPTERS];
 } z3d_linear;
 
 /* y T[rows,out] = x W^T + b. No communication: x is replicated, y is this rank's columns. */

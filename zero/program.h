@@ -184,16 +184,17 @@ typedef struct z3d_group_layout {
                               there are none */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
     int chunk[2];          /* of the pipeline, that use it; -1: none */
+    bool frozen;           /* not trained: its value is all that is kept of it */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
     bool counts;           /* this stage is the first that holds it: counts its norm, saves it */
-    /* It is used in two chunks: gradients are summed up apart and then added, wherever they are. */
+    /* It is used in two chunks, and trained: gradients are summed up apart and then added, wherever
+     * they are. */
     int twin;         /* the other pipeline stage that holds it; -1: none */
     int second_chunk; /* both chunks are this stage's: the later one; -1: they are not */
-    int64_t
-        offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
-    int64_t elements;               /* of the parameters, without the flat padding */
-    int64_t padded;                 /* = rows x shard: what P counts */
-    int64_t shard; /* elements of one rank's shard; a multiple of Z3D_SHARD_ALIGN */
+    int64_t *offset;  /* first element of each parameter in the flat local buffer */
+    int64_t elements; /* of the parameters, without the flat padding */
+    int64_t padded;   /* = rows x shard: what P counts */
+    int64_t shard;    /* elements of one rank's shard; a multiple of Z3D_SHARD_ALIGN */
     int num_ranges;
     z3d_range range[6]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
@@ -218,8 +219,10 @@ typedef struct z3d_layout {
     int num_chunks;                /* of all stages */
     int *first_unit;               /* of each chunk, and the number of units */
     int *stage_of_chunk, *chunk_of_unit;
+    int first_trained;    /* unit: those before it have no backward (z3d_model_first_trained) */
     int64_t padded_total; /* P: sum of padded of what this stage holds */
     z3d_group_layout *group;
+    int64_t *offset; /* of all groups' parameters */
 } z3d_layout;
 
 /* config: decides what is kept (z3d_states_decide), and which stage has which unit; NULL where only
@@ -234,6 +237,11 @@ int z3d_layout_use(const z3d_layout *layout, int unit, int group);
 /* Whether this pipeline stage runs the unit; whether the unit is the first of its chunk. */
 bool z3d_layout_has_unit(const z3d_layout *layout, int unit);
 bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit);
+/* Whether something trained wants the gradient of the unit's input, that is, of the output of the
+ * unit before it. */
+static inline bool z3d_layout_wants_input_gradient(const z3d_layout *layout, int unit) {
+    return unit > layout->first_trained;
+}
 /* Intersection of range r of group g with this rank's shard; false when empty. first is in the flat
  * buffer. */
 bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_range *out);
@@ -245,10 +253,11 @@ void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
-/* offloaded: the group is one of those that config.offload is about. */
-void z3d_states_decide(const z3d_program_config *config, bool offloaded,
+/* offloaded: the group is one of those that config.offload is about. frozen: it is not trained. */
+void z3d_states_decide(const z3d_program_config *config, bool offloaded, bool frozen,
                        z3d_kept kept[Z3D_PART_COUNT]);
-/* The kinds of tensors that make up a run's state: what a checkpoint has. */
+/* The kinds of tensors that make up a run's state: what a checkpoint has. Of a frozen group it is
+ * the parameters only. */
 unsigned z3d_state_kinds(const z3d_program_config *config);
 /* Whether gradients are best reduced once a step: what is kept between micro-batches is all rows.
  */
@@ -263,12 +272,15 @@ int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part)
 int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part);
 /* Which of the part's tensors is of this kind; -1: none. */
 int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind);
-/* Of the elements that this stage holds: those of groups whose optimizer states are offloaded. */
+/* Of the elements that this stage holds and trains: those of groups whose optimizer states are
+ * offloaded. */
 double z3d_offloaded_share(const z3d_layout *layout);
 /* Every rank keeps whole gradients, although it steps only its own rows: for people. */
 bool z3d_keeps_whole_gradients(const z3d_layout *layout);
 
-/* ---- traces: what a unit does, recorded once per kind and call ---- */
+/* ---- traces: what a unit does, recorded once per kind, per what of it is frozen, and per call
+ * ----
+ */
 
 typedef enum z3d_call {
     Z3D_CALL_FORWARD,
@@ -316,9 +328,11 @@ typedef struct z3d_trace {
     bool uses_cache;
 } z3d_trace;
 
-/* Traces by [mode][unit kind][call]. */
+/* Traces by [mode][unit kind][call]. A unit of which other parameters are frozen than of the first
+ * one of its kind counts as one of another kind, with a number behind the model's. */
 typedef struct z3d_traces {
     int num_kinds;
+    int *kind;        /* by unit */
     z3d_trace *trace; /* index: (mode * num_kinds + kind) * Z3D_CALL_COUNT + call */
     int threads;      /* of the device */
 } z3d_traces;
@@ -333,6 +347,8 @@ void z3d_traces_destroy(z3d_traces *traces);
 int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
                            const z3d_layout *layout);
 const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call);
+/* The same of unit number `unit`. */
+const z3d_trace *z3d_traces_of(const z3d_traces *traces, z3d_mode mode, int unit, z3d_call call);
 
 /* ---- the program ---- */
 

@@ -1,6 +1,6 @@
 /* What the bare build (ZERO3D_BARE) leaves out, in place of src/device/cpu/matmul.c (oneDNN's
  * primitives), zero/execute/observe.c (digests by xxHash), src/base/disk/ (xxHash, liburing) and
- * src/model/optimizer_groups.c (the configuration's messages). */
+ * src/model/patterns.c (the configuration's messages). */
 #include "src/base/disk.h"
 #include "src/device/cpu/matmul.h"
 #include "src/model/model.h"
@@ -32,6 +32,10 @@ void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, 
     (void)config;
     (void)model;
     (void)wrong;
+}
+
+void z3d_model_set_frozen(const z3d_config *config, z3d_model *model, z3d_string *wrong) {
+    z3d_model_set_optimizer_groups(config, model, wrong);
 }
 
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {

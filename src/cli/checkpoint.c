@@ -1,5 +1,6 @@
 /* zero3d checkpoint list | show | verify | diff | export | import */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ static const char help[] =
     "       zero3d checkpoint diff A B\n"
     "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
     "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
-    "                         [--allow-nonfinite] [--force] [--ema]\n"
+    "                         [--allow-nonfinite] [--force] [--ema] [--merged]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "                         [--vocab-size N] [--allow-nonfinite]\n"
     "\n"
@@ -25,8 +26,7 @@ static const char help[] =
     "  verify   reads every byte of a checkpoint and compares it with the saved digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
     "  export   writes the model for other programs: into the folder TO as Hugging Face has\n"
-    "           it (model.safetensors or its shards, config.json, the tokenizer), or, only a\n"
-    "           GPT-2, llm.c's checkpoint as the file TO\n"
+    "           it (a run's adapters as PEFT has them), or a GPT-2 as llm.c's file TO\n"
     "  import   makes a checkpoint in the new folder DIR from a model of Hugging Face (FROM is\n"
     "           its folder: GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM) or llm.c's GPT-2 (FROM\n"
     "           is its file), and DIR/config.yaml, a run that begins with its weights. Use it to\n"
@@ -44,6 +44,7 @@ static const char help[] =
     "tokens\n"
     "                    than the model; a run starts the new rows at the mean of the model's\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
+    "  --merged          a run with adapters: the whole model, with these in its weights\n"
     "  --allow-nonfinite  values may be infinite or NaN, or become so in the type that is written\n"
     "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"
     "\n"
@@ -59,7 +60,7 @@ typedef struct request {
     const char *format, *dtype, *vocab, *merges, *max_shard, *vocab_size;
     z3d_string *text; /* to print */
     z3d_progress progress;
-    bool allow_nonfinite, force, ema;
+    bool allow_nonfinite, force, ema, merged;
     bool bad; /* damage or a difference was found */
 } request;
 
@@ -115,8 +116,9 @@ static z3d_status list(request *r) {
 /* ---- show ---- */
 
 static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
-    int64_t parameters = 0;
-    char number[32];
+    int64_t parameters = 0, trained = 0;
+    const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
+    char number[32], more[48] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
         const char *group, *name;
         const int64_t *shape;
@@ -125,14 +127,17 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
         z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
         z3d_checkpoint_whole(c, i, &whole);
         parameters += whole.count;
+        if (z3d_checkpoint_kinds_of(c, i) & states) trained += whole.count;
         z3d_string_append(text, "  %s/%s [", group, name);
         for (int d = 0; d < dims; d++)
             z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)shape[d]);
         z3d_string_append(text, "]\n");
     }
-    unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
-    z3d_string_append(text, "parameters: %s, %s",
-                      z3d_format_count((double)parameters, number, sizeof number),
+    if (states && trained < parameters)
+        snprintf(more, sizeof more, ", %s of them trained",
+                 z3d_format_count((double)trained, number, sizeof number));
+    z3d_string_append(text, "parameters: %s%s, %s",
+                      z3d_format_count((double)parameters, number, sizeof number), more,
                       states ? "each with " : "without optimizer states");
     z3d_append_kinds(text, states, " and ");
     z3d_string_append(text, ", fp32\n");
@@ -232,7 +237,7 @@ typedef struct findings {
     int compared, differing; /* parameters in both */
     int only[2];             /* tensors in the first, in the second alone */
     int states[2];           /* optimizer tensors, likewise */
-    unsigned kinds[2];       /* that the first, the second has */
+    unsigned kinds[2];       /* of these */
 } findings;
 
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
@@ -243,8 +248,9 @@ static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, in
     z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
-        bool in_a = f->kinds[0] >> kind & 1, in_b = f->kinds[1] >> kind & 1;
-        if (in_a != in_b) f->states[in_b]++;
+        bool in_a = z3d_checkpoint_kinds_of(a, i) >> kind & 1;
+        bool in_b = z3d_checkpoint_kinds_of(b, j) >> kind & 1;
+        if (in_a != in_b) f->states[in_b]++, f->kinds[in_b] |= 1U << kind;
         if (!in_a || !in_b) continue;
         Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
         f->compared += kind == 0;
@@ -259,7 +265,7 @@ static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, in
 
 static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *chunk,
                                   z3d_string *text, bool *bad) {
-    findings f = {.kinds = {z3d_checkpoint_kinds(a), z3d_checkpoint_kinds(b)}};
+    findings f = {0};
     int matched = 0;
     for (int i = 0; i < z3d_checkpoint_num_tensors(a); i++) {
         const char *group, *name;
@@ -283,7 +289,7 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
             z3d_string_append(text, "%d tensors only in the second\n", f.only[side]);
         if (f.states[side]) {
             z3d_string_append(text, "%d optimizer tensors (", f.states[side]);
-            z3d_append_kinds(text, f.kinds[side] & ~f.kinds[!side], " and ");
+            z3d_append_kinds(text, f.kinds[side], " and ");
             z3d_string_append(text, ") only in the %s\n", where);
         }
         *bad = *bad || f.only[side] || f.states[side];
@@ -332,6 +338,11 @@ static z3d_status read_format(const request *r, z3d_interop_format *format, z3d_
 static void report_export(int64_t step, const z3d_export *what, z3d_string *text) {
     bool folder = what->format == Z3D_INTEROP_HUGGINGFACE;
     z3d_string_append(text, "step %lld: written to %s", (long long)step, what->to);
+    if (what->adapter) {
+        z3d_string_append(text, "/adapter_model.safetensors and adapter_config.json, %s\n",
+                          z3d_dtype_name(what->dtype));
+        return;
+    }
     if (what->shards == 1) z3d_string_append(text, "/model.safetensors and config.json");
     if (what->shards > 1)
         z3d_string_append(text, "/model-00001-of-%05d.safetensors ... and config.json",
@@ -367,6 +378,7 @@ static z3d_status export(request *r) {
                        .allow_nonfinite = r->allow_nonfinite,
                        .force = r->force,
                        .ema = r->ema,
+                       .merged = r->merged,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
                        .merges = r->merges};
@@ -495,12 +507,13 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
 
 /* exports, tokenizer: which options the tool has. */
 static z3d_status check_options(const request *r, bool exports, bool tokenizer) {
-    if ((r->format || r->dtype || r->max_shard || r->ema) && !exports)
+    if ((r->format || r->dtype || r->max_shard || r->ema || r->merged) && !exports)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
-                         r->format  ? "format"
-                         : r->dtype ? "dtype"
-                         : r->ema   ? "ema"
-                                    : "max-shard-size");
+                         r->format   ? "format"
+                         : r->dtype  ? "dtype"
+                         : r->ema    ? "ema"
+                         : r->merged ? "merged"
+                                     : "max-shard-size");
     if ((r->vocab || r->merges || r->allow_nonfinite) && !tokenizer)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
                          r->vocab    ? "vocab"
@@ -523,6 +536,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
                                   {"force", NULL, &r->force, NULL},
                                   {"ema", NULL, &r->ema, NULL},
+                                  {"merged", NULL, &r->merged, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));

@@ -97,6 +97,14 @@ typedef struct z3d_accumulate {
     z3d_dtype y_dtype, x_dtype;
 } z3d_accumulate;
 
+/* x[count] = factor x, in fp32, rounded to T. */
+typedef struct z3d_scale {
+    void *x; /* T */
+    int64_t count;
+    z3d_dtype dtype;
+    float factor;
+} z3d_scale;
+
 /* y[rows,cols] += x with bias: y T, bias T[cols] added to every row, in place. */
 typedef struct z3d_add_bias {
     void *y;
@@ -496,6 +504,7 @@ typedef struct z3d_init_normal {
     X(fill)                                                                                        \
     X(cast)                                                                                        \
     X(accumulate)                                                                                  \
+    X(scale)                                                                                       \
     X(add_bias)                                                                                    \
     X(bias_backward)                                                                               \
     X(layernorm_forward)                                                                           \

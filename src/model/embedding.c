@@ -42,12 +42,13 @@ static z3d_status backward(z3d_unit_run *run) {
         Z3D_TRY(z3d_residual_dropout_gradient(run, dy, "embedding", all));
         dy = all;
     }
-    Z3D_TRY(Z3D_LAUNCH(run->device, embedding_backward, .tokens = run->field[0], .dy = dy,
-                       .table_gradient = z3d_unit_gradient(run, TABLE, 0), .rows = rows,
-                       .cols = hidden, .first = range.first, .table_rows = range.local,
-                       .dtype = run->dtype, .gradient_dtype = run->gradient_dtype,
-                       .accumulate = run->group[TABLE].accumulate));
-    if (!shape->learned_positions) return Z3D_OK;
+    if (z3d_unit_gradient(run, TABLE, 0))
+        Z3D_TRY(Z3D_LAUNCH(run->device, embedding_backward, .tokens = run->field[0], .dy = dy,
+                           .table_gradient = z3d_unit_gradient(run, TABLE, 0), .rows = rows,
+                           .cols = hidden, .first = range.first, .table_rows = range.local,
+                           .dtype = run->dtype, .gradient_dtype = run->gradient_dtype,
+                           .accumulate = run->group[TABLE].accumulate));
+    if (!shape->learned_positions || !z3d_unit_gradient(run, POSITIONS, 0)) return Z3D_OK;
     const void *own_dy = (const char *)dy + z3d_unit_own_offset(run);
     if (z3d_unit_row_position(run))
         return Z3D_LAUNCH(

@@ -83,7 +83,8 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
         Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, z3d_unit_vocab_range(run), saved.logits,
                                                  run->field[1], layer.rows, saved.statistics,
                                                  run->state));
-        Z3D_TRY(z3d_unit_take_workspace(run, layer.rows, z3d_row_bytes(run, layer.in), &dh));
+        if (z3d_norm_needs_gradient(run, &saved.norm))
+            Z3D_TRY(z3d_unit_take_workspace(run, layer.rows, z3d_row_bytes(run, layer.in), &dh));
     }
     Z3D_TRY(z3d_column_linear_backward(&lane, &layer, halves & Z3D_WEIGHT_HALF ? saved.h : NULL,
                                        saved.logits, dh));

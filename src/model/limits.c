@@ -88,6 +88,7 @@ void z3d_limits_sequence(const z3d_config_judge *judge, bool sequence_parallel, 
 int64_t z3d_tiling_of(const z3d_config *config, int64_t attention, int64_t mlp, int64_t inner) {
     int64_t tiles = 1, local = inner / config->parallel_tensor_model_parallel_size;
     if (config->model_tiling != Z3D_AUTO) return config->model_tiling;
+    if (config->lora_r > 0) return 1; /* adapters are not in tiles */
     while (tiles < local && (local % tiles != 0 || mlp / tiles > attention)) tiles++;
     return tiles;
 }

@@ -7,11 +7,15 @@ z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
     const z3d_transformer *shape = z3d_transformer_of(run);
     const int64_t rows = z3d_unit_rows(run), hidden = shape->hidden_size, inner = shape->mlp_inner;
     const bool gated = shape->gated_mlp, bias = !gated && run->unit->kind != Z3D_KIND_TILE;
-    return (z3d_mlp){
+    z3d_mlp mlp = {
         .up = z3d_unit_linear(run, 0, first, gated ? -1 : first + 1, rows, hidden,
                               z3d_mlp_columns(shape)),
         .down = z3d_unit_linear(run, 0, first + 2, bias ? first + 3 : -1, rows, inner, hidden),
         .gated = gated};
+    z3d_unit_add_adapter(run, &mlp.up, first, 0, inner);
+    if (gated) z3d_unit_add_adapter(run, &mlp.up, first + 1, inner, inner);
+    z3d_unit_add_adapter(run, &mlp.down, first + 2, 0, hidden);
+    return mlp;
 }
 
 /* *x = what the first product reads, of all rows. */
@@ -51,7 +55,6 @@ static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) 
 }
 
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear up = mlp->up;
     const bool activates = run->need_output || mlp->activated;
     const bool fused = activates && !mlp->gated; /* gelu, into the product */
@@ -61,7 +64,7 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
     up.gelu = inner;
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(find_input(run, mlp, &x));
-    Z3D_TRY(z3d_column_linear_forward(&lane, &up, x, mlp->before));
+    Z3D_TRY(z3d_unit_column_forward(run, &up, x, mlp->before));
     z3d_unit_workspace_release(run, mark);
     if (activates && !fused) {
         Z3D_TRY(take_inner(run, mlp, &inner));
@@ -71,19 +74,24 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
     return z3d_residual_forward(run, &mlp->down, inner, residual, "mlp", y);
 }
 
+/* Whether the weight half of a layer's backward has anything to write, and so reads its input. */
+static bool is_trained(const z3d_linear *layer) {
+    return layer->weight_gradient || layer->bias_gradient || layer->adapters > 0;
+}
+
 /* dy -> d_up, the gradient of the first product's output. */
 static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                                  const void *dy, void *d_up) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear down = mlp->down;
-    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
+    const bool weight = halves & Z3D_WEIGHT_HALF && is_trained(&down);
+    const bool input = halves & Z3D_INPUT_HALF;
     void *inner = NULL, *d_inner = input ? d_up : NULL;
     if (mlp->gated && input)
         Z3D_TRY(z3d_unit_take_workspace(run, down.rows, inner_row(run, mlp), &d_inner));
     if (weight) Z3D_TRY(take_inner(run, mlp, &inner));
     if (weight && !mlp->activated) Z3D_TRY(activate(run, mlp, inner));
     down.before_gelu = mlp->gated ? NULL : mlp->before;
-    Z3D_TRY(z3d_row_linear_backward(&lane, &down, inner, dy, d_inner));
+    Z3D_TRY(z3d_unit_row_backward(run, &down, inner, dy, d_inner));
     if (!mlp->gated || !input) return Z3D_OK;
     return Z3D_LAUNCH(run->device, swiglu_backward, .x = mlp->before, .dy = d_inner, .dx = d_up,
                       .rows = down.rows, .cols = down.in, .dtype = run->dtype);
@@ -91,7 +99,6 @@ static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d
 
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     const int64_t rows = mlp->up.rows;
     const void *dy, *x = NULL;
     void *d_up;
@@ -103,9 +110,9 @@ z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp 
     z3d_unit_workspace_release(run, mark);
     if (halves & Z3D_INPUT_HALF)
         Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, mlp->up.in), dx));
-    if (halves & Z3D_WEIGHT_HALF) {
+    if (halves & Z3D_WEIGHT_HALF && is_trained(&mlp->up)) {
         x = mlp->x;
         if (!x) Z3D_TRY(find_input(run, mlp, &x));
     }
-    return z3d_column_linear_backward(&lane, &mlp->up, x, d_up, *dx);
+    return z3d_unit_columns_backward(run, &mlp->up, 1, x, (const void *const *)&d_up, *dx);
 }

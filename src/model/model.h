@@ -41,6 +41,7 @@ typedef struct z3d_model_interop {
     const char *title;         /* for messages: "GPT-2" */
     const char *const *names;  /* model_type in config.json, up to NULL */
     const char *prefix;        /* prefix that names may have */
+    const char *adapter;       /* prefix of those names in an adapter's file of PEFT's */
     const char *copy, *copied; /* a tensor that may exist twice, under another name */
     z3d_tokenizer_kind tokenizer;
     int64_t end_of_text; /* its id, and that of the begin, if no tokenizer says; -1: none */
@@ -85,6 +86,8 @@ z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);
 /* Its last part: parameters' optimizer_group, by optimizer.param_groups. Appends what is wrong:
  * patterns that name no parameter. */
 void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, z3d_string *wrong);
+/* The same of parameters that training.freeze freezes; freezing all of them is wrong, too. */
+void z3d_model_set_frozen(const z3d_config *config, z3d_model *model, z3d_string *wrong);
 z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out);
 /* The models' rules for their keys, for z3d_config_check and the like. */
 extern const z3d_config_rules z3d_model_rules;

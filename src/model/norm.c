@@ -46,11 +46,18 @@ z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, v
 static z3d_status add_sum(const z3d_unit_run *run, int slot, int index, const float *sum,
                           int64_t count) {
     void *gradient = z3d_unit_gradient(run, slot, index);
+    if (!gradient) return Z3D_OK;
     if (run->group[slot].accumulate)
         return Z3D_LAUNCH(run->device, accumulate, .y = gradient, .x = sum, .count = count,
                           .y_dtype = run->gradient_dtype, .x_dtype = Z3D_F32);
     return Z3D_LAUNCH(run->device, cast, .destination = gradient, .source = sum, .count = count,
                       .destination_dtype = run->gradient_dtype, .source_dtype = Z3D_F32);
+}
+
+/* The kernels always write a gradient: one that nobody wants, into workspace. */
+static z3d_status need_target(z3d_unit_run *run, int64_t elements, z3d_dtype dtype, void **target) {
+    if (*target) return Z3D_OK;
+    return z3d_unit_take_workspace(run, elements, z3d_bytes_of(dtype, 1), target);
 }
 
 static z3d_status layernorm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
@@ -84,6 +91,9 @@ static z3d_status layernorm_backward(z3d_unit_run *run, z3d_halves halves, const
         kernel.gradient_dtype = Z3D_F32;
         kernel.accumulate = false;
     }
+    Z3D_TRY(need_target(run, hidden, kernel.gradient_dtype, &kernel.weight_gradient));
+    Z3D_TRY(need_target(run, hidden, kernel.gradient_dtype, &kernel.bias_gradient));
+    Z3D_TRY(need_target(run, kernel.rows * hidden, run->dtype, &kernel.dx));
     return z3d_launch(run->device, &(z3d_kernel){.kind = Z3D_KERNEL_layernorm_backward,
                                                  .as.layernorm_backward = kernel});
 }
@@ -103,13 +113,21 @@ z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int
         kernel.gradient_dtype = Z3D_F32;
         kernel.accumulate = false;
     }
+    Z3D_TRY(need_target(run, kernel.cols, kernel.gradient_dtype, &kernel.weight_gradient));
+    Z3D_TRY(need_target(run, kernel.rows * kernel.dx_stride, run->dtype, &kernel.dx));
     return z3d_launch(run->device, &(z3d_kernel){.kind = Z3D_KERNEL_rmsnorm_backward,
                                                  .as.rmsnorm_backward = kernel});
+}
+
+bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm) {
+    return !run->ends_backward || z3d_unit_is_trained(run, norm->slot, norm->weight) ||
+           (has_mean(run) && z3d_unit_is_trained(run, norm->slot, norm->weight + 1));
 }
 
 z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
                              const void *dy, const void *residual, void *dx) {
     const int64_t hidden = z3d_transformer_of(run)->hidden_size;
+    if (dx == run->input_gradient && !z3d_norm_needs_gradient(run, norm)) return Z3D_OK;
     if (has_mean(run)) return layernorm_backward(run, halves, norm, dy, residual, dx);
     return z3d_rmsnorm_backward_halves(run, halves, norm->slot, norm->weight,
                                        (z3d_rmsnorm_backward){.dy = dy,

@@ -4,6 +4,7 @@
 
 #include "src/model/gpt/gpt.h"
 #include "src/model/llama/llama.h"
+#include "src/model/lora.h"
 
 static const z3d_model_type *const types[] = {&z3d_gpt_type, &z3d_llama_type};
 
@@ -52,7 +53,21 @@ z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **ou
     return Z3D_ERROR(Z3D_ERR_CONFIG, "model.type: %s", text);
 }
 
-static const char groups_key[] = "optimizer.param_groups";
+/* The last part of a model: what lists of patterns and the section `lora` say of its parameters,
+ * and its uniform groups. Appends what is wrong; gives the key. */
+static const char *finish(const z3d_config *config, const z3d_model_type *type, z3d_model *model,
+                          z3d_string *wrong) {
+    static const char groups[] = "optimizer.param_groups", freeze[] = "training.freeze",
+                      saved[] = "lora.modules_to_save";
+    z3d_model_set_optimizer_groups(config, model, wrong);
+    if (wrong->length > 0) return groups;
+    z3d_lora_freeze(config, type->interop, model, wrong);
+    if (wrong->length > 0) return saved;
+    z3d_model_set_frozen(config, model, wrong);
+    if (wrong->length == 0 && z3d_model_divide(model) != Z3D_OK)
+        z3d_string_append(wrong, "%s", z3d_error_message());
+    return config->training_freeze.count > 0 ? freeze : saved;
+}
 
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out) {
     const z3d_model_type *type;
@@ -60,11 +75,11 @@ z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out) {
     Z3D_TRY(z3d_model_type_of(config, &type));
     Z3D_TRY(type->create(config, out));
     z3d_string wrong = {0};
-    z3d_model_set_optimizer_groups(config, *out, &wrong);
+    const char *key = finish(config, type, *out, &wrong);
     if (wrong.length == 0) return Z3D_OK;
     z3d_model_destroy(*out);
     *out = NULL;
-    z3d_status status = z3d_config_error(config, groups_key, "%s", wrong.text);
+    z3d_status status = z3d_config_error(config, key, "%s", wrong.text);
     z3d_string_free(&wrong);
     return status;
 }
@@ -91,16 +106,19 @@ static void check_others(const z3d_model_type *type, const z3d_config_judge *jud
             if (!has_key(type, *key)) judge->idle(judge->context, *key, "model.type", because);
 }
 
-/* The names of parameters depend on the model alone; a model that is refused has none. */
-static void check_groups(const z3d_model_type *type, const z3d_config *config,
-                         const z3d_config_judge *judge) {
+/* What needs the model itself. The names of its parameters depend on it alone; a model that is
+ * refused has none. */
+static void check_patterns(const z3d_model_type *type, const z3d_config *config,
+                           const z3d_config_judge *judge) {
     z3d_model *model;
     z3d_string wrong = {0};
-    if (config->optimizer_param_groups.count == 0 ||
+    if (config->optimizer_param_groups.count + config->training_freeze.count + config->lora_r ==
+            0 ||
         config->parallel_tensor_model_parallel_size < 1 || type->create(config, &model) != Z3D_OK)
         return;
-    z3d_model_set_optimizer_groups(config, model, &wrong);
-    if (wrong.length > 0) judge->complain(judge->context, groups_key, wrong.text);
+    z3d_lora_check_model(config, model, judge);
+    const char *key = finish(config, type, model, &wrong);
+    if (wrong.length > 0) judge->complain(judge->context, key, wrong.text);
     z3d_string_free(&wrong);
     z3d_model_destroy(model);
 }
@@ -111,7 +129,7 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
     if (type) {
         check_others(type, judge);
         type->check(config, judge);
-        check_groups(type, config, judge);
+        check_patterns(type, config, judge);
     } else {
         refusal(config, text, sizeof text);
         judge->complain(judge->context, "model.type", text);

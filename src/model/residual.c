@@ -13,10 +13,10 @@ z3d_status z3d_residual_forward(z3d_unit_run *run, const z3d_linear *projection,
     if (residual && dropout.p == 0 && z3d_group_size(lane.group) == 1) {
         z3d_linear joined = *projection;
         joined.residual = residual;
-        return z3d_row_linear_forward(&lane, &joined, x, y);
+        return z3d_unit_row_forward(run, &joined, x, y);
     }
     Z3D_TRY(z3d_unit_take_all_rows(run, y, &all));
-    Z3D_TRY(z3d_row_linear_forward(&lane, projection, x, all));
+    Z3D_TRY(z3d_unit_row_forward(run, projection, x, all));
     z3d_unit_workspace_release(run, mark);
     return Z3D_LAUNCH(run->device, dropout_forward, .x = (char *)all + z3d_unit_own_offset(run),
                       .bias = projection->bias, .residual = residual, .y = y, .rows = own.count,
@@ -57,7 +57,8 @@ z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const voi
 }
 
 z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1) {
+    const bool keeps = halves != Z3D_BOTH_HALVES && z3d_residual_dropout_is_identity(run);
     *d_x1 = run->input_gradient;
-    if (halves == Z3D_BOTH_HALVES || !z3d_residual_dropout_is_identity(run)) return Z3D_OK;
+    if (!run->ends_backward && !keeps) return Z3D_OK;
     return take_deferred_rows(run, d_x1);
 }

@@ -77,7 +77,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     void *part;
     Z3D_TRY(take_saved(run, &mlp));
     Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, after.sum, &part));
-    if (!(halves & Z3D_INPUT_HALF)) return Z3D_OK;
+    if (!(halves & Z3D_INPUT_HALF) || run->ends_backward) return Z3D_OK;
     const stream d = stream_in(run, run->input_gradient);
     Z3D_TRY(add_gradient(run, after.x, z3d_unit_own_part(run, part), d.x));
     return z3d_unit_copy_rows(run, d.sum, after.sum);

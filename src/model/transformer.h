@@ -5,6 +5,7 @@
 #define ZERO3D_MODEL_TRANSFORMER_H
 
 #include "src/model/layers.h"
+#include "src/model/lora.h"
 
 typedef enum z3d_norm_kind {
     Z3D_NORM_LAYER, /* layernorm: a weight, and its bias behind it */
@@ -22,6 +23,9 @@ typedef struct z3d_transformer {
     int64_t mlp_inner;      /* width inside of an MLP or a tile, on one tensor rank */
     z3d_norm_kind norm;
     float epsilon; /* of the norms */
+    z3d_lora lora;
+    int adapter[Z3D_MAX_PARAMETERS]; /* of each parameter of a block: the place of its adapter's A,
+                                        behind which B is; 0: it has none */
 } z3d_transformer;
 
 /* Units of one kind do the same launches. */
@@ -108,6 +112,22 @@ typedef struct z3d_transformer_units {
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);
 
+/* ---- adapter.c: adapters beside a block's products ---- */
+
+/* The layer's columns from `first` on are those of parameter `weight`, which may have an adapter.
+ */
+void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
+                          int64_t out);
+/* The tensor-parallel layers, with workspace for the adapters. */
+z3d_status z3d_unit_column_forward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
+                                   void *y);
+z3d_status z3d_unit_row_forward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
+                                void *y);
+z3d_status z3d_unit_columns_backward(z3d_unit_run *run, const z3d_linear *linear, int count,
+                                     const void *x, const void *const *dy, void *dx);
+z3d_status z3d_unit_row_backward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
+                                 const void *dy, void *dx);
+
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 
 z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run);
@@ -142,9 +162,13 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then all rows are gathered. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
+/* Of a norm of the unit's input: whether anybody wants that input's gradient, or that of its weight
+ * or bias. */
+bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm);
 /* Its backward, or a half of it. dx = residual (NULL: 0; may be dx itself) + the input's gradient;
- * dx, residual and dy have the own rows. The weight half wants
- * neither dy nor dx: the input half leaves its sums in deferred memory. */
+ * dx, residual and dy have the own rows. dx may be input_gradient, also where that is NULL; if
+ * nobody needs any gradient, dy is not read. The weight half wants neither dy nor dx: the input
+ * half leaves its sums in deferred memory. */
 z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
                              const void *dy, const void *residual, void *dx);
 /* The same for an RMSNorm that is not of whole rows: `kernel` says of what, all but the weight, its
@@ -182,7 +206,7 @@ z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const voi
                                  const char *site, const void **dy);
 /* *d_x1 = memory for the gradient of the stream between a block's two branches: input_gradient,
  * where that of the block's input replaces it in the end. But the first branch's weight half reads
- * it if its dropout does nothing. */
+ * it if its dropout does nothing, and nobody may want the input's gradient. */
 z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1);
 
 /* ---- mlp.c ---- */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/strings.h"
+
 enum { ALIGNMENT = 256 };
 
 static void *take(z3d_bump *bump, int64_t bytes) {
@@ -105,6 +107,7 @@ failed:
 void z3d_model_destroy(z3d_model *model) {
     if (!model) return;
     if (model->destroy) model->destroy(model);
+    free(model->place);
     free(model->unit);
     free(model->group);
     free(model);
@@ -130,17 +133,37 @@ void z3d_model_take_tokens(z3d_model *model, int64_t seq, bool packed) {
     }
 }
 
-int64_t z3d_model_parameter_count(const z3d_model *model) {
+static int64_t count_parameters(const z3d_model *model, bool all) {
     int64_t count = 0;
     for (int g = 0; g < model->num_groups; g++)
         for (int p = 0; p < model->group[g].num_parameters; p++) {
             const z3d_parameter *parameter = &model->group[g].parameter[p];
-            int64_t elements = 1;
+            int64_t elements = all || !parameter->frozen;
             for (int d = 0; d < parameter->dims; d++)
                 elements *= z3d_parameter_extent(parameter, d);
             count += elements;
         }
     return count;
+}
+
+int64_t z3d_model_parameter_count(const z3d_model *model) {
+    return count_parameters(model, true);
+}
+
+int64_t z3d_model_trained_count(const z3d_model *model) {
+    return count_parameters(model, false);
+}
+
+const char *z3d_model_parameters_text(const z3d_model *model, char *buf, size_t size) {
+    const int64_t all = count_parameters(model, true), trained = count_parameters(model, false);
+    char number[2][32];
+    z3d_format_count((double)all, number[0], sizeof number[0]);
+    z3d_format_count((double)trained, number[1], sizeof number[1]);
+    if (trained == all)
+        snprintf(buf, size, "%s parameters", number[0]);
+    else
+        snprintf(buf, size, "%s parameters, %s of them trained", number[0], number[1]);
+    return buf;
 }
 
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode) {

@@ -17,14 +17,19 @@
 
 enum {
     Z3D_MAX_DIMS = 4,
-    Z3D_MAX_PARAMETERS = 16,    /* of one parameter group */
-    Z3D_MAX_UNIT_GROUPS = 4,    /* that one unit uses */
+    Z3D_MAX_PARAMETERS = 40,    /* of one parameter group */
+    Z3D_MAX_UNIT_GROUPS = 4,    /* that one unit uses, once they are divided (z3d_model_divide) */
     Z3D_MAX_PROCESS_GROUPS = 4, /* that one unit uses */
     Z3D_MAX_FIELDS = 4,         /* of a batch */
     Z3D_NAME = 48
 };
 
-typedef enum z3d_init { Z3D_INIT_ZEROS, Z3D_INIT_ONES, Z3D_INIT_NORMAL } z3d_init;
+typedef enum z3d_init {
+    Z3D_INIT_ZEROS,
+    Z3D_INIT_ONES,
+    Z3D_INIT_NORMAL,
+    Z3D_INIT_UNIFORM /* between -bound and bound */
+} z3d_init;
 
 /* One parameter. `shape` is logical (global, unpadded). split_dim is the one dimension divided over
  * the tensor group, -1: replicated. padded_dim >= shape[split_dim] is that dimension with padding
@@ -41,21 +46,27 @@ typedef struct z3d_parameter {
     bool weight_decay;
     int optimizer_group; /* of optimizer.param_groups, from 1; 0: none */
     z3d_init init;
-    float standard_deviation; /* of Z3D_INIT_NORMAL */
+    float standard_deviation; /* of Z3D_INIT_NORMAL; of Z3D_INIT_UNIFORM the bound */
+    bool adapter;             /* of LoRA: a checkpoint of the base has none, and a run that begins
+                                 with that keeps its first values */
     bool partial_gradient;    /* replicated, and a tensor rank's gradient is its part of a sum over
                                  the tensor group, which is computed later */
     int64_t tile_first, tile_count;
+    bool frozen;         /* not trained: it has neither gradient nor optimizer states */
+    bool joined;         /* units take it and the parameter before it as one matrix: both are
+                            trained, or neither */
     char home[Z3D_NAME]; /* the group that it belongs to in checkpoints, and in the key of its
-                            initial values; "": the one that has it. A home's groups follow each
-                            other */
+                            initial values: the one that was divided, or whose tile it is; "": the
+                            one that has it. A home's groups follow each other */
 } z3d_parameter;
 
 /* Parameters that are gathered, reduced and stepped together: usually those of one unit. A tied
- * table is a group of its own. */
+ * table is a group of its own. Once a model is divided its groups are uniform. */
 typedef struct z3d_parameter_group {
     char name[Z3D_NAME]; /* "block.7" */
     int num_parameters;
     z3d_parameter parameter[Z3D_MAX_PARAMETERS];
+    bool frozen; /* all its parameters are; else none is */
 } z3d_parameter_group;
 
 /* The name of its group in checkpoints. */
@@ -94,12 +105,13 @@ static inline bool z3d_mode_prefills(z3d_mode mode) {
 }
 
 /* The parameters of one group while a unit runs: one flat local buffer, parameter i begins at
- * element offset[i]. */
+ * element offset[i]. Of a group that was divided: those that are trained. */
 typedef struct z3d_unit_group {
     const char *parameters; /* run->dtype */
-    char *gradients;        /* run->gradient_dtype; NULL in forward */
+    char *gradients;        /* run->gradient_dtype; NULL in forward, and of a frozen group */
     const int64_t *offset;
     bool accumulate; /* backward: add to the gradients; otherwise every element must be written */
+    bool frozen;     /* its gradients are never wanted */
 } z3d_unit_group;
 
 typedef struct z3d_unit_run z3d_unit_run;
@@ -132,6 +144,8 @@ struct z3d_unit_run {
     void *output;                      /* NULL if the unit has none */
     const void *output_gradient;       /* backward */
     void *input_gradient;              /* backward; NULL for the first unit */
+    bool ends_backward;                /* no unit before this one has trained parameters, and
+                                          input_gradient is NULL */
     z3d_step_state *state;             /* device memory */
     void *cache; /* what generation keeps from call to call: T[cache_samples, positions,
                     cache_columns] in the unit's own order; else NULL */
@@ -161,24 +175,11 @@ z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t siz
 z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size,
                                   void *out_pointer);
 
-/* Parameter `index` of the unit's group `slot` (NULL if the recorded unit does not read the group),
- * and its gradient (NULL in forward). */
-static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {
-    const z3d_unit_group *g = &run->group[slot];
-    if (!g->parameters) return NULL;
-    return g->parameters + z3d_bytes_of(run->dtype, g->offset[index]);
-}
-static inline void *z3d_unit_gradient(const z3d_unit_run *run, int slot, int index) {
-    const z3d_unit_group *g = &run->group[slot];
-    if (!g->gradients) return NULL;
-    return g->gradients + z3d_bytes_of(run->gradient_dtype, g->offset[index]);
-}
-
 struct z3d_unit_ops {
     /* input, parameters, fields -> output (where needed) and saved. */
     z3d_status (*forward)(z3d_unit_run *run);
-    /* input, saved, output_gradient -> input_gradient and all gradients of the unit's groups. Only
-     * saved and input are left from the forward. */
+    /* input, saved, output_gradient -> input_gradient and all gradients of the unit's groups, but
+     * for those that are NULL. Only saved and input are left from the forward. */
     z3d_status (*backward)(z3d_unit_run *run);
     /* Backward in two halves, between which other units run: zero-bubble pipeline schedules want
      * them. Both or neither (NULL: the unit cannot be cut). Together they do what backward does, to
@@ -190,6 +191,11 @@ struct z3d_unit_ops {
      * unit's groups. It writes no input_gradient: that memory may be gone. */
     z3d_status (*backward_weight)(z3d_unit_run *run);
 };
+
+/* Where a parameter is: in the unit's group number `slot`. */
+typedef struct z3d_place {
+    int slot, index;
+} z3d_place;
 
 typedef struct z3d_unit {
     char name[Z3D_NAME]; /* "block.7" */
@@ -208,12 +214,41 @@ typedef struct z3d_unit {
      * parameters. The engine must be given those that z3d_groups_create does not make. */
     int num_process_groups;
     z3d_axes process_axes[Z3D_MAX_PROCESS_GROUPS];
+    const z3d_place *place[Z3D_MAX_UNIT_GROUPS]; /* of a group that was divided: where its
+                                                    parameters are now; else NULL. The trained ones
+                                                    keep its slot */
 } z3d_unit;
 
 /* The axes of the unit's process group `slot`; NONE: there is none in this slot. */
 static inline z3d_axes z3d_unit_process_axes(const z3d_unit *unit, int slot) {
     if (slot < unit->num_process_groups) return unit->process_axes[slot];
     return slot == 0 ? Z3D_ROLE_PARTS : Z3D_AXES_NONE;
+}
+
+/* Parameter `index` of the unit's group `slot`, as the unit's description has them (NULL if the
+ * recorded unit does not read the group), and its gradient (NULL in forward, and if it is frozen:
+ * then nobody wants it). */
+static inline z3d_place z3d_unit_place(const z3d_unit_run *run, int slot, int index) {
+    const z3d_place *place = run->unit->place[slot];
+    z3d_place as_described = {slot, index};
+    return place ? place[index] : as_described;
+}
+static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {
+    const z3d_place at = z3d_unit_place(run, slot, index);
+    const z3d_unit_group *g = &run->group[at.slot];
+    if (!g->parameters) return NULL;
+    return g->parameters + z3d_bytes_of(run->dtype, g->offset[at.index]);
+}
+static inline void *z3d_unit_gradient(const z3d_unit_run *run, int slot, int index) {
+    const z3d_place at = z3d_unit_place(run, slot, index);
+    const z3d_unit_group *g = &run->group[at.slot];
+    if (!g->gradients) return NULL;
+    return g->gradients + z3d_bytes_of(run->gradient_dtype, g->offset[at.index]);
+}
+
+/* Whether the gradient is ever wanted: the same in both halves of backward. */
+static inline bool z3d_unit_is_trained(const z3d_unit_run *run, int slot, int index) {
+    return !run->group[z3d_unit_place(run, slot, index).slot].frozen;
 }
 
 typedef struct z3d_field {
@@ -247,6 +282,7 @@ typedef struct z3d_model {
     int num_groups, num_units, num_fields;
     z3d_parameter_group *group;
     z3d_unit *unit;
+    z3d_place *place; /* of all units whose groups were divided */
     z3d_field field[Z3D_MAX_FIELDS];
     int64_t tokens[Z3D_MODE_COUNT]; /* per sample, that a call in this mode takes */
     int64_t positions;              /* that a sample may have in generation, at most */
@@ -288,7 +324,20 @@ int z3d_model_part_units(const z3d_model *model);
  * generation tokens, and in the place of targets int32[2, batch]: the position of each sample's
  * first token, and which of its tokens the output is of. start + tokens must not exceed seq. */
 void z3d_model_take_tokens(z3d_model *model, int64_t seq, bool packed);
-/* Number of parameters as users count them: logical, unpadded, whole model. */
+/* Number of parameters as users count them: logical, unpadded, whole model; those that are trained.
+ */
 int64_t z3d_model_parameter_count(const z3d_model *model);
+int64_t z3d_model_trained_count(const z3d_model *model);
+/* "124M parameters", or "124M parameters, 1.2M of them trained", cut to size, into buf, which is
+ * returned. */
+const char *z3d_model_parameters_text(const z3d_model *model, char *buf, size_t size);
+/* Divides groups with trained and frozen parameters into one of each, and says of every group
+ * whether it is frozen. Once, when the model is described; units find their parameters as before.
+ * Errors: ERR_CONFIG (a unit with too many groups; joined parameters of which one is frozen),
+ * ERR_MEMORY; the model is to be destroyed then. */
+z3d_status z3d_model_divide(z3d_model *model);
+/* The first unit with trained parameters; 0 where no parameter is frozen. Units before it have no
+ * backward and keep nothing for one. */
+int z3d_model_first_trained(const z3d_model *model);
 
 #endif

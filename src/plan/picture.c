@@ -175,7 +175,7 @@ static void draw_legend(const z3d_plan *plan, z3d_string *out) {
 static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_mesh *t = &plan->mesh;
-    char text[256], parameters[32];
+    char text[256], parameters[96];
     z3d_string_append(out,
                       "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
                       "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"13\">\n"
@@ -188,11 +188,9 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     z3d_string_append(out, "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\" "
                            "style=\"stroke:none\"/>\n<g font-size=\"16\">\n");
     snprintf(text, sizeof text,
-             "Memory of rank %d over a training step: %s parameters, %s, ZeRO-%d, "
+             "Memory of rank %d over a training step: %s, %s, ZeRO-%d, "
              "%s, micro-batch %lld x %d%s%s%s",
-             t->rank,
-             z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
-                              sizeof parameters),
+             t->rank, z3d_model_parameters_text(plan->model, parameters, sizeof parameters),
              z3d_mesh_name(t).text, c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
              c->accumulation, c->recompute ? ", full recompute" : "",
              c->partition_activations ? ", P_a" : "",

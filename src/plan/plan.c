@@ -53,9 +53,8 @@ double z3d_plan_flops(const z3d_program *program) {
         const z3d_instruction *instruction = &program->instruction[i];
         const z3d_opcode_info *info = z3d_opcode_info_of(instruction->opcode);
         if (info->subject != Z3D_SUBJECT_UNIT || info->moves != Z3D_MOVES_NONE) continue;
-        flops += z3d_traces_get(program->traces, Z3D_MODE_TRAIN,
-                                program->model->unit[instruction->unit].kind,
-                                z3d_instruction_call(instruction))
+        flops += z3d_traces_of(program->traces, Z3D_MODE_TRAIN, instruction->unit,
+                               z3d_instruction_call(instruction))
                      ->flops;
     }
     return flops;

@@ -251,6 +251,16 @@ z3d_status z3d_trainer_link_best(z3d_trainer *trainer) {
     return z3d_store_take_best(trainer->store, trainer->evaluations.best_step);
 }
 
+static z3d_status take_adapter(z3d_trainer *trainer) {
+    const char *folder = trainer->config->lora_init_from;
+    if (!*folder) return Z3D_OK;
+    Z3D_TRY(
+        z3d_adapter_load(trainer->world, folder, trainer->config, trainer->model, trainer->engine));
+    z3d_string_append(&trainer->weights, ", adapter of %s (lora.init_from)", folder);
+    if (trainer->rank == 0) z3d_log(Z3D_LOG_INFO, "the adapter is that of %s", folder);
+    return Z3D_OK;
+}
+
 z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     const char *init = trainer->config->checkpoint_init_from;
     z3d_checkpoint_info info = {0};
@@ -267,6 +277,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
         Z3D_TRY(load(trainer, init, true, &info));
         say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", init);
     }
+    if (step < 0) Z3D_TRY(take_adapter(trainer));
     trainer->resumed_step = step > 0 ? step : 0;
     if (step <= 0 || !trainer->validation) trainer->evaluations.due = false;
     trainer->complete =

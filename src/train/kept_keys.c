@@ -10,9 +10,12 @@ static bool says(const char *value, const char *word) {
 
 /* Paths, or sections with their point. What is not here may change: topology, stage, precision, how
  * the batch is cut, where files lie, how long the run is. */
-static const char *const kept[] = {"model.",       "train_batch_size", "gradient_clipping",
-                                   "optimizer.",   "scheduler.",       "data.seed",
-                                   "data.samples", "data.too_long",    "training.seed"};
+static const char *const kept[] = {"model.",          "train_batch_size",    "gradient_clipping",
+                                   "optimizer.",      "scheduler.",          "data.seed",
+                                   "data.samples",    "data.too_long",       "training.seed",
+                                   "lora.r",          "lora.lora_alpha",     "lora.lora_dropout",
+                                   "lora.use_rslora", "lora.target_modules", "lora.modules_to_save",
+                                   "training.freeze"};
 
 /* The precision of gradients that wait for the next step. */
 static bool is_gradients_type(const char *path) {

@@ -123,6 +123,40 @@ TEST(Engine, GradientsThatWaitLoadAnywhereOrAreRefused) {
     EXPECT_Z3D(load(without, folder.path, true));
 }
 
+static Options partly_frozen(int stage, z3d_dtype dtype) {
+    Options o = base(stage, dtype);
+    o.frozen = {"wte", "block.0", "*_proj.weight"};
+    return o;
+}
+
+// Of frozen parameters a checkpoint has the values only; they load on any topology.
+TEST(Engine, FrozenParametersResume) {
+    expect_resume_is_never_stopped(partly_frozen(0, Z3D_F32), true);
+    expect_resume_is_never_stopped(partly_frozen(3, Z3D_BF16), false);
+    SharedFolder folder;
+    Trainer saved(partly_frozen(3, Z3D_F32));
+    Trace trace;
+    ASSERT_NO_FATAL_FAILURE(train_and_save(saved, folder.path, trace));
+    const auto wanted = everything(saved);
+    for (int tensor = 1; tensor <= z3d_world_size(world); tensor *= 2) {
+        Options other = partly_frozen(tensor % 3, Z3D_F32);
+        other.tensor = tensor;
+        Trainer t(other);
+        resume(t, folder.path);
+        EXPECT_EQ(everything(t), wanted);
+    }
+    Options all = base(1, Z3D_F32);
+    Trainer trains_more(all);
+    ASSERT_Z3D(trains_more.create());
+    EXPECT_EQ(Z3D_ERR_CONFIG, load(trains_more, folder.path, false));
+    EXPECT_NE(strstr(z3d_error_message(),
+                     "wte/weight is frozen in the checkpoint of step 2 and trained in this run; a "
+                     "resumed run must keep training.freeze"),
+              nullptr)
+        << z3d_error_message();
+    EXPECT_Z3D(load(trains_more, folder.path, true));
+}
+
 // A run that begins to delay has nothing to apply in its first step.
 TEST(Engine, ADelayedUpdateGoesOnFromARunWithout) {
     SharedFolder folder;

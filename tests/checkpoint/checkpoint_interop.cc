@@ -563,7 +563,7 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     config = z3d_checkpoint_get_info(Checkpoint(folder / "other").c)->config;
     EXPECT_NE(config.find("\n  vocab: \"tokenizer\"\n"), std::string::npos) << config;
     // The file is that of a run that begins with the model's weights.
-    for (auto [key, value] : {std::pair{"init_from: ", "\"step-00000000\""},
+    for (auto [key, value] : {std::pair{"resume: \"auto\"\n  init_from: ", "\"step-00000000\""},
                               {" lr: ", "5e-05"},
                               {"gradient_clipping: ", "1"}}) {
         size_t at = config.find(key) + strlen(key);

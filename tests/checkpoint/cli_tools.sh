@@ -48,6 +48,24 @@ says 'the checkpoint has no average of the parameters; train with optimizer.ema_
 expect 2 "$ZERO3D" checkpoint verify run/checkpoints --ema
 says '.*--ema is for checkpoint export'
 
+# Frozen parameters have no other tensors, and are their own average.
+for steps in 1 2; do
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=frozen training.steps=$steps checkpoint.interval=1 optimizer.ema_decay=0.5 \
+        zero_optimization.stage=3 training.freeze="[wte, '*_proj.weight']"
+done
+expect 0 "$ZERO3D" checkpoint show frozen/checkpoints
+grep -Eq '^parameters: [0-9.]+ K, [0-9.]+ K of them trained, each with momentum and variance and ema, fp32' out || fail "show: not what is trained"
+expect 0 "$ZERO3D" checkpoint verify frozen/checkpoints
+expect 1 "$ZERO3D" checkpoint diff frozen/checkpoints/step-00000001 frozen/checkpoints/step-00000002
+! grep -Eq 'wte/|_proj.weight' out || fail "diff: frozen parameters were trained"
+grep -q '^variance of block.0/attn.c_attn.weight: ' out || fail "diff: nothing was trained"
+expect 1 "$ZERO3D" checkpoint diff ema/checkpoints frozen/checkpoints
+grep -Eq '^[0-9]+ optimizer tensors .* only in the first' out || fail "diff: does not say that optimizer tensors are missing"
+expect 0 "$ZERO3D" checkpoint export frozen/checkpoints frozen-average --ema
+expect 0 "$ZERO3D" evaluate frozen/checkpoints train.bin --ema
+expect 1 "$ZERO3D" train tiny.yaml run.dir=frozen training.steps=3 optimizer.ema_decay=0.5 zero_optimization.stage=3
+says 'training.freeze: none here, wte, .*_proj.weight in the checkpoint of step 2: a resumed run must keep this value'
+
 # The Python in docs/checkpoint-format.md runs as it stands there, and sees every tensor (where there is h5py, as in `make test-long`).
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
     sed -n '/^```python$/,/^```$/{/^```/d;p;}' "$SOURCE/docs/checkpoint-format.md" >example.py
@@ -58,6 +76,7 @@ if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
     done
     ! grep -q '^momentum .* deviation 0\.0$' out || fail "the documentation's example: a tensor without momentum"
     expect 0 /usr/bin/python3 example.py imported/step-00000000
+    expect 0 /usr/bin/python3 example.py frozen/checkpoints/step-00000002
     [ "$(grep -c ' deviation ' out)" -eq 28 ] || fail "the documentation's example: not 28 imported tensors"
 else
     [ -z "${ZERO3D_LONG:-}" ] || fail "no h5py: the documentation's example cannot be tried"

@@ -43,6 +43,7 @@ std::vector<std::vector<float>> everything(Trainer &t) {
             for (int i = 0; i < t.model->group[g].num_parameters; i++) {
                 const z3d_parameter &p = t.model->group[g].parameter[i];
                 size_t n = 1;
+                if (p.frozen && kind != Z3D_TENSOR_PARAMETER) continue;
                 for (int d = 0; d < p.dims; d++) n *= (size_t)p.shape[d];
                 all.emplace_back(n);
                 EXPECT_Z3D(

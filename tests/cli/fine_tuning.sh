@@ -46,6 +46,9 @@ sed -i 's/train_batch_size=2 /&training.peak_tflops=0.1 training.gemm.fp32=sgemm
 expect 0 timeout 100 sh -e commands
 [ -f exported/chat/model.safetensors ] || fail "the commands leave no model"
 cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.json || fail "the chat template is not exported"
+[ -f exported/adapter/adapter_model.safetensors ] && [ ! -f exported/adapter/model.safetensors ] || fail "the adapter is not exported alone"
+! cmp -s exported/merged/model.safetensors SmolLM2-135M-Instruct/model.safetensors || fail "the merged model has no adapter in it"
+grep -q 'the adapter is that of exported/adapter$' out err || fail "a run does not begin with an adapter"
 [ -f exported/best/model.safetensors ] && [ -s runs/best/samples.jsonl ] || fail "the commands leave no best model, or no samples"
 grep -q 'next: zero3d generate models/chat --chat --prompt TEXT$' out || fail "the import says another command than a chat model's"
 grep -q 'generate: .*zero3d generate runs/chat/checkpoints --chat --prompt Hello$' out || fail "the run says another command than a chat model's"

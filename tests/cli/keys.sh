@@ -148,6 +148,7 @@ train1 optimizer.params.momentum=0.1 optimizer.type=SGD training.steps=4
 train1 optimizer.params.weight_decay=0.5
 train1 optimizer.params.adam_w_mode=false optimizer.type=Adam
 train1 "optimizer.param_groups=*bias lr_scale=0"
+train1 "training.freeze=*bias"
 plan1 optimizer.ema_decay=0.9
 plan1 optimizer.params.exp_avg_dtype=bf16 optimizer.params.exp_avg_sq_dtype=bf16
 plan1 optimizer.params.exp_avg_sq_dtype=bf16 optimizer.params.exp_avg_dtype=bf16
@@ -160,6 +161,13 @@ train1 scheduler.params.num_decay_steps=2 scheduler.type=warmup_stable_decay
 train1 scheduler.params.decay_type=1-sqrt scheduler.type=warmup_stable_decay scheduler.params.num_decay_steps=2
 train1 scheduler.params.power=2 scheduler.type=polynomial
 train1 scheduler.params.num_cycles=2 scheduler.type=cosine_with_restarts
+train1 lora.r=2
+train1 lora.lora_alpha=2 lora.r=2
+train1 lora.lora_dropout=0.5 lora.r=2
+train1 lora.use_rslora=true lora.r=2
+train1 lora.target_modules=c_proj lora.r=2
+train1 lora.modules_to_save=ln_f lora.r=2
+train1 lora.init_from=nowhere lora.r=2
 train1 data.train=other.bin
 train1 data.validation=other.bin
 train1 data.seed=5

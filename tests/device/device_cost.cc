@@ -239,6 +239,8 @@ TEST_F(Cost, Elementwise) {
     cast.kernel.as.cast = {cast.numbers(T, 20), cast.floats(20), 20, T, Z3D_F32};
     Case &sum = add(Z3D_KERNEL_accumulate);
     sum.kernel.as.accumulate = {sum.floats(20), sum.numbers(T, 20), 20, Z3D_F32, T};
+    Case &scale = add(Z3D_KERNEL_scale);
+    scale.kernel.as.scale = {scale.numbers(T, 20), 20, T, 1.5F};
     Case &bias = add(Z3D_KERNEL_add_bias);
     bias.kernel.as.add_bias = {bias.numbers(T, 20), bias.numbers(T, 4), 5, 4, T};
     for (bool accumulate : {false, true}) {

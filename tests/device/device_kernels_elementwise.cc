@@ -157,6 +157,22 @@ TEST(Accumulate, EveryPairAndSize) {
     });
 }
 
+TEST(Scale, EveryTypeAndSize) {
+    on_every_device([](Device &device, Bytes &bytes) {
+        for (z3d_dtype type : float_types())
+            for (int64_t count : SIZES) {
+                Array x(type, count, 5);
+                x.random(1);
+                Array old = x.copy();
+                LAUNCH(device, scale, k.x = x.data(), k.count = count, k.dtype = type,
+                       k.factor = 0.3F);
+                for (int64_t i = 0; i < count; i++)
+                    ASSERT_EQ(x[i], round_to(type, (double)(0.3F * (float)old[i])));
+                x.append_to(bytes);
+            }
+    });
+}
+
 TEST(AddBias, EveryTypeAndShape) {
     on_every_device([](Device &device, Bytes &bytes) {
         for (z3d_dtype dtype : float_types())

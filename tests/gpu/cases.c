@@ -299,6 +299,10 @@ KERNEL(accumulate, lines, 3, .count = s[ROWS], .y_dtype = types[form], .x_dtype 
     T(x), AROUND(y, types[form], 0, 1);
 }
 
+KERNEL(scale, lines, 1, .count = s[ROWS], .dtype = m->type, .factor = 1.5f) {
+    AROUND(x, m->type, 5, 1);
+}
+
 /* Where functions end, and beyond. */
 static const double extremes[] = {30, -30, 1e4, -1e4, NAN, INFINITY};
 

@@ -65,6 +65,58 @@ TEST(ModelConfig, GroupsOfParameters) {
         << z3d_error_message();
 }
 
+TEST(ModelConfig, FrozenParameters) {
+    const std::string model = "model: {num_layers: 2, tiling: 2}\n";
+    z3d_model *made;
+    Config c(model + "training: {freeze: [wte, 'block.1/*', '*.c_fc.*']}");
+    ASSERT_EQ(z3d_model_from_config(c.get, &made), Z3D_OK) << z3d_error_message();
+    Config whole(model);
+    z3d_model *all;
+    ASSERT_EQ(z3d_model_from_config(whole.get, &all), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_model_parameter_count(made), z3d_model_parameter_count(all));
+    EXPECT_EQ(z3d_model_trained_count(all), z3d_model_parameter_count(all));
+    // wpe, of block 0 all but c_fc, ln_f.
+    const int64_t h = 768;
+    EXPECT_EQ(z3d_model_trained_count(made),
+              1024 * h + 4 * h + 4 * h * h + 4 * h + 4 * h * h + h + 2 * h);
+    EXPECT_EQ(z3d_model_first_trained(made), 0);
+    // Both tiles of block 0 are divided; nothing else is.
+    ASSERT_EQ(made->num_groups, all->num_groups + 2);
+    for (int g = 0; g < made->num_groups; g++)
+        for (int i = 0; i < made->group[g].num_parameters; i++)
+            EXPECT_EQ(made->group[g].parameter[i].frozen, made->group[g].frozen);
+    EXPECT_STREQ(made->group[3].name, "block.0.mlp.0");
+    EXPECT_STREQ(made->group[4].name, "block.0.mlp.0.frozen");
+    EXPECT_STREQ(z3d_parameter_home(&made->group[4], 0), "block.0");
+    // A unit finds each parameter where its description has it.
+    z3d_unit_run run{};
+    run.unit = &made->unit[2];
+    ASSERT_EQ(run.unit->num_groups, 2);
+    for (int i = 0; i < all->group[3].num_parameters; i++) {
+        const z3d_place at = z3d_unit_place(&run, 0, i);
+        EXPECT_STREQ(made->group[run.unit->group[at.slot]].parameter[at.index].name,
+                     all->group[3].parameter[i].name);
+    }
+    z3d_model_destroy(made);
+    z3d_model_destroy(all);
+}
+
+TEST(ModelConfig, WhatCannotBeFrozen) {
+    z3d_model *made;
+    Config nothing("training: {freeze: [wte, no_such]}");
+    EXPECT_EQ(z3d_model_from_config(nothing.get, &made), Z3D_ERR_CONFIG);
+    EXPECT_EQ(made, nullptr);
+    expect_check("training: {freeze: [wte, no_such]}",
+                 "run.yaml:1:12: training.freeze: no parameter is called 'no_such'; names are "
+                 "wte.weight ... ln_f.bias (zero3d checkpoint show)");
+    expect_check("training: {freeze: '*'}",
+                 "run.yaml:1:12: training.freeze: it freezes all parameters; leave some to train");
+    expect_check("model: {type: llama}\ntraining: {freeze: ['layers.3.mlp.gate_proj*']}",
+                 "run.yaml:2:12: training.freeze: layers.3.mlp.gate_proj.weight is frozen, but "
+                 "mlp.up_proj.weight is trained, and one product reads both; freeze both or "
+                 "neither");
+}
+
 static std::string llama(const std::string &keys) {
     return "model: {type: llama, hidden_size: 64, num_attention_heads: 8, " + keys;
 }
@@ -117,6 +169,59 @@ TEST(ModelConfig, Tiling) {
         ASSERT_EQ(z3d_model_sizes_of(config.get, &sizes), Z3D_OK);
         EXPECT_EQ(sizes.units, c.units) << c.text;
     }
+}
+
+TEST(ModelConfig, AdaptersThatAreRefused) {
+    EXPECT_EQ(check_model("lora: {r: 8}"), "accepted");
+    EXPECT_EQ(check_model("lora: {r: 8, target_modules: all-linear, modules_to_save: [ln_f, wte]}"),
+              "accepted");
+    EXPECT_EQ(check_model(llama("}\nlora: {r: 4, target_modules: [q_proj, mlp.down_proj], "
+                                "use_rslora: true, lora_dropout: 0.1, bias: none}")),
+              "accepted");
+    const struct {
+        const char *lora, *said;
+    } cases[] = {
+        {"{r: 8, target_modules: [c_attn, q_proj]}",
+         "lora.target_modules: 'q_proj' is no layer of this model; write all-linear, or of these: "
+         "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj"},
+        {"{r: 8, target_modules: [wte]}",
+         "lora.target_modules: 'wte': adapters of embeddings and of the head are not supported; "
+         "lora.modules_to_save trains them whole"},
+        {"{r: 1000}", "lora.r: 1000 is above a width of attn.c_attn; write at most 768"},
+        {"{r: 8, modules_to_save: [lm_head]}",
+         "lora.modules_to_save: 'lm_head' is no module of this model; names are wte ... ln_f"},
+        {"{target_modules: [c_attn]}", "has no effect while lora.r is 0"},
+        {"{r: 8, target_modules: [c_proj], lora_dropout: 0.1}\n"
+         "parallel: {tensor_model_parallel_size: 2}",
+         "lora.lora_dropout: it is not supported for attn.c_proj, whose inputs tensor ranks share; "
+         "write 0, or leave that module out of lora.target_modules"},
+        {"{r: 8}\nmodel: {tiling: 2}",
+         "lora.r: adapters are not supported with model.tiling; set model.tiling to 1"}};
+    for (const auto &c : cases) {
+        const std::string said = check_model(std::string("lora: ") + c.lora);
+        EXPECT_TRUE(has(said, c.said)) << c.lora << ": " << said;
+    }
+}
+
+TEST(ModelConfig, AdaptersAloneAreTrained) {
+    z3d_model *made;
+    Config c("model: {type: llama, num_layers: 2}\nlora: {r: 8, modules_to_save: [norm]}");
+    ASSERT_EQ(z3d_model_from_config(c.get, &made), Z3D_OK) << z3d_error_message();
+    std::string trained;
+    for (int g = 0; g < made->num_groups; g++)
+        for (int i = 0; i < made->group[g].num_parameters; i++)
+            if (const z3d_parameter &p = made->group[g].parameter[i]; !p.frozen)
+                trained += std::string(z3d_parameter_home(&made->group[g], i)) + "/" + p.name + " ";
+    EXPECT_EQ(trained, "layers.0/self_attn.q_proj.lora_A.weight "
+                       "layers.0/self_attn.q_proj.lora_B.weight "
+                       "layers.0/self_attn.v_proj.lora_A.weight "
+                       "layers.0/self_attn.v_proj.lora_B.weight "
+                       "layers.1/self_attn.q_proj.lora_A.weight "
+                       "layers.1/self_attn.q_proj.lora_B.weight "
+                       "layers.1/self_attn.v_proj.lora_A.weight "
+                       "layers.1/self_attn.v_proj.lora_B.weight "
+                       "norm/weight ");
+    z3d_model_destroy(made);
 }
 
 TEST(ModelConfig, HeadsHiddenAndTensorSize) {

@@ -87,8 +87,8 @@ TEST_P(Layers, ColumnParallel) {
     for (int64_t i = 0; i < local; i++) b.set(i, value(B, first + i));
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t o = 0; o < local; o++) dy.set(r * local + o, value(DY, r * OUT + first + o));
-    z3d_linear linear = {ROWS,      IN,    local, w.data(), b.data(), dw.data(),
-                         db.data(), false, false, nullptr,  nullptr,  nullptr};
+    z3d_linear linear = {ROWS,  IN,    local,   w.data(), b.data(), dw.data(), db.data(),
+                         false, false, nullptr, nullptr,  nullptr,  0,         {}};
     ASSERT_Z3D(z3d_column_linear_forward(&lane, &linear, x.data(), y.data()));
     ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
     for (int64_t r = 0; r < ROWS; r++)
@@ -133,8 +133,8 @@ TEST_P(Layers, RowParallel) {
         for (int64_t r = 0; r < ROWS; r++) x.set(r * local + i, value(X, r * IN + first + i));
         for (int64_t o = 0; o < OUT; o++) w.set(o * local + i, value(W, o * IN + first + i));
     }
-    z3d_linear linear = {ROWS,      local, OUT,   w.data(), b.data(), dw.data(),
-                         db.data(), false, false, nullptr,  nullptr,  nullptr};
+    z3d_linear linear = {ROWS,  local, OUT,     w.data(), b.data(), dw.data(), db.data(),
+                         false, false, nullptr, nullptr,  nullptr,  0,         {}};
     ASSERT_Z3D(z3d_row_linear_forward(&lane, &linear, x.data(), y.data()));
     ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
     for (int64_t r = 0; r < ROWS; r++)
@@ -280,7 +280,7 @@ TEST(Communication, OrderAndAmount) {
     z3d_tensor_lane lane{recorder, group2, Z3D_BF16, Z3D_BF16, false};
     std::vector<char> memory(16);
     void *p = memory.data();
-    z3d_linear linear = {4, 6, 8, p, p, p, p, false, false, nullptr, nullptr, nullptr};
+    z3d_linear linear = {4, 6, 8, p, p, p, p, false, false, nullptr, nullptr, nullptr, 0, {}};
     auto take = [&] {
         std::string text = events.text;
         events.text.clear();

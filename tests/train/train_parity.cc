@@ -191,6 +191,157 @@ TEST_P(Parity, GeneratesAsTransformers) {
     z3d_decoder_release(&d);
 }
 
+// Adapters of PEFT's (scripts/make-lora-fixtures.py): from the same start the same losses, and each
+// program loads the other's folder. The trained tensors differ as those of whole models do.
+class Lora : public Parity {
+  protected:
+    void SetUp() override {
+        Parity::SetUp();
+        z3d_json_free(wanted);
+        std::string text = read_file(peft + "/losses.json");
+        ASSERT_Z3D(z3d_json_parse(text.data(), text.size(), "losses.json", &wanted));
+        const bool gpt = std::string(GetParam()) == "gpt2";
+        for (const char *key : gpt ? std::vector<const char *>{"lora.r=4", "lora.lora_alpha=6",
+                                                               "lora.target_modules=all-linear"}
+                                   : std::vector<const char *>{"lora.r=3", "lora.lora_alpha=4",
+                                                               "lora.use_rslora=true",
+                                                               "lora.modules_to_save=[lm_head]"})
+            ASSERT_Z3D(z3d_config_override(o.config, key));
+    }
+    void begin(Trainer &t, const std::string &adapter) {
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(load(t, *start));
+        ASSERT_Z3D(z3d_adapter_load(world, adapter.c_str(), o.config, t.model, t.engine));
+    }
+    void expect_losses(Trainer &t) {
+        const std::vector<double> losses = list("losses");
+        ASSERT_EQ(losses.size(), 20u);
+        for (size_t k = 0; k < losses.size(); k++) {
+            z3d_step_result r;
+            ASSERT_Z3D(t.step(&r));
+            EXPECT_NEAR(r.loss, losses[k], (k == 0 ? 1e-5 : 1e-4) * losses[k]) << "step " << k + 1;
+        }
+    }
+    // Of a run's checkpoint: the adapter, or the model with it.
+    void write(const std::string &to, bool merged) {
+        if (z3d_world_rank(world) == 0) {
+            Checkpoint saved(folder / "run", 20);
+            z3d_export what = {};
+            what.to = to.c_str(), what.merged = merged, what.vocab = merged ? "none" : nullptr;
+            EXPECT_Z3D(z3d_checkpoint_export(saved.c, &what));
+            EXPECT_EQ(what.adapter, !merged);
+        }
+        SharedFolder::barrier();
+    }
+    void save_run(Trainer &t) {
+        z3d_store *store;
+        z3d_string text = {};
+        z3d_config_write(o.config, &text);
+        z3d_checkpoint_info info = {};
+        info.config = text.text;
+        ASSERT_Z3D(open_store(t, folder / "run", false, 0, &store));
+        EXPECT_Z3D(z3d_store_save(store, &info));
+        z3d_store_close(store);
+        z3d_string_free(&text);
+        SharedFolder::barrier();
+    }
+
+    const std::string peft = ZERO3D_TEST_DATA "/lora/" + std::string(GetParam());
+};
+
+double farthest(const std::vector<float> &a, const std::vector<float> &b) {
+    Distance d;
+    d.add(a, b, 0, b.size());
+    return d.worst / std::max(1.0, d.largest);
+}
+
+TEST_P(Lora, TrainsAsPeft) {
+    const Logits recorded("../lora/" + std::string(GetParam()));
+    Trainer t(o), again(o), peft_trained(o);
+    begin(t, peft + "/start");
+    expect_losses(t);
+    save_run(t);
+    write(folder / "exported", false);
+    const std::vector<float> logits = logits_of(t, recorded.tokens);
+    EXPECT_LT(farthest(logits, recorded.values), 1e-3);
+    keep(recorded.tokens, logits);
+    begin(again, folder / "exported");
+    EXPECT_TRUE(logits == logits_of(again, recorded.tokens));
+    begin(peft_trained, peft + "/trained");
+    EXPECT_LT(farthest(logits_of(peft_trained, recorded.tokens), recorded.values), 1e-5);
+
+    write(folder / "merged", true);
+    auto merged = imported(folder / "merged", "whole");
+    o.config = merged->config;
+    Trainer whole(o);
+    ASSERT_Z3D(whole.create());
+    ASSERT_Z3D(load(whole, *merged));
+    EXPECT_LT(farthest(logits_of(whole, recorded.tokens), logits), 1e-5);
+}
+
+// A folder that is none of this run's adapters, and what is said of it.
+TEST_P(Lora, AnotherAdapterIsRefused) {
+    const bool gpt = std::string(GetParam()) == "gpt2";
+    const std::string from = peft + "/start", wrong = folder / "wrong";
+    const auto edited = [&](const std::string &old, const std::string &now) {
+        std::string text = read_file(from + "/adapter_config.json");
+        text.replace(text.find(old), old.size(), now);
+        if (z3d_world_rank(world) == 0) write_file(wrong + "/adapter_config.json", text);
+        SharedFolder::barrier();
+        return wrong;
+    };
+    const struct {
+        const char *key, *old, *now, *said;
+        z3d_status status;
+    } cases[] = {
+        {"lora.r=2", "", "", " in the adapter and 2 in this run; write lora.r=", Z3D_ERR_CONFIG},
+        {"lora.lora_alpha=1", "", "", "lora_alpha is ", Z3D_ERR_CONFIG},
+        {nullptr, "\"use_dora\": false", "\"use_dora\": true", "use_dora is not supported",
+         Z3D_ERR_UNSUPPORTED},
+        {nullptr, "\"rank_pattern\": {}", "\"rank_pattern\": {\"q\": 1}",
+         "rank_pattern is not supported", Z3D_ERR_UNSUPPORTED},
+        {nullptr, "\"LORA\"", "\"IA3\"", "peft_type is not LORA", Z3D_ERR_UNSUPPORTED},
+        {nullptr, "{", "[{", "adapter_config.json", Z3D_ERR_DATA},
+        {gpt ? "lora.target_modules=[c_attn]" : "lora.modules_to_save=[norm]", "", "",
+         "is not trained in this run; lora.target_modules and lora.modules_to_save say what is",
+         Z3D_ERR_DATA}};
+    for (const auto &c : cases) {
+        Options other = o;
+        z3d_string text = {};
+        z3d_config_write(o.config, &text);
+        ASSERT_Z3D(z3d_config_create(&other.config));
+        ASSERT_Z3D(z3d_config_read_text(other.config, text.text, text.length, "run.yaml"));
+        if (c.key) {
+            ASSERT_Z3D(z3d_config_override(other.config, c.key));
+        }
+        {
+            Trainer t(other);
+            ASSERT_Z3D(t.create());
+            const std::string at = c.old[0] ? edited(c.old, c.now) : from;
+            EXPECT_EQ(z3d_adapter_load(world, at.c_str(), other.config, t.model, t.engine),
+                      c.status);
+            const std::string said = z3d_error_message();
+            EXPECT_NE(said.find(c.said), std::string::npos) << said;
+        }
+        z3d_config_destroy(other.config);
+        z3d_string_free(&text);
+    }
+}
+
+TEST_P(Lora, TrainsAsPeftInAPipeline) {
+    if (z3d_world_size(world) == 1) GTEST_SKIP() << "one rank has one stage";
+    o.tensor = 1, o.pipeline = 2, o.stage = 2, o.accumulation = 2;
+    for (z3d_schedule_kind schedule : {Z3D_SCHEDULE_1F1B, Z3D_SCHEDULE_ZB_H1}) {
+        o.schedule = schedule;
+        Trainer t(o);
+        begin(t, peft + "/start");
+        expect_losses(t);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Lora, ::testing::Values("gpt2", "llama"),
+                         [](const auto &info) { return std::string(info.param); });
+
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
                          ::testing::Values("gpt2", "llama", "smollm", "mistral", "qwen2", "qwen3"),
                          [](const auto &info) { return std::string(info.param); });

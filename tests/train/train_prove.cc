@@ -46,7 +46,7 @@ struct Sizes {
 
 struct Case {
     std::string model = "gpt2", dtype = "fp32", optimizer = "AdamW", granularity = "full",
-                schedule = "1f1b", grad_reduce = "auto", gemm = "sgemm";
+                schedule = "1f1b", grad_reduce = "auto", gemm = "sgemm", frozen;
     Sizes sizes{1, 1, 1};
     int accumulation = 1, stage = 0, threads = 1, seed = 1, data_seed = 1, tiling = 1, offload = 0;
     int reduce_bucket = 1000, gather_bucket = 1000;
@@ -87,6 +87,7 @@ std::string text_of_model(const Case &c) {
     if (c.model == "llama" && c.tied) t += line("model.tie_word_embeddings", "true");
     if (c.model == "gpt2" && c.dropout > 0) t += line("model.hidden_dropout", c.dropout);
     if (c.tiling > 1) t += line("model.tiling", c.tiling);
+    if (!c.frozen.empty()) t += line("training.freeze", c.frozen);
     return t;
 }
 
@@ -284,6 +285,13 @@ std::vector<Pair> all_pairs() {
             pair.of[1].accumulation = 2;
             pairs.push_back(pair);
         }
+    Random other(32); // some parameters are frozen: a block, the first, in each
+    for (int k = 0; k < count_pairs() / 10; k++) {
+        Pair pair = some_pair(other);
+        pair.of[0].frozen = pair.of[1].frozen =
+            other.of<const char *>({".1.", ".0.", "*mlp*", "*m*.weight"});
+        pairs.push_back(pair);
+    }
     return pairs;
 }
 

@@ -249,8 +249,8 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
          {"model.hidden_dropout=0.1", "model.init_method_std=0.03", "model.num_attention_heads=1",
           "train_batch_size=16\ntrain_micro_batch_size_per_gpu=auto", "gradient_clipping=2",
           "optimizer.params.betas=[0.8, 0.9]", "optimizer.type=SGD",
-          "optimizer.param_groups=*bias weight_decay=1", "scheduler.type=WarmupLR", "data.seed=5",
-          "training.seed=6"}) {
+          "optimizer.param_groups=*bias weight_decay=1", "training.freeze=wpe",
+          "scheduler.type=WarmupLR", "data.seed=5", "training.seed=6"}) {
         std::string first = std::string(change).substr(0, strcspn(change, "\n"));
         expect_refusal(std::string("training.steps=9\n") + change, Z3D_ERR_CONFIG,
                        {first + ": ", " here, ", " in the checkpoint of step 6"});

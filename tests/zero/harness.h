@@ -36,7 +36,7 @@ uint64_t mix(uint64_t x);
 // Token `i` of sample `s`: a noisy counting sequence, so that there is something to learn.
 int32_t token(int64_t s, int64_t i, int64_t vocabulary);
 
-// Each parameter's values, whole, in the order of groups.
+// Each parameter's values, whole, in the order of groups; empty where it has no such tensor.
 using Tensors = std::vector<std::vector<float>>;
 
 // A trainer over all ranks of the world: tensor x (size / tensor).
@@ -56,7 +56,7 @@ class Trainer {
     explicit Trainer(const Options &options);
     Trainer(const Trainer &) = delete;
     Trainer &operator=(const Trainer &) = delete;
-    // Whatever was trained, its memory was as planned.
+    // Whatever was trained, its memory was as planned, but for halves of frozen parameters.
     ~Trainer();
 
     z3d_status create();

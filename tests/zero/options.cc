@@ -1,5 +1,9 @@
 #include "tests/zero/options.h"
 
+extern "C" {
+#include "src/base/param_groups.h"
+}
+
 namespace harness {
 
 Options::Options() = default;
@@ -59,6 +63,20 @@ z3d_status Options::create_model(z3d_model **out) const {
         config->parallel_tensor_model_parallel_size = tensor;
         return z3d_model_from_config(config, out);
     }
+    Z3D_TRY(describe_model(out));
+    for (int g = 0; g < (*out)->num_groups; g++)
+        for (int i = 0; i < (*out)->group[g].num_parameters; i++) {
+            z3d_parameter_group &group = (*out)->group[g];
+            const std::string name =
+                z3d_parameter_home(&group, i) + std::string(".") + group.parameter[i].name;
+            for (const std::string &pattern : frozen)
+                if (z3d_pattern_matches(pattern.c_str(), name.c_str()))
+                    group.parameter[i].frozen = true;
+        }
+    return z3d_model_divide(*out);
+}
+
+z3d_status Options::describe_model(z3d_model **out) const {
     if (kind != GPT) return create_llama(out);
     z3d_gpt_config gpt{};
     gpt.num_layers = layers;
@@ -135,8 +153,8 @@ std::string name_of(const Options &o) {
            (o.partition ? " P_a" : "") +
            (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
            (o.sequence_parallel ? " sequence" : "") + (o.packed ? " packed" : "") +
-           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
-           std::to_string(o.bucket);
+           (o.frozen.empty() ? "" : " frozen") + (o.checkpoint_every > 1 ? " segments" : "") +
+           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
 }
 
 } // namespace harness

@@ -57,7 +57,8 @@ struct Options {
     bool host_device = false; // what is offloaded is stepped by a device of its own
     bool inference = false;
     const char *digest = nullptr;
-    bool packed = false; // documents: samples have positions
+    std::vector<std::string> frozen; // patterns of names, as in training.freeze
+    bool packed = false;             // documents: samples have positions
     // Changes global sample `s`: o.sequence tokens, targets, and positions (zeros; of packed ones).
     std::function<void(int64_t s, int32_t *tokens, int32_t *targets, int32_t *positions)> sample;
     bool build_folder = false; // its disk is used; otherwise the temporary files', maybe in memory
@@ -79,6 +80,8 @@ struct Options {
     z3d_status create_llama(z3d_model **out) const;
 
     z3d_status create_model(z3d_model **out) const;
+
+    z3d_status describe_model(z3d_model **out) const;
 
     // A parameter group more: the head has a table of its own.
     static void untie(z3d_model *model);

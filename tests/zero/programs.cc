@@ -177,6 +177,12 @@ std::vector<Options> dozen() {
     list.back().checkpoint_space = Z3D_SPACE_HOST;
     add(2, 2, 1, 2, false, false, false, 2048);
     list.back().sequence_parallel = true;
+    // Frozen: below what is trained, and beside it; of whole rows that are kept elsewhere.
+    add(3, 1, 2, 1, false, true, true, 2048);
+    list.back().frozen = {"wte", "wpe", "block.0", "*c_fc*"};
+    add(1, 2, 1, 2, true, false, true, 2048);
+    list.back().frozen = {"*weight"};
+    list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0, false};
     return list;
 }
 
@@ -220,6 +226,8 @@ std::vector<Options> pipelines() {
     o->recompute = false;
     o->selective = true;
     o->keep_activation = true;
+    o = add(harness::SCHEDULES[3], 2, 1, 1, 3, 2, false); // halves, and a frozen tied table
+    o->frozen = {"wte", "wpe", "block.0", "block.2", "*ln_1*"};
     return list;
 }
 

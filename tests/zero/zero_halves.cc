@@ -111,10 +111,10 @@ z3d_status record_unit(const z3d_unit_ops *ops, bool *cut) {
     z3d_parameter weight = {};
     strcpy(weight.name, "weight");
     weight.dims = 1, weight.shape[0] = 8, weight.split_dim = -1;
-    model->group[0] = {"group", 1, {weight}};
+    model->group[0] = {"group", 1, {weight}, false};
     for (int u = 0; u < 2; u++)
-        model->unit[u] = {"unit", u ? ops : &WHOLE, nullptr, u, u, false, 1,
-                          {0},    {8 * !u},         0,       0, {}};
+        model->unit[u] = {"unit", u ? ops : &WHOLE, nullptr, u, u,  false, 1,
+                          {0},    {8 * !u},         0,       0, {}, {}};
     EXPECT_Z3D(z3d_layout_create(model, &mesh, &config, &layout));
     z3d_status status = z3d_traces_record(model, layout, &config, 1, &traces);
     if (status == Z3D_OK)

@@ -242,10 +242,10 @@ z3d_model *create_odd(int tensor) {
     strcpy(weight.name, "weight");
     weight.dims = 2, weight.shape[0] = CLASSES, weight.shape[1] = ODD;
     weight.weight_decay = true, weight.init = Z3D_INIT_NORMAL, weight.standard_deviation = 1;
-    model->group[0] = {"group", 1, {weight}};
+    model->group[0] = {"group", 1, {weight}, false};
     for (int u = 0; u < 3; u++)
-        model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0, 0, {}};
-    model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0, 0, {}};
+        model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0, 0, {}, {}};
+    model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0, 0, {}, {}};
     return model;
 }
 
@@ -310,7 +310,8 @@ TEST(Models, AUnitHasAProcessGroupForEachSetOfAxesThatItDeclares) {
         bool swapped = false;
         z3d_model *model = create_odd(o.tensor);
         model->unit[1] = {"sums", &SUM_TWICE, &swapped,   3, 1, false,
-                          0,      {},         {ODD, ODD}, 0, 2, {Z3D_ROLE_PARTS, axes}};
+                          0,      {},         {ODD, ODD}, 0, 2, {Z3D_ROLE_PARTS, axes},
+                          {}};
         z3d_engine_config config = t.config;
         config.model = model;
         config.program.micro_batch = 1;

@@ -17,6 +17,7 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
     bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
     bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
     bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
+    if (layout->group[group].frozen) return (struct decisions){.gather_each_use = !all_parameters};
     return (struct decisions){
         .gather_each_use = !all_parameters,
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
@@ -393,7 +394,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
 static int input_gradient_buffer(struct builder *b, struct work w) {
     z3d_program *p = b->program;
     int source = z3d_model_input(p->model, w.unit, p->mode);
-    if (source < 0) return -1;
+    if (source < 0 || !z3d_layout_wants_input_gradient(p->layout, w.unit)) return -1;
     return z3d_builder_state(b, source, w.micro)->output_gradient =
                z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, source),
                                   "output gradient", p->model->unit[source].name, w.micro);
@@ -436,7 +437,7 @@ static void do_work(struct builder *b, struct work w) {
     bool recomputes = z3d_builder_recomputes(p, w.unit);
     switch (w.kind) {
     case WORK_FORWARD:
-        forward(b, w, p->mode == Z3D_MODE_TRAIN && !recomputes, true);
+        forward(b, w, z3d_builder_goes_back(p, w.unit) && !recomputes, true);
         z3d_builder_finish_saves(b);
         z3d_builder_save_input(b, w);
         break;
@@ -463,7 +464,8 @@ static void do_work(struct builder *b, struct work w) {
 static void step_on_device(struct builder *b) {
     z3d_program *p = b->program;
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
-        if (!p->layout->group[g].held || z3d_builder_steps_on_host(b, g)) continue;
+        const z3d_group_layout *group = &p->layout->group[g];
+        if (!group->held || group->frozen || z3d_builder_steps_on_host(b, g)) continue;
         z3d_builder_share_wait(b, g);
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
@@ -566,7 +568,7 @@ static z3d_status find_writers(struct builder *b) {
                 b->group[unit->group[s]].last_reader = step;
     }
     for (int g = 0; g < p->model->num_groups; g++) {
-        bool held = p->layout->group[g].held;
+        bool held = p->layout->group[g].held && !p->layout->group[g].frozen;
         if (p->mode == Z3D_MODE_TRAIN && held && b->sum[2 * g].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "parameter group %s: no unit's backward writes its gradients",
@@ -582,7 +584,7 @@ static z3d_status find_writers(struct builder *b) {
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(c, true, kept);
+    z3d_states_decide(c, true, false, kept);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
     if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -637,6 +639,8 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
         return Z3D_ERROR(
             Z3D_ERR_CONFIG,
             "a training step cannot use gathered parameters: the step before it changed them");
+    if (mode == Z3D_MODE_TRAIN && layout->first_trained == model->num_units)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "all parameters are frozen, so there is nothing to train");
     if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "%d units x %d micro-batches a step are too many: a step program runs at "

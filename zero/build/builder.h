@@ -178,6 +178,8 @@ z3d_status z3d_builder_order(struct builder *b);
 /* Whether work number `step` is the first, the last of its task. */
 bool z3d_builder_begins_task(const struct builder *b, int step);
 bool z3d_builder_ends_task(const struct builder *b, int step);
+/* Unit u has a backward: it or a unit before it is trained. */
+bool z3d_builder_goes_back(const z3d_program *p, int unit);
 /* Unit u's forward is repeated from a checkpoint before its backward. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit);
 /* Unit u is the first of those that are recomputed from one checkpoint. */

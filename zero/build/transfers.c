@@ -16,6 +16,7 @@ static void add_transfer(struct builder *b, int task, int chunk, bool gradient, 
     if (chunk == 0 || chunk == p->layout->num_chunks || stage[chunk] == stage[chunk - 1]) return;
     int micro = b->task[task].micro, unit = p->layout->first_unit[chunk];
     if (z3d_model_input(p->model, unit, p->mode) < 0) return;
+    if (gradient && !z3d_layout_wants_input_gradient(p->layout, unit)) return;
     const z3d_timetable *t = b->timetable;
     double when = gradient ? t->gradient_end[chunk * t->schedule->micros + micro]
                            : t->forward_end[(chunk - 1) * t->schedule->micros + micro];

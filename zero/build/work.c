@@ -5,11 +5,23 @@
 
 #include "zero/build/builder.h"
 
+bool z3d_builder_goes_back(const z3d_program *p, int unit) {
+    return p->mode == Z3D_MODE_TRAIN && unit >= p->layout->first_trained;
+}
+
+/* A unit without gradients of its own has no second half. */
+static bool has_weight_half(const z3d_program *p, int unit) {
+    const z3d_unit *u = &p->model->unit[unit];
+    bool frozen = u->num_groups > 0;
+    for (int s = 0; s < u->num_groups; s++) frozen = frozen && p->layout->group[u->group[s]].frozen;
+    return !frozen;
+}
+
 /* The last unit's backward follows its forward at once: recomputing it would only repeat what is
  * still there. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit) {
-    return p->mode == Z3D_MODE_TRAIN && p->config.recompute && p->model->unit[unit].checkpoint &&
-           !z3d_model_is_last(p->model, unit);
+    return z3d_builder_goes_back(p, unit) && p->config.recompute &&
+           p->model->unit[unit].checkpoint && !z3d_model_is_last(p->model, unit);
 }
 
 /* One unit in `checkpoint_every` of each stretch of recomputed ones keeps its input. A stretch ends
@@ -43,7 +55,7 @@ const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w) {
     if (w.kind == WORK_BACKWARD_WEIGHT) call = Z3D_CALL_BACKWARD_WEIGHT;
     if (w.kind == WORK_RECOMPUTE && !z3d_builder_replays_output(b, w.unit))
         call = Z3D_CALL_RECOMPUTE;
-    return z3d_traces_get(p->traces, p->mode, p->model->unit[w.unit].kind, call);
+    return z3d_traces_of(p->traces, p->mode, w.unit, call);
 }
 
 bool z3d_builder_reads_group(const struct builder *b, int step, int group) {
@@ -81,14 +93,15 @@ static void append_backward(struct builder *b, enum work_kind kind, int first, i
 
 static void append_task(struct builder *b, int task) {
     z3d_task t = b->task[task];
-    const int *first_unit = &b->program->layout->first_unit[t.chunk];
-    int last = first_unit[1] - 1;
-    if (t.pass == Z3D_PASS_BACKWARD)
-        append_backward(b, WORK_BACKWARD, first_unit[0], last, t.micro, task);
+    const z3d_layout *layout = b->program->layout;
+    const int *first_unit = &layout->first_unit[t.chunk];
+    int last = first_unit[1] - 1, end = first_unit[0]; /* of the way back */
+    if (end < layout->first_trained) end = layout->first_trained;
+    if (t.pass == Z3D_PASS_BACKWARD) append_backward(b, WORK_BACKWARD, end, last, t.micro, task);
     if (t.pass == Z3D_PASS_BACKWARD_INPUT)
-        append_backward(b, WORK_BACKWARD_INPUT, first_unit[0], last, t.micro, task);
-    for (int u = last; u >= first_unit[0] && t.pass == Z3D_PASS_BACKWARD_WEIGHT; u--)
-        append(b, WORK_BACKWARD_WEIGHT, u, t.micro, task);
+        append_backward(b, WORK_BACKWARD_INPUT, end, last, t.micro, task);
+    for (int u = last; u >= end && t.pass == Z3D_PASS_BACKWARD_WEIGHT; u--)
+        if (has_weight_half(b->program, u)) append(b, WORK_BACKWARD_WEIGHT, u, t.micro, task);
     for (int u = first_unit[0]; u <= last && t.pass == Z3D_PASS_FORWARD; u++)
         append(b, WORK_FORWARD, u, t.micro, task);
 }

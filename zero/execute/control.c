@@ -119,7 +119,7 @@ z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i)
 static z3d_status sum_gradient_squares(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     for (int g = 0; g < p->layout->num_groups; g++)
-        if (!gradients_leave(p->layout, g))
+        if (!gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
             Z3D_TRY(
                 sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS)));
     return Z3D_OK;

@@ -384,6 +384,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .positions = z3d_cache_positions(&p->config, p->model),
         .sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t),
         .need_output = i->need_output,
+        .ends_backward = !z3d_layout_wants_input_gradient(p->layout, i->unit),
         .lean = p->config.selective,
         .keep_activation = p->config.keep_activation,
         .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
@@ -412,6 +413,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
                 z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS + s], 0, Z3D_U8),
             .offset = p->layout->group[unit->group[s]].offset,
             .accumulate = i->accumulate >> s & 1,
+            .frozen = p->layout->group[unit->group[s]].frozen,
         };
     }
     return run;

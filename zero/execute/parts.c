@@ -34,7 +34,8 @@ static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int
     const z3d_model *model = engine->config.model;
     z3d_part kept;
     if (!(z3d_engine_kinds(engine) & 1U << kind) || group < 0 || group >= model->num_groups ||
-        parameter < 0 || parameter >= model->group[group].num_parameters)
+        parameter < 0 || parameter >= model->group[group].num_parameters ||
+        (model->group[group].frozen && kind != Z3D_TENSOR_PARAMETER))
         return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no state %d of a parameter %d",
                          group, (int)kind, parameter);
     z3d_engine_kept_part(engine, group, parameter, &kept);

@@ -71,20 +71,33 @@ unsigned z3d_engine_kinds(const z3d_engine *engine) {
 
 enum { AT_ONCE = 1 << 20 }; /* first values that are made before they go to the disk */
 
+/* In the host's memory, element by element of the logical tensor. */
+static void make_uniform(uint64_t key, float bound, int64_t first, int64_t count, float *x) {
+    for (int64_t k = 0; k < count; k++) {
+        const uint64_t element = (uint64_t)(first + k);
+        x[k] =
+            bound * (2 * z3d_philox_uniform(z3d_philox(key, element / 4, 0).word[element % 4]) - 1);
+    }
+}
+
 /* The piece's first values, from its element `first` on, in `device`'s memory. */
 static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int i,
                               const struct piece *piece, int64_t first, int64_t count, float *x) {
     const z3d_parameter_group *group = &engine->config.model->group[g];
     const z3d_parameter *p = &group->parameter[i];
-    if (p->init != Z3D_INIT_NORMAL)
+    if (p->init == Z3D_INIT_ZEROS || p->init == Z3D_INIT_ONES)
         return Z3D_LAUNCH(device, fill, .x = x, .count = count, .dtype = Z3D_F32,
                           .value = p->init == Z3D_INIT_ONES);
     char name[2 * Z3D_NAME + 2];
     snprintf(name, sizeof name, "%s/%s", z3d_parameter_home(group, i), p->name);
+    const uint64_t key = z3d_key(engine->config.seed, name);
+    if (p->init == Z3D_INIT_UNIFORM) {
+        make_uniform(key, p->standard_deviation, piece->logical + first, count, x);
+        return Z3D_OK;
+    }
     return Z3D_LAUNCH(device, init_normal, .x = x, .count = count, .outer = 1, .local = count,
                       .global = logical_elements(p), .inner = 1, .offset = piece->logical + first,
-                      .key = z3d_key(engine->config.seed, name),
-                      .standard_deviation = p->standard_deviation);
+                      .key = key, .standard_deviation = p->standard_deviation);
 }
 
 /* Through memory of the host, in parts. */
@@ -109,7 +122,11 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
     z3d_group_part part;
     int tensor;
     z3d_executor_find(executor, g, Z3D_TENSOR_PARAMETER, &part, &tensor);
-    if (space_of(engine, g, part) != Z3D_SPACE_DEVICE) return init_far_piece(engine, g, i, piece);
+    /* Of a frozen group 16-bit values are all that is kept. */
+    const bool narrow = engine->set.layout->group[g].kept[part].dtype != Z3D_F32;
+    const bool uniform = engine->config.model->group[g].parameter[i].init == Z3D_INIT_UNIFORM;
+    if (narrow || uniform || space_of(engine, g, part) != Z3D_SPACE_DEVICE)
+        return init_far_piece(engine, g, i, piece);
     float *x = z3d_executor_kept_address(executor, g, part, piece->flat);
     Z3D_TRY(make_values(engine, executor->device, g, i, piece, 0, piece->count, x));
     if (part == Z3D_PART_PARAMETERS) return Z3D_OK;
@@ -200,6 +217,9 @@ static z3d_status check_tensor(const z3d_engine *engine, z3d_tensor_kind kind, i
     if (group < 0 || group >= model->num_groups || parameter < 0 ||
         parameter >= model->group[group].num_parameters)
         return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no parameter %d", group, parameter);
+    if (model->group[group].frozen && kind != Z3D_TENSOR_PARAMETER)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %s is frozen: its values are all it has",
+                         model->group[group].name);
     return Z3D_OK;
 }
 

@@ -174,7 +174,8 @@ z3d_status z3d_numerics_compare_gradient(z3d_terms *terms, const z3d_numerics *a
     const sum here = {a, a->gradient[group], x->shard, 0};
     const sum there = {b, b->gradient[group], y->shard, 0};
     bool same = false, alike = false;
-    *out = Z3D_SUMS_DIFFERENT;
+    *out = x->frozen ? Z3D_SUMS_EQUAL : Z3D_SUMS_DIFFERENT;
+    if (x->frozen) return Z3D_OK; /* it has none */
     if (!tensor_sums_agree(a, b, group)) return Z3D_OK;
     Z3D_TRY(compare(terms, &here, &there, x->elements, false, &same));
     if (!same && a->config.grad_dtype == Z3D_F32)
@@ -214,8 +215,8 @@ bool z3d_numerics_same_norm(const z3d_numerics *a, const z3d_numerics *b) {
     bool same = a->model->num_groups == b->model->num_groups;
     for (int g = 0; g < a->model->num_groups && same; g++) {
         const z3d_group_layout *x = &a->layout->group[g], *y = &b->layout->group[g];
-        same = x->elements == y->elements &&
-               (x->shard == y->shard || smaller(x->shard, y->shard) >= x->elements);
+        same = x->frozen || (x->elements == y->elements &&
+                             (x->shard == y->shard || smaller(x->shard, y->shard) >= x->elements));
     }
     const z3d_axes holders = Z3D_ROLE_PARTS | Z3D_ROLE_ROWS;
     int64_t ranks = z3d_mesh_size(&a->mesh, holders), others = z3d_mesh_size(&b->mesh, holders);

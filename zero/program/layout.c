@@ -22,6 +22,7 @@ static z3d_range range_of(const z3d_model *model, const z3d_parameter *parameter
 static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mesh *mesh,
                                 z3d_group_layout *out) {
     const z3d_parameter_group *group = &model->group[index];
+    out->frozen = group->frozen;
     out->shard_axes = Z3D_ROLE_ROWS;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
@@ -40,7 +41,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
         range.count = out->elements - range.first;
         if (range.count == 0) continue;
         out->range[out->num_ranges++] = range;
-        if (range.partial) out->replica_axes = Z3D_ROLE_REPLICAS;
+        if (range.partial && !group->frozen) out->replica_axes = Z3D_ROLE_REPLICAS;
     }
     out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
     if (!z3d_mul_i64(out->shard, out->rows, &out->padded))
@@ -70,6 +71,12 @@ static z3d_status check_parameter(const z3d_parameter_group *group, int index, i
         if (strcmp(group->parameter[other].name, p->name) == 0)
             return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: two parameters are called %s",
                              group->name, p->name);
+    if (p->frozen != group->frozen)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "parameter group %s: %s is %s, but the group is not; call z3d_model_divide "
+            "when the model is described",
+            group->name, p->name, p->frozen ? "frozen" : "trained");
     if (p->dims < 1 || p->dims > Z3D_MAX_DIMS || p->split_dim < -1 || p->split_dim >= p->dims)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "parameter %s/%s: %d dimensions, split along dimension %d; it must have 1 "
@@ -243,8 +250,10 @@ static void find_holders(const z3d_layout *layout, z3d_group_layout *g) {
     bool first = stage[0] == layout->stage, second = stage[1] == layout->stage;
     g->held = first || second || stage[0] < 0;
     g->counts = first || stage[0] < 0;
-    g->twin = first && !second ? stage[1] : second && !first ? stage[0] : -1;
-    g->second_chunk = first && second ? g->chunk[1] : -1;
+    g->twin = g->second_chunk = -1;
+    if (g->frozen) return;
+    if (first != second) g->twin = stage[first ? 1 : 0];
+    if (first && second) g->second_chunk = g->chunk[1];
 }
 
 int z3d_layout_use(const z3d_layout *layout, int unit, int group) {
@@ -269,16 +278,28 @@ struct spread {
 };
 
 /* Whole groups that come as near to the share as they can, spread evenly over what this stage
- * holds. */
+ * holds. A frozen group has no states to share out. */
 static bool is_offloaded(const z3d_group_layout *group, const z3d_program_config *config,
                          struct spread *spread) {
     const double elements = group->held ? (double)group->padded : 0;
+    if (group->frozen) return true;
     spread->all += elements;
     const double share = config->inference ? 1 : 1 - config->offload.resident;
     const double missing = share * spread->all - spread->offloaded;
     const bool offloaded = missing >= elements / 2;
     if (offloaded) spread->offloaded += elements;
     return offloaded;
+}
+
+static z3d_status make_offsets(const z3d_model *model, z3d_layout *layout) {
+    size_t parameters = 0;
+    for (int g = 0; g < model->num_groups; g++)
+        parameters += (size_t)model->group[g].num_parameters;
+    Z3D_TRY(z3d_new(parameters, sizeof *layout->offset, "layout's parameters", &layout->offset));
+    int64_t *next = layout->offset;
+    for (int g = 0; g < model->num_groups; next += model->group[g++].num_parameters)
+        layout->group[g].offset = next;
+    return Z3D_OK;
 }
 
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
@@ -301,13 +322,15 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
                          &layout->group),
                  fail);
+    layout->first_trained = z3d_model_first_trained(model);
+    Z3D_TRY_GOTO(status, make_offsets(model, layout), fail);
     Z3D_TRY_GOTO(status, find_chunks(model, layout), fail);
     for (int g = 0; g < model->num_groups; g++) {
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
         find_holders(layout, &layout->group[g]);
         if (config)
             z3d_states_decide(config, is_offloaded(&layout->group[g], config, &spread),
-                              layout->group[g].kept);
+                              layout->group[g].frozen, layout->group[g].kept);
         /* Two sums of gradients are added on the device. */
         if (z3d_adds_two_sums(&layout->group[g]))
             layout->group[g].kept[Z3D_PART_GRADIENTS].space = Z3D_SPACE_DEVICE;
@@ -330,6 +353,7 @@ void z3d_layout_destroy(z3d_layout *layout) {
     free(layout->stage_of_chunk);
     free(layout->chunk_of_unit);
     free(layout->group);
+    free(layout->offset);
     free(layout);
 }
 

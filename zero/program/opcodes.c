@@ -267,7 +267,7 @@ void z3d_program_buckets(const z3d_program *p, int64_t bucket[Z3D_AXES_COUNT]) {
             continue;
         const z3d_matrix m = z3d_instruction_matrix(p, in);
         z3d_instruction_columns(p, in, &first, &count);
-        const int64_t bytes = m.ranks * count * (int64_t)z3d_dtype_size(m.dtype);
+        const int64_t bytes = z3d_bytes_of(m.dtype, m.ranks * count);
         if (count < m.columns && bytes > bucket[in->axes]) bucket[in->axes] = bytes;
     }
 }

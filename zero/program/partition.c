@@ -20,8 +20,7 @@ static z3d_status find_times(const z3d_model *model, const z3d_program_config *c
         const z3d_unit *unit = &model->unit[u];
         bool again = config->recompute && unit->checkpoint;
         for (int call = Z3D_CALL_FORWARD; call <= Z3D_CALL_BACKWARD; call++) {
-            const z3d_trace *trace =
-                z3d_traces_get(traces, Z3D_MODE_TRAIN, unit->kind, (z3d_call)call);
+            const z3d_trace *trace = z3d_traces_of(traces, Z3D_MODE_TRAIN, u, (z3d_call)call);
             if (call == Z3D_CALL_RECOMPUTE && !again) continue;
             cost[u] += trace->flops + FLOPS_PER_BYTE * (double)trace->bytes;
         }

@@ -128,6 +128,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         .tokens = model->tokens[mode],
         .positions = z3d_cache_positions(config, model),
         .need_output = true,
+        .ends_backward = !z3d_layout_wants_input_gradient(layout, u),
         .lean = config->selective,
         .keep_activation = config->keep_activation,
         .state = region_base(REGION_STATE),
@@ -136,13 +137,15 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
     };
     for (int f = 0; f < model->num_fields; f++) run.field[f] = region_base(REGION_FIELD + f);
     for (int s = 0; s < unit->num_groups; s++) {
+        const z3d_group_layout *group = &layout->group[unit->group[s]];
         run.group[s].parameters = region_base(REGION_PARAMETERS + s);
-        run.group[s].gradients = region_base(REGION_GRADIENTS + s);
-        run.group[s].offset = layout->group[unit->group[s]].offset;
+        if (!group->frozen) run.group[s].gradients = region_base(REGION_GRADIENTS + s);
+        run.group[s].offset = group->offset;
+        run.group[s].frozen = group->frozen;
     }
     if (z3d_model_input(model, u, mode) >= 0) {
         run.input = region_base(REGION_INPUT);
-        run.input_gradient = region_base(REGION_INPUT_GRADIENT);
+        if (!run.ends_backward) run.input_gradient = region_base(REGION_INPUT_GRADIENT);
     }
     if (z3d_mode_generates(mode) && unit->cache_columns > 0) run.cache = region_base(REGION_CACHE);
     run.cache_samples = z3d_samples_in_caches(config);
@@ -238,7 +241,7 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
                               int threads, z3d_trace *trace) {
     z3d_unit_run run = recording_run(model, layout, config, mode, u);
     const struct z3d_unit_ops *ops = run.unit->ops;
-    int calls = mode == Z3D_MODE_TRAIN ? Z3D_CALL_COUNT : 1;
+    int calls = mode == Z3D_MODE_TRAIN && u >= layout->first_trained ? Z3D_CALL_COUNT : 1;
     run.device = device;
     z3d_unit_take_groups(&run, group);
     if (!ops->backward_input != !ops->backward_weight)
@@ -270,6 +273,52 @@ static z3d_status make_groups(const z3d_model *model, const z3d_mesh *mesh,
     return Z3D_OK;
 }
 
+/* ---- which units are recorded ---- */
+
+static bool same_parameters(const z3d_parameter_group *a, const z3d_parameter_group *b) {
+    if (a->num_parameters != b->num_parameters) return false;
+    for (int i = 0; i < a->num_parameters; i++)
+        if (strcmp(a->parameter[i].name, b->parameter[i].name) != 0) return false;
+    return true;
+}
+
+/* Of two units of one kind, the same parameters are frozen, and the same gradients are wanted. */
+static bool are_alike(const z3d_model *model, const z3d_layout *layout, int a, int b) {
+    const z3d_unit *x = &model->unit[a], *y = &model->unit[b];
+    const int first = layout->first_trained;
+    if (first > 0 && ((a < first) != (b < first) || (a == first) != (b == first))) return false;
+    if (x->num_groups != y->num_groups) return false;
+    for (int s = 0; s < x->num_groups; s++) {
+        const z3d_parameter_group *p = &model->group[x->group[s]], *q = &model->group[y->group[s]];
+        if (p->frozen != q->frozen || !x->place[s] != !y->place[s]) return false;
+        if (x->place[s] && !same_parameters(p, q)) return false;
+    }
+    return true;
+}
+
+/* The kind of unit u: that of the first one before it that is like it; else a new one. */
+static int find_kind(const z3d_model *model, const z3d_layout *layout, const int *kind, int u,
+                     int num_kinds) {
+    bool first = true;
+    for (int v = 0; v < u; v++) {
+        if (model->unit[v].kind != model->unit[u].kind) continue;
+        if (are_alike(model, layout, u, v)) return kind[v];
+        first = false;
+    }
+    return first ? model->unit[u].kind : num_kinds;
+}
+
+static z3d_status find_kinds(const z3d_model *model, const z3d_layout *layout, z3d_traces *traces) {
+    Z3D_TRY(z3d_new((size_t)model->num_units, sizeof *traces->kind, "traces", &traces->kind));
+    for (int u = 0; u < model->num_units; u++)
+        if (model->unit[u].kind >= traces->num_kinds) traces->num_kinds = model->unit[u].kind + 1;
+    for (int u = 0; u < model->num_units; u++) {
+        traces->kind[u] = find_kind(model, layout, traces->kind, u, traces->num_kinds);
+        if (traces->kind[u] == traces->num_kinds) traces->num_kinds++;
+    }
+    return Z3D_OK;
+}
+
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, int threads, z3d_traces **out) {
     *out = NULL;
@@ -279,8 +328,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
     z3d_status status = z3d_new(1, sizeof *traces, "traces", &traces);
     if (status != Z3D_OK) return status;
     traces->threads = threads;
-    for (int u = 0; u < model->num_units; u++)
-        if (model->unit[u].kind >= traces->num_kinds) traces->num_kinds = model->unit[u].kind + 1;
+    Z3D_TRY_GOTO(status, find_kinds(model, layout, traces), end);
     size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
     Z3D_TRY_GOTO(
         status, z3d_new(Z3D_MODE_COUNT * per_mode, sizeof *traces->trace, "traces", &traces->trace),
@@ -291,8 +339,8 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         if (!z3d_needs_mode(config, (z3d_mode)mode)) continue;
         for (int u = 0; u < model->num_units && z3d_model_has_mode(model, (z3d_mode)mode); u++) {
-            z3d_trace *trace = &traces->trace[(size_t)mode * per_mode +
-                                              (size_t)model->unit[u].kind * Z3D_CALL_COUNT];
+            z3d_trace *trace =
+                &traces->trace[(size_t)mode * per_mode + (size_t)traces->kind[u] * Z3D_CALL_COUNT];
             if (trace[0].recorded) continue; /* its kind is recorded */
             Z3D_TRY_GOTO(status,
                          record_unit(model, layout, config, (z3d_mode)mode, u, device, group,
@@ -315,11 +363,16 @@ void z3d_traces_destroy(z3d_traces *traces) {
     int count = traces->trace ? Z3D_MODE_COUNT * traces->num_kinds * Z3D_CALL_COUNT : 0;
     for (int i = 0; i < count; i++) free(traces->trace[i].child);
     free(traces->trace);
+    free(traces->kind);
     free(traces);
 }
 
 const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call) {
     return &traces->trace[((int)mode * traces->num_kinds + kind) * Z3D_CALL_COUNT + (int)call];
+}
+
+const z3d_trace *z3d_traces_of(const z3d_traces *traces, z3d_mode mode, int unit, z3d_call call) {
+    return z3d_traces_get(traces, mode, traces->kind[unit], call);
 }
 
 static int64_t largest_of_kind(const z3d_traces *traces, int kind) {
@@ -337,13 +390,14 @@ int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
     int64_t largest = 64, bytes; /* the planner has no empty buffers */
     for (int u = 0; u < model->num_units; u++) {
         if (!z3d_layout_has_unit(layout, u)) continue;
-        bytes = largest_of_kind(traces, model->unit[u].kind);
+        bytes = largest_of_kind(traces, traces->kind[u]);
         if (bytes > largest) largest = bytes;
     }
     for (int g = 0; g < layout->num_groups; g++) {
         z3d_kernel norm = {.kind = Z3D_KERNEL_sum_squares,
                            .as.sum_squares = {.count = layout->group[g].padded}};
-        bytes = layout->group[g].counts ? z3d_kernel_scratch(&norm, traces->threads) : 0;
+        const bool squares = layout->group[g].counts && !layout->group[g].frozen;
+        bytes = squares ? z3d_kernel_scratch(&norm, traces->threads) : 0;
         if (bytes > largest) largest = bytes;
     }
     return largest;

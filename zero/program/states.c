@@ -15,7 +15,13 @@ static unsigned stepped_kinds(const z3d_program_config *config) {
     return z3d_optimizer_kinds(config->optimizer) | (config->ema ? Z3D_KIND(EMA) : 0);
 }
 
-void z3d_states_decide(const z3d_program_config *config, bool offloaded,
+/* Only parameters, and each rank has read those that it keeps: nobody gathers what others step. */
+static void keep_values_only(z3d_kept kept[Z3D_PART_COUNT]) {
+    kept[Z3D_PART_GRADIENTS].kinds = kept[Z3D_PART_OPTIMIZER].kinds = 0;
+    kept[Z3D_PART_OPTIMIZER].rows = kept[Z3D_PART_PARAMETERS].rows;
+}
+
+void z3d_states_decide(const z3d_program_config *config, bool offloaded, bool frozen,
                        z3d_kept kept[Z3D_PART_COUNT]) {
     const z3d_space optimizer = offloaded ? config->offload.optimizer : Z3D_SPACE_DEVICE;
     const bool all[Z3D_PART_COUNT] = {
@@ -37,11 +43,8 @@ void z3d_states_decide(const z3d_program_config *config, bool offloaded,
     kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
     bool own_master = config->dtype == Z3D_F32 && optimizer == Z3D_SPACE_DEVICE;
     kept[Z3D_PART_OPTIMIZER].kinds = own_master ? state & ~master : state;
-    if (!config->inference) return;
-    /* Only parameters, and each rank has read those that it keeps: nobody gathers what others step.
-     */
-    kept[Z3D_PART_GRADIENTS].kinds = kept[Z3D_PART_OPTIMIZER].kinds = 0;
-    kept[Z3D_PART_OPTIMIZER].rows = kept[Z3D_PART_PARAMETERS].rows;
+    if (config->inference || frozen) keep_values_only(kept);
+    if (frozen) kept[Z3D_PART_GRADIENTS].space = kept[Z3D_PART_OPTIMIZER].space = Z3D_SPACE_DEVICE;
 }
 
 unsigned z3d_state_kinds(const z3d_program_config *config) {
@@ -94,7 +97,8 @@ int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d
 double z3d_offloaded_share(const z3d_layout *layout) {
     double offloaded = 0, all = 0;
     for (int g = 0; g < layout->num_groups; g++) {
-        const double elements = layout->group[g].held ? (double)layout->group[g].padded : 0;
+        const bool counts = layout->group[g].held && !layout->group[g].frozen;
+        const double elements = counts ? (double)layout->group[g].padded : 0;
         all += elements;
         if (kept_of(layout, g, Z3D_PART_OPTIMIZER)->space != Z3D_SPACE_DEVICE)
             offloaded += elements;
@@ -103,6 +107,9 @@ double z3d_offloaded_share(const z3d_layout *layout) {
 }
 
 bool z3d_keeps_whole_gradients(const z3d_layout *layout) {
-    return layout->num_groups > 0 && z3d_keeps_all_rows(layout, 0, Z3D_PART_GRADIENTS) &&
-           !z3d_keeps_all_rows(layout, 0, Z3D_PART_OPTIMIZER);
+    for (int g = 0; g < layout->num_groups; g++)
+        if (!layout->group[g].frozen)
+            return z3d_keeps_all_rows(layout, g, Z3D_PART_GRADIENTS) &&
+                   !z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER);
+    return false;
 }

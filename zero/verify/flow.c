@@ -13,7 +13,7 @@ static void count_contributions(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = p->model->num_units - 1; u >= 0; u--) {
         const z3d_unit *unit = &p->model->unit[u];
-        const z3d_trace *trace = z3d_traces_get(p->traces, p->mode, unit->kind, Z3D_CALL_BACKWARD);
+        const z3d_trace *trace = z3d_traces_of(p->traces, p->mode, u, Z3D_CALL_BACKWARD);
         if (!z3d_layout_has_unit(p->layout, u)) continue;
         for (int s = 0; s < unit->num_groups; s++) {
             if (!trace->writes_gradients[s]) continue;

@@ -15,6 +15,11 @@ static inline bool trains(const z3d_flow *flow) {
     return flow->program->mode == Z3D_MODE_TRAIN;
 }
 
+/* A step of the naive optimizer has it. */
+static inline bool is_stepped(const z3d_flow *flow, int group) {
+    return trains(flow) && !flow->program->layout->group[group].frozen;
+}
+
 static inline int micro_batches(const z3d_flow *flow) {
     return trains(flow) ? config_of(flow)->accumulation : 1;
 }

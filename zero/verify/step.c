@@ -26,6 +26,7 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
     const int group = entry(flow)->group;
     z3d_buffer_operand gradient;
     if (flow->ended) return z3d_flow_fail(flow, "it must come before step_control");
+    if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (!gradients_leave(flow, group))
         return z3d_flow_fail(flow, "step_control adds these squares up");
     if (flow->squared[group]) return z3d_flow_fail(flow, "it would add the squares up again");
@@ -40,8 +41,8 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
 z3d_status z3d_rule_exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
-    for (int g = 0; g < p->model->num_groups && trains(flow); g++) {
-        if (!p->layout->group[g].held || flow->squared[g]) continue;
+    for (int g = 0; g < p->model->num_groups; g++) {
+        if (!is_stepped(flow, g) || !p->layout->group[g].held || flow->squared[g]) continue;
         if (gradients_leave(flow, g))
             return z3d_flow_fail(flow, "nothing added up the squares of %s's gradients",
                                  p->model->group[g].name);
@@ -88,6 +89,7 @@ z3d_status z3d_rule_optimizer(z3d_flow *flow) {
     if (!flow->ended) return z3d_flow_fail(flow, "it must come after step_control");
     if (!flow->program->layout->group[group].held)
         return z3d_flow_fail(flow, "this pipeline stage does not have the group");
+    if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_PARAMETERS, Z3D_PART_PARAMETERS, &parameters));
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_OPTIMIZER, Z3D_PART_OPTIMIZER, &states));
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_PART_GRADIENTS, &gradient));
@@ -116,6 +118,7 @@ z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     z3d_buffer_operand states = operand(flow, Z3D_SLOT_OPTIMIZER);
     z3d_buffer_operand parameters = operand(flow, Z3D_SLOT_PARAMETERS);
     Z3D_TRY(check_control(flow));
+    if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (entry(flow)->rows != kept[Z3D_PART_OPTIMIZER].rows)
         return z3d_flow_fail(flow, "its rows are not those that this rank steps");
     if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)

@@ -41,8 +41,7 @@ static z3d_status read_parameters(z3d_flow *flow, const z3d_trace *trace) {
  */
 static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **out) {
     const z3d_program *p = flow->program;
-    const z3d_trace *trace =
-        z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
+    const z3d_trace *trace = z3d_traces_of(p->traces, p->mode, entry(flow)->unit, call);
     *out = trace;
     if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
     if (!z3d_layout_has_unit(p->layout, entry(flow)->unit))
@@ -179,6 +178,11 @@ z3d_status z3d_rule_backward(z3d_flow *flow) {
     if (call != Z3D_CALL_BACKWARD_INPUT) Z3D_TRY(add_gradients(flow, trace));
     int source = source_of(flow);
     if (source < 0 || call == Z3D_CALL_BACKWARD_WEIGHT) return Z3D_OK;
+    if (!z3d_layout_wants_input_gradient(flow->program->layout, in->unit))
+        return in->buffer[Z3D_SLOT_INPUT_GRADIENT] < 0
+                   ? Z3D_OK
+                   : z3d_flow_fail(flow, "nothing before its unit is trained, so it gives no input "
+                                         "gradient");
     return z3d_flow_write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, source),
                                 output_gradient_of(source, in->micro));
 }

@@ -103,7 +103,7 @@ static z3d_status set_start(z3d_flow *flow) {
                              parameter_rows, parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
                              optimizer_of(g, false)));
-        if (!trains(flow) || !p->config.offload.delayed) continue;
+        if (!trains(flow) || !p->config.offload.delayed || p->layout->group[g].frozen) continue;
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), rows,
                              applied_gradient(flow, g)));
     }
@@ -117,7 +117,7 @@ static z3d_status check_gathered(z3d_flow *flow) {
     for (int u = 0; u < p->model->num_units && !trains(flow); u++) {
         const z3d_unit *unit = &p->model->unit[u];
         if (!z3d_layout_has_unit(p->layout, u)) continue;
-        const z3d_trace *trace = z3d_traces_get(p->traces, p->mode, unit->kind, Z3D_CALL_FORWARD);
+        const z3d_trace *trace = z3d_traces_of(p->traces, p->mode, u, Z3D_CALL_FORWARD);
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
             if (!trace->reads_parameters[s]) continue;
@@ -141,13 +141,14 @@ static z3d_status check_end(z3d_flow *flow) {
         return z3d_flow_fail(flow, "%s is missing",
                              trains(flow) ? "step_control" : "the entry that gives the result");
     for (int g = 0; g < p->model->num_groups; g++) {
+        const bool stepped = is_stepped(flow, g);
         z3d_rows rows = p->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows;
         if (!p->layout->group[g].held) continue;
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
-                                parameters_of(g, trains(flow))));
+                                parameters_of(g, stepped)));
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
-                                optimizer_of(g, trains(flow))));
-        if (!trains(flow)) continue;
+                                optimizer_of(g, stepped)));
+        if (!stepped) continue;
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
                                 p->config.offload.delayed ? rows : Z3D_ROWS_OWN,
                                 final_gradient(flow, g)));

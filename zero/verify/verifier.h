@@ -2,8 +2,9 @@
  * step: for every micro-batch forward through all units and backward through all; gradients added
  * in that order, reduced over the data group once per step or per micro-batch; those of replicated
  * parameters of a sequence-parallel model summed over the tensor group; one optimizer step per
- * group. The naive step knows no stages, buckets or overlap. If an entry's operands hold the values
- * that the naive step uses, its result is the naive step's value. */
+ * group. A frozen group has no gradient and no step, and backward ends at the first unit with
+ * trained parameters. The naive step knows no stages, buckets or overlap. If an entry's operands
+ * hold the values that the naive step uses, its result is the naive step's value. */
 #ifndef ZERO3D_ZERO_VERIFIER_H
 #define ZERO3D_ZERO_VERIFIER_H
 

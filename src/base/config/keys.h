@@ -117,6 +117,13 @@
   X(scheduler_params_num_cycles, "scheduler.params.num_cycles", INT, DECIDE, "1", "[1,1e6]", "cosine_with_restarts: decays from the peak, one behind the other, up to total_num_steps") \
   X(scheduler_params_power, "scheduler.params.power", FLOAT, DECIDE, "1", "(0,100]", "polynomial: the power of what is left of the decay") \
   X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, DECIDE, "0", "[0,1e6]", "learning rate at the end of the decay") \
+  X(lora_r, "lora.r", INT, DECIDE, "0", "[0,65536]", "rank of adapters beside the model's layers (LoRA, with PEFT's names): only these are trained. 0: no adapters") \
+  X(lora_lora_alpha, "lora.lora_alpha", FLOAT, DECIDE, "8", "(0,1e6]", "what an adapter adds is multiplied by lora_alpha / r") \
+  X(lora_lora_dropout, "lora.lora_dropout", FLOAT, DECIDE, "0", "[0,1)", "dropout on what an adapter reads") \
+  X(lora_use_rslora, "lora.use_rslora", BOOL, DECIDE, "false", "", "multiply by lora_alpha / sqrt(r) instead") \
+  X(lora_target_modules, "lora.target_modules", LIST, DECIDE, "", "texts", "layers that have adapters, as Hugging Face names them: all-linear, or a list such as [q_proj, mlp.c_proj]; unset: gpt2 c_attn, llama q_proj and v_proj") \
+  X(lora_modules_to_save, "lora.modules_to_save", LIST, DECIDE, "", "texts", "modules that are trained whole beside the adapters, such as [lm_head]") \
+  X(lora_init_from, "lora.init_from", STRING, DECIDE, "", "", "folder with PEFT's adapter_model.safetensors: a new run starts with these adapters; unset: with new ones, which add nothing at first") \
   X(data_train, "data.train", LIST, DECIDE, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
   X(data_validation, "data.validation", LIST, NONE, "", "", "held-out token file(s) for validation") \
   X(data_seed, "data.seed", INT, DECIDE, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
@@ -128,6 +135,7 @@
   X(data_merges, "data.merges", STRING, NONE, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, NONE, "1000", "[1,1e12] auto", "optimizer steps; auto: as many as training.epochs are") \
   X(training_epochs, "training.epochs", FLOAT, DECIDE, "0", "[0,1e6]", "passes over data.train, also a part of one (2.5), in place of training.steps: the run counts the steps at its start, rounded up. data.train is one file then. 0: training.steps") \
+  X(training_freeze, "training.freeze", LIST, DECIDE, "", "texts", "parameters that are not trained: a list of patterns of names, as in optimizer.param_groups. They have neither gradients nor optimizer states; blocks before the first trained parameter have no backward and keep no activations") \
   X(training_seed, "training.seed", INT, DECIDE, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
   X(training_device, "training.device", ENUM, DECIDE, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
   X(training_collectives, "training.collectives", ENUM, DECIDE_ON_GPUS, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \
@@ -384,7 +392,12 @@
     X("nebula", "false|null|unsaid", "Nebula", "not supported: use checkpoint.async")              \
     X("label_smoothing_factor", "0|0.0|null", "label smoothing", "")                               \
     X("neftune_noise_alpha", "null", "noise on embeddings", "")                                    \
-    X("peft_config", "null", "adapters (LoRA)", "")                                                \
+    X("lora.use_dora", "false|null", "DoRA", "")                                                   \
+    X("lora.bias", "none|null", "training of biases beside adapters", "")                          \
+    X("lora.layers_to_transform", "null", "adapters in a part of the layers", "")                  \
+    X("lora.exclude_modules", "null", "exclude_modules",                                           \
+      "not supported: name the layers in lora.target_modules")                                     \
+    X("peft_config", "null", "adapters (LoRA)", "not supported: use lora")                         \
     X("assistant_only_loss", "false", "the loss on answers",                                       \
       "not supported: use --loss-on assistant of zero3d data tokenize")                            \
     X("completion_only_loss", "false|null", "the loss on completions",                             \

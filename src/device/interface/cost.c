@@ -85,6 +85,11 @@ static void cost_accumulate(const z3d_accumulate *kernel, z3d_cost *cost) {
     cost->flops = (double)kernel->count;
 }
 
+static void cost_scale(const z3d_scale *kernel, z3d_cost *cost) {
+    updates(cost, kernel->x, z3d_bytes_of(kernel->dtype, kernel->count));
+    cost->flops = (double)kernel->count;
+}
+
 static void cost_add_bias(const z3d_add_bias *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
     updates(cost, kernel->y, z3d_bytes_of(kernel->dtype, count));

@@ -114,6 +114,7 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
         TYPED(fill, dtype)
         TYPED(cast, destination_dtype)
         TYPED(accumulate, x_dtype)
+        TYPED(scale, dtype)
         TYPED(add_bias, dtype)
         TYPED(bias_backward, dtype)
         TYPED(layernorm_forward, dtype)

@@ -56,7 +56,9 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
 
 /* A linear layer of this block: weight at `index` of the group, its bias behind it. */
 static z3d_linear linear_at(const z3d_unit_run *run, int index, int64_t in, int64_t out) {
-    return z3d_unit_linear(run, 0, index, index + 1, z3d_unit_rows(run), in, out);
+    z3d_linear layer = z3d_unit_linear(run, 0, index, index + 1, z3d_unit_rows(run), in, out);
+    z3d_unit_add_adapter(run, &layer, index, 0, out);
+    return layer;
 }
 
 static z3d_linear qkv_layer(const z3d_unit_run *run) {
@@ -101,12 +103,11 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
         .dropout = z3d_unit_dropout(run, gpt->config.attention_dropout, "attention"));
 }
 
-static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
-                                 block_saved *saved) {
+static z3d_status attention_half(z3d_unit_run *run, block_saved *saved) {
     z3d_linear qkv = qkv_layer(run), projection = projection_layer(run);
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
-    Z3D_TRY(z3d_column_linear_forward(lane, &qkv, saved->ln_1, saved->qkv));
+    Z3D_TRY(z3d_unit_column_forward(run, &qkv, saved->ln_1, saved->qkv));
     z3d_unit_workspace_release(run, mark);
     if (run->lean)
         Z3D_TRY(z3d_unit_take_workspace(run, projection.rows, z3d_row_bytes(run, projection.in),
@@ -119,10 +120,9 @@ static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
 }
 
 static z3d_status forward(z3d_unit_run *run) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
-    Z3D_TRY(attention_half(run, &lane, &saved));
+    Z3D_TRY(attention_half(run, &saved));
     if (gpt_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.norm_2);
     return z3d_mlp_forward(run, &saved.mlp, saved.x1, run->output);
 }
@@ -141,8 +141,8 @@ static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block
 }
 
 /* d_x1 -> d_qkv: backward of the projection and of the heads. */
-static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, z3d_halves halves,
-                                 block_saved *saved, const void *d_x1, void *d_qkv) {
+static z3d_status heads_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
+                                 const void *d_x1, void *d_qkv) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_linear projection = projection_layer(run);
     const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
@@ -153,8 +153,8 @@ static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
     if (run->lean && input) Z3D_TRY(attend(run, saved));
     Z3D_TRY(z3d_residual_backward(run, halves, d_x1, "projection", &dy));
     if (input) Z3D_TRY(z3d_unit_take_workspace(run, projection.rows, bytes, &d_attention));
-    Z3D_TRY(z3d_row_linear_backward(lane, &projection, weight ? saved->attention : NULL, dy,
-                                    d_attention));
+    Z3D_TRY(
+        z3d_unit_row_backward(run, &projection, weight ? saved->attention : NULL, dy, d_attention));
     if (!input) return Z3D_OK;
     return Z3D_LAUNCH(run->device, attention_backward, .row_position = z3d_unit_row_position(run),
                       .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
@@ -170,25 +170,25 @@ static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
 }
 
 /* d_x1 -> input_gradient, which may be d_x1. */
-static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
-                                     z3d_halves halves, block_saved *saved, const void *d_x1) {
+static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
+                                     const void *d_x1) {
     z3d_linear qkv = qkv_layer(run);
     const bool weight = halves & Z3D_WEIGHT_HALF;
     void *d_qkv, *d_ln_1 = NULL;
     Z3D_TRY(z3d_unit_take_deferred(run, qkv.rows, z3d_row_bytes(run, qkv.out), &d_qkv));
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(heads_backward(run, lane, halves, saved, d_x1, d_qkv));
+    Z3D_TRY(heads_backward(run, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
-    if (halves & Z3D_INPUT_HALF)
+    if (halves & Z3D_INPUT_HALF && z3d_norm_needs_gradient(run, &saved->norm_1))
         Z3D_TRY(z3d_unit_take_workspace(run, qkv.rows, z3d_row_bytes(run, qkv.in), &d_ln_1));
     if (weight && run->lean) Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
-    Z3D_TRY(z3d_column_linear_backward(lane, &qkv, weight ? saved->ln_1 : NULL, d_qkv, d_ln_1));
+    Z3D_TRY(z3d_unit_columns_backward(run, &qkv, 1, weight ? saved->ln_1 : NULL,
+                                      (const void *const *)&d_qkv, d_ln_1));
     return z3d_norm_backward(run, halves, &saved->norm_1, z3d_unit_own_part(run, d_ln_1), d_x1,
                              run->input_gradient);
 }
 
 static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     block_saved saved;
     void *d_x1;
     Z3D_TRY(take_saved(run, &saved));
@@ -196,7 +196,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
     z3d_unit_workspace_release(run, mark);
-    return attention_backward(run, &lane, halves, &saved, d_x1);
+    return attention_backward(run, halves, &saved, d_x1);
 }
 
 static z3d_status backward(z3d_unit_run *run) {

@@ -54,6 +54,12 @@ static void describe_mlp(z3d_parameter_group *group, const z3d_gpt *gpt, bool la
     if (last_tile) z3d_add_vector(group, "mlp.c_proj.bias", -1, Z3D_INIT_ZEROS, h);
 }
 
+const z3d_lora_module z3d_gpt_modules[] = {{"attn.c_attn", 3, true},
+                                           {"attn.c_proj", 1, false},
+                                           {"mlp.c_fc", 1, false},
+                                           {"mlp.c_proj", 1, false},
+                                           {NULL, 0, false}};
+
 /* One group, or with tiling one for the attention and one for each tile. */
 static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt, int index) {
     const int tiles = gpt->shape.tiling;
@@ -64,6 +70,7 @@ static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt, int i
         describe_mlp(&group[1 + t], gpt, t == tiles - 1);
         z3d_cut_tile(&group[1 + t], group->name, &gpt->shape, t);
     }
+    z3d_add_adapters(group, &gpt->shape.lora, z3d_gpt_modules);
 }
 
 /* Places of the parameter groups; the final norm's is behind the blocks'. */
@@ -115,7 +122,8 @@ static z3d_transformer shape_of(const z3d_gpt_config *c) {
                              .tiling = tiling,
                              .mlp_inner = 4 * c->hidden_size / c->tensor_size / tiling,
                              .norm = Z3D_NORM_LAYER,
-                             .epsilon = 1e-5f};
+                             .epsilon = 1e-5f,
+                             .lora = c->lora};
 }
 
 z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
@@ -142,6 +150,7 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     model->sequence_parallel = config->sequence_parallel;
     z3d_model_take_tokens(model, config->seq_length, config->packed);
     describe_groups(model, gpt);
+    z3d_find_adapters(&model->group[FIRST_BLOCK], z3d_gpt_modules, gpt->shape.adapter);
     z3d_describe_units(model, &gpt->shape,
                        &(z3d_transformer_units){.block = "block",
                                                 .block_ops = &z3d_gpt_block_ops,

@@ -3,6 +3,7 @@
 #ifndef ZERO3D_MODEL_GPT_GPT_H
 #define ZERO3D_MODEL_GPT_GPT_H
 
+#include "src/model/lora.h"
 #include "src/model/model.h"
 
 typedef struct z3d_gpt_config {
@@ -12,6 +13,7 @@ typedef struct z3d_gpt_config {
     bool packed;            /* samples have several documents, each of which sees itself only */
     bool sequence_parallel; /* layernorms, dropout and residuals on 1/tensor_size of the tokens */
     int64_t tiling;         /* tiles of each MLP; 0: as 1 */
+    z3d_lora lora;          /* targets: of z3d_gpt_modules */
 } z3d_gpt_config;
 
 /* Groups "wte" (the tied table, [vocab, hidden], split along the vocabulary), "wpe", "block.0" ...,
@@ -27,6 +29,9 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
 
 /* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */
 int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config);
+
+/* Those that may have adapters. */
+extern const z3d_lora_module z3d_gpt_modules[];
 
 /* In the registry (model.h). */
 extern const z3d_model_type z3d_gpt_type;

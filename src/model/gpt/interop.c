@@ -20,7 +20,8 @@ static void view(const char *group, const char *name, int dims, const int64_t *s
     if (matrix) out->rows = 1;
     for (int d = 0; d < dims; d++)
         *(matrix && d < outputs ? &out->rows : &out->columns) *= shape[d];
-    out->turned = matrix && (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
+    out->turned = matrix && !strstr(name, ".lora_") &&
+                  (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
 }
 
 /* Masks that older versions saved. */
@@ -132,6 +133,7 @@ const z3d_model_interop z3d_gpt_interop = {
     .title = "GPT-2",
     .names = (const char *const[]){"gpt2", NULL},
     .prefix = "transformer.",
+    .adapter = "base_model.model.transformer.",
     .copy = "lm_head.weight",
     .copied = "wte.weight",
     .tokenizer = Z3D_TOKENIZER_GPT2,

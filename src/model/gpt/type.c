@@ -17,12 +17,14 @@ static z3d_gpt_config config_of(const z3d_config *config) {
                             .tensor_size = (int)config->parallel_tensor_model_parallel_size,
                             .sequence_parallel = config->parallel_sequence_parallel,
                             .packed = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
-                            .tiling = z3d_tiling_of(config, 4 * h * h, 8 * h * h, 4 * h)};
+                            .tiling = z3d_tiling_of(config, 4 * h * h, 8 * h * h, 4 * h),
+                            .lora = z3d_lora_of(config, z3d_gpt_modules)};
 }
 
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
     z3d_gpt_config gpt = config_of(config);
     z3d_gpt_check(&gpt, judge);
+    z3d_lora_check(config, z3d_gpt_modules, judge);
 }
 
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {

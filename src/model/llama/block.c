@@ -50,17 +50,13 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     return z3d_mlp_take_saved(run, &saved->mlp);
 }
 
-/* ---- layers without a bias ---- */
-
-static z3d_linear layer_at(const z3d_unit_run *run, llama_parameter weight, int64_t in,
-                           int64_t out) {
-    return z3d_unit_linear(run, 0, llama_of(run)->place[weight], -1, z3d_unit_rows(run), in, out);
-}
-
 static z3d_linear o_layer(const z3d_unit_run *run) {
     const z3d_llama *llama = llama_of(run);
-    return layer_at(run, LLAMA_O, llama->local_heads * llama->config.head_dim,
-                    llama->shape.hidden_size);
+    const int weight = llama->place[LLAMA_O];
+    const int64_t in = llama->local_heads * llama->config.head_dim, out = llama->shape.hidden_size;
+    z3d_linear layer = z3d_unit_linear(run, 0, weight, -1, z3d_unit_rows(run), in, out);
+    z3d_unit_add_adapter(run, &layer, weight, 0, out);
+    return layer;
 }
 
 /* ---- forward ---- */
@@ -148,7 +144,6 @@ static z3d_status heads_backward(z3d_unit_run *run, const block_saved *saved,
 /* d_x1 -> d_qkv: backward of o_proj and of the heads. */
 static z3d_status o_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
                              const void *d_x1, void *d_qkv) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear o = o_layer(run);
     const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
     const int64_t bytes = z3d_row_bytes(run, o.in);
@@ -160,7 +155,7 @@ static z3d_status o_backward(z3d_unit_run *run, z3d_halves halves, block_saved *
     if (run->lean && input) Z3D_TRY(attend(run, saved, &heads));
     Z3D_TRY(z3d_residual_backward(run, halves, d_x1, "projection", &dy));
     if (input) Z3D_TRY(z3d_unit_take_workspace(run, o.rows, bytes, &d_attention));
-    Z3D_TRY(z3d_row_linear_backward(&lane, &o, weight ? saved->attention : NULL, dy, d_attention));
+    Z3D_TRY(z3d_unit_row_backward(run, &o, weight ? saved->attention : NULL, dy, d_attention));
     return input ? heads_backward(run, saved, &heads, d_attention, d_qkv) : Z3D_OK;
 }
 
@@ -176,7 +171,7 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(o_backward(run, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
-    if (halves & Z3D_INPUT_HALF)
+    if (halves & Z3D_INPUT_HALF && z3d_norm_needs_gradient(run, &saved->input_norm))
         Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, llama->shape.hidden_size),
                                         &d_input));
     if (weight && run->lean) Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));

@@ -65,6 +65,13 @@ static z3d_linear shared_layer(const z3d_unit_run *run, int part) {
     layer.weight_gradient =
         (void *)move(layer.weight_gradient, first * hidden, run->gradient_dtype);
     layer.bias_gradient = (void *)move(layer.bias_gradient, first, run->gradient_dtype);
+    z3d_unit_add_adapter(run, &layer, llama->place[weight_of[part]], 0, layer.out);
+    if (layer.adapters > 0) {
+        z3d_adapter *adapter = &layer.adapter[0];
+        adapter->b = move(adapter->b, first * adapter->rank, run->dtype);
+        adapter->b_gradient =
+            (void *)move(adapter->b_gradient, first * adapter->rank, run->gradient_dtype);
+    }
     return layer;
 }
 
@@ -78,6 +85,11 @@ static int layers_of(const z3d_unit_run *run, z3d_linear layer[LLAMA_PARTS]) {
     layer[0] =
         z3d_unit_linear(run, 0, llama->place[LLAMA_Q], place_of_bias(llama, 0), z3d_unit_rows(run),
                         llama->shape.hidden_size, z3d_llama_qkv_columns(llama));
+    for (int i = 0, first = 0; i < LLAMA_PARTS; i++) {
+        const int64_t columns = part_columns(llama, i);
+        z3d_unit_add_adapter(run, &layer[0], llama->place[weight_of[i]], first, columns);
+        first += (int)columns;
+    }
     return 1;
 }
 
@@ -88,11 +100,11 @@ static z3d_status clear_others(const z3d_unit_run *run, int index, int64_t colum
     const int64_t all = llama->config.num_key_value_heads * llama->config.head_dim;
     const int64_t first[] = {0, own.first + own.count},
                   count[] = {own.first, all - own.first - own.count};
-    for (int i = 0; i < 2 && index >= 0; i++)
+    const void *gradient = index >= 0 ? z3d_unit_gradient(run, 0, index) : NULL;
+    for (int i = 0; i < 2 && gradient; i++)
         if (count[i] > 0)
             Z3D_TRY(Z3D_LAUNCH(run->device, fill,
-                               .x = (void *)move(z3d_unit_gradient(run, 0, index),
-                                                 first[i] * columns, run->gradient_dtype),
+                               .x = (void *)move(gradient, first[i] * columns, run->gradient_dtype),
                                .count = count[i] * columns, .dtype = run->gradient_dtype));
     return Z3D_OK;
 }
@@ -101,8 +113,10 @@ static z3d_status clear_gradients(const z3d_unit_run *run) {
     const z3d_llama *llama = llama_of(run);
     if (!llama->shares_kv || run->group[0].accumulate) return Z3D_OK;
     for (int i = 1; i < LLAMA_PARTS; i++) {
-        Z3D_TRY(clear_others(run, llama->place[weight_of[i]], llama->shape.hidden_size));
+        const int weight = llama->place[weight_of[i]], adapter = llama->shape.adapter[weight];
+        Z3D_TRY(clear_others(run, weight, llama->shape.hidden_size));
         Z3D_TRY(clear_others(run, place_of_bias(llama, i), 1));
+        if (adapter) Z3D_TRY(clear_others(run, adapter + 1, llama->shape.lora.rank));
     }
     return Z3D_OK;
 }
@@ -185,12 +199,11 @@ z3d_status z3d_llama_heads_take_saved(z3d_unit_run *run, llama_heads_saved *save
 
 z3d_status z3d_llama_heads_forward(z3d_unit_run *run, const llama_heads_saved *saved, const void *x,
                                    llama_heads *heads) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear layer[LLAMA_PARTS];
     int layers = layers_of(run, layer);
     *heads = z3d_llama_heads_of(run, saved->qkv);
     for (int i = 0; i < layers; i++)
-        Z3D_TRY(z3d_column_linear_forward(&lane, &layer[i], x, heads->part[i]));
+        Z3D_TRY(z3d_unit_column_forward(run, &layer[i], x, heads->part[i]));
     if (!llama_of(run)->config.qk_norm) return turn(run, heads, false);
     llama_heads raw = *heads;
     Z3D_TRY(normalise(run, &raw, (float *const[]){saved->q_rstd, saved->k_rstd}, heads));
@@ -209,12 +222,11 @@ z3d_status z3d_llama_heads_again(z3d_unit_run *run, const llama_heads_saved *sav
 z3d_status z3d_llama_heads_backward(z3d_unit_run *run, z3d_halves halves,
                                     const llama_heads_saved *saved, void *d_qkv, const void *x,
                                     void *dx) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear layer[LLAMA_PARTS];
     int layers = layers_of(run, layer);
     llama_heads d = z3d_llama_heads_of(run, d_qkv);
     if (halves & Z3D_INPUT_HALF) Z3D_TRY(turn(run, &d, true));
     if (llama_of(run)->config.qk_norm) Z3D_TRY(normalise_backward(run, halves, saved, &d));
     if (halves & Z3D_WEIGHT_HALF) Z3D_TRY(clear_gradients(run));
-    return z3d_column_linears_backward(&lane, layer, layers, x, (const void *const *)d.part, dx);
+    return z3d_unit_columns_backward(run, layer, layers, x, (const void *const *)d.part, dx);
 }

@@ -412,6 +412,7 @@ const z3d_model_interop z3d_llama_interop = {
     .title = "Llama",
     .names = (const char *const[]){"llama", "mistral", "qwen2", "qwen3", NULL},
     .prefix = "model.",
+    .adapter = "base_model.model.",
     .copy = "lm_head.weight",
     .copied = "embed_tokens.weight",
     .tokenizer = Z3D_TOKENIZER_HUGGINGFACE,

@@ -36,6 +36,7 @@ static void describe_kv(z3d_parameter_group *group, const z3d_llama *llama, bool
         else
             z3d_add_matrix(group, names[0][i], split, c->init_std, rows, c->hidden_size);
         last_of(group)->partial_gradient = llama->shares_kv;
+        last_of(group)->joined = !llama->shares_kv; /* one product with the queries */
     }
 }
 
@@ -43,7 +44,7 @@ static void describe_mlp(z3d_parameter_group *group, const z3d_llama *llama) {
     const z3d_llama_config *c = &llama->config;
     const int64_t h = c->hidden_size, inner = c->intermediate_size;
     z3d_add_matrix(group, "mlp.gate_proj.weight", 0, c->init_std, inner, h);
-    z3d_add_matrix(group, "mlp.up_proj.weight", 0, c->init_std, inner, h);
+    z3d_add_matrix(group, "mlp.up_proj.weight", 0, c->init_std, inner, h)->joined = true;
     z3d_add_matrix(group, "mlp.down_proj.weight", 1, z3d_residual_std(&llama->shape), h, inner);
 }
 
@@ -70,6 +71,12 @@ static void describe_block_group(z3d_parameter_group *group, const z3d_llama *ll
     last_of(group)->partial_gradient = true;
 }
 
+const z3d_lora_module z3d_llama_modules[] = {
+    {"self_attn.q_proj", 1, true}, {"self_attn.k_proj", 1, false},
+    {"self_attn.v_proj", 1, true}, {"self_attn.o_proj", 1, false},
+    {"mlp.gate_proj", 1, false},   {"mlp.up_proj", 1, false},
+    {"mlp.down_proj", 1, false},   {NULL, 0, false}};
+
 /* One group, or with tiling one for the attention and one for each tile. */
 static void describe_block(z3d_parameter_group *group, const z3d_llama *llama, int index) {
     const int tiles = llama->shape.tiling;
@@ -79,6 +86,7 @@ static void describe_block(z3d_parameter_group *group, const z3d_llama *llama, i
         describe_mlp(&group[1 + t], llama);
         z3d_cut_tile(&group[1 + t], group->name, &llama->shape, t);
     }
+    z3d_add_adapters(group, &llama->shape.lora, z3d_llama_modules);
 }
 
 static void find_places(z3d_llama *llama) {
@@ -144,7 +152,8 @@ static z3d_transformer shape_of(const z3d_llama_config *c) {
                              .tiling = tiling,
                              .mlp_inner = c->intermediate_size / c->tensor_size / tiling,
                              .norm = Z3D_NORM_RMS,
-                             .epsilon = (float)c->rms_norm_eps};
+                             .epsilon = (float)c->rms_norm_eps,
+                             .lora = c->lora};
 }
 
 static void fill_in(z3d_llama *llama, const z3d_llama_config *c) {
@@ -179,6 +188,7 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
     model->sequence_parallel = config->sequence_parallel;
     z3d_model_take_tokens(model, config->seq_length, config->packed);
     describe_groups(model, llama);
+    z3d_find_adapters(&model->group[1], z3d_llama_modules, llama->shape.adapter);
     z3d_describe_units(
         model, &llama->shape,
         &(z3d_transformer_units){.block = "layers",

@@ -4,6 +4,7 @@
 #ifndef ZERO3D_MODEL_LLAMA_LLAMA_H
 #define ZERO3D_MODEL_LLAMA_LLAMA_H
 
+#include "src/model/lora.h"
 #include "src/model/model.h"
 
 typedef struct z3d_llama_config {
@@ -19,6 +20,7 @@ typedef struct z3d_llama_config {
     bool packed;            /* as in z3d_gpt_config */
     bool sequence_parallel; /* norms and residuals on 1/tensor_size of the tokens */
     int64_t tiling;         /* tiles of each MLP; 0: as 1 */
+    z3d_lora lora;          /* targets: of z3d_llama_modules */
 } z3d_llama_config;
 
 /* The keys of section `model`, with `auto` resolved. */
@@ -38,6 +40,9 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out);
 
 /* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */
 int64_t z3d_llama_padded_vocab(const z3d_llama_config *config);
+
+/* Those that may have adapters. */
+extern const z3d_lora_module z3d_llama_modules[];
 
 /* In the registry (model.h). */
 extern const z3d_model_type z3d_llama_type;

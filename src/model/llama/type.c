@@ -44,7 +44,8 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
         .qk_norm = c->model_qk_norm,
         .tie_word_embeddings = c->model_tie_word_embeddings,
         .tensor_size = (int)c->parallel_tensor_model_parallel_size,
-        .sequence_parallel = c->parallel_sequence_parallel};
+        .sequence_parallel = c->parallel_sequence_parallel,
+        .lora = z3d_lora_of(c, z3d_llama_modules)};
 }
 
 /* Keys of model.rope_scaling that a type of scaling does not read. */
@@ -85,6 +86,7 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
                            "model.hidden_size");
     check_scaling(config, judge);
     z3d_llama_check(&llama, judge);
+    z3d_lora_check(config, z3d_llama_modules, judge);
 }
 
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {

@@ -24,9 +24,8 @@ static z3d_status find_saved(const z3d_fit_frame *frame, const z3d_fit_row *row,
     z3d_status status = z3d_layout_create(model, &frame->mesh, NULL, &layout);
     if (status == Z3D_OK) status = z3d_traces_record(model, layout, &program, 1, &traces);
     for (int u = 0; u < model->num_units && status == Z3D_OK; u++) {
-        const z3d_trace *trace =
-            z3d_traces_get(traces, Z3D_MODE_TRAIN, model->unit[u].kind, Z3D_CALL_FORWARD);
-        saved[u] = (double)trace->saved;
+        const z3d_trace *trace = z3d_traces_of(traces, Z3D_MODE_TRAIN, u, Z3D_CALL_FORWARD);
+        if (u >= layout->first_trained) saved[u] = (double)trace->saved;
     }
     z3d_traces_destroy(traces);
     z3d_layout_destroy(layout);
@@ -88,7 +87,7 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
                                            z3d_plan_reduces_per_step(w->config, stage),
                                        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
                                                    .parameters = z3d_plan_space(tiers.parameters)}};
-    z3d_states_decide(&config, true, kept);
+    z3d_states_decide(&config, true, false, kept);
 }
 
 /* Whether ranks keep only their own rows does not depend on when gradients are reduced, but for
@@ -97,7 +96,7 @@ bool z3d_way_shards(int stage, z3d_group_part part) {
     const z3d_program_config config = {
         .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(&config, true, kept);
+    z3d_states_decide(&config, true, false, kept);
     return kept[part].rows == Z3D_ROWS_OWN;
 }
 
@@ -174,11 +173,13 @@ static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micro
                          const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
     double own = (double)alone->peak[Z3D_CATEGORY_PARAMETERS] / frame->layout.pipeline,
-           kept = (double)frame->layout.chunks * frame->largest_unit;
-    double out = z3d_plan_reduces_per_step(w->config, way->stage) ? own : micros * own;
+           kept = (double)frame->layout.chunks * frame->largest_unit,
+           trained = own * frame->trained;
+    double out = z3d_plan_reduces_per_step(w->config, way->stage) ? trained : micros * trained;
     if (!z3d_way_shards(way->stage, Z3D_PART_PARAMETERS)) return out;
     if (way->gather == Z3D_PIPELINE_GATHER_PER_STEP) return out + own;
-    return own > kept ? out + 2 * micros * (own - kept) : out;
+    const int passes = frame->trained < 1 ? 1 : 2; /* frozen units may have no way back */
+    return own > kept ? out + passes * micros * (own - kept) : out;
 }
 
 /* Seconds in which a data group's links are busy: at least those of one collective that brings all.

@@ -24,6 +24,7 @@ typedef struct z3d_fit_frame {
     z3d_links links;                            /* of the data groups */
     double *share;                              /* of all parameters, of each unit */
     double largest_unit;                        /* bytes of its parameters on a rank */
+    double trained;                             /* share of the parameters */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */
     int divisors;
 } z3d_fit_frame;

@@ -91,6 +91,7 @@ static z3d_status find_shares(z3d_fit_frame *w) {
         all += w->share[u];
     }
     for (int u = 0; u < model->num_units; u++) w->share[u] /= all;
+    w->trained = (double)z3d_model_trained_count(model) / (double)z3d_model_parameter_count(model);
     w->largest_unit = most * (double)z3d_bytes_of(z3d_plan_dtype(w->config), 1);
     return Z3D_OK;
 }

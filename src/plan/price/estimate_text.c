@@ -11,12 +11,11 @@ static const z3d_ledger *ledger_of(const z3d_case *of) {
 static void print_case(const z3d_case *of, z3d_string *out) {
     const z3d_program_config *c = &of->program;
     const z3d_mesh *mesh = &of->mesh;
-    char parameters[32];
+    char parameters[96];
     z3d_string_append(out,
-                      "%s parameters: %s, sequence %lld; %d ranks "
+                      "%s: %s, sequence %lld; %d ranks "
                       "= %s\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
-                      z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
-                                       sizeof parameters),
+                      z3d_model_parameters_text(of->model, parameters, sizeof parameters),
                       of->model->facts.shape, (long long)of->model->facts.tokens,
                       z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, c->stage,
                       z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
@@ -325,6 +324,7 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
                       z3d_mesh_size(&of->mesh, Z3D_ROLE_SAMPLES));
     if (of->simulation->stages > 1) more(out, "pipeline_size", of->simulation->stages);
     more(out, "parameters", (double)z3d_model_parameter_count(of->model));
+    more(out, "trained_parameters", (double)z3d_model_trained_count(of->model));
     memory_json(of, &e->memory, out);
     time_json(of, &e->time, out);
     pipeline_json(of, e, out);

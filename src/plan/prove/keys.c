@@ -8,8 +8,9 @@
 #define DELAYED "zero_optimization.offload_optimizer.delayed_param_update"
 
 /* Of one side they make another sum of everything. */
-static const char *const everywhere[] = {"model.",      "fp16.enabled", "bf16.enabled",
-                                         "data_types.", "parallel.",    "training.device"};
+static const char *const everywhere[] = {"model.",          "fp16.enabled", "bf16.enabled",
+                                         "data_types.",     "parallel.",    "training.device",
+                                         "training.freeze", "lora."};
 
 /* Two values of these never give equal bits. All other keys may: by rounding, because a run never
  * comes to where they matter, or because they are names of equal files. */

@@ -31,14 +31,13 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
 }
 
 static void say_model(z3d_console *console, const z3d_run_facts *facts) {
-    char parameters[32];
+    char parameters[96];
     const z3d_model_facts *model = &facts->model->facts;
     z3d_console_say(console,
-                    "model       %s, %s parameters: %s, %lld tokens per sample, vocabulary %lld "
+                    "model       %s, %s: %s, %lld tokens per sample, vocabulary %lld "
                     "(padded %lld)",
                     model->type,
-                    z3d_format_count((double)z3d_model_parameter_count(facts->model), parameters,
-                                     sizeof parameters),
+                    z3d_model_parameters_text(facts->model, parameters, sizeof parameters),
                     model->shape, (long long)model->tokens, (long long)model->vocabulary,
                     (long long)model->padded_vocabulary);
 }

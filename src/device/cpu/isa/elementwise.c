@@ -1,4 +1,4 @@
-/* fill, cast, accumulate, add_bias and GELU. */
+/* fill, cast, accumulate, scale, add_bias and GELU. */
 #include "src/device/cpu/isa/isa.h"
 
 /* A fill's value in its type. */
@@ -98,6 +98,26 @@ z3d_status Z3D_CPU_NAME(accumulate)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     REQUIRE_FLOAT(accumulate, accumulate->x_dtype);
     REQUIRE_FLOAT(accumulate, accumulate->y_dtype);
     for_elements(cpu, accumulate->count, accumulate_block, accumulate);
+    return Z3D_OK;
+}
+
+static void scale_block(const void *context, int64_t first, int64_t end) {
+    const z3d_scale *scale = context;
+    for (int64_t i = first; i < end; i += TILE) {
+        const int64_t n = min_int64(TILE, end - i);
+        float tile[TILE];
+        const float *x = load_tile(tile, scale->x, scale->dtype, i, n);
+        float *y = open_tile(tile, scale->x, scale->dtype, i);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) y[j] = scale->factor * x[j];
+        close_tile(y, scale->x, scale->dtype, i, n);
+    }
+}
+
+z3d_status Z3D_CPU_NAME(scale)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_scale *scale = &kernel->as.scale;
+    REQUIRE_FLOAT(scale, scale->dtype);
+    for_elements(cpu, scale->count, scale_block, scale);
     return Z3D_OK;
 }
 

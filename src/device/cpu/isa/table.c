@@ -23,6 +23,7 @@ const z3d_cpu_isa Z3D_TABLE_PASTE(z3d_cpu_isa_, Z3D_ISA) = {
             KERNEL(fill),
             KERNEL(cast),
             KERNEL(accumulate),
+            KERNEL(scale),
             KERNEL(add_bias),
             KERNEL(bias_backward),
             KERNEL(layernorm_forward),

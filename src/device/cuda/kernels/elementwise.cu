@@ -1,4 +1,4 @@
-// fill, cast, accumulate and GELU: limited by memory alone.
+// fill, cast, accumulate, scale and GELU: limited by memory alone.
 #include "src/device/cuda/kernels/each.cuh"
 
 namespace {
@@ -29,6 +29,17 @@ template <class Y, class X> struct accumulate_operation {
         load<Y>(sum, k.y, i);
         add<X>(sum, k.x, i);
         store<Y>(k.y, i, sum);
+    }
+};
+
+template <class T> struct scale_operation {
+    z3d_scale k;
+    template <int N> __device__ void at(int64_t i) const {
+        float v[N];
+        load<T>(v, k.x, i);
+#pragma unroll
+        for (int j = 0; j < N; j++) v[j] *= k.factor;
+        store<T>(k.x, i, v);
     }
 };
 
@@ -104,6 +115,10 @@ z3d_status z3d_cuda_accumulate(const z3d_cuda_lane *lane, const z3d_accumulate *
     return each_element<accumulate_operation>(lane, "accumulate", kernel,
                                               aligned(kernel->y, kernel->x), kernel->y_dtype,
                                               kernel->x_dtype);
+}
+
+z3d_status z3d_cuda_scale(const z3d_cuda_lane *lane, const z3d_scale *kernel) {
+    return each_element<scale_operation>(lane, "scale", kernel, aligned(kernel->x), kernel->dtype);
 }
 
 z3d_status z3d_cuda_gelu_forward(const z3d_cuda_lane *lane, const z3d_gelu_forward *kernel) {

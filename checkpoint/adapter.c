@@ -1,0 +1,235 @@
+/* PEFT's folders of an adapter: adapter_config.json and adapter_model.safetensors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/interop.h"
+#include "src/model/interop.h"
+#include "src/model/lora.h"
+
+static const char config_file[] = "adapter_config.json";
+
+/* ---- reading ---- */
+
+static z3d_status differs(const char *key, const char *theirs, const char *ours) {
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "%s is %s in the adapter and %s in this run; write lora.%s=%s",
+                     key, theirs, ours, key, theirs);
+}
+
+/* A number that must be the run's. */
+static z3d_status check_number(const z3d_json *root, const char *key, double missing, double ours) {
+    double value = missing;
+    char a[40], b[40];
+    if (z3d_json_member(root, key)) Z3D_TRY(z3d_json_get_float(root, key, &value));
+    if (value == ours) return Z3D_OK;
+    return differs(key, z3d_format_number(value, a, sizeof a),
+                   z3d_format_number(ours, b, sizeof b));
+}
+
+/* Keys of adapter_config.json that are looked at, or change nothing of what an adapter computes.
+ * Tensors show which layers have one. */
+static bool is_known(const char *key) {
+    static const char *const known[] = {"auto_mapping",
+                                        "base_model_name_or_path",
+                                        "bias",
+                                        "ensure_weight_tying",
+                                        "exclude_modules",
+                                        "fan_in_fan_out",
+                                        "inference_mode",
+                                        "init_lora_weights",
+                                        "layers_pattern",
+                                        "layers_to_transform",
+                                        "lora_alpha",
+                                        "lora_dropout",
+                                        "megatron_core",
+                                        "modules_to_save",
+                                        "peft_type",
+                                        "peft_version",
+                                        "qalora_group_size",
+                                        "r",
+                                        "revision",
+                                        "target_modules",
+                                        "task_type",
+                                        "use_rslora"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], key) == 0) return true;
+    return false;
+}
+
+/* Another key, as use_dora, must be off. */
+static z3d_status check_plain(const z3d_json *root) {
+    const z3d_json *bias = z3d_json_member(root, "bias");
+    char text[Z3D_SHOWN + 1];
+    for (const z3d_json *m = root->first; m; m = m->next) {
+        const bool empty = m->type >= Z3D_JSON_ARRAY && m->count == 0;
+        const bool off = m->type == Z3D_JSON_NULL || (m->type == Z3D_JSON_BOOL && !m->truth);
+        if (!is_known(m->key) && !empty && !off)
+            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                             "%s is not supported; train an adapter without it",
+                             z3d_shown(m->key, text));
+    }
+    if (!z3d_json_is_text(z3d_json_member(root, "peft_type"), "LORA"))
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "peft_type is not LORA; only LoRA is supported");
+    if (!z3d_json_is_none(bias) && !z3d_json_is_text(bias, "none"))
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "bias is not none; only none is supported");
+    return Z3D_OK;
+}
+
+static z3d_status compare_config(const z3d_json *root, const z3d_config *c) {
+    const bool rslora = z3d_json_flag(root, "use_rslora", false);
+    if (root->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "expected a JSON object {...}");
+    Z3D_TRY(check_plain(root));
+    Z3D_TRY(check_number(root, "r", 8, (double)c->lora_r));
+    Z3D_TRY(check_number(root, "lora_alpha", 8, c->lora_lora_alpha));
+    if (rslora == c->lora_use_rslora) return Z3D_OK;
+    return differs("use_rslora", rslora ? "true" : "false", c->lora_use_rslora ? "true" : "false");
+}
+
+static z3d_status check_config(const char *folder, const z3d_config *config) {
+    enum { MAX_CONFIG = 1 << 20 };
+    char *path, *text = NULL;
+    size_t length;
+    z3d_json *root = NULL;
+    Z3D_TRY(z3d_io_join(folder, config_file, &path));
+    z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
+    if (status == Z3D_OK) status = z3d_json_parse(text, length, path, &root);
+    if (status == Z3D_OK) {
+        status = compare_config(root, config);
+        if (status != Z3D_OK) status = z3d_error_context(status, "%s", path);
+    }
+    z3d_json_free(root);
+    free(text);
+    free(path);
+    return status;
+}
+
+/* The parameter of a tensor of the model. */
+static void find_parameter(const z3d_model *model, const z3d_tensor *t, int *group,
+                           int *parameter) {
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
+                strcmp(model->group[g].parameter[i].name, t->name) == 0)
+                *group = g, *parameter = i;
+}
+
+bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *t) {
+    int group = 0, parameter = 0;
+    find_parameter(model, t, &group, &parameter);
+    return !model->group[group].parameter[parameter].frozen;
+}
+
+/* The tensors that an adapter's file has: those that are trained. */
+static z3d_status list_tensors(z3d_interop *f, const z3d_model *model) {
+    int all;
+    Z3D_TRY(z3d_tensors_of(model, &f->tensor, &all));
+    for (int i = 0; i < all; i++)
+        if (z3d_tensor_is_trained(model, &f->tensor[i])) f->tensor[f->count++] = f->tensor[i];
+    const size_t count = (size_t)f->count + 1;
+    Z3D_TRY(z3d_new(count, sizeof *f->view, "the list of tensors", &f->view));
+    Z3D_TRY(z3d_new(count, sizeof *f->place, "the list of tensors", &f->place));
+    for (int i = 0; i < f->count; i++)
+        f->type->interop->view(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims,
+                               f->tensor[i].shape, &f->view[i]);
+    return Z3D_OK;
+}
+
+static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_config *config,
+                              const z3d_model *model) {
+    char *path;
+    f->path = strdup(folder);
+    if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    f->turned = f->wrapped = true;
+    Z3D_TRY(z3d_config_create(&f->config));
+    f->config->model_num_layers = config->model_num_layers;
+    Z3D_TRY(z3d_model_type_of(config, &f->type));
+    Z3D_TRY(check_config(folder, config));
+    Z3D_TRY(list_tensors(f, model));
+    Z3D_TRY(z3d_io_join(folder, "adapter_model.safetensors", &path));
+    z3d_status status = z3d_interop_add_file(f, path);
+    free(path);
+    return status == Z3D_OK ? z3d_safetensors_read(f) : status;
+}
+
+static z3d_status set_tensor(const z3d_interop *f, int tensor, const z3d_model *model,
+                             z3d_engine *engine) {
+    const int64_t count = z3d_tensor_elements(&f->tensor[tensor]);
+    int group = 0, parameter = 0;
+    float *values;
+    find_parameter(model, &f->tensor[tensor], &group, &parameter);
+    Z3D_TRY(z3d_new((size_t)count, sizeof *values, "an adapter's tensor", &values));
+    z3d_status status = z3d_interop_read(f, tensor, 0, count, values);
+    if (status == Z3D_OK)
+        status = z3d_engine_set(engine, Z3D_TENSOR_PARAMETER, group, parameter, values);
+    free(values);
+    return status;
+}
+
+z3d_status z3d_adapter_load(z3d_world *world, const char *folder, const z3d_config *config,
+                            const z3d_model *model, z3d_engine *engine) {
+    z3d_interop f = {0};
+    z3d_status status = open_folder(&f, folder, config, model);
+    for (int i = 0; i < f.count && status == Z3D_OK; i++) status = set_tensor(&f, i, model, engine);
+    z3d_interop_close(&f);
+    return z3d_checkpoint_agree(world, "adapter: reading", status);
+}
+
+/* ---- writing ---- */
+
+static void append_list(z3d_string *out, const char *key, const char *const *names, int count) {
+    z3d_string_append(out, "  \"%s\": %s", key, count ? "[" : "null");
+    for (int i = 0; i < count; i++) {
+        z3d_string_append(out, "%s", i ? ", " : "");
+        z3d_string_append_json(out, names[i]);
+    }
+    z3d_string_append(out, "%s,\n", count ? "]" : "");
+}
+
+/* Of the first block: they are alike. turned: whether their weights are [in, out] there. */
+static void append_targets(z3d_string *out, const z3d_model_type *type, const z3d_model *model) {
+    char name[Z3D_MAX_PARAMETERS][Z3D_NAME];
+    const char *names[Z3D_MAX_PARAMETERS];
+    int count = 0, g = 0;
+    z3d_view view = {0};
+    for (; count == 0 && g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            const z3d_parameter *p = &model->group[g].parameter[i];
+            if (!p->adapter || !z3d_ends_with(p->name, Z3D_LORA_A)) continue;
+            snprintf(name[count], Z3D_NAME, "%.*s", (int)(strlen(p->name) - strlen(Z3D_LORA_A)),
+                     p->name);
+            names[count] = name[count];
+            count++;
+        }
+    append_list(out, "target_modules", names, count);
+    for (int k = 0; k < model->num_groups && !view.turned; k++)
+        for (int i = 0; i < model->group[k].num_parameters && !view.turned; i++) {
+            const z3d_parameter *p = &model->group[k].parameter[i];
+            type->interop->view(z3d_parameter_home(&model->group[k], i), p->name, p->dims, p->shape,
+                                &view);
+        }
+    z3d_string_append(out, "  \"fan_in_fan_out\": %s,\n", view.turned ? "true" : "false");
+}
+
+z3d_status z3d_adapter_write_config(const z3d_model_type *type, const z3d_config *c,
+                                    const z3d_model *model, const char *folder) {
+    z3d_string text = {0};
+    z3d_string_append(&text, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n"
+                             "  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n"
+                             "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
+                             "  \"use_dora\": false,\n");
+    append_targets(&text, type, model);
+    append_list(&text, "modules_to_save", c->lora_modules_to_save.path,
+                c->lora_modules_to_save.count);
+    z3d_string_append(&text, "  \"lora_alpha\": ");
+    z3d_string_append_number(&text, c->lora_lora_alpha);
+    z3d_string_append(&text, ",\n  \"lora_dropout\": ");
+    z3d_string_append_number(&text, c->lora_lora_dropout);
+    z3d_string_append(&text, ",\n  \"use_rslora\": %s,\n  \"r\": %lld\n}\n",
+                      c->lora_use_rslora ? "true" : "false", (long long)c->lora_r);
+    z3d_status status =
+        text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %s", config_file)
+                    : z3d_io_write_file(NULL, folder, config_file, text.text, (int64_t)text.length);
+    z3d_string_free(&text);
+    return status;
+}

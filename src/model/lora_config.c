@@ -1,0 +1,166 @@
+/* The section `lora` of the configuration: PEFT's names and meanings. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/model/interop.h"
+#include "src/model/limits.h"
+#include "src/model/lora.h"
+
+static const char rank_key[] = "lora.r", targets_key[] = "lora.target_modules",
+                  saved_key[] = "lora.modules_to_save", dropout_key[] = "lora.lora_dropout";
+
+/* "c_proj" and "attn.c_proj" mean "h.0.attn.c_proj". */
+static bool matches(const char *target, const char *module) {
+    const size_t length = strlen(module), wanted = strlen(target);
+    return z3d_ends_with(module, target) &&
+           (length == wanted || module[length - wanted - 1] == '.');
+}
+
+/* Bits of the modules that a target means. */
+static unsigned bits_of(const char *target, const z3d_lora_module *modules) {
+    const bool all = strcmp(target, "all-linear") == 0;
+    unsigned bits = 0;
+    for (int i = 0; modules[i].name; i++)
+        if (all || matches(target, modules[i].name)) bits |= 1U << i;
+    return bits;
+}
+
+double z3d_lora_scale(const z3d_config *c) {
+    const double r = (double)c->lora_r;
+    if (c->lora_r == 0) return 0;
+    return c->lora_lora_alpha / (c->lora_use_rslora ? sqrt(r) : r);
+}
+
+z3d_lora z3d_lora_of(const z3d_config *c, const z3d_lora_module *modules) {
+    const z3d_data_list *targets = &c->lora_target_modules;
+    z3d_lora lora = {
+        .rank = c->lora_r, .scale = z3d_lora_scale(c), .dropout = c->lora_lora_dropout};
+    for (int i = 0; i < targets->count; i++) lora.targets |= bits_of(targets->path[i], modules);
+    for (int i = 0; modules[i].name && targets->count == 0; i++)
+        if (modules[i].usual) lora.targets |= 1U << i;
+    return lora;
+}
+
+/* ---- checks that need no model ---- */
+
+static void check_target(const char *target, const z3d_lora_module *modules,
+                         const z3d_config_judge *judge) {
+    static const char *const others[] = {"wte", "wpe", "embed_tokens", "lm_head"};
+    z3d_string names = {0};
+    if (bits_of(target, modules)) return;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (matches(others[i], target)) {
+            z3d_limits_complain(judge, targets_key,
+                                "'%s': adapters of embeddings and of the head are not supported; "
+                                "%s trains them whole",
+                                others[i], saved_key);
+            return;
+        }
+    for (int i = 0; modules[i].name; i++)
+        z3d_string_append(&names, "%s%s", i ? ", " : "", modules[i].name);
+    z3d_limits_complain(judge, targets_key,
+                        "'%.60s' is no layer of this model; write all-linear, or of these: %s",
+                        target, names.failed ? "" : names.text);
+    z3d_string_free(&names);
+}
+
+void z3d_lora_check(const z3d_config *c, const z3d_lora_module *modules,
+                    const z3d_config_judge *judge) {
+    static const char *const others[] = {"lora.lora_alpha", "lora.lora_dropout",
+                                         "lora.use_rslora", "lora.target_modules",
+                                         "lora.init_from",  "lora.modules_to_save"};
+    for (size_t i = 0; i < sizeof others / sizeof *others && c->lora_r == 0; i++)
+        judge->idle(judge->context, others[i], rank_key, "while lora.r is 0");
+    if (c->lora_r == 0) return;
+    if (c->model_tiling > 1)
+        z3d_limits_complain(judge, rank_key,
+                            "adapters are not supported with model.tiling; set model.tiling to 1");
+    for (int i = 0; i < c->lora_target_modules.count; i++)
+        check_target(c->lora_target_modules.path[i], modules, judge);
+}
+
+/* ---- what is trained ---- */
+
+/* A parameter's module in Hugging Face's files: "h.0.ln_1". */
+static void module_of(const z3d_model_interop *interop, const z3d_parameter_group *group,
+                      int parameter, z3d_view *out) {
+    const z3d_parameter *p = &group->parameter[parameter];
+    interop->view(z3d_parameter_home(group, parameter), p->name, p->dims, p->shape, out);
+    *strrchr(out->name, '.') = '\0';
+}
+
+/* Parameters of modules that are trained whole; how many there are. */
+static int train_module(z3d_model *model, const z3d_model_interop *interop, const char *name) {
+    int found = 0;
+    z3d_view view;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            module_of(interop, &model->group[g], i, &view);
+            if (model->group[g].parameter[i].adapter || !matches(name, view.name)) continue;
+            model->group[g].parameter[i].frozen = false;
+            found++;
+        }
+    return found;
+}
+
+void z3d_lora_freeze(const z3d_config *config, const z3d_model_interop *interop, z3d_model *model,
+                     z3d_string *wrong) {
+    const z3d_data_list *saved = &config->lora_modules_to_save;
+    z3d_view first, last;
+    if (config->lora_r == 0) return;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            model->group[g].parameter[i].frozen = !model->group[g].parameter[i].adapter;
+    for (int i = 0; i < saved->count; i++) {
+        if (train_module(model, interop, saved->path[i]) > 0) continue;
+        module_of(interop, &model->group[0], 0, &first);
+        module_of(interop, &model->group[model->num_groups - 1], 0, &last);
+        z3d_string_append(wrong, "%s'%.60s' is no module of this model; names are %s ... %s",
+                          wrong->length ? "; " : "", saved->path[i], first.name, last.name);
+    }
+}
+
+/* ---- checks that need the model ---- */
+
+static int64_t width_of(const z3d_parameter *p, int64_t rank) {
+    int64_t elements = 1;
+    for (int d = 0; d < p->dims; d++) elements *= p->shape[d];
+    return elements / rank;
+}
+
+/* Blocks are alike: the first one says all. */
+static const z3d_parameter_group *first_with_adapters(const z3d_model *model) {
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            if (model->group[g].parameter[i].adapter) return &model->group[g];
+    return NULL;
+}
+
+void z3d_lora_check_model(const z3d_config *config, const z3d_model *model,
+                          const z3d_config_judge *judge) {
+    const z3d_parameter_group *group = first_with_adapters(model);
+    const int64_t rank = config->lora_r;
+    bool wide = false, drops = false;
+    for (int i = 0; group && i < group->num_parameters; i++) {
+        const z3d_parameter *p = &group->parameter[i];
+        const int module = (int)strlen(p->name) - (int)strlen(Z3D_LORA_A);
+        if (!p->adapter) continue;
+        const int64_t width = width_of(p, rank);
+        if (rank > width && !wide)
+            z3d_limits_complain(judge, rank_key,
+                                "%lld is above a width of %.*s; write at most %lld",
+                                (long long)rank, module, p->name, (long long)width);
+        wide |= rank > width;
+        /* A tensor rank has a part of the columns, which dropout numbers from 0. */
+        if (model->tensor_size == 1 || config->lora_lora_dropout == 0 || p->split_dim < 0 ||
+            !z3d_ends_with(p->name, Z3D_LORA_A))
+            continue;
+        if (!drops)
+            z3d_limits_complain(judge, dropout_key,
+                                "it is not supported for %.*s, whose inputs tensor ranks share; "
+                                "write 0, or leave that module out of lora.target_modules",
+                                module, p->name);
+        drops = true;
+    }
+}
