@@ -66,6 +66,7 @@ static const char *finish(const z3d_config *config, const z3d_model_type *type, 
     z3d_model_set_frozen(config, model, wrong);
     if (wrong->length == 0 && z3d_model_divide(model) != Z3D_OK)
         z3d_string_append(wrong, "%s", z3d_error_message());
+    if (wrong->length == 0) z3d_model_count_trained_flops(model);
     return config->training_freeze.count > 0 ? freeze : saved;
 }
 

@@ -336,6 +336,8 @@ const char *z3d_model_parameters_text(const z3d_model *model, char *buf, size_t 
  * Errors: ERR_CONFIG (a unit with too many groups; joined parameters of which one is frozen),
  * ERR_MEMORY; the model is to be destroyed then. */
 z3d_status z3d_model_divide(z3d_model *model);
+/* Of a divided model: makes its facts' FLOPs those of what is trained, adapters included. */
+void z3d_model_count_trained_flops(z3d_model *model);
 /* The first unit with trained parameters; 0 where no parameter is frozen. Units before it have no
  * backward and keep nothing for one. */
 int z3d_model_first_trained(const z3d_model *model);

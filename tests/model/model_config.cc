@@ -224,6 +224,29 @@ TEST(ModelConfig, AdaptersAloneAreTrained) {
     z3d_model_destroy(made);
 }
 
+// FLOPs of a token's step: 6 for each element of a trained matrix, 4 where it is frozen, 2 where
+// nothing before it is trained.
+TEST(ModelConfig, FlopsOfWhatIsTrained) {
+    const std::string model = "model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, "
+                              "seq_length: 32, vocab_size: 100}\n";
+    auto step = [&](const std::string &rest) {
+        z3d_model *made = nullptr;
+        Config c(model + rest);
+        EXPECT_EQ(z3d_model_from_config(c.get, &made), Z3D_OK) << z3d_error_message();
+        if (!made) return 0.0;
+        const double flops = made->facts.flops.step;
+        z3d_model_destroy(made);
+        return flops;
+    };
+    const double block = 12.0 * 64 * 64, attention = 4.0 * 32 * 64, head = 100.0 * 64;
+    EXPECT_EQ(step(""), 2 * (6 * block + 3 * attention) + 6 * head);
+    EXPECT_EQ(step("training: {freeze: [wte]}"), 2 * (6 * block + 3 * attention) + 4 * head);
+    EXPECT_EQ(step("training: {freeze: [wte, wpe, 'block.0/*']}"),
+              2 * block + attention + 6 * block + 3 * attention + 4 * head);
+    const double adapters = 8 * (64 + 3 * 64); // c_attn's, of rank 8
+    EXPECT_EQ(step("lora: {r: 8}"), 2 * (4 * block + 3 * attention + 6 * adapters) + 4 * head);
+}
+
 TEST(ModelConfig, HeadsHiddenAndTensorSize) {
     expect_check("model: {hidden_size: 100, num_attention_heads: 3}",
                  "run.yaml:1:27: model.num_attention_heads: 3 does not divide model.hidden_size "

@@ -155,6 +155,9 @@ z3d_status Runner::make_room(const int64_t *bytes) {
         }
         e->arena[s] = (char *)arena;
         e->arena_bytes[s] = bytes[s];
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+            for (z3d_executor *executor : {&e->executor[mode], &e->again_executor[mode]})
+                executor->arena[s] = e->arena[s];
     }
     const z3d_buffer &scratch = own_->buffer[Z3D_BUFFER_SCRATCH];
     z3d_device_set_scratch(trainer.device, e->arena[0] + scratch.offset, scratch.bytes);

@@ -1,0 +1,38 @@
+/* What a model's FLOPs are when only a part of it is trained. The models' formulas count a step
+ * that trains all: of each matrix with P elements 2 P a token forward, 2 P for its input's gradient
+ * and 2 P for its own. */
+#include "src/model/interop.h"
+#include "src/model/transformer.h"
+
+/* Elements of the matrices that a unit multiplies with: frozen ones, or adapters. */
+static double matrix_elements(const z3d_model *model, const z3d_unit *unit, bool adapters) {
+    double sum = 0;
+    if (unit->kind == Z3D_KIND_EMBEDDING) return 0; /* it looks rows up */
+    for (int s = 0; s < unit->num_groups; s++) {
+        const z3d_parameter_group *group = &model->group[unit->group[s]];
+        for (int i = 0; i < group->num_parameters; i++) {
+            const z3d_parameter *p = &group->parameter[i];
+            const bool matrix = p->dims > 1 && z3d_ends_with(p->name, "weight");
+            if (!matrix || (adapters ? !p->adapter : !p->frozen)) continue;
+            double elements = 1;
+            for (int d = 0; d < p->dims; d++) elements *= (double)z3d_parameter_extent(p, d);
+            sum += elements;
+        }
+    }
+    return sum;
+}
+
+void z3d_model_count_trained_flops(z3d_model *model) {
+    z3d_model_flops *flops = &model->facts.flops;
+    const int first = z3d_model_first_trained(model);
+    for (int u = 0; u < model->num_units; u++) {
+        const z3d_unit *unit = &model->unit[u];
+        const double frozen = matrix_elements(model, unit, false);
+        const double added = 6 * matrix_elements(model, unit, true);
+        const double attention = unit->kind == Z3D_KIND_BLOCK ? flops->attention : 0;
+        /* Before the first trained parameter there is no backward, and nothing to recompute. */
+        const double backward = u < first ? 4 * frozen + 2 * attention : 2 * frozen;
+        flops->step += added - backward;
+        flops->recomputed_step += added - backward - (u < first ? 2 * frozen + attention : 0);
+    }
+}
