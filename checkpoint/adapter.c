@@ -56,6 +56,17 @@ static bool is_known(const char *key) {
     return false;
 }
 
+/* Other starts, as PiSSA's, change the base's weights, too. */
+static z3d_status check_start(const z3d_json *start) {
+    static const char *const plain[] = {"gaussian", "orthogonal"};
+    if (z3d_json_is_none(start) || start->type == Z3D_JSON_BOOL) return Z3D_OK;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (z3d_json_is_text(start, plain[i])) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "init_lora_weights is not true, false, gaussian or orthogonal: others change "
+                     "the base's weights, too; in PEFT, save it with path_initial_model_for_weight_conversion");
+}
+
 /* Another key, as use_dora, must be off. */
 static z3d_status check_plain(const z3d_json *root) {
     const z3d_json *bias = z3d_json_member(root, "bias");
@@ -70,6 +81,7 @@ static z3d_status check_plain(const z3d_json *root) {
     }
     if (!z3d_json_is_text(z3d_json_member(root, "peft_type"), "LORA"))
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "peft_type is not LORA; only LoRA is supported");
+    Z3D_TRY(check_start(z3d_json_member(root, "init_lora_weights")));
     if (!z3d_json_is_none(bias) && !z3d_json_is_text(bias, "none"))
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "bias is not none; only none is supported");
     return Z3D_OK;

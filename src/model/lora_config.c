@@ -60,7 +60,7 @@ static void check_target(const char *target, const z3d_lora_module *modules,
     for (int i = 0; modules[i].name; i++)
         z3d_string_append(&names, "%s%s", i ? ", " : "", modules[i].name);
     z3d_limits_complain(judge, targets_key,
-                        "'%.60s' is no layer of this model; write all-linear, or of these: %s",
+                        "'%.60s' is no layer of this model; write all-linear, or some of these: %s",
                         target, names.failed ? "" : names.text);
     z3d_string_free(&names);
 }
@@ -73,6 +73,11 @@ void z3d_lora_check(const z3d_config *c, const z3d_lora_module *modules,
     for (size_t i = 0; i < sizeof others / sizeof *others && c->lora_r == 0; i++)
         judge->idle(judge->context, others[i], rank_key, "while lora.r is 0");
     if (c->lora_r == 0) return;
+    if (c->training_freeze.count > 0)
+        z3d_limits_complain(judge, "training.freeze",
+                            "a run with adapters trains adapters and %s only; leave it out "
+                            "(%s says which layers have adapters)",
+                            saved_key, targets_key);
     if (c->model_tiling > 1)
         z3d_limits_complain(judge, rank_key,
                             "adapters are not supported with model.tiling; set model.tiling to 1");
@@ -90,14 +95,39 @@ static void module_of(const z3d_model_interop *interop, const z3d_parameter_grou
     *strrchr(out->name, '.') = '\0';
 }
 
-/* Parameters of modules that are trained whole; how many there are. */
-static int train_module(z3d_model *model, const z3d_model_interop *interop, const char *name) {
+static bool has_adapter(const z3d_parameter_group *group, int parameter) {
+    const char *name = group->parameter[parameter].name, *end = strrchr(name, '.');
+    char adapter[Z3D_NAME];
+    snprintf(adapter, sizeof adapter, "%.*s" Z3D_LORA_A, end ? (int)(end - name) : 0, name);
+    for (int i = 0; i < group->num_parameters; i++)
+        if (strcmp(group->parameter[i].name, adapter) == 0) return true;
+    return false;
+}
+
+/* A table that the head shares. */
+static bool is_tied(const z3d_model *model, int group) {
+    int users = 0;
+    for (int u = 0; u < model->num_units; u++)
+        for (int s = 0; s < model->unit[u].num_groups; s++)
+            users += model->unit[u].group[s] == group;
+    return users > 1;
+}
+
+/* Parameters of modules that are trained whole; how many there are. As in PEFT a name means all
+ * modules that end with it. Appends what PEFT's folder could not say. */
+static int train_module(z3d_model *model, const z3d_model_interop *interop, const char *name,
+                        z3d_string *wrong) {
     int found = 0;
     z3d_view view;
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             module_of(interop, &model->group[g], i, &view);
-            if (model->group[g].parameter[i].adapter || !matches(name, view.name)) continue;
+            if (model->group[g].parameter[i].adapter || !z3d_ends_with(view.name, name)) continue;
+            const char *why = is_tied(model, g) ? "is tied to the head, and PEFT keeps two tables"
+                              : has_adapter(&model->group[g], i) ? "has an adapter, too"
+                                                                 : NULL;
+            if (why && wrong->length == 0)
+                z3d_string_append(wrong, "%s %s; leave it out", view.name, why);
             model->group[g].parameter[i].frozen = false;
             found++;
         }
@@ -113,7 +143,7 @@ void z3d_lora_freeze(const z3d_config *config, const z3d_model_interop *interop,
         for (int i = 0; i < model->group[g].num_parameters; i++)
             model->group[g].parameter[i].frozen = !model->group[g].parameter[i].adapter;
     for (int i = 0; i < saved->count; i++) {
-        if (train_module(model, interop, saved->path[i]) > 0) continue;
+        if (train_module(model, interop, saved->path[i], wrong) > 0) continue;
         module_of(interop, &model->group[0], 0, &first);
         module_of(interop, &model->group[model->num_groups - 1], 0, &last);
         z3d_string_append(wrong, "%s'%.60s' is no module of this model; names are %s ... %s",
@@ -141,17 +171,13 @@ void z3d_lora_check_model(const z3d_config *config, const z3d_model *model,
                           const z3d_config_judge *judge) {
     const z3d_parameter_group *group = first_with_adapters(model);
     const int64_t rank = config->lora_r;
-    bool wide = false, drops = false;
+    const z3d_parameter *narrow = NULL;
+    bool drops = false;
     for (int i = 0; group && i < group->num_parameters; i++) {
         const z3d_parameter *p = &group->parameter[i];
         const int module = (int)strlen(p->name) - (int)strlen(Z3D_LORA_A);
         if (!p->adapter) continue;
-        const int64_t width = width_of(p, rank);
-        if (rank > width && !wide)
-            z3d_limits_complain(judge, rank_key,
-                                "%lld is above a width of %.*s; write at most %lld",
-                                (long long)rank, module, p->name, (long long)width);
-        wide |= rank > width;
+        if (!narrow || width_of(p, rank) < width_of(narrow, rank)) narrow = p;
         /* A tensor rank has a part of the columns, which dropout numbers from 0. */
         if (model->tensor_size == 1 || config->lora_lora_dropout == 0 || p->split_dim < 0 ||
             !z3d_ends_with(p->name, Z3D_LORA_A))
@@ -163,4 +189,8 @@ void z3d_lora_check_model(const z3d_config *config, const z3d_model *model,
                                 module, p->name);
         drops = true;
     }
+    if (narrow && rank > width_of(narrow, rank))
+        z3d_limits_complain(judge, rank_key, "%lld is above a width of %.*s; write at most %lld",
+                            (long long)rank, (int)strlen(narrow->name) - (int)strlen(Z3D_LORA_A),
+                            narrow->name, (long long)width_of(narrow, rank));
 }

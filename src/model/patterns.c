@@ -73,6 +73,6 @@ void z3d_model_set_frozen(const z3d_config *config, z3d_model *model, z3d_string
         if (freeze(model, list->path[i]) == 0) append_unknown(list->path[i], wrong);
     if (wrong->length > 0)
         append_names(model, wrong);
-    else if (z3d_model_trained_count(model) == 0)
+    else if (list->count > 0 && z3d_model_trained_count(model) == 0)
         z3d_string_append(wrong, "it freezes all parameters; leave some to train");
 }

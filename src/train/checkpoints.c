@@ -38,6 +38,11 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     return Z3D_OK;
 }
 
+/* Of a run that begins with a checkpoint's weights. */
+static z3d_status accept_weights(void *context, const z3d_checkpoint_info *info) {
+    return z3d_trainer_compare_adapters(context, info);
+}
+
 /* ---- before the engine is made ---- */
 
 z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer) {
@@ -186,7 +191,7 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
     z3d_status status =
         z3d_checkpoint_load_all(trainer->world, folder, trainer->model, trainer->engine,
                                 (z3d_checkpoint_verify)trainer->config->checkpoint_verify,
-                                weights_only, weights_only ? NULL : accept, trainer, info);
+                                weights_only, weights_only ? accept_weights : accept, trainer, info);
     if (status == Z3D_ERR_CONFIG && weights_only) status = name_sizes(trainer, folder, status);
     free(folder);
     return status;

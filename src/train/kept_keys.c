@@ -148,6 +148,29 @@ static void find_differences(const z3d_config *here, const z3d_config *there, bo
 #undef X
 }
 
+z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
+                                        const z3d_checkpoint_info *info) {
+    const z3d_config *here = trainer->config;
+    z3d_config *there;
+    Z3D_TRY(z3d_config_create(&there));
+    z3d_status status =
+        z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
+    const bool both = status == Z3D_OK && here->lora_r > 0 && there->lora_r > 0;
+    if (both && here->lora_r != there->lora_r)
+        status = z3d_config_error(here, "lora.r", "%lld here, %lld in the checkpoint; write %lld",
+                                  (long long)here->lora_r, (long long)there->lora_r,
+                                  (long long)there->lora_r);
+    else if (both && here->lora_lora_alpha != there->lora_lora_alpha)
+        status = z3d_config_error(here, "lora.lora_alpha", "%g here, %g in the checkpoint; write %g",
+                                  here->lora_lora_alpha, there->lora_lora_alpha,
+                                  there->lora_lora_alpha);
+    else if (both && here->lora_use_rslora != there->lora_use_rslora)
+        status = z3d_config_error(here, "lora.use_rslora", "the checkpoint's run has it %s",
+                                  there->lora_use_rslora ? "on" : "off");
+    z3d_config_destroy(there);
+    return status;
+}
+
 void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out) {
     z3d_string a = {0}, b = {0};
 #define X(field, path, type, bits, standard, rule, help)                                           \

@@ -195,6 +195,9 @@ z3d_accum z3d_trainer_saved_accum(const z3d_config *saved);
 /* ERR_CONFIG with every key that a resumed run must keep and does not. Not collective.
  */
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
+/* Refuses other factors than those that the checkpoint's adapters were trained with. */
+z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
+                                        const z3d_checkpoint_info *info);
 /* Appends the sizes of the model that `there` has otherwise, as arguments: "model.num_layers=2". */
 void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out);
 

@@ -182,7 +182,7 @@ TEST(ModelConfig, AdaptersThatAreRefused) {
         const char *lora, *said;
     } cases[] = {
         {"{r: 8, target_modules: [c_attn, q_proj]}",
-         "lora.target_modules: 'q_proj' is no layer of this model; write all-linear, or of these: "
+         "lora.target_modules: 'q_proj' is no layer of this model; write all-linear, or some of these: "
          "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj"},
         {"{r: 8, target_modules: [wte]}",
          "lora.target_modules: 'wte': adapters of embeddings and of the head are not supported; "

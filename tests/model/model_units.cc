@@ -314,7 +314,8 @@ void check_sixteen_bits(Kind kind) {
         one.load();
         ASSERT_Z3D(one.train());
         ASSERT_Z3D(many.train());
-        double bound = dtype == Z3D_BF16 ? 0.03 : 0.004;
+        // What an adapter adds is rounded twice more.
+        double bound = (dtype == Z3D_BF16 ? 0.03 : 0.004) * (kind >= ADAPTED_GPT ? 4. / 3 : 1);
         EXPECT_NEAR(one.mean_loss(), many.mean_loss(), bound * one.mean_loss());
         // The tables, and of both blocks the first matrix of the MLP.
         for (size_t g = 0; g < one.whole.size(); g++)
