@@ -62,9 +62,10 @@ static z3d_status check_start(const z3d_json *start) {
     if (z3d_json_is_none(start) || start->type == Z3D_JSON_BOOL) return Z3D_OK;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (z3d_json_is_text(start, plain[i])) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                     "init_lora_weights is not true, false, gaussian or orthogonal: others change "
-                     "the base's weights, too; in PEFT, save it with path_initial_model_for_weight_conversion");
+    return Z3D_ERROR(
+        Z3D_ERR_UNSUPPORTED,
+        "init_lora_weights is not true, false, gaussian or orthogonal: others change "
+        "the base's weights, too; in PEFT, save it with path_initial_model_for_weight_conversion");
 }
 
 /* Another key, as use_dora, must be off. */

@@ -45,11 +45,6 @@ static z3d_status parameter_gradients(const z3d_tensor_lane *lane, const z3d_lin
                       .gradient_dtype = lane->gradient_dtype, .accumulate = linear->accumulate);
 }
 
-/* Without x only the gradient of a trained bias beside a frozen weight, which does not read it. */
-static bool wants_gradients(const z3d_linear *linear, const void *x) {
-    return x || (!linear->weight_gradient && linear->bias_gradient);
-}
-
 z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                      const void *x, void *y) {
     return multiply(lane, linear, x, linear->bias, y, linear->gelu);
@@ -68,10 +63,9 @@ z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_li
     for (int i = 0; i < count && dx; i++)
         Z3D_TRY(input_gradient(lane, &linear[i], dy[i], dx, i > 0, NULL));
     if (dx) Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
-    for (int i = 0; i < count; i++) {
-        if (wants_gradients(&linear[i], x))
-            Z3D_TRY(parameter_gradients(lane, &linear[i], x, dy[i], all));
-        if (x) Z3D_TRY(z3d_adapters_parameter_gradients(lane, &linear[i], x, dy[i], dx != NULL));
+    for (int i = 0; i < count && x; i++) {
+        Z3D_TRY(parameter_gradients(lane, &linear[i], x, dy[i], all));
+        Z3D_TRY(z3d_adapters_parameter_gradients(lane, &linear[i], x, dy[i], dx != NULL));
     }
     return dx ? z3d_collective_wait(lane->group, ticket) : Z3D_OK;
 }
@@ -86,8 +80,7 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx) {
     if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, false, linear->before_gelu));
-    if (wants_gradients(linear, x))
-        Z3D_TRY(parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows)));
     if (!x) return Z3D_OK;
+    Z3D_TRY(parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows)));
     return z3d_adapters_parameter_gradients(lane, linear, x, dy, dx != NULL);
 }

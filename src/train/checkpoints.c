@@ -188,10 +188,10 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
                        z3d_checkpoint_info *info) {
     char *folder;
     Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
-    z3d_status status =
-        z3d_checkpoint_load_all(trainer->world, folder, trainer->model, trainer->engine,
-                                (z3d_checkpoint_verify)trainer->config->checkpoint_verify,
-                                weights_only, weights_only ? accept_weights : accept, trainer, info);
+    z3d_status status = z3d_checkpoint_load_all(
+        trainer->world, folder, trainer->model, trainer->engine,
+        (z3d_checkpoint_verify)trainer->config->checkpoint_verify, weights_only,
+        weights_only ? accept_weights : accept, trainer, info);
     if (status == Z3D_ERR_CONFIG && weights_only) status = name_sizes(trainer, folder, status);
     free(folder);
     return status;

@@ -161,9 +161,9 @@ z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
                                   (long long)here->lora_r, (long long)there->lora_r,
                                   (long long)there->lora_r);
     else if (both && here->lora_lora_alpha != there->lora_lora_alpha)
-        status = z3d_config_error(here, "lora.lora_alpha", "%g here, %g in the checkpoint; write %g",
-                                  here->lora_lora_alpha, there->lora_lora_alpha,
-                                  there->lora_lora_alpha);
+        status =
+            z3d_config_error(here, "lora.lora_alpha", "%g here, %g in the checkpoint; write %g",
+                             here->lora_lora_alpha, there->lora_lora_alpha, there->lora_lora_alpha);
     else if (both && here->lora_use_rslora != there->lora_use_rslora)
         status = z3d_config_error(here, "lora.use_rslora", "the checkpoint's run has it %s",
                                   there->lora_use_rslora ? "on" : "off");

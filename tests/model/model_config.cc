@@ -173,7 +173,7 @@ TEST(ModelConfig, Tiling) {
 
 TEST(ModelConfig, AdaptersThatAreRefused) {
     EXPECT_EQ(check_model("lora: {r: 8}"), "accepted");
-    EXPECT_EQ(check_model("lora: {r: 8, target_modules: all-linear, modules_to_save: [ln_f, wte]}"),
+    EXPECT_EQ(check_model("lora: {r: 8, target_modules: all-linear, modules_to_save: [ln_f]}"),
               "accepted");
     EXPECT_EQ(check_model(llama("}\nlora: {r: 4, target_modules: [q_proj, mlp.down_proj], "
                                 "use_rslora: true, lora_dropout: 0.1, bias: none}")),
@@ -182,7 +182,8 @@ TEST(ModelConfig, AdaptersThatAreRefused) {
         const char *lora, *said;
     } cases[] = {
         {"{r: 8, target_modules: [c_attn, q_proj]}",
-         "lora.target_modules: 'q_proj' is no layer of this model; write all-linear, or some of these: "
+         "lora.target_modules: 'q_proj' is no layer of this model; write all-linear, or some of "
+         "these: "
          "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj"},
         {"{r: 8, target_modules: [wte]}",
          "lora.target_modules: 'wte': adapters of embeddings and of the head are not supported; "
@@ -190,6 +191,14 @@ TEST(ModelConfig, AdaptersThatAreRefused) {
         {"{r: 1000}", "lora.r: 1000 is above a width of attn.c_attn; write at most 768"},
         {"{r: 8, modules_to_save: [lm_head]}",
          "lora.modules_to_save: 'lm_head' is no module of this model; names are wte ... ln_f"},
+        {"{r: 8, modules_to_save: [wte]}",
+         "lora.modules_to_save: wte is tied to the head, and PEFT keeps two tables; leave it out"},
+        {"{r: 8, modules_to_save: [c_attn]}", "h.0.attn.c_attn has an adapter, too; leave it out"},
+        {"{r: 8}\ntraining: {freeze: [ln_f]}",
+         "training.freeze: a run with adapters trains adapters and lora.modules_to_save only"},
+        {"{r: 65, target_modules: all-linear}\nmodel: {type: llama, hidden_size: 128, "
+         "num_attention_heads: 4, num_key_value_heads: 1}",
+         "65 is above a width of self_attn.k_proj; write at most 32"},
         {"{target_modules: [c_attn]}", "has no effect while lora.r is 0"},
         {"{r: 8, target_modules: [c_proj], lora_dropout: 0.1}\n"
          "parallel: {tensor_model_parallel_size: 2}",
@@ -212,10 +221,12 @@ TEST(ModelConfig, AdaptersAloneAreTrained) {
         for (int i = 0; i < made->group[g].num_parameters; i++)
             if (const z3d_parameter &p = made->group[g].parameter[i]; !p.frozen)
                 trained += std::string(z3d_parameter_home(&made->group[g], i)) + "/" + p.name + " ";
-    EXPECT_EQ(trained, "layers.0/self_attn.q_proj.lora_A.weight "
+    EXPECT_EQ(trained, "layers.0/input_layernorm.weight layers.0/post_attention_layernorm.weight "
+                       "layers.0/self_attn.q_proj.lora_A.weight "
                        "layers.0/self_attn.q_proj.lora_B.weight "
                        "layers.0/self_attn.v_proj.lora_A.weight "
                        "layers.0/self_attn.v_proj.lora_B.weight "
+                       "layers.1/input_layernorm.weight layers.1/post_attention_layernorm.weight "
                        "layers.1/self_attn.q_proj.lora_A.weight "
                        "layers.1/self_attn.q_proj.lora_B.weight "
                        "layers.1/self_attn.v_proj.lora_A.weight "

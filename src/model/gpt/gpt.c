@@ -50,6 +50,8 @@ static void describe_mlp(z3d_parameter_group *group, const z3d_gpt *gpt, bool la
     const int64_t h = gpt->config.hidden_size;
     z3d_add_matrix(group, "mlp.c_fc.weight", 0, gpt->config.init_std, 4 * h, h);
     z3d_add_vector(group, "mlp.c_fc.bias", 0, Z3D_INIT_ZEROS, 4 * h);
+    /* A tile reads its input for the weight's gradient only, and finds the bias's beside it. */
+    group->parameter[group->num_parameters - 1].joined = gpt->shape.tiling > 1;
     z3d_add_matrix(group, "mlp.c_proj.weight", 1, z3d_residual_std(&gpt->shape), h, 4 * h);
     if (last_tile) z3d_add_vector(group, "mlp.c_proj.bias", -1, Z3D_INIT_ZEROS, h);
 }

@@ -36,7 +36,8 @@ static void describe_kv(z3d_parameter_group *group, const z3d_llama *llama, bool
         else
             z3d_add_matrix(group, names[0][i], split, c->init_std, rows, c->hidden_size);
         last_of(group)->partial_gradient = llama->shares_kv;
-        last_of(group)->joined = true; /* one product with the queries, but where ranks share them */
+        last_of(group)->joined =
+            true; /* one product with the queries, but where ranks share them */
     }
 }
 
