@@ -300,6 +300,8 @@ TEST_P(Lora, AnotherAdapterIsRefused) {
          Z3D_ERR_UNSUPPORTED},
         {nullptr, "\"rank_pattern\": {}", "\"rank_pattern\": {\"q\": 1}",
          "rank_pattern is not supported", Z3D_ERR_UNSUPPORTED},
+        {nullptr, "\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa\"",
+         "init_lora_weights is not true, false, gaussian or orthogonal", Z3D_ERR_UNSUPPORTED},
         {nullptr, "\"LORA\"", "\"IA3\"", "peft_type is not LORA", Z3D_ERR_UNSUPPORTED},
         {nullptr, "{", "[{", "adapter_config.json", Z3D_ERR_DATA},
         {gpt ? "lora.target_modules=[c_attn]" : "lora.modules_to_save=[norm]", "", "",
