@@ -108,6 +108,6 @@ expect 1 "$ZERO3D" evaluate models/chat chats.jsonl
 says 'chats.jsonl: its objects are of the format messages: make a token file .*: zero3d data tokenize chats.jsonl --tokenizer FOLDER --output FILE.bin$'
 
 # Adapters go on with the factor that they were trained with.
-expect 1 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.samples=documents model.seq_length=64 train_batch_size=2 training.steps=1 \
+expect 1 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.samples=documents model.seq_length=1024 train_batch_size=2 training.steps=1 \
     checkpoint.init_from=runs/adapter/checkpoints lora.r=8 lora.lora_alpha=8 lora.target_modules=all-linear run.dir=runs/other
 says 'lora.lora_alpha=8: 8 here, 16 in the checkpoint; write 16$'
