@@ -372,7 +372,8 @@ static z3d_status check_entries(const z3d_program *p, const char *whose, int ran
             (!z3d_is_point_to_point(in) || (in->peer >= 0 && in->peer < p->layout->stages)) &&
             (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
             (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
-             (in->group >= 0 && in->group < p->model->num_groups));
+             (in->group >= 0 && in->group < p->model->num_groups)) &&
+            (in->num_children == 0 || (in->unit >= 0 && in->unit < p->model->num_units));
         for (int c = 0; c < in->num_children && known; c++) {
             known = meets_over(p, in->unit, in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
