@@ -43,26 +43,28 @@ static z3d_status take_memory(z3d_unit_run *run, z3d_linear *linear, bool backwa
     return Z3D_OK;
 }
 
-z3d_status z3d_unit_column_forward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
-                                   void *y) {
+typedef z3d_status forward_of_layer(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                    const void *x, void *y);
+
+static z3d_status run_forward(z3d_unit_run *run, const z3d_linear *linear, const void *x, void *y,
+                              forward_of_layer *forward) {
     const z3d_tensor_lane lane = z3d_transformer_lane(run);
     const int64_t mark = z3d_unit_workspace_mark(run);
     z3d_linear own = *linear;
     Z3D_TRY(take_memory(run, &own, false));
-    Z3D_TRY(z3d_column_linear_forward(&lane, &own, x, y));
+    Z3D_TRY(forward(&lane, &own, x, y));
     z3d_unit_workspace_release(run, mark);
     return Z3D_OK;
 }
 
+z3d_status z3d_unit_column_forward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
+                                   void *y) {
+    return run_forward(run, linear, x, y, z3d_column_linear_forward);
+}
+
 z3d_status z3d_unit_row_forward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
                                 void *y) {
-    const z3d_tensor_lane lane = z3d_transformer_lane(run);
-    const int64_t mark = z3d_unit_workspace_mark(run);
-    z3d_linear own = *linear;
-    Z3D_TRY(take_memory(run, &own, false));
-    Z3D_TRY(z3d_row_linear_forward(&lane, &own, x, y));
-    z3d_unit_workspace_release(run, mark);
-    return Z3D_OK;
+    return run_forward(run, linear, x, y, z3d_row_linear_forward);
 }
 
 z3d_status z3d_unit_columns_backward(z3d_unit_run *run, const z3d_linear *linear, int count,

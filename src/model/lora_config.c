@@ -154,9 +154,7 @@ void z3d_lora_freeze(const z3d_config *config, const z3d_model_interop *interop,
 /* ---- checks that need the model ---- */
 
 static int64_t width_of(const z3d_parameter *p, int64_t rank) {
-    int64_t elements = 1;
-    for (int d = 0; d < p->dims; d++) elements *= p->shape[d];
-    return elements / rank;
+    return z3d_parameter_elements(p) / rank;
 }
 
 /* Blocks are alike: the first one says all. */

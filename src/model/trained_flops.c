@@ -14,9 +14,7 @@ static double matrix_elements(const z3d_model *model, const z3d_unit *unit, bool
             const z3d_parameter *p = &group->parameter[i];
             const bool matrix = p->dims > 1 && z3d_ends_with(p->name, "weight");
             if (!matrix || (adapters ? !p->adapter : !p->frozen)) continue;
-            double elements = 1;
-            for (int d = 0; d < p->dims; d++) elements *= (double)z3d_parameter_extent(p, d);
-            sum += elements;
+            sum += (double)z3d_parameter_elements(p);
         }
     }
     return sum;

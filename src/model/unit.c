@@ -67,6 +67,12 @@ z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size
     return take_checked(run, &run->deferred, "deferred", count, size, out_pointer);
 }
 
+int64_t z3d_parameter_elements(const z3d_parameter *parameter) {
+    int64_t elements = 1;
+    for (int d = 0; d < parameter->dims; d++) elements *= z3d_parameter_extent(parameter, d);
+    return elements;
+}
+
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size) {
     int64_t elements = 1;
     for (int d = 0; d < parameter->dims; d++) {
@@ -138,10 +144,7 @@ static int64_t count_parameters(const z3d_model *model, bool all) {
     for (int g = 0; g < model->num_groups; g++)
         for (int p = 0; p < model->group[g].num_parameters; p++) {
             const z3d_parameter *parameter = &model->group[g].parameter[p];
-            int64_t elements = all || !parameter->frozen;
-            for (int d = 0; d < parameter->dims; d++)
-                elements *= z3d_parameter_extent(parameter, d);
-            count += elements;
+            if (all || !parameter->frozen) count += z3d_parameter_elements(parameter);
         }
     return count;
 }

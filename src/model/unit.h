@@ -79,6 +79,8 @@ static inline int64_t z3d_parameter_extent(const z3d_parameter *parameter, int d
     bool tiled = dim == parameter->split_dim && parameter->tile_count > 0;
     return tiled ? parameter->tile_count : parameter->shape[dim];
 }
+/* Elements of a parameter on all tensor ranks, without padding. */
+int64_t z3d_parameter_elements(const z3d_parameter *parameter);
 /* Elements of a parameter on one tensor rank, padding included. */
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size);
 

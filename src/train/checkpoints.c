@@ -61,9 +61,7 @@ static z3d_status read_config(const char *folder, z3d_config **out) {
     z3d_checkpoint *checkpoint;
     Z3D_TRY(z3d_checkpoint_open(folder, &checkpoint));
     const char *text = z3d_checkpoint_get_info(checkpoint)->config;
-    z3d_status status = z3d_config_create(out);
-    if (status == Z3D_OK)
-        status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's config");
+    z3d_status status = z3d_trainer_read_saved(text, out);
     z3d_checkpoint_close(checkpoint);
     return status;
 }

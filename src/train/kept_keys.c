@@ -148,13 +148,16 @@ static void find_differences(const z3d_config *here, const z3d_config *there, bo
 #undef X
 }
 
+z3d_status z3d_trainer_read_saved(const char *text, z3d_config **out) {
+    Z3D_TRY(z3d_config_create(out));
+    return z3d_config_read_text(*out, text, strlen(text), "the checkpoint's config");
+}
+
 z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
                                         const z3d_checkpoint_info *info) {
     const z3d_config *here = trainer->config;
     z3d_config *there;
-    Z3D_TRY(z3d_config_create(&there));
-    z3d_status status =
-        z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
+    z3d_status status = z3d_trainer_read_saved(info->config, &there);
     const bool both = status == Z3D_OK && here->lora_r > 0 && there->lora_r > 0;
     if (both && here->lora_r != there->lora_r)
         status = z3d_config_error(here, "lora.r", "%lld here, %lld in the checkpoint; write %lld",
@@ -217,9 +220,7 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
     /* --extend moves the schedule's end, and where no step is left it does not matter. */
     bool any_schedule =
         trainer->options->extend || info->engine.step >= trainer->config->training_steps;
-    Z3D_TRY(z3d_config_create(&there));
-    z3d_status status =
-        z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
+    z3d_status status = z3d_trainer_read_saved(info->config, &there);
     if (status == Z3D_OK) there->data_types_grad_accum_dtype = z3d_trainer_saved_accum(there);
     if (status == Z3D_OK) find_differences(trainer->config, there, any_schedule, &d);
     if (d.count == 1 && d.schedule)

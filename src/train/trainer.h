@@ -195,6 +195,9 @@ z3d_accum z3d_trainer_saved_accum(const z3d_config *saved);
 /* ERR_CONFIG with every key that a resumed run must keep and does not. Not collective.
  */
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
+/* *out = the configuration in a checkpoint, the caller's to destroy; NULL if there was no memory
+ * for it. Errors: those of z3d_config_read_text. */
+z3d_status z3d_trainer_read_saved(const char *text, z3d_config **out);
 /* Refuses other factors than those that the checkpoint's adapters were trained with. */
 z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
                                         const z3d_checkpoint_info *info);

@@ -28,9 +28,8 @@ Trainer::Trainer(const Options &options) : o(options) {}
 Trainer::~Trainer() {
     // What lies between the halves of backward is planned as if all were trained.
     const bool halves = o.schedule == Z3D_SCHEDULE_ZB_H1 || o.schedule == Z3D_SCHEDULE_ZB_V;
-    bool frozen = false;
-    for (int g = 0; model && g < model->num_groups; g++) frozen |= model->group[g].frozen;
-    if (stepped && !(halves && frozen)) access_observer.expect_as_planned(engine);
+    if (stepped && !(halves && z3d_model_trained_count(model) < z3d_model_parameter_count(model)))
+        access_observer.expect_as_planned(engine);
     z3d_engine_destroy(engine);
     groups::give_back(group);
     z3d_device_destroy(config.host);
