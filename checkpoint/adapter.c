@@ -201,20 +201,17 @@ static void append_list(z3d_string *out, const char *key, const char *const *nam
 
 /* Of the first block: they are alike. turned: whether their weights are [in, out] there. */
 static void append_targets(z3d_string *out, const z3d_model_type *type, const z3d_model *model) {
-    char name[Z3D_MAX_PARAMETERS][Z3D_NAME];
-    const char *names[Z3D_MAX_PARAMETERS];
-    int count = 0, g = 0;
+    int count = 0;
     z3d_view view = {0};
-    for (; count == 0 && g < model->num_groups; g++)
+    z3d_string_append(out, "  \"target_modules\": [");
+    for (int g = 0; count == 0 && g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             const z3d_parameter *p = &model->group[g].parameter[i];
             if (!p->adapter || !z3d_ends_with(p->name, Z3D_LORA_A)) continue;
-            snprintf(name[count], Z3D_NAME, "%.*s", (int)(strlen(p->name) - strlen(Z3D_LORA_A)),
-                     p->name);
-            names[count] = name[count];
-            count++;
+            z3d_string_append(out, "%s", count++ ? ", " : "");
+            z3d_string_append_json_bytes(out, p->name, strlen(p->name) - strlen(Z3D_LORA_A));
         }
-    append_list(out, "target_modules", names, count);
+    z3d_string_append(out, "],\n");
     for (int k = 0; k < model->num_groups && !view.turned; k++)
         for (int i = 0; i < model->group[k].num_parameters && !view.turned; i++) {
             const z3d_parameter *p = &model->group[k].parameter[i];

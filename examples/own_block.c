@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/model/transformer.h"
 #include "zero/zero.h"
@@ -25,15 +26,15 @@ static const float STD = 0.15f;
 enum { NORM, QKV, UP, OUT, DOWN, PARAMETERS };
 
 static void describe_block(z3d_parameter_group *group, int index) {
-    *group = (z3d_parameter_group){
-        .num_parameters = PARAMETERS,
-        .parameter = {
-            [NORM] = {.name = "norm", .dims = 1, .shape = {HIDDEN}, .split_dim = -1},
-            [QKV] = {.name = "qkv", .dims = 4, .shape = {3, HEADS, HEAD, HIDDEN}, .split_dim = 1},
-            [UP] = {.name = "up", .dims = 2, .shape = {MLP, HIDDEN}, .split_dim = 0},
-            [OUT] = {.name = "out", .dims = 3, .shape = {HIDDEN, HEADS, HEAD}, .split_dim = 1},
-            [DOWN] = {.name = "down", .dims = 2, .shape = {HIDDEN, MLP}, .split_dim = 1}}};
+    static const z3d_parameter parameters[PARAMETERS] = {
+        [NORM] = {.name = "norm", .dims = 1, .shape = {HIDDEN}, .split_dim = -1},
+        [QKV] = {.name = "qkv", .dims = 4, .shape = {3, HEADS, HEAD, HIDDEN}, .split_dim = 1},
+        [UP] = {.name = "up", .dims = 2, .shape = {MLP, HIDDEN}, .split_dim = 0},
+        [OUT] = {.name = "out", .dims = 3, .shape = {HIDDEN, HEADS, HEAD}, .split_dim = 1},
+        [DOWN] = {.name = "down", .dims = 2, .shape = {HIDDEN, MLP}, .split_dim = 1}};
     snprintf(group->name, sizeof group->name, "block.%d", index);
+    group->num_parameters = PARAMETERS;
+    memcpy(group->parameter, parameters, sizeof parameters);
     group->parameter[NORM].init = Z3D_INIT_ONES;
     for (int i = QKV; i < PARAMETERS; i++) {
         group->parameter[i].init = Z3D_INIT_NORMAL;
@@ -166,7 +167,7 @@ static z3d_status create_model(int tensor_size, z3d_transformer *shape, z3d_mode
                                .tiling = 1,
                                .norm = Z3D_NORM_RMS,
                                .epsilon = 1e-5f};
-    Z3D_TRY(z3d_model_create(GROUPS, BLOCKS + 2, out));
+    Z3D_TRY(z3d_model_create(GROUPS, PARAMETERS, BLOCKS + 2, out));
     z3d_parameter_group *group = (*out)->group;
     (*out)->tensor_size = tensor_size;
     z3d_model_take_tokens(*out, SEQ, false);

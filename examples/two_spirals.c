@@ -99,16 +99,17 @@ static const struct z3d_unit_ops layer_ops = {.forward = forward, .backward = ba
 static void describe_layer(z3d_model *model, int i) {
     const layer_shape *shape = &shape_of[i];
     int64_t hidden = shape->last ? 0 : shape->out; /* the last layer's output is the loss */
-    model->group[i] = (z3d_parameter_group){
-        .num_parameters = PARAMETERS,
-        .parameter = {[WEIGHT] = {.name = "w",
-                                  .dims = 2,
-                                  .shape = {shape->out, shape->in},
-                                  .split_dim = -1, /* every tensor rank has all of it */
-                                  .weight_decay = true,
-                                  .init = Z3D_INIT_NORMAL,
-                                  .standard_deviation = 1 / sqrtf((float)shape->in)},
-                      [BIAS] = {.name = "b", .dims = 1, .shape = {shape->out}, .split_dim = -1}}};
+    z3d_parameter *parameter = model->group[i].parameter;
+    model->group[i].num_parameters = PARAMETERS;
+    parameter[WEIGHT] = (z3d_parameter){.name = "w",
+                                        .dims = 2,
+                                        .shape = {shape->out, shape->in},
+                                        .split_dim = -1, /* every tensor rank has all of it */
+                                        .weight_decay = true,
+                                        .init = Z3D_INIT_NORMAL,
+                                        .standard_deviation = 1 / sqrtf((float)shape->in)};
+    parameter[BIAS] =
+        (z3d_parameter){.name = "b", .dims = 1, .shape = {shape->out}, .split_dim = -1};
     model->unit[i] = (z3d_unit){.ops = &layer_ops,
                                 .data = shape,
                                 .kind = i,
@@ -123,7 +124,7 @@ static void describe_layer(z3d_model *model, int i) {
 }
 
 static z3d_status create_model(z3d_model **out) {
-    Z3D_TRY(z3d_model_create(LAYERS, LAYERS, out));
+    Z3D_TRY(z3d_model_create(LAYERS, PARAMETERS, LAYERS, out));
     for (int i = 0; i < LAYERS; i++) describe_layer(*out, i);
     (*out)->num_fields = FIELDS;
     (*out)->field[POINT] = (z3d_field){.name = "point"};

@@ -63,7 +63,8 @@ z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_li
     for (int i = 0; i < count && dx; i++)
         Z3D_TRY(input_gradient(lane, &linear[i], dy[i], dx, i > 0, NULL));
     if (dx) Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
-    for (int i = 0; i < count && x; i++) {
+    for (int i = 0; i < count; i++) {
+        if (linear[i].input_only) continue;
         Z3D_TRY(parameter_gradients(lane, &linear[i], x, dy[i], all));
         Z3D_TRY(z3d_adapters_parameter_gradients(lane, &linear[i], x, dy[i], dx != NULL));
     }
@@ -80,7 +81,7 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx) {
     if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, false, linear->before_gelu));
-    if (!x) return Z3D_OK;
+    if (linear->input_only) return Z3D_OK;
     Z3D_TRY(parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows)));
     return z3d_adapters_parameter_gradients(lane, linear, x, dy, dx != NULL);
 }

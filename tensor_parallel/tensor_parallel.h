@@ -65,6 +65,7 @@ typedef struct z3d_linear {
     void *weight_gradient, *bias_gradient; /* NULL: not wanted */
     bool accumulate;                       /* into the gradients */
     bool inference;                        /* forward: z3d_gemm's */
+    bool input_only; /* backward: only dx is wanted, of a pair of calls that compute a half each */
     /* GELU beside the layer: */
     void *gelu;              /* column-parallel forward: also T[rows,out] = gelu(y); or NULL */
     const void *residual;    /* row-parallel forward of a group of one: T[rows,out], added to y with
@@ -79,7 +80,7 @@ typedef struct z3d_linear {
 z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                      const void *x, void *y);
 /* Computes dx = sum over the group of dy W (started before the weight gradient is computed), dW and
- * db. dx NULL: not needed, and nothing is communicated. x NULL: dW and db are not needed. */
+ * db. dx NULL: not needed, and nothing is communicated. x is read for dW and adapters only. */
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx);
 /* The same for `count` layers of one input: dx = sum over the group of all dy[i] W[i]. */
@@ -91,7 +92,7 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
                                   const void *x, void *y);
 /* dx = dy W (local), dW, db. db is the sum over the own rows of dy. Without sequence parallelism it
  * has equal bits on all ranks; with it, a later sum over the group completes db (sum_replicated).
- * dx NULL, x NULL: as above. */
+ * dx NULL, x: as above. */
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx);
 

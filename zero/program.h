@@ -356,7 +356,8 @@ const z3d_trace *z3d_traces_of(const z3d_traces *traces, z3d_mode mode, int unit
  * WAIT makes compute wait for it. Both have the same ticket. */
 typedef enum z3d_phase { Z3D_PHASE_WHOLE, Z3D_PHASE_START, Z3D_PHASE_WAIT } z3d_phase;
 
-/* Roles of an instruction's buffers; a slot holds a buffer's index or -1. */
+/* Roles of an instruction's buffers; a slot holds a buffer's index or -1. A unit's first parameter
+ * group has the slots PARAMETERS and GRADIENTS, the others' two each follow from COUNT on. */
 typedef enum z3d_slot {
     Z3D_SLOT_INPUT,
     Z3D_SLOT_OUTPUT,
@@ -364,14 +365,34 @@ typedef enum z3d_slot {
     Z3D_SLOT_INPUT_GRADIENT,
     Z3D_SLOT_SAVED,
     Z3D_SLOT_WORKSPACE,
-    Z3D_SLOT_DEFERRED,   /* from backward_input to backward_weight */
-    Z3D_SLOT_CACHE,      /* of generation, from run to run */
-    Z3D_SLOT_PARAMETERS, /* of up to four groups */
-    Z3D_SLOT_GRADIENTS = Z3D_SLOT_PARAMETERS + Z3D_MAX_UNIT_GROUPS, /* of up to four groups */
-    Z3D_SLOT_SHARD = Z3D_SLOT_GRADIENTS + Z3D_MAX_UNIT_GROUPS,      /* kept gradients */
+    Z3D_SLOT_DEFERRED, /* from backward_input to backward_weight */
+    Z3D_SLOT_CACHE,    /* of generation, from run to run */
+    Z3D_SLOT_PARAMETERS,
+    Z3D_SLOT_GRADIENTS,
+    Z3D_SLOT_SHARD, /* kept gradients */
     Z3D_SLOT_OPTIMIZER,
     Z3D_SLOT_COUNT
 } z3d_slot;
+
+/* Slots of an instruction that runs a unit with so many groups; with 1, of every other one. */
+static inline int z3d_slots_with(int groups) {
+    return groups > 1 ? Z3D_SLOT_COUNT + 2 * (groups - 1) : Z3D_SLOT_COUNT;
+}
+/* Where the parameters of the unit's group number `place` are, and their gradients. */
+static inline int z3d_slot_parameters(int place) {
+    return place ? z3d_slots_with(place) : Z3D_SLOT_PARAMETERS;
+}
+static inline int z3d_slot_gradients(int place) {
+    return place ? z3d_slots_with(place) + 1 : Z3D_SLOT_GRADIENTS;
+}
+/* Of a slot of any number: what is in it, and of which of the unit's groups. */
+static inline z3d_slot z3d_slot_role(int slot) {
+    if (slot < Z3D_SLOT_COUNT) return (z3d_slot)slot;
+    return (slot - Z3D_SLOT_COUNT) % 2 ? Z3D_SLOT_GRADIENTS : Z3D_SLOT_PARAMETERS;
+}
+static inline int z3d_slot_place(int slot) {
+    return slot < Z3D_SLOT_COUNT ? 0 : (slot - Z3D_SLOT_COUNT) / 2 + 1;
+}
 
 /* Whose data an instruction moves. */
 typedef enum z3d_moves {
@@ -425,10 +446,12 @@ typedef struct z3d_instruction {
                                the axes; ALL: whole */
     int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
                                checkpoints: elements of one rank's part */
-    int buffer[Z3D_SLOT_COUNT];
+    int *buffer;            /* by slot; the program's memory */
+    int num_slots;          /* z3d_slots_with */
     bool keep;              /* forward: saved is for backward */
     bool need_output;       /* recompute: false leaves out what only leads to the output */
-    unsigned accumulate;    /* backward, keep_shard: bit s set: gradients of slot s are added to */
+    uint64_t accumulate;    /* backward: bit s set: gradients of the unit's group s are added to;
+                               sums: 1: the gradients are added to */
     int num_children;       /* inner collectives */
     const z3d_child *child; /* of the traces; not owned */
 } z3d_instruction;
@@ -472,8 +495,9 @@ typedef struct z3d_program {
     const z3d_model *model;
     const z3d_layout *layout;
     const z3d_traces *traces;
-    int num_instructions, num_buffers, num_tickets;
+    int num_instructions, num_slots, num_buffers, num_tickets;
     z3d_instruction *instruction;
+    int *slot; /* of all instructions, in their order */
     z3d_buffer *buffer;
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes, set by the planner */
     int64_t bound[Z3D_SPACE_COUNT]; /* lower bound: the largest sum of live bytes */

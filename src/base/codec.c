@@ -58,9 +58,13 @@ const z3d_codec *z3d_codec_of(z3d_dtype dtype) {
     return &codecs[dtype];
 }
 
-bool z3d_bytes_fit(z3d_dtype dtype, int64_t count, int64_t *bytes) {
+bool z3d_codec_fit(const z3d_codec *codec, int64_t count, int64_t *bytes) {
     z3d_codec_bytes parts;
-    return codecs[dtype].layout(count, &parts) && z3d_add_i64(parts.payload, parts.scales, bytes);
+    return codec->layout(count, &parts) && z3d_add_i64(parts.payload, parts.scales, bytes);
+}
+
+bool z3d_bytes_fit(z3d_dtype dtype, int64_t count, int64_t *bytes) {
+    return z3d_codec_fit(&codecs[dtype], count, bytes);
 }
 
 int64_t z3d_bytes_of(z3d_dtype dtype, int64_t count) {

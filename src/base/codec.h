@@ -24,8 +24,9 @@ typedef struct z3d_codec {
 
 const z3d_codec *z3d_codec_of(z3d_dtype dtype);
 
-/* Payload and scales of `count` values together; false: more bytes than an int64 has. For sizes
- * that a user or a file gives. */
+/* Payload and scales of `count` values together; false: more bytes than an int64 has. */
+bool z3d_codec_fit(const z3d_codec *codec, int64_t count, int64_t *bytes);
+/* The same of a type. For sizes that a user or a file gives. */
 bool z3d_bytes_fit(z3d_dtype dtype, int64_t count, int64_t *bytes);
 /* The same of a count that fits (INT64_MAX: it does not). Also from a tensor's first value to its
  * value number `count`. */

@@ -6,7 +6,7 @@
 void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
                           int64_t out) {
     const z3d_transformer *shape = z3d_transformer_of(run);
-    const int place = shape->adapter[weight];
+    const int place = z3d_unit_adapter_place(run, weight);
     char site[32];
     if (!place) return;
     snprintf(site, sizeof site, "lora.%d", weight);

@@ -6,7 +6,9 @@
 
 z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
                                  z3d_init init, double std) {
-    z3d_parameter *p = &group->parameter[group->num_parameters++];
+    /* One too many is counted, so that the model is refused. */
+    if (group->num_parameters <= group->room) group->num_parameters++;
+    z3d_parameter *p = &group->parameter[group->num_parameters - 1];
     snprintf(p->name, sizeof p->name, "%s", name);
     p->split_dim = split_dim;
     p->init = init;

@@ -33,15 +33,19 @@ static z3d_status check_joined(const z3d_parameter_group *group) {
 }
 
 /* The trained or the frozen ones of a group. */
-static void take_part(const z3d_parameter_group *group, bool frozen, z3d_parameter_group *out) {
-    *out = (z3d_parameter_group){.frozen = frozen};
-    snprintf(out->name, sizeof out->name, frozen ? "%.40s.frozen" : "%s", group->name);
+static void take_part(const z3d_parameter_group *group, bool frozen, z3d_parameter **next,
+                      z3d_parameter_group *out) {
+    const bool mixed = is_mixed(group);
+    *out = (z3d_parameter_group){.frozen = frozen, .parameter = *next};
+    snprintf(out->name, sizeof out->name, mixed && frozen ? "%.40s.frozen" : "%s", group->name);
     for (int i = 0; i < group->num_parameters; i++) {
         if (group->parameter[i].frozen != frozen) continue;
         z3d_parameter *p = &out->parameter[out->num_parameters++];
         *p = group->parameter[i];
-        snprintf(p->home, sizeof p->home, "%s", z3d_parameter_home(group, i));
+        if (mixed) snprintf(p->home, sizeof p->home, "%s", z3d_parameter_home(group, i));
     }
+    out->room = out->num_parameters;
+    *next += out->num_parameters;
 }
 
 /* What the unit's slots were, they stay; frozen parts get slots behind them. first: of each group,
@@ -83,21 +87,34 @@ static z3d_status divide_units(z3d_model *model, const int *first) {
     return Z3D_OK;
 }
 
+static size_t count_parameters(const z3d_model *model) {
+    size_t count = 0;
+    for (int g = 0; g < model->num_groups; g++) count += (size_t)model->group[g].num_parameters;
+    return count;
+}
+
 static z3d_status divide_groups(z3d_model *model, const int *first, int count) {
     z3d_parameter_group *divided;
-    Z3D_TRY(z3d_new((size_t)count, sizeof *divided, "a model's parameter groups", &divided));
+    z3d_parameter *parameter, *next;
+    Z3D_TRY(
+        z3d_new(count_parameters(model), sizeof *parameter, "a model's parameters", &parameter));
+    const z3d_status status =
+        z3d_new((size_t)count, sizeof *divided, "a model's parameter groups", &divided);
+    if (status != Z3D_OK) {
+        free(parameter);
+        return status;
+    }
+    next = parameter;
     for (int g = 0; g < model->num_groups; g++) {
-        z3d_parameter_group *to = &divided[first[g]];
-        const bool mixed = is_mixed(&model->group[g]);
-        if (mixed) take_part(&model->group[g], true, &to[1]);
-        if (mixed)
-            take_part(&model->group[g], false, to);
-        else
-            *to = model->group[g];
-        to->frozen = to->parameter[0].frozen;
+        const z3d_parameter_group *group = &model->group[g];
+        const bool frozen = group->parameter[0].frozen, mixed = is_mixed(group);
+        take_part(group, mixed ? false : frozen, &next, &divided[first[g]]);
+        if (mixed) take_part(group, true, &next, &divided[first[g] + 1]);
     }
     free(model->group);
+    free(model->parameter);
     model->group = divided;
+    model->parameter = parameter;
     model->num_groups = count;
     return Z3D_OK;
 }

@@ -78,6 +78,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     z3d_linear layer = logits_layer(run);
     head_saved saved;
     void *dh = NULL;
+    layer.input_only = halves == Z3D_INPUT_HALF;
     Z3D_TRY(take_saved(run, &saved));
     if (halves & Z3D_INPUT_HALF) {
         Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, z3d_unit_vocab_range(run), saved.logits,
@@ -86,8 +87,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
         if (z3d_norm_needs_gradient(run, &saved.norm))
             Z3D_TRY(z3d_unit_take_workspace(run, layer.rows, z3d_row_bytes(run, layer.in), &dh));
     }
-    Z3D_TRY(z3d_column_linear_backward(&lane, &layer, halves & Z3D_WEIGHT_HALF ? saved.h : NULL,
-                                       saved.logits, dh));
+    Z3D_TRY(z3d_column_linear_backward(&lane, &layer, saved.h, saved.logits, dh));
     return z3d_norm_backward(run, halves, &saved.norm, z3d_unit_own_part(run, dh), NULL,
                              run->input_gradient);
 }

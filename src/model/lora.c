@@ -50,8 +50,14 @@ void z3d_add_adapters(z3d_parameter_group *group, const z3d_lora *lora,
         if (lora->rank > 0 && lora->targets >> i & 1) add_adapter(group, &modules[i], lora->rank);
 }
 
+int z3d_count_adapter_parameters(const z3d_lora_module *modules) {
+    int count = 0;
+    while (modules[count].name) count++;
+    return 2 * count;
+}
+
 void z3d_find_adapters(const z3d_parameter_group *group, const z3d_lora_module *modules,
-                       int place[Z3D_MAX_PARAMETERS]) {
+                       int place[Z3D_LORA_PLACES]) {
     for (int i = 0; modules[i].name; i++) {
         const int adapter = find_parameter(group, modules[i].name, Z3D_LORA_A);
         if (adapter > 0) place[find_parameter(group, modules[i].name, ".weight")] = adapter;

@@ -22,6 +22,9 @@ typedef struct z3d_lora {
     unsigned targets;
 } z3d_lora;
 
+/* Only so many first parameters of a block may have adapters: its own ones. */
+enum { Z3D_LORA_PLACES = 16 };
+
 /* How the parameters of a module's adapter are called, as in PEFT. */
 #define Z3D_LORA_A ".lora_A.weight"
 #define Z3D_LORA_B ".lora_B.weight"
@@ -29,9 +32,11 @@ typedef struct z3d_lora {
 /* Appends the parameters of the adapters to a block's group, which has the modules' weights. */
 void z3d_add_adapters(z3d_parameter_group *group, const z3d_lora *lora,
                       const z3d_lora_module *modules);
+/* Parameters that adapters may add to a group. */
+int z3d_count_adapter_parameters(const z3d_lora_module *modules);
 /* Where they are in such a group: z3d_transformer.adapter, which is all 0 before. */
 void z3d_find_adapters(const z3d_parameter_group *group, const z3d_lora_module *modules,
-                       int place[Z3D_MAX_PARAMETERS]);
+                       int place[Z3D_LORA_PLACES]);
 
 /* lora_alpha / r, or by its root: what an adapter's output is multiplied by. */
 double z3d_lora_scale(const z3d_config *config);

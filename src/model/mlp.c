@@ -11,7 +11,10 @@ z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
         .up = z3d_unit_linear(run, 0, first, gated ? -1 : first + 1, rows, hidden,
                               z3d_mlp_columns(shape)),
         .down = z3d_unit_linear(run, 0, first + 2, bias ? first + 3 : -1, rows, inner, hidden),
-        .gated = gated};
+        .gated = gated,
+        .trains_up = z3d_unit_trains_layer(run, first, gated ? -1 : first + 1) ||
+                     (gated && z3d_unit_trains_layer(run, first + 1, -1)),
+        .trains_down = z3d_unit_trains_layer(run, first + 2, bias ? first + 3 : -1)};
     z3d_unit_add_adapter(run, &mlp.up, first, 0, inner);
     if (gated) z3d_unit_add_adapter(run, &mlp.up, first + 1, inner, inner);
     z3d_unit_add_adapter(run, &mlp.down, first + 2, 0, hidden);
@@ -74,22 +77,24 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
     return z3d_residual_forward(run, &mlp->down, inner, residual, "mlp", y);
 }
 
-/* Whether the weight half of a layer's backward has anything to write, and so reads its input. */
-static bool is_trained(const z3d_linear *layer) {
-    return layer->weight_gradient || layer->bias_gradient || layer->adapters > 0;
+/* Whether the weight half of a layer's backward reads its input: a bias's gradient does not. */
+static bool reads_input(const z3d_linear *layer) {
+    return !layer->input_only && (layer->weight_gradient || layer->adapters > 0);
 }
 
 /* dy -> d_up, the gradient of the first product's output. */
 static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                                  const void *dy, void *d_up) {
     z3d_linear down = mlp->down;
-    const bool weight = halves & Z3D_WEIGHT_HALF && is_trained(&down);
     const bool input = halves & Z3D_INPUT_HALF;
     void *inner = NULL, *d_inner = input ? d_up : NULL;
+    down.input_only = halves == Z3D_INPUT_HALF;
     if (mlp->gated && input)
         Z3D_TRY(z3d_unit_take_workspace(run, down.rows, inner_row(run, mlp), &d_inner));
-    if (weight) Z3D_TRY(take_inner(run, mlp, &inner));
-    if (weight && !mlp->activated) Z3D_TRY(activate(run, mlp, inner));
+    if (reads_input(&down)) {
+        Z3D_TRY(take_inner(run, mlp, &inner));
+        if (!mlp->activated) Z3D_TRY(activate(run, mlp, inner));
+    }
     down.before_gelu = mlp->gated ? NULL : mlp->before;
     Z3D_TRY(z3d_unit_row_backward(run, &down, inner, dy, d_inner));
     if (!mlp->gated || !input) return Z3D_OK;
@@ -100,19 +105,19 @@ static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx) {
     const int64_t rows = mlp->up.rows;
-    const void *dy, *x = NULL;
+    z3d_linear up = mlp->up;
+    const void *dy, *x = mlp->x;
     void *d_up;
     *dx = NULL;
-    Z3D_TRY(z3d_residual_backward(run, halves, after, "mlp", &dy));
-    Z3D_TRY(z3d_unit_take_deferred(run, rows, z3d_row_bytes(run, mlp->up.out), &d_up));
+    up.input_only = halves == Z3D_INPUT_HALF;
+    Z3D_TRY(z3d_residual_backward(run, halves, mlp->trains_down, after, "mlp", &dy));
+    Z3D_TRY(z3d_unit_take_between(run, halves, mlp->trains_up, rows,
+                                  z3d_row_bytes(run, mlp->up.out), &d_up));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(inner_backward(run, halves, mlp, dy, d_up));
     z3d_unit_workspace_release(run, mark);
     if (halves & Z3D_INPUT_HALF)
         Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, mlp->up.in), dx));
-    if (halves & Z3D_WEIGHT_HALF && is_trained(&mlp->up)) {
-        x = mlp->x;
-        if (!x) Z3D_TRY(find_input(run, mlp, &x));
-    }
-    return z3d_unit_columns_backward(run, &mlp->up, 1, x, (const void *const *)&d_up, *dx);
+    if (reads_input(&up) && !x) Z3D_TRY(find_input(run, mlp, &x));
+    return z3d_unit_columns_backward(run, &up, 1, x, (const void *const *)&d_up, *dx);
 }

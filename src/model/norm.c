@@ -42,6 +42,11 @@ z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, v
 
 /* ---- backward ---- */
 
+static bool is_trained(const z3d_unit_run *run, const z3d_norm *norm) {
+    return z3d_unit_is_trained(run, norm->slot, norm->weight) ||
+           (has_mean(run) && z3d_unit_is_trained(run, norm->slot, norm->weight + 1));
+}
+
 /* gradient (+)= sum, rounded as the kernel rounds its own sums. */
 static z3d_status add_sum(const z3d_unit_run *run, int slot, int index, const float *sum,
                           int64_t count) {
@@ -79,7 +84,9 @@ static z3d_status layernorm_backward(z3d_unit_run *run, z3d_halves halves, const
         .gradient_dtype = run->gradient_dtype,
         .accumulate = run->group[norm->slot].accumulate,
     };
-    if (halves != Z3D_BOTH_HALVES) {
+    const bool trained = is_trained(run, norm);
+    if (halves == Z3D_WEIGHT_HALF && !trained) return Z3D_OK;
+    if (halves != Z3D_BOTH_HALVES && trained) {
         float *sums;
         Z3D_TRY(z3d_unit_take_deferred(run, 2 * hidden, sizeof *sums, &sums));
         if (halves == Z3D_WEIGHT_HALF) {
@@ -105,7 +112,9 @@ z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int
     kernel.dtype = run->dtype;
     kernel.gradient_dtype = run->gradient_dtype;
     kernel.accumulate = run->group[slot].accumulate;
-    if (halves != Z3D_BOTH_HALVES) {
+    const bool trained = z3d_unit_is_trained(run, slot, weight);
+    if (halves == Z3D_WEIGHT_HALF && !trained) return Z3D_OK;
+    if (halves != Z3D_BOTH_HALVES && trained) {
         float *sum;
         Z3D_TRY(z3d_unit_take_deferred(run, kernel.cols, sizeof *sum, &sum));
         if (halves == Z3D_WEIGHT_HALF) return add_sum(run, slot, weight, sum, kernel.cols);
@@ -120,8 +129,7 @@ z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int
 }
 
 bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm) {
-    return !run->ends_backward || z3d_unit_is_trained(run, norm->slot, norm->weight) ||
-           (has_mean(run) && z3d_unit_is_trained(run, norm->slot, norm->weight + 1));
+    return !run->ends_backward || is_trained(run, norm);
 }
 
 z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,

@@ -41,24 +41,25 @@ z3d_status z3d_residual_dropout_gradient(const z3d_unit_run *run, const void *dy
     return z3d_gather_rows(&lane, all, z3d_unit_rows(run), shape->hidden_size);
 }
 
-static z3d_status take_deferred_rows(z3d_unit_run *run, void **rows) {
-    return z3d_unit_take_deferred(run, z3d_unit_rows(run),
-                                  z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size), rows);
+static z3d_status take_rows(z3d_unit_run *run, z3d_halves halves, bool read, void **rows) {
+    return z3d_unit_take_between(run, halves, read, z3d_unit_rows(run),
+                                 z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size), rows);
 }
 
-z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const void *after,
-                                 const char *site, const void **dy) {
+z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, bool trained,
+                                 const void *after, const char *site, const void **dy) {
     void *all;
     *dy = after;
     if (z3d_residual_dropout_is_identity(run)) return Z3D_OK;
-    Z3D_TRY(take_deferred_rows(run, &all));
+    Z3D_TRY(take_rows(run, halves, trained, &all));
     *dy = all;
     return halves & Z3D_INPUT_HALF ? z3d_residual_dropout_gradient(run, after, site, all) : Z3D_OK;
 }
 
-z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1) {
-    const bool keeps = halves != Z3D_BOTH_HALVES && z3d_residual_dropout_is_identity(run);
+z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, bool trained,
+                                      void **d_x1) {
+    const bool read = trained && z3d_residual_dropout_is_identity(run);
     *d_x1 = run->input_gradient;
-    if (!run->ends_backward && !keeps) return Z3D_OK;
-    return take_deferred_rows(run, d_x1);
+    if (!run->ends_backward && (!read || halves == Z3D_BOTH_HALVES)) return Z3D_OK;
+    return take_rows(run, halves, read, d_x1);
 }

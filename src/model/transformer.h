@@ -24,8 +24,8 @@ typedef struct z3d_transformer {
     z3d_norm_kind norm;
     float epsilon; /* of the norms */
     z3d_lora lora;
-    int adapter[Z3D_MAX_PARAMETERS]; /* of each parameter of a block: the place of its adapter's A,
-                                        behind which B is; 0: it has none */
+    int adapter[Z3D_LORA_PLACES]; /* of each of a block's own parameters: the place of its
+                                     adapter's A, behind which B is; 0: it has none */
 } z3d_transformer;
 
 /* Units of one kind do the same launches. */
@@ -114,6 +114,12 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
 
 /* ---- adapter.c: adapters beside a block's products ---- */
 
+/* The place in the unit's first group of the A beside its parameter `weight`; 0: it has no adapter.
+ */
+static inline int z3d_unit_adapter_place(const z3d_unit_run *run, int weight) {
+    return weight < Z3D_LORA_PLACES ? z3d_transformer_of(run)->adapter[weight] : 0;
+}
+
 /* The layer's columns from `first` on are those of parameter `weight`, which may have an adapter.
  */
 void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
@@ -127,6 +133,16 @@ z3d_status z3d_unit_columns_backward(z3d_unit_run *run, const z3d_linear *linear
                                      const void *x, const void *const *dy, void *dx);
 z3d_status z3d_unit_row_backward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
                                  const void *dy, void *dx);
+
+/* ---- halves.c: backward in halves ---- */
+
+/* Whether a gradient of a layer in the unit's first group is ever wanted: of its parameter
+ * `weight`, of `bias` (negative: none), or of an adapter. */
+bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias);
+/* Memory that the input half fills. read: the weight half reads it, so it is deferred. Else it is
+ * workspace, and the weight half gets NULL. */
+z3d_status z3d_unit_take_between(z3d_unit_run *run, z3d_halves halves, bool read, int64_t count,
+                                 int64_t size, void *out_pointer);
 
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 
@@ -201,23 +217,26 @@ bool z3d_residual_dropout_is_identity(const z3d_unit_run *run);
 z3d_status z3d_residual_dropout_gradient(const z3d_unit_run *run, const void *dy, const char *site,
                                          void *all);
 /* In halves: *dy = the gradient of all rows before the dropout at `site`, from that of the own rows
- * after it. */
-z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const void *after,
-                                 const char *site, const void **dy);
+ * after it. trained: the layer before the dropout is, so that the weight half reads it. */
+z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, bool trained,
+                                 const void *after, const char *site, const void **dy);
 /* *d_x1 = memory for the gradient of the stream between a block's two branches: input_gradient,
  * where that of the block's input replaces it in the end. But the first branch's weight half reads
- * it if its dropout does nothing, and nobody may want the input's gradient. */
-z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1);
+ * it if that branch's last layer is trained and its dropout does nothing, and nobody may want the
+ * input's gradient. */
+z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, bool trained,
+                                      void **d_x1);
 
 /* ---- mlp.c ---- */
 
 typedef struct z3d_mlp {
     z3d_linear up, down; /* gated: up is gate and up as one matrix */
     bool gated;
-    const z3d_norm *norm; /* whose output is what `up` reads */
-    void *x;              /* where forward keeps that, of all rows; NULL: it is computed again */
-    const void *own;      /* without a norm: what `up` reads, of the own rows */
-    void *before;         /* T[rows, up.out], kept: what `up` gives */
+    bool trains_up, trains_down; /* z3d_unit_trains_layer */
+    const z3d_norm *norm;        /* whose output is what `up` reads */
+    void *x;         /* where forward keeps that, of all rows; NULL: it is computed again */
+    const void *own; /* without a norm: what `up` reads, of the own rows */
+    void *before;    /* T[rows, up.out], kept: what `up` gives */
     void *activated; /* T[rows, down.in], kept: what `down` reads; NULL: it is computed again */
 } z3d_mlp;
 

@@ -84,12 +84,26 @@ int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_
     return elements;
 }
 
-z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out) {
+/* One more than there is room for is never written to another group's memory: z3d_add_parameter. */
+static z3d_status make_room(z3d_model *model, int room) {
+    const size_t each = (size_t)room + 1;
+    Z3D_TRY(z3d_new((size_t)model->num_groups * each, sizeof *model->parameter,
+                    "a model's parameters", &model->parameter));
+    for (int g = 0; g < model->num_groups; g++) {
+        model->group[g].parameter = model->parameter + (size_t)g * each;
+        model->group[g].room = room;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_model_create(int num_groups, int room, int num_units, z3d_model **out) {
     *out = NULL;
-    if (num_groups < 1 || num_units < 1)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "a model needs at least 1 parameter group and 1 unit; these are %d and %d",
-                         num_groups, num_units);
+    if (num_groups < 1 || room < 1 || num_units < 1)
+        return Z3D_ERROR(
+            Z3D_ERR_USAGE,
+            "a model needs at least 1 parameter group, room for 1 parameter in it, and "
+            "1 unit; these are %d, %d and %d",
+            num_groups, room, num_units);
     z3d_model *model = NULL;
     z3d_status status = z3d_new(1, sizeof *model, "a model", &model);
     if (status != Z3D_OK) return status;
@@ -103,6 +117,7 @@ z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out) {
     model->num_groups = num_groups;
     model->num_units = num_units;
     model->tensor_size = 1;
+    Z3D_TRY_GOTO(status, make_room(model, room), failed);
     *out = model;
     return Z3D_OK;
 failed:
@@ -116,6 +131,7 @@ void z3d_model_destroy(z3d_model *model) {
     free(model->place);
     free(model->unit);
     free(model->group);
+    free(model->parameter);
     free(model);
 }
 

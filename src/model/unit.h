@@ -17,8 +17,8 @@
 
 enum {
     Z3D_MAX_DIMS = 4,
-    Z3D_MAX_PARAMETERS = 40,    /* of one parameter group */
-    Z3D_MAX_UNIT_GROUPS = 4,    /* that one unit uses, once they are divided (z3d_model_divide) */
+    Z3D_MAX_UNIT_GROUPS = 64,   /* that one unit uses, once they are divided (z3d_model_divide):
+                                   bits of z3d_instruction.accumulate */
     Z3D_MAX_PROCESS_GROUPS = 4, /* that one unit uses */
     Z3D_MAX_FIELDS = 4,         /* of a batch */
     Z3D_NAME = 48
@@ -63,10 +63,10 @@ typedef struct z3d_parameter {
 /* Parameters that are gathered, reduced and stepped together: usually those of one unit. A tied
  * table is a group of its own. Once a model is divided its groups are uniform. */
 typedef struct z3d_parameter_group {
-    char name[Z3D_NAME]; /* "block.7" */
-    int num_parameters;
-    z3d_parameter parameter[Z3D_MAX_PARAMETERS];
-    bool frozen; /* all its parameters are; else none is */
+    char name[Z3D_NAME];      /* "block.7" */
+    int num_parameters, room; /* room: how many it may have (z3d_model_create) */
+    z3d_parameter *parameter; /* of the model's memory, all zero at first */
+    bool frozen;              /* all its parameters are; else none is */
 } z3d_parameter_group;
 
 /* The name of its group in checkpoints. */
@@ -283,6 +283,7 @@ typedef struct z3d_model_facts {
 typedef struct z3d_model {
     int num_groups, num_units, num_fields;
     z3d_parameter_group *group;
+    z3d_parameter *parameter; /* of all groups */
     z3d_unit *unit;
     z3d_place *place; /* of all units whose groups were divided */
     z3d_field field[Z3D_MAX_FIELDS];
@@ -305,8 +306,9 @@ static inline bool z3d_parameter_is_partial(const z3d_model *model,
     return model->tensor_size > 1 && parameter->split_dim < 0 &&
            (parameter->partial_gradient || model->sequence_parallel);
 }
-/* Allocates an empty model with space for so many groups and units. */
-z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
+/* Allocates an empty model: so many groups, each with room for so many parameters, and so many
+ * units. */
+z3d_status z3d_model_create(int num_groups, int room, int num_units, z3d_model **out);
 void z3d_model_destroy(z3d_model *model);
 /* Only a model whose last unit has outputs in generation can generate. */
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode);

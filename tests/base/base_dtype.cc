@@ -146,6 +146,21 @@ TEST(Codec, BytesOfEachTypeAndOfTooManyValues) {
     }
 }
 
+// int8 in blocks of 32, each with an fp32 scale: no row of the table has scales.
+static bool int8_layout(int64_t count, z3d_codec_bytes *out) {
+    out->payload = count;
+    out->scales = (count + 31) / 32 * 4;
+    return true;
+}
+
+TEST(Codec, BytesOfOneOfItsOwnHaveItsScales) {
+    const z3d_codec int8 = {"int8x32", int8_layout, nullptr, nullptr};
+    int64_t bytes;
+    ASSERT_TRUE(z3d_codec_fit(&int8, 65, &bytes));
+    EXPECT_EQ(bytes, 65 + 3 * 4);
+    EXPECT_FALSE(z3d_codec_fit(&int8, INT64_MAX - 64, &bytes));
+}
+
 TEST(Codec, ValuesGoThereAndBackAlsoInPlace) {
     const float value[] = {1.0f, -2.5f, 65520.0f, 1e-7f, 3.14159f, -0.0f, 1e30f};
     const int64_t count = sizeof value / sizeof *value;

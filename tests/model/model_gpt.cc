@@ -170,7 +170,7 @@ struct Recording {
         EXPECT_EQ(Z3D_OK, z3d_device_create(&config, &device));
         EXPECT_EQ(Z3D_OK, z3d_group_create_recording(Z3D_AXES_TENSOR, size, index, &group));
         z3d_group_set_observer(group, observe, this);
-        offset.assign(Z3D_MAX_PARAMETERS, 0);
+        offset.assign(40, 0);
     }
     ~Recording() {
         z3d_group_destroy(group);

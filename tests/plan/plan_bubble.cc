@@ -84,7 +84,7 @@ struct Pipeline {
 
     Pipeline(z3d_schedule_kind schedule, int stages, int each, int micros, int rank = 0) {
         int units = stages * each;
-        EXPECT_EQ(Z3D_OK, z3d_model_create(units, units, &model));
+        EXPECT_EQ(Z3D_OK, z3d_model_create(units, 1, units, &model));
         model->tensor_size = 1;
         for (int u = 0; u < units; u++) {
             z3d_parameter_group *group = &model->group[u];

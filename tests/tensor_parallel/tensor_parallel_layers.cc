@@ -87,7 +87,7 @@ TEST_P(Layers, ColumnParallel) {
     for (int64_t i = 0; i < local; i++) b.set(i, value(B, first + i));
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t o = 0; o < local; o++) dy.set(r * local + o, value(DY, r * OUT + first + o));
-    z3d_linear linear = {ROWS,  IN,    local,   w.data(), b.data(), dw.data(), db.data(),
+    z3d_linear linear = {ROWS,  IN,    local,   w.data(), b.data(), dw.data(), db.data(), false,
                          false, false, nullptr, nullptr,  nullptr,  0,         {}};
     ASSERT_Z3D(z3d_column_linear_forward(&lane, &linear, x.data(), y.data()));
     ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
@@ -133,7 +133,7 @@ TEST_P(Layers, RowParallel) {
         for (int64_t r = 0; r < ROWS; r++) x.set(r * local + i, value(X, r * IN + first + i));
         for (int64_t o = 0; o < OUT; o++) w.set(o * local + i, value(W, o * IN + first + i));
     }
-    z3d_linear linear = {ROWS,  local, OUT,     w.data(), b.data(), dw.data(), db.data(),
+    z3d_linear linear = {ROWS,  local, OUT,     w.data(), b.data(), dw.data(), db.data(), false,
                          false, false, nullptr, nullptr,  nullptr,  0,         {}};
     ASSERT_Z3D(z3d_row_linear_forward(&lane, &linear, x.data(), y.data()));
     ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
@@ -280,7 +280,8 @@ TEST(Communication, OrderAndAmount) {
     z3d_tensor_lane lane{recorder, group2, Z3D_BF16, Z3D_BF16, false};
     std::vector<char> memory(16);
     void *p = memory.data();
-    z3d_linear linear = {4, 6, 8, p, p, p, p, false, false, nullptr, nullptr, nullptr, 0, {}};
+    z3d_linear linear = {4,     6,     8,       p,       p,       p, p, false,
+                         false, false, nullptr, nullptr, nullptr, 0, {}};
     auto take = [&] {
         std::string text = events.text;
         events.text.clear();
@@ -296,15 +297,22 @@ TEST(Communication, OrderAndAmount) {
     EXPECT_EQ("gemm all_reduce:32 ", take());
     ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, p, p, p));
     EXPECT_EQ("gemm gemm bias_backward ", take());
-    // Without one of the gradients only the other is computed.
-    ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, NULL, p, p));
+    // Without one of the gradients only the others are computed; a bias's needs no x.
+    z3d_linear input = linear, bias = linear;
+    input.input_only = true;
+    bias.weight_gradient = nullptr;
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &input, NULL, p, p));
     EXPECT_EQ("gemm all_reduce:24 ", take());
     ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, p, p, NULL));
     EXPECT_EQ("gemm bias_backward ", take());
-    ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, NULL, p, p));
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &bias, NULL, p, NULL));
+    EXPECT_EQ("bias_backward ", take());
+    ASSERT_Z3D(z3d_row_linear_backward(&lane, &input, NULL, p, p));
     EXPECT_EQ("gemm ", take());
     ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, p, p, NULL));
     EXPECT_EQ("gemm bias_backward ", take());
+    ASSERT_Z3D(z3d_row_linear_backward(&lane, &bias, NULL, p, NULL));
+    EXPECT_EQ("bias_backward ", take());
     z3d_vocab_range range = {0, 8, 8};
     ASSERT_Z3D(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
     EXPECT_EQ("embedding_forward all_reduce:24 ", take());

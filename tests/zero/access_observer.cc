@@ -94,7 +94,7 @@ void AccessObserver::note(const z3d_engine *engine, int buffer, const Range &r, 
 
 void AccessObserver::place(const z3d_engine *engine, int index, const Range &r) {
     if (r.at == (const char *)&engine->executor[Z3D_MODE_TRAIN].now) return; // the host's copy
-    for (int s = 0; s < Z3D_SLOT_COUNT && index >= 0; s++) {
+    for (int s = 0; index >= 0 && s < program->instruction[index].num_slots; s++) {
         int buffer = program->instruction[index].buffer[s];
         if (buffer >= 0 && inside(engine, buffer, r)) return note(engine, buffer, r, index);
     }

@@ -26,7 +26,7 @@ Result::~Result() = default;
 Trainer::Trainer(const Options &options) : o(options) {}
 
 Trainer::~Trainer() {
-    // What lies between the halves of backward is planned as if all were trained.
+    // What a unit saves is planned up to the second half of its backward, which may not read it.
     const bool halves = o.schedule == Z3D_SCHEDULE_ZB_H1 || o.schedule == Z3D_SCHEDULE_ZB_V;
     if (stepped && !(halves && z3d_model_trained_count(model) < z3d_model_parameter_count(model)))
         access_observer.expect_as_planned(engine);

@@ -97,10 +97,14 @@ z3d_status Options::describe_model(z3d_model **out) const {
 }
 
 void Options::untie(z3d_model *model) {
-    int last = model->num_groups++;
-    model->group = (z3d_parameter_group *)realloc(model->group,
-                                                  (size_t)model->num_groups * sizeof *model->group);
+    const int last = model->num_groups++, room = model->group[0].room;
+    const size_t groups = (size_t)model->num_groups, each = (size_t)room + 1;
+    model->group = (z3d_parameter_group *)realloc(model->group, groups * sizeof *model->group);
+    model->parameter =
+        (z3d_parameter *)realloc(model->parameter, groups * each * sizeof *model->parameter);
     model->group[last] = model->group[0];
+    for (size_t g = 0; g < groups; g++) model->group[g].parameter = &model->parameter[g * each];
+    model->group[last].parameter[0] = model->group[0].parameter[0];
     strcpy(model->group[last].name, "lm_head");
     model->unit[model->num_units - 1].group[0] = last;
 }

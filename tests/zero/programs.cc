@@ -66,7 +66,8 @@ Copy::Copy(const z3d_program &p)
 }
 
 z3d_program *Copy::sync() {
-    program.instruction = entries.data();
+    list_.assign(entries.begin(), entries.end());
+    program.instruction = list_.data();
     program.num_instructions = (int)entries.size();
     program.buffer = buffers.data();
     program.num_buffers = (int)buffers.size();
@@ -79,7 +80,7 @@ z3d_status Copy::settle() {
         if (!b.persistent) b.first = INT_MAX, b.last = -1;
     }
     for (int i = 0; i < program.num_instructions; i++) {
-        for (int index : entries[(size_t)i].buffer) {
+        for (int index : entries[(size_t)i].slots) {
             if (index < 0 || buffers[(size_t)index].persistent) continue;
             z3d_buffer &b = buffers[(size_t)index];
             if (b.first == INT_MAX) b.first = i;

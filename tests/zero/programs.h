@@ -38,10 +38,25 @@ class World {
     static void destroy(std::vector<z3d_program *> &list);
 };
 
+// An entry of a copy, with slots of its own.
+struct Instruction : z3d_instruction {
+    std::vector<int> slots;
+    Instruction(const z3d_instruction &in)
+        : z3d_instruction(in), slots(in.buffer, in.buffer + in.num_slots) {
+        buffer = slots.data();
+    }
+    Instruction(const Instruction &in) : Instruction((const z3d_instruction &)in) {}
+    Instruction(Instruction &&) = default;
+    Instruction &operator=(const Instruction &in) {
+        return *this = Instruction(in);
+    }
+    Instruction &operator=(Instruction &&) = default;
+};
+
 // A copy of a program whose entries and buffers a test may change. The copy shares the rest.
 class Copy {
   public:
-    std::vector<z3d_instruction> entries;
+    std::vector<Instruction> entries;
     std::vector<z3d_buffer> buffers;
     std::vector<z3d_child> children; // of one changed entry
     z3d_program program;
@@ -50,7 +65,7 @@ class Copy {
     Copy(const Copy &) = delete;
     Copy &operator=(const Copy &) = delete;
 
-    // After a change of the number of entries.
+    // After a change of the entries.
     z3d_program *sync();
 
     // Lifetimes as the entries use the buffers now, as the builder would have them, and a new plan:
@@ -58,6 +73,9 @@ class Copy {
     z3d_status settle();
 
     int find(z3d_opcode opcode, int skip = 0, z3d_phase phase = Z3D_PHASE_WHOLE) const;
+
+  private:
+    std::vector<z3d_instruction> list_; // the entries, as a program has them
 };
 
 // A dozen and more configurations: every stage, parallel size, accumulation, recompute, overlap,

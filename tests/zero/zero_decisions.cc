@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 
+#include <csignal>
 #include <set>
 
 #include "tests/zero/programs.h"
@@ -54,10 +55,17 @@ const Kind kinds[] = {{Z3D_MODE_TRAIN, false},
 
 enum Verdict : char { UNSEEN, REFUSED, KILLED, EQUAL, ACCEPTED, VERDICTS };
 
+bool same_instruction(z3d_instruction a, z3d_instruction b) {
+    a.buffer = b.buffer; // the slots lie elsewhere
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
 bool same_program(const z3d_program *a, const z3d_program *b) {
     return a->num_instructions == b->num_instructions && a->num_buffers == b->num_buffers &&
-           memcmp(a->instruction, b->instruction,
-                  (size_t)a->num_instructions * sizeof *a->instruction) == 0 &&
+           a->num_slots == b->num_slots &&
+           std::equal(a->instruction, a->instruction + a->num_instructions, b->instruction,
+                      same_instruction) &&
+           memcmp(a->slot, b->slot, (size_t)a->num_slots * sizeof *a->slot) == 0 &&
            memcmp(a->buffer, b->buffer, (size_t)a->num_buffers * sizeof *a->buffer) == 0;
 }
 
@@ -94,6 +102,8 @@ void limit_child() {
     setrlimit(RLIMIT_CORE, &none);
     if (!SANITIZED) setrlimit(RLIMIT_AS, &bytes);
     dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    // MPI's handlers would take memory, whose lock the crash may hold.
+    for (int crash : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) signal(crash, SIG_DFL);
 }
 
 // Everything that such a builder does is done in a child, since it may write anywhere. If it is
@@ -113,6 +123,7 @@ Verdict judge(World &world, const Programs &right, const Kind &kind, int decisio
             const z3d_program *p = world.programs[(size_t)rank];
             put(to, p, 1);
             put(to, p->instruction, p->num_instructions);
+            put(to, p->slot, p->num_slots);
             put(to, p->buffer, p->num_buffers);
         }
         _exit(fflush(to));
@@ -124,8 +135,12 @@ Verdict judge(World &world, const Programs &right, const Kind &kind, int decisio
     if (verdict == ACCEPTED && take(from, &p, 1)) {
         std::vector<z3d_instruction> instructions((size_t)p.num_instructions);
         std::vector<z3d_buffer> buffers((size_t)p.num_buffers);
+        std::vector<int> slots((size_t)p.num_slots);
         bool whole = take(from, instructions.data(), p.num_instructions) &&
+                     take(from, slots.data(), p.num_slots) &&
                      take(from, buffers.data(), p.num_buffers);
+        int *next = slots.data();
+        for (z3d_instruction &in : instructions) in.buffer = next, next += in.num_slots;
         p.instruction = instructions.data();
         p.buffer = buffers.data();
         if (whole) *own = std::make_unique<Copy>(p);

@@ -133,6 +133,26 @@ TEST(Frozen, StagesAreBitwiseEqual) {
             }
 }
 
+// The weight half of a tile's backward does not read the tile's input then.
+TEST(Frozen, ATileTrainsItsBiasesAlone) {
+    Options o = base(GPT, 2);
+    o.tiling = 2;
+    o.recompute = false;
+    o.steps = 1;
+    if (z3d_world_size(world) > 1) {
+        o.pipeline = 2;
+        o.schedule = Z3D_SCHEDULE_ZB_H1;
+        o.layers = 3;
+        o.accumulation = 2;
+    }
+    const Named some = run(o).gradients;
+    o.frozen.clear();
+    const Named all = run(o).gradients;
+    EXPECT_EQ(some.count("block.0.mlp.c_fc.weight"), 0u);
+    EXPECT_EQ(some.count("block.0.mlp.c_fc.bias"), 1u);
+    for (const auto &[name, values] : some) EXPECT_EQ(values, all.at(name)) << name;
+}
+
 // What is trained has the gradients that it has where everything is trained.
 TEST(Frozen, GradientsAreThoseOfAFullRun) {
     std::mt19937 random(5);

@@ -107,11 +107,12 @@ z3d_status record_unit(const z3d_unit_ops *ops, bool *cut) {
     z3d_program_config config = {};
     config.micro_batch = 1;
     EXPECT_Z3D(z3d_mesh_make(1, 1, 1, 0, &mesh));
-    EXPECT_Z3D(z3d_model_create(1, 2, &model));
-    z3d_parameter weight = {};
+    EXPECT_Z3D(z3d_model_create(1, 1, 2, &model));
+    z3d_parameter &weight = model->group[0].parameter[0];
+    strcpy(model->group[0].name, "group");
     strcpy(weight.name, "weight");
     weight.dims = 1, weight.shape[0] = 8, weight.split_dim = -1;
-    model->group[0] = {"group", 1, {weight}, false};
+    model->group[0].num_parameters = 1;
     for (int u = 0; u < 2; u++)
         model->unit[u] = {"unit", u ? ops : &WHOLE, nullptr, u, u,  false, 1,
                           {0},    {8 * !u},         0,       0, {}, {}};
@@ -166,6 +167,28 @@ TEST(Halves, Deferred) {
             EXPECT_EQ((8 + (dropout > 0) + lean) * unit, deferred / unit * unit);
             EXPECT_LE(deferred % unit, 2 * 256);
         }
+}
+
+// Of frozen layers nothing lies there: of a block that trains norms only four rows of sums; beside
+// them the gradient that the projection's weight reads, and of a lean block the attention.
+TEST(Halves, FrozenLayersDeferNothing) {
+    for (bool lean : {false, true})
+        for (double dropout : {0.0, 0.1})
+            for (bool projection : {false, true}) {
+                Options o = small();
+                o.micro_batch = 16;
+                o.selective = lean;
+                o.recompute = false;
+                o.dropout = dropout;
+                o.frozen = {"mlp", projection ? "c_attn" : "attn"};
+                World w(o);
+                ASSERT_Z3D(w.prepare());
+                int64_t unit = 16 * o.sequence * o.hidden * 2;
+                int64_t deferred =
+                    z3d_traces_of(w.traces, Z3D_MODE_TRAIN, 2, Z3D_CALL_BACKWARD_INPUT)->deferred;
+                EXPECT_EQ((projection ? 1 + lean : 0) * unit, deferred / unit * unit);
+                EXPECT_LE(deferred % unit, 2 * 256);
+            }
 }
 
 TEST(Halves, ThatDoNotFitAreRefused) {

@@ -36,7 +36,7 @@ const z3d_unit_ops COLLECTIVES = {only_collectives, nothing, nullptr, nullptr};
 struct Model {
     z3d_model *model = nullptr;
     Model() {
-        EXPECT_Z3D(z3d_model_create(1, 3, &model));
+        EXPECT_Z3D(z3d_model_create(1, 2, 3, &model));
         model->tensor_size = 1;
         snprintf(model->group[0].name, Z3D_NAME, "group");
         model->group[0].num_parameters = 1;
@@ -76,8 +76,8 @@ TEST(Models, WrongOnesAreRefused) {
         const char *message;
         int tensor;
     } cases[] = {
-        {[](z3d_model *m) { m->unit[1].num_groups = 7; },
-         "unit unit.1: 7 parameter groups, but at most 4", 1},
+        {[](z3d_model *m) { m->unit[1].num_groups = 65; },
+         "unit unit.1: 65 parameter groups, but at most 64", 1},
         {[](z3d_model *m) { m->unit[1].ops = nullptr; }, "a forward and a backward", 1},
         {[](z3d_model *m) { m->unit[1].kind = -1; }, "unit unit.1: kind -1", 1},
         {[](z3d_model *m) { m->unit[2].group[0] = 1; }, "parameter group 1 does not exist", 1},
@@ -230,19 +230,143 @@ const z3d_unit_ops SUM_TWICE = {
     [](z3d_unit_run *run) { return sum_twice(run, run->output_gradient, run->input_gradient); },
     nullptr, nullptr};
 
+// A unit of many parameters in many groups: h becomes h + W h, one matrix after the other. Forward
+// keeps each h.
+constexpr int GROUPS = 6, EACH = 10;
+
+z3d_status multiply(z3d_unit_run *run, bool backward, int group, int index, const void *from,
+                    void *to) {
+    z3d_kernel kernel = {};
+    kernel.kind = Z3D_KERNEL_gemm;
+    z3d_gemm &g = kernel.as.gemm;
+    g.m = run->batch, g.n = g.k = g.lda = g.ldb = g.ldc = ODD;
+    g.transpose_b = !backward;
+    g.a = g.residual = from;
+    g.b = z3d_unit_parameter(run, group, index);
+    g.c = to;
+    return z3d_launch(run->device, &kernel);
+}
+
+z3d_status weight_gradient(z3d_unit_run *run, int group, int index, const void *h, const void *d) {
+    z3d_kernel kernel = {};
+    kernel.kind = Z3D_KERNEL_gemm;
+    z3d_gemm &g = kernel.as.gemm;
+    g.m = g.n = g.lda = g.ldb = g.ldc = ODD, g.k = run->batch;
+    g.transpose_a = true;
+    g.accumulate = run->group[group].accumulate;
+    g.a = d, g.b = h;
+    g.c = z3d_unit_gradient(run, group, index);
+    return g.c ? z3d_launch(run->device, &kernel) : Z3D_OK;
+}
+
+z3d_status many(z3d_unit_run *run, bool backward) {
+    const int count = GROUPS * EACH;
+    const void *h[count];
+    for (int i = 0; i < count; i++)
+        Z3D_TRY(z3d_unit_take_saved(run, run->batch * ODD, sizeof(float), &h[i]));
+    for (int i = 0; i < count && !backward; i++) {
+        void *next = i + 1 < count ? (void *)h[i + 1] : run->output;
+        const void *from = i > 0 ? h[i] : run->input;
+        if (next) Z3D_TRY(multiply(run, false, i / EACH, i % EACH, from, next));
+    }
+    const void *d = run->output_gradient;
+    for (int i = count - 1; i >= 0 && backward; i--) {
+        void *next = run->input_gradient;
+        Z3D_TRY(weight_gradient(run, i / EACH, i % EACH, i > 0 ? h[i] : run->input, d));
+        if (i > 0) Z3D_TRY(z3d_unit_take_workspace(run, run->batch * ODD, sizeof(float), &next));
+        if (next) Z3D_TRY(multiply(run, true, i / EACH, i % EACH, d, next)); // else nobody wants it
+        d = next;
+    }
+    return Z3D_OK;
+}
+
+const z3d_unit_ops MANY = {[](z3d_unit_run *run) { return many(run, false); },
+                           [](z3d_unit_run *run) { return many(run, true); }, nullptr, nullptr};
+
+void add_matrix(z3d_parameter_group *group, const char *name, int64_t rows, float deviation) {
+    z3d_parameter &p = group->parameter[group->num_parameters++];
+    snprintf(p.name, Z3D_NAME, "%s", name);
+    p.dims = 2, p.shape[0] = rows, p.shape[1] = ODD, p.split_dim = -1;
+    p.weight_decay = true, p.init = Z3D_INIT_NORMAL, p.standard_deviation = deviation;
+}
+
+// freeze: every third parameter, so that each group becomes two.
+z3d_status create_many(bool freeze, z3d_model **out) {
+    EXPECT_Z3D(z3d_model_create(GROUPS + 1, EACH, 3, out));
+    z3d_model *model = *out;
+    model->num_fields = 2;
+    model->field[0] = {"numbers", {ODD * sizeof(float), ODD * sizeof(float)}};
+    model->field[1] = {"class", {sizeof(int32_t), sizeof(int32_t)}};
+    for (int g = 0; g < GROUPS; g++) {
+        snprintf(model->group[g].name, Z3D_NAME, "many.%d", g);
+        for (int i = 0; i < EACH; i++) {
+            add_matrix(&model->group[g], std::to_string(i).c_str(), ODD, 0.1f);
+            model->group[g].parameter[i].frozen = freeze && i % 3 == 0;
+        }
+    }
+    strcpy(model->group[GROUPS].name, "classes");
+    add_matrix(&model->group[GROUPS], "weight", CLASSES, 1);
+    model->unit[0] = {"gelu", &GELU, nullptr, 0, 0, false, 0, {}, {ODD, ODD}, 0, 0, {}, {}};
+    model->unit[1] = {"many", &MANY, nullptr, 1, 1, true, GROUPS, {}, {ODD, ODD}, 0, 0, {}, {}};
+    for (int g = 0; g < GROUPS; g++) model->unit[1].group[g] = g;
+    model->unit[2] = {"classify", &CLASSIFY, nullptr, 2, 2, false, 1, {GROUPS}, {}, 0, 0, {}, {}};
+    return z3d_model_divide(model);
+}
+
+// Loss and norm of three steps of two micro-batches, and all values after them.
+std::vector<double> train_many(int stage, bool freeze) {
+    Options o;
+    o.stage = stage;
+    Trainer t(o); // for its world
+    z3d_model *model = nullptr;
+    z3d_engine *engine = nullptr;
+    std::vector<double> out;
+    EXPECT_Z3D(t.create());
+    EXPECT_Z3D(create_many(freeze, &model));
+    z3d_engine_config config = t.config;
+    config.model = model;
+    config.program.micro_batch = 1;
+    config.program.accumulation = 2;
+    config.program.reduce_per_step = false;
+    config.enter = nullptr;
+    EXPECT_Z3D(z3d_engine_create(&config, &engine));
+    EXPECT_EQ(model->unit[1].num_groups, freeze ? 2 * GROUPS : GROUPS);
+    for (int step = 0; engine && step < 3; step++) {
+        const float own = (float)(1 + z3d_world_rank(world));
+        float numbers[2][ODD] = {{1.f, -own, 3.f}, {-.5f, .1f * own, 2.f}};
+        int32_t which[2] = {2, z3d_world_rank(world) % 2};
+        z3d_micro_batch micro[2] = {{{numbers[0], &which[0]}}, {{numbers[1], &which[1]}}};
+        z3d_step_input input = {micro, 0, 1, 1e-3f, false};
+        z3d_step_result result = {};
+        EXPECT_Z3D(z3d_engine_train_step(engine, &input, &result));
+        out.push_back(result.loss);
+        out.push_back(result.grad_norm);
+    }
+    for (int g = 0; engine && g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            std::vector<float> value((size_t)(CLASSES * ODD));
+            EXPECT_Z3D(z3d_engine_get(engine, Z3D_TENSOR_PARAMETER, g, i, value.data()));
+            out.insert(out.end(), value.begin(), value.end());
+        }
+    z3d_engine_destroy(engine);
+    z3d_model_destroy(model);
+    return out;
+}
+
 // Three units without parameters, and the classes.
 z3d_model *create_odd(int tensor) {
     z3d_model *model = nullptr;
-    EXPECT_Z3D(z3d_model_create(1, 4, &model));
+    EXPECT_Z3D(z3d_model_create(1, 1, 4, &model));
     model->tensor_size = tensor;
     model->num_fields = 2;
     model->field[0] = {"numbers", {ODD * sizeof(float), ODD * sizeof(float)}};
     model->field[1] = {"class", {sizeof(int32_t), sizeof(int32_t)}};
-    z3d_parameter weight = {};
+    z3d_parameter &weight = model->group[0].parameter[0];
+    strcpy(model->group[0].name, "group");
     strcpy(weight.name, "weight");
     weight.dims = 2, weight.shape[0] = CLASSES, weight.shape[1] = ODD;
     weight.weight_decay = true, weight.init = Z3D_INIT_NORMAL, weight.standard_deviation = 1;
-    model->group[0] = {"group", 1, {weight}, false};
+    model->group[0].num_parameters = 1;
     for (int u = 0; u < 3; u++)
         model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0, 0, {}, {}};
     model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0, 0, {}, {}};
@@ -286,6 +410,17 @@ std::vector<double> train_odd(bool partition, z3d_space space) {
 }
 
 } // namespace
+
+// A unit has as many parameters as a group has room for, and a dozen groups.
+TEST(Models, ManyParametersInManyGroupsTrainEquallyInAllStages) {
+    for (bool freeze : {false, true}) {
+        const std::vector<double> first = train_many(0, freeze);
+        ASSERT_EQ(first.size(), 6u + CLASSES * ODD * (GROUPS * EACH + 1));
+        EXPECT_LT(first[4], first[0]);
+        for (int stage = 1; stage < 4; stage++)
+            EXPECT_TRUE(same_bits(first, train_many(stage, freeze))) << stage << freeze;
+    }
+}
 
 // A checkpoint that does not divide by the tensor size: its parts are padded.
 TEST(Models, PartsOfCheckpointsArePadded) {

@@ -66,7 +66,7 @@ void deletions(const z3d_program &p, int i, std::vector<Mutation> &out) {
                        }});
     }
     out.push_back({"doubled", true, [i](Copy &c) {
-                       z3d_instruction entry = at(c, i);
+                       const programs::Instruction entry = at(c, i);
                        c.entries.insert(c.entries.begin() + i, entry);
                    }});
 }
@@ -110,7 +110,7 @@ void shorter_children(const z3d_program &p, int i, std::vector<Mutation> &out) {
 
 void shorter_buffers(const z3d_program &p, int i, std::mt19937 &random,
                      std::vector<Mutation> &out) {
-    for (int slot = 0; slot < Z3D_SLOT_COUNT; slot++) {
+    for (int slot = 0; slot < p.instruction[i].num_slots; slot++) {
         int buffer = p.instruction[i].buffer[slot];
         if (buffer < 0) continue;
         std::string name = p.buffer[buffer].name;

@@ -104,7 +104,8 @@ std::string describe(const z3d_program &p, int i) {
 
 z3d_dtype type_of(const z3d_program &p, int slot) {
     if (slot == Z3D_SLOT_OPTIMIZER) return Z3D_F32;
-    return slot >= Z3D_SLOT_GRADIENTS ? p.config.grad_dtype : p.config.dtype;
+    const z3d_slot role = z3d_slot_role(slot);
+    return role >= Z3D_SLOT_GRADIENTS ? p.config.grad_dtype : p.config.dtype;
 }
 
 } // namespace
@@ -244,7 +245,8 @@ void expect_every_start_has_one_wait(const z3d_program &p) {
             ASSERT_EQ(start.rows, in.rows);
             ASSERT_EQ(start.first, in.first);
             ASSERT_EQ(start.count, in.count);
-            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+            ASSERT_EQ(start.num_slots, in.num_slots);
+            for (int s = 0; s < in.num_slots; s++) {
                 ASSERT_EQ(start.buffer[s], in.buffer[s]);
                 z3d_buffer_operand a = z3d_instruction_operand(&p, &start, s),
                                    b = z3d_instruction_operand(&p, &in, s);
@@ -263,7 +265,7 @@ void expect_every_start_has_one_wait(const z3d_program &p) {
 void expect_operands_lie_in_their_buffers(const z3d_program &p) {
     for (int i = 0; i < p.num_instructions; i++) {
         const z3d_instruction &in = p.instruction[i];
-        for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        for (int s = 0; s < in.num_slots; s++) {
             z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
             if (o.slot == s && o.buffer < 0 && in.buffer[s] < 0) continue; // most slots
             const Entry entry(p, i);
@@ -302,7 +304,7 @@ class Written {
   public:
     explicit Written(const z3d_program &p) : cell_((size_t)p.num_buffers) {
         for (int i = 0; i < p.num_instructions; i++)
-            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+            for (int s = 0; s < p.instruction[i].num_slots; s++) {
                 z3d_buffer_operand o = z3d_instruction_operand(&p, &p.instruction[i], s);
                 if (o.buffer >= 0) make(o.buffer, o.group < 0 ? 1 : p.layout->group[o.group].shard);
             }
@@ -366,7 +368,7 @@ void expect_nothing_is_read_that_was_not_written(const z3d_program &p) {
     for (int i = 0; i < p.num_instructions; i++) {
         const z3d_instruction &in = p.instruction[i];
         for (int pass = 0; pass < 2; pass++)
-            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+            for (int s = 0; s < in.num_slots; s++) {
                 z3d_buffer_operand o = operand_of(p, in, s);
                 if (o.buffer < 0) continue;
                 // One data rank has no other rows.
@@ -408,7 +410,7 @@ void expect_the_side_lane_owns_its_buffers(const z3d_program &p) {
             continue;
         }
         std::vector<Held> own;
-        for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        for (int s = 0; s < in.num_slots; s++) {
             z3d_buffer_operand o = operand_of(p, in, s);
             if (o.buffer < 0 || o.access == 0) continue;
             own.push_back({i, o});

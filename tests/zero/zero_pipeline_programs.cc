@@ -72,7 +72,7 @@ void erase_both(Copy &c, z3d_opcode opcode, int micro = -1, int skip = 0) {
 // Again, with a ticket of its own.
 void twice(Copy &c, z3d_opcode opcode) {
     int first = find(c, start(opcode)), ticket = c.program.num_tickets++;
-    z3d_instruction again = c.entries[(size_t)first];
+    programs::Instruction again = c.entries[(size_t)first];
     int last = first;
     while (c.entries[(size_t)last].phase != Z3D_PHASE_WAIT ||
            c.entries[(size_t)last].ticket != again.ticket)
@@ -86,14 +86,14 @@ void twice(Copy &c, z3d_opcode opcode) {
 
 void move_before(Copy &c, Entry what, Entry where) {
     int from = find(c, what), to = find(c, where);
-    z3d_instruction entry = c.entries[(size_t)from];
+    programs::Instruction entry = c.entries[(size_t)from];
     c.entries.insert(c.entries.begin() + to, entry);
     c.entries.erase(c.entries.begin() + from + (to < from));
 }
 
 void move_behind(Copy &c, Entry what, Entry where) {
     int from = find(c, what), to = find(c, where) + 1;
-    z3d_instruction entry = c.entries[(size_t)from];
+    programs::Instruction entry = c.entries[(size_t)from];
     c.entries.insert(c.entries.begin() + to, entry);
     c.entries.erase(c.entries.begin() + from + (to < from));
 }
@@ -250,8 +250,8 @@ const std::vector<Fault> &faults() {
                      written = std::max(written, c.entries[i].buffer[slot]);
              ASSERT_GE(written, 0);
              c.buffers[(size_t)sent].bytes = 1 << 20;
-             for (z3d_instruction &in : c.entries)
-                 for (int &buffer : in.buffer)
+             for (programs::Instruction &in : c.entries)
+                 for (int &buffer : in.slots)
                      if (buffer == written) buffer = sent;
          },
          true,
@@ -278,7 +278,7 @@ void wait_in_a_circle(Copy &c, int rank) {
         // The gradient leaves before the next input is asked for.
         const Entry asked = start(Z3D_OP_RECV_INPUT, 1);
         int from = find(c, asked), to = find(c, start(Z3D_OP_SEND_INPUT_GRADIENT, 0));
-        z3d_instruction entry = c.entries[(size_t)from];
+        programs::Instruction entry = c.entries[(size_t)from];
         c.entries.insert(c.entries.begin() + to + 1, entry);
         c.entries.erase(c.entries.begin() + from);
     }

@@ -132,8 +132,8 @@ TEST(Verifier, RefusesFieldsThatTheClassDoesNotHave) {
 void replace(Copy &c, int from, int to) {
     z3d_buffer &b = c.buffers[(size_t)to];
     b.bytes = std::max(b.bytes, c.buffers[(size_t)from].bytes);
-    for (z3d_instruction &e : c.entries)
-        std::replace(std::begin(e.buffer), std::end(e.buffer), from, to);
+    for (programs::Instruction &e : c.entries)
+        std::replace(e.slots.begin(), e.slots.end(), from, to);
     ASSERT_Z3D(c.settle());
 }
 
@@ -160,7 +160,7 @@ TEST(Verifier, RefusesColumnsThatWereOverwritten) {
     Copy c(*world.programs[0]);
     int start = c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START);
     int forward = c.find(Z3D_OP_FORWARD, 1);
-    z3d_instruction again = c.entries[(size_t)start];
+    programs::Instruction again = c.entries[(size_t)start];
     int wte = again.buffer[Z3D_SLOT_PARAMETERS];
     // The table stays for the head, which finds its first columns gathered again.
     for (size_t i = c.entries.size(); i-- > 0;) {
@@ -177,8 +177,8 @@ TEST(Verifier, RefusesColumnsThatWereOverwritten) {
     for (z3d_instruction &e : c.entries) {
         const z3d_unit &u = world.model->unit[std::max(e.unit, 0)];
         for (int s = 0; e.unit >= 0 && s < u.num_groups; s++)
-            if (u.group[s] == again.group && e.buffer[Z3D_SLOT_PARAMETERS + s] >= 0)
-                e.buffer[Z3D_SLOT_PARAMETERS + s] = wte;
+            if (u.group[s] == again.group && e.buffer[z3d_slot_parameters(s)] >= 0)
+                e.buffer[z3d_slot_parameters(s)] = wte;
     }
     ASSERT_Z3D(c.settle());
     ASSERT_Z3D(z3d_program_verify(c.sync()));
@@ -209,7 +209,7 @@ TEST(Verifier, RefusesAnEvaluationThatDoesNotLeaveWhatItGathered) {
     b.group = -1;
     c.buffers.push_back(b);
     for (z3d_instruction &e : c.entries) {
-        std::replace(std::begin(e.buffer), std::end(e.buffer), kept, (int)c.buffers.size() - 1);
+        std::replace(e.buffer, e.buffer + e.num_slots, kept, (int)c.buffers.size() - 1);
         if (e.opcode == Z3D_OP_GATHER_PARAMS &&
             e.buffer[Z3D_SLOT_PARAMETERS] == (int)c.buffers.size() - 1)
             e.buffer[Z3D_SLOT_INPUT] = kept;
@@ -266,7 +266,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
         {"parameters used after their release",
          sharded,
          [](Copy &c) {
-             z3d_instruction release = c.entries[(size_t)c.find(Z3D_OP_RELEASE_PARAMS)];
+             programs::Instruction release = c.entries[(size_t)c.find(Z3D_OP_RELEASE_PARAMS)];
              c.entries.insert(c.entries.begin() + c.find(Z3D_OP_FORWARD), release);
              c.settle();
          },
@@ -339,7 +339,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfOffload) {
         {"squares after the control",
          disk,
          [square](Copy &c) {
-             const z3d_instruction late = c.entries[(size_t)square(c)];
+             const programs::Instruction late = c.entries[(size_t)square(c)];
              c.entries.erase(c.entries.begin() + square(c));
              c.entries.insert(c.entries.begin() + c.find(Z3D_OP_STEP_CONTROL) + 1, late);
              c.settle();
@@ -351,7 +351,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfOffload) {
 
 // The entry at `from` comes to stand in front of the one at `to`.
 void move_entry(Copy &c, int from, int to) {
-    const z3d_instruction entry = c.entries[(size_t)from];
+    const programs::Instruction entry = c.entries[(size_t)from];
     c.entries.erase(c.entries.begin() + from);
     c.entries.insert(c.entries.begin() + (to > from ? to - 1 : to), entry);
     c.settle();
@@ -359,7 +359,7 @@ void move_entry(Copy &c, int from, int to) {
 
 // A step of the host once more, in front of the entry at `to`.
 void step_again(Copy &c, int to) {
-    const z3d_instruction entry = c.entries[(size_t)c.find(Z3D_OP_HOST_STEP)];
+    const programs::Instruction entry = c.entries[(size_t)c.find(Z3D_OP_HOST_STEP)];
     c.entries.insert(c.entries.begin() + to, entry);
     c.settle();
 }
@@ -509,7 +509,7 @@ TEST(World, NamesWhoWaitsForARankThatEnds) {
     ASSERT_Z3D(world.prepare());
     ASSERT_Z3D(world.build());
     Copy c(*world.programs[1]);
-    c.entries.resize((size_t)c.find(Z3D_OP_STEP_CONTROL));
+    c.entries.erase(c.entries.begin() + c.find(Z3D_OP_STEP_CONTROL), c.entries.end());
     z3d_program *programs[] = {world.programs[0], c.sync()};
     ASSERT_EQ(z3d_program_verify_world(programs, 2), Z3D_ERR_PROGRAM);
     for (const char *word : {"1 of 2 ranks wait", "rank 0 waits in", "step_control",
@@ -528,7 +528,7 @@ TEST(World, FindsACircleAcrossGroups) {
     for (Copy *c : {&zero, &three}) {
         int start = c->find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START), last = start;
         while (c->entries[(size_t)last].num_children == 0) last++;
-        z3d_instruction unit = c->entries[(size_t)last];
+        programs::Instruction unit = c->entries[(size_t)last];
         ASSERT_GT(unit.num_children, 0);
         c->entries.erase(c->entries.begin() + last);
         c->entries.insert(c->entries.begin() + start, unit); // the unit before the reduction
@@ -935,7 +935,7 @@ TEST(Print, DescribesEntries) {
     Copy c(*world.programs[0]);
     char text[160], small[8];
     auto describe = [&](int index) {
-        return std::string(z3d_instruction_describe(&c.program, index, text, sizeof text));
+        return std::string(z3d_instruction_describe(c.sync(), index, text, sizeof text));
     };
     int reduce = c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT);
     c.entries[(size_t)reduce].first = 0;

@@ -29,17 +29,22 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
 
 /* ---- appending ---- */
 
-static void *grow(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
-    if (count < *capacity) return array;
+static void *enlarge(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
     int wanted = *capacity ? 2 * *capacity : 64;
+    while (wanted <= count) wanted *= 2;
     void *bigger = realloc(array, (size_t)wanted * bytes);
     if (!bigger) {
-        b->status =
-            Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a step program of %d entries", wanted);
+        b->status = Z3D_ERROR(Z3D_ERR_MEMORY,
+                              "not enough memory for a step program of more than %d entries",
+                              b->program->num_instructions);
         return array;
     }
     *capacity = wanted;
     return bigger;
+}
+
+static void *grow(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
+    return count < *capacity ? array : enlarge(b, array, count, capacity, bytes);
 }
 
 /* "what whose m3", cut to what has room. By hand: snprintf is a tenth of a search's time. */
@@ -79,20 +84,35 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
     return p->num_buffers++;
 }
 
-/* The new entry; after a failure a throw-away one (there is always room for it: see
- * z3d_program_build). */
-z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
-                                  int *ticket) {
+/* Room for so many slots more, all empty. They may move, so all entries find theirs anew. */
+static void grow_slots(struct builder *b, int slots) {
+    z3d_program *p = b->program;
+    const int before = b->slot_capacity;
+    p->slot = enlarge(b, p->slot, p->num_slots + slots, &b->slot_capacity, sizeof *p->slot);
+    memset(p->slot + before, 0xff, (size_t)(b->slot_capacity - before) * sizeof *p->slot); /* -1 */
+    int *next = p->slot;
+    for (int n = 0; n < p->num_instructions; next += p->instruction[n++].num_slots)
+        p->instruction[n].buffer = next;
+}
+
+/* The new entry; after a failure a throw-away one with the first slots (there is always room for
+ * it: see z3d_program_build). */
+static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                             int slots) {
     z3d_program *p = b->program;
     if (phase == Z3D_PHASE_START) *ticket = p->num_tickets++;
     if (b->status == Z3D_OK)
         p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
                               sizeof *p->instruction);
-    int index = p->num_instructions;
-    if (b->status == Z3D_OK)
+    if (b->status == Z3D_OK && p->num_slots + slots > b->slot_capacity) grow_slots(b, slots);
+    int index = p->num_instructions, *buffer = p->slot;
+    if (b->status == Z3D_OK) {
+        buffer += p->num_slots;
+        p->num_slots += slots;
         p->num_instructions++;
-    else if (index == b->instruction_capacity)
+    } else if (index == b->instruction_capacity) {
         index--;
+    }
     z3d_instruction *i = &p->instruction[index];
     *i = (z3d_instruction){.opcode = opcode,
                            .phase = phase,
@@ -102,9 +122,15 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
                            .group = -1,
                            .peer = -1,
                            .rows = Z3D_ROWS_ALL,
-                           .axes = z3d_opcode_axes(p->layout, opcode, -1)};
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
+                           .axes = z3d_opcode_axes(p->layout, opcode, -1),
+                           .buffer = buffer,
+                           .num_slots = slots};
     return i;
+}
+
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                  int *ticket) {
+    return emit(b, opcode, phase, ticket, z3d_slots_with(1));
 }
 
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
@@ -353,7 +379,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     const z3d_trace *trace = z3d_builder_trace(b, w);
     int workspace = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, trace->workspace, "workspace",
                                        unit->name, w.micro);
-    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE, NULL);
+    z3d_instruction *i = emit(b, opcode, Z3D_PHASE_WHOLE, NULL, z3d_slots_with(unit->num_groups));
     i->unit = w.unit;
     i->micro = w.micro;
     i->num_children = trace->num_children;
@@ -363,7 +389,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     if (trace->uses_cache) i->buffer[Z3D_SLOT_CACHE] = z3d_program_cache_buffer(p, w.unit);
     for (int s = 0; s < unit->num_groups; s++)
         if (trace->reads_parameters[s])
-            i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
+            i->buffer[z3d_slot_parameters(s)] = b->group[unit->group[s]].parameters;
     return i;
 }
 
@@ -529,7 +555,7 @@ static void build(struct builder *b) {
 
 static void find_lifetimes(z3d_program *p) {
     for (int n = 0; n < p->num_instructions; n++) {
-        for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        for (int s = 0; s < p->instruction[n].num_slots; s++) {
             if (p->instruction[n].buffer[s] < 0) continue;
             z3d_buffer *buffer = &p->buffer[p->instruction[n].buffer[s]];
             if (n < buffer->first) buffer->first = n;
@@ -668,9 +694,10 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
-     * entry. */
+     * entry, with the first slots. */
     b.program->instruction =
         grow(&b, NULL, 0, &b.instruction_capacity, sizeof *b.program->instruction);
+    if (b.status == Z3D_OK) grow_slots(&b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
     status = b.status;
     if (status != Z3D_OK) goto end;
     build(&b);
@@ -699,6 +726,7 @@ end:
 void z3d_program_destroy(z3d_program *program) {
     if (!program) return;
     free(program->instruction);
+    free(program->slot);
     free(program->buffer);
     free(program);
 }

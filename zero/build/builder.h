@@ -123,7 +123,7 @@ enum { MAX_ENTRIES = 5000000 };
 
 struct builder {
     z3d_program *program;
-    int instruction_capacity, buffer_capacity, num_work;
+    int instruction_capacity, slot_capacity, buffer_capacity, num_work;
     struct group_state *group;
     struct sum_state *sum;            /* by 2 group + use */
     struct started reducing, summing; /* reductions, and sums over the tensor group */

@@ -45,8 +45,8 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
         if (gradients[s] < 0) continue;
         int use = z3d_layout_use(b->program->layout, w.unit, unit->group[s]);
         struct sum_state *sum = &b->sum[2 * unit->group[s] + use];
-        i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
-        if (sum->written) i->accumulate |= 1u << s;
+        i->buffer[z3d_slot_gradients(s)] = gradients[s];
+        if (sum->written) i->accumulate |= UINT64_C(1) << s;
         sum->written = true;
     }
 }

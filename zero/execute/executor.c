@@ -67,7 +67,7 @@ static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
 
 static void release_dead(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+    for (int s = 0; s < p->instruction[index].num_slots; s++) {
         int b = p->instruction[index].buffer[s];
         if (b < 0 || p->buffer[b].persistent || p->buffer[b].last != index) continue;
         z3d_ledger_add(&executor->measured[p->buffer[b].space], p->buffer[b].category,
@@ -408,9 +408,9 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     for (int s = 0; s < unit->num_groups; s++) {
         run.group[s] = (z3d_unit_group){
             .parameters =
-                z3d_executor_address(executor, i->buffer[Z3D_SLOT_PARAMETERS + s], 0, Z3D_U8),
+                z3d_executor_address(executor, i->buffer[z3d_slot_parameters(s)], 0, Z3D_U8),
             .gradients =
-                z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS + s], 0, Z3D_U8),
+                z3d_executor_address(executor, i->buffer[z3d_slot_gradients(s)], 0, Z3D_U8),
             .offset = p->layout->group[unit->group[s]].offset,
             .accumulate = i->accumulate >> s & 1,
             .frozen = p->layout->group[unit->group[s]].frozen,
@@ -426,7 +426,7 @@ static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i
     const z3d_unit *unit = &p->model->unit[i->unit];
     for (int s = 0; s < unit->num_groups; s++) {
         const z3d_group_layout *g = &p->layout->group[unit->group[s]];
-        int buffer = i->buffer[Z3D_SLOT_GRADIENTS + s];
+        int buffer = i->buffer[z3d_slot_gradients(s)];
         if (buffer < 0 || i->accumulate >> s & 1 || g->padded == g->elements) continue;
         Z3D_TRY(Z3D_LAUNCH(
             executor->device, fill,
@@ -536,7 +536,7 @@ static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_
     Z3D_TRY(execute(executor, n, host));
     if (z3d_executor_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
     if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+    for (int s = 0; s < p->instruction[n].num_slots; s++)
         if (!takes_itself(s) && p->instruction[n].buffer[s] >= 0)
             touch(executor, p->instruction[n].buffer[s],
                   p->buffer[p->instruction[n].buffer[s]].bytes);

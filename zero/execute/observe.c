@@ -100,7 +100,7 @@ static z3d_status hash_written(z3d_executor *executor, XXH3_state_t *hash,
     const z3d_program *p = executor->program;
     if (z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER)
         return hash_stepped(executor, hash, i);
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+    for (int s = 0; s < i->num_slots; s++) {
         z3d_buffer_operand o = z3d_instruction_operand(p, i, s);
         if (o.buffer >= 0 && o.access & Z3D_ACCESS_WRITE)
             Z3D_TRY(hash_bytes(executor, hash, z3d_executor_address(executor, o.buffer, 0, Z3D_U8),
@@ -110,7 +110,7 @@ static z3d_status hash_written(z3d_executor *executor, XXH3_state_t *hash,
 }
 
 static bool writes(const z3d_instruction *i) {
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+    for (int s = 0; s < i->num_slots; s++)
         if (i->buffer[s] >= 0 && z3d_instruction_access(i, s) & Z3D_ACCESS_WRITE) return true;
     return false;
 }

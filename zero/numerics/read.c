@@ -44,7 +44,7 @@ static void read_forward(reader *r, const z3d_instruction *in) {
 static void read_backward(reader *r, const z3d_instruction *in) {
     const z3d_unit *unit = &r->program->model->unit[in->unit];
     for (int s = 0; s < unit->num_groups; s++) {
-        int buffer = in->buffer[Z3D_SLOT_GRADIENTS + s];
+        int buffer = in->buffer[z3d_slot_gradients(s)];
         if (buffer < 0) continue;
         int part = part_of(r, in, unit->group[s]);
         r->value[buffer] =

@@ -162,12 +162,11 @@ static z3d_status check_model(const z3d_model *model, const z3d_mesh *mesh) {
                              (long long)model->field[f].bytes_per_sample[Z3D_MODE_TRAIN]);
     for (int g = 0; g < model->num_groups; g++) {
         const z3d_parameter_group *group = &model->group[g];
-        if (!named(group->name) || group->num_parameters < 1 ||
-            group->num_parameters > Z3D_MAX_PARAMETERS)
+        if (!named(group->name) || group->num_parameters < 1 || group->num_parameters > group->room)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "parameter group %d needs a name of 1 to %d bytes and 1 to %d "
-                             "parameters; it has %d",
-                             g, Z3D_NAME - 1, Z3D_MAX_PARAMETERS, group->num_parameters);
+                             "parameters, for which z3d_model_create has made room; it has %d",
+                             g, Z3D_NAME - 1, group->room, group->num_parameters);
         for (int i = 0; i < group->num_parameters; i++)
             Z3D_TRY(check_parameter(group, i, model->tensor_size));
     }

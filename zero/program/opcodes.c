@@ -103,11 +103,10 @@ static unsigned unit_access(const z3d_instruction *in, int slot) {
     z3d_call call = z3d_instruction_call(in);
     bool backward = call >= Z3D_CALL_BACKWARD, first = call == Z3D_CALL_BACKWARD_INPUT;
     bool second = call == Z3D_CALL_BACKWARD_WEIGHT;
-    int gradients = slot - Z3D_SLOT_GRADIENTS;
     if (slot == Z3D_SLOT_WORKSPACE) return Z3D_ACCESS_CLOBBER;
     if (slot == Z3D_SLOT_CACHE) return backward ? Z3D_ACCESS_NONE : Z3D_ACCESS_UPDATE;
     if (slot == Z3D_SLOT_INPUT) return Z3D_ACCESS_READ;
-    if (slot >= Z3D_SLOT_PARAMETERS && gradients < 0) return Z3D_ACCESS_READ;
+    if (z3d_slot_role(slot) == Z3D_SLOT_PARAMETERS) return Z3D_ACCESS_READ;
     if (slot == Z3D_SLOT_SAVED && !backward)
         return in->keep ? Z3D_ACCESS_WRITE : Z3D_ACCESS_CLOBBER;
     if (!backward) return slot == Z3D_SLOT_OUTPUT ? Z3D_ACCESS_WRITE : Z3D_ACCESS_NONE;
@@ -117,8 +116,8 @@ static unsigned unit_access(const z3d_instruction *in, int slot) {
         return first ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_READ | Z3D_ACCESS_CLOBBER;
     if (slot == Z3D_SLOT_OUTPUT_GRADIENT) return Z3D_ACCESS_READ;
     if (slot == Z3D_SLOT_INPUT_GRADIENT) return second ? Z3D_ACCESS_NONE : Z3D_ACCESS_WRITE;
-    if (first || gradients < 0 || gradients >= Z3D_MAX_UNIT_GROUPS) return Z3D_ACCESS_NONE;
-    return in->accumulate >> gradients & 1 ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
+    if (first || z3d_slot_role(slot) != Z3D_SLOT_GRADIENTS) return Z3D_ACCESS_NONE;
+    return in->accumulate >> z3d_slot_place(slot) & 1 ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
 }
 
 static unsigned optimizer_access(int slot) {
@@ -170,8 +169,9 @@ unsigned z3d_instruction_access(const z3d_instruction *in, int slot) {
 static int group_of(const z3d_program *p, const z3d_instruction *in, int slot) {
     z3d_opcode_subject subject = z3d_opcode_info_of(in->opcode)->subject;
     if (subject == Z3D_SUBJECT_GROUP) return in->group;
-    int place = (slot - Z3D_SLOT_PARAMETERS) % Z3D_MAX_UNIT_GROUPS;
-    bool matrix = slot >= Z3D_SLOT_PARAMETERS && slot < Z3D_SLOT_SHARD;
+    z3d_slot role = z3d_slot_role(slot);
+    int place = z3d_slot_place(slot);
+    bool matrix = role == Z3D_SLOT_PARAMETERS || role == Z3D_SLOT_GRADIENTS;
     if (subject != Z3D_SUBJECT_UNIT || !matrix || place >= p->model->unit[in->unit].num_groups)
         return -1;
     return p->model->unit[in->unit].group[place];

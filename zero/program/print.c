@@ -86,15 +86,12 @@ int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool child
 /* ---- print ---- */
 
 static const char *slot_name(int slot, char *buf, size_t size) {
-    static const char *const before[] = {"in",    "out",       "out_grad", "in_grad",
-                                         "saved", "workspace", "deferred", "cache"};
-    _Static_assert(sizeof before / sizeof *before == Z3D_SLOT_PARAMETERS, "a name each");
-    if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
-    if (slot == Z3D_SLOT_SHARD) return "shard";
-    if (slot == Z3D_SLOT_OPTIMIZER) return "optimizer";
-    bool gradients = slot >= Z3D_SLOT_GRADIENTS;
-    int place = slot - (gradients ? Z3D_SLOT_GRADIENTS : Z3D_SLOT_PARAMETERS);
-    snprintf(buf, size, "%s%.*s%.0d", gradients ? "grads" : "params", place > 0, ".", place);
+    static const char *const names[] = {"in",     "out",       "out_grad", "in_grad",
+                                        "saved",  "workspace", "deferred", "cache",
+                                        "params", "grads",     "shard",    "optimizer"};
+    _Static_assert(sizeof names / sizeof *names == Z3D_SLOT_COUNT, "a name each");
+    if (slot < Z3D_SLOT_COUNT) return names[slot];
+    snprintf(buf, size, "%s.%d", names[z3d_slot_role(slot)], z3d_slot_place(slot));
     return buf;
 }
 
@@ -169,22 +166,28 @@ static void print_header(const z3d_program *p, z3d_string *out) {
 static bool is_added_to(const z3d_instruction *in, int slot) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     bool sum = info->rules == Z3D_CLASS_SUM && slot == (int)info->to;
-    bool of_unit = info->subject == Z3D_SUBJECT_UNIT && slot >= Z3D_SLOT_GRADIENTS;
+    bool of_unit = info->subject == Z3D_SUBJECT_UNIT && z3d_slot_role(slot) == Z3D_SLOT_GRADIENTS;
     return (sum || of_unit) && z3d_instruction_access(in, slot) == Z3D_ACCESS_UPDATE;
 }
 
-/* "  grads=gradients wte@1200+" for every slot in use. */
+/* "  grads=gradients wte@1200+" if the slot is in use. */
+static void print_buffer(const z3d_program *p, const z3d_instruction *in, int slot,
+                         z3d_string *out) {
+    int index = in->buffer[slot];
+    char name[32];
+    if (index < 0 || index >= p->num_buffers) return;
+    const z3d_buffer *b = &p->buffer[index];
+    bool kept = slot == Z3D_SLOT_SAVED && in->keep;
+    z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name), b->name,
+                      (const char *const[]){"", "h", "d"}[b->space], (unsigned long long)b->offset,
+                      is_added_to(in, slot) ? "+" : "", kept ? ">" : "");
+}
+
 static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_string *out) {
-    for (int slot = 0; slot < Z3D_SLOT_COUNT; slot++) {
-        int index = in->buffer[slot];
-        char name[32];
-        if (index < 0 || index >= p->num_buffers) continue;
-        const z3d_buffer *b = &p->buffer[index];
-        bool kept = slot == Z3D_SLOT_SAVED && in->keep;
-        z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name), b->name,
-                          (const char *const[]){"", "h", "d"}[b->space],
-                          (unsigned long long)b->offset, is_added_to(in, slot) ? "+" : "",
-                          kept ? ">" : "");
+    for (int role = 0; role < Z3D_SLOT_COUNT; role++) {
+        print_buffer(p, in, role, out);
+        for (int slot = Z3D_SLOT_COUNT; slot < in->num_slots; slot++)
+            if (z3d_slot_role(slot) == (z3d_slot)role) print_buffer(p, in, slot, out);
     }
 }
 

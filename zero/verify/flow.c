@@ -69,12 +69,10 @@ z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
 }
 
 const char *z3d_slot_text(int slot) {
-    static const char *const before[] = {"input", "output",    "output gradient", "input gradient",
-                                         "saved", "workspace", "deferred",        "cache"};
-    if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
-    if (slot < Z3D_SLOT_GRADIENTS) return "parameters";
-    if (slot < Z3D_SLOT_SHARD) return "gradients";
-    return slot == Z3D_SLOT_SHARD ? "kept gradients" : "optimizer";
+    static const char *const text[Z3D_SLOT_COUNT] = {
+        "input",    "output", "output gradient", "input gradient", "saved",          "workspace",
+        "deferred", "cache",  "parameters",      "gradients",      "kept gradients", "optimizer"};
+    return text[z3d_slot_role(slot)];
 }
 
 static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, size_t size) {

@@ -68,6 +68,18 @@ static z3d_status check_idle_fields(const z3d_program *p, int index, bool column
                      z3d_instruction_describe(p, index, entry, sizeof entry), what);
 }
 
+/* Those of its unit's groups, if it runs one. */
+static z3d_status check_slots(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    const bool runs = info->subject == Z3D_SUBJECT_UNIT && info->moves == Z3D_MOVES_NONE;
+    const int slots = z3d_slots_with(runs ? p->model->unit[in->unit].num_groups : 1);
+    char entry[160];
+    if (in->num_slots == slots) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it has %d slots, but must have %d", index,
+                     z3d_instruction_describe(p, index, entry, sizeof entry), in->num_slots, slots);
+}
+
 static z3d_status check_entry(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -99,7 +111,8 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     if (unit && (in->micro < 0 || in->micro >= micros)) {
         return bad_entry(p, index, "micro-batch", in->micro, micros);
     }
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+    Z3D_TRY(check_slots(p, index));
+    for (int s = 0; s < in->num_slots; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
             return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
         if (in->buffer[s] >= 0 && z3d_instruction_access(in, s) == Z3D_ACCESS_NONE)

@@ -40,7 +40,7 @@ z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_valu
 }
 
 z3d_status z3d_flow_must_be_alone(const z3d_flow *flow, int slot) {
-    for (int other = 0; other < Z3D_SLOT_COUNT; other++) {
+    for (int other = 0; other < entry(flow)->num_slots; other++) {
         if (other == slot || entry(flow)->buffer[other] != entry(flow)->buffer[slot]) continue;
         return z3d_flow_fail(flow, "its %s and its %s are the same buffer", z3d_slot_text(slot),
                              z3d_slot_text(other));

@@ -30,7 +30,7 @@ static z3d_status read_parameters(z3d_flow *flow, const z3d_trace *trace) {
     for (int s = 0; s < unit->num_groups; s++) {
         z3d_buffer_operand o;
         if (!trace->reads_parameters[s]) continue;
-        Z3D_TRY(group_operand(flow, Z3D_SLOT_PARAMETERS + s, config_of(flow)->dtype, &o));
+        Z3D_TRY(group_operand(flow, z3d_slot_parameters(s), config_of(flow)->dtype, &o));
         Z3D_TRY(z3d_flow_read(flow, o, parameters_of(o.group, false)));
     }
     return Z3D_OK;
@@ -111,14 +111,14 @@ static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
     const z3d_unit *unit = &flow->program->model->unit[in->unit];
     bool once = sums(flow) == 1;
-    for (int s = 0; s < Z3D_MAX_UNIT_GROUPS; s++) {
+    for (int s = 0; s == 0 || s < unit->num_groups; s++) {
         z3d_buffer_operand o;
         if (s >= unit->num_groups || !trace->writes_gradients[s]) {
-            if (in->buffer[Z3D_SLOT_GRADIENTS + s] < 0) continue;
+            if (in->buffer[z3d_slot_gradients(s)] < 0) continue;
             return z3d_flow_fail(flow, "it has a buffer for gradients that it does not write");
         }
-        Z3D_TRY(group_operand(flow, Z3D_SLOT_GRADIENTS + s, config_of(flow)->grad_dtype, &o));
-        Z3D_TRY(z3d_flow_must_be_alone(flow, Z3D_SLOT_GRADIENTS + s));
+        Z3D_TRY(group_operand(flow, z3d_slot_gradients(s), config_of(flow)->grad_dtype, &o));
+        Z3D_TRY(z3d_flow_must_be_alone(flow, z3d_slot_gradients(s)));
         bool adds = o.access == Z3D_ACCESS_UPDATE;
         int use = z3d_layout_use(flow->program->layout, in->unit, o.group);
         int before = flow->place[in->unit * Z3D_MAX_UNIT_GROUPS + s] +

@@ -66,6 +66,10 @@ static z3d_linear qkv_layer(const z3d_unit_run *run) {
     return linear_at(run, GPT_ATTN_WEIGHT, gpt->config.hidden_size, 3 * gpt->local_hidden);
 }
 
+static bool trains_projection(const z3d_unit_run *run) {
+    return z3d_unit_trains_layer(run, GPT_ATTN_PROJ_WEIGHT, GPT_ATTN_PROJ_BIAS);
+}
+
 static z3d_linear projection_layer(const z3d_unit_run *run) {
     const z3d_gpt *gpt = gpt_of(run);
     return linear_at(run, GPT_ATTN_PROJ_WEIGHT, gpt->local_hidden, gpt->config.hidden_size);
@@ -145,16 +149,19 @@ static z3d_status heads_backward(z3d_unit_run *run, z3d_halves halves, block_sav
                                  const void *d_x1, void *d_qkv) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_linear projection = projection_layer(run);
-    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
+    const bool input = halves & Z3D_INPUT_HALF;
     const int64_t bytes = z3d_row_bytes(run, projection.in);
     const void *dy;
     void *d_attention = NULL;
-    if (run->lean) Z3D_TRY(z3d_unit_take_deferred(run, projection.rows, bytes, &saved->attention));
+    projection.input_only = halves == Z3D_INPUT_HALF;
+    const bool trained = trains_projection(run);
+    if (run->lean)
+        Z3D_TRY(
+            z3d_unit_take_between(run, halves, trained, projection.rows, bytes, &saved->attention));
     if (run->lean && input) Z3D_TRY(attend(run, saved));
-    Z3D_TRY(z3d_residual_backward(run, halves, d_x1, "projection", &dy));
+    Z3D_TRY(z3d_residual_backward(run, halves, trained, d_x1, "projection", &dy));
     if (input) Z3D_TRY(z3d_unit_take_workspace(run, projection.rows, bytes, &d_attention));
-    Z3D_TRY(
-        z3d_unit_row_backward(run, &projection, weight ? saved->attention : NULL, dy, d_attention));
+    Z3D_TRY(z3d_unit_row_backward(run, &projection, saved->attention, dy, d_attention));
     if (!input) return Z3D_OK;
     return Z3D_LAUNCH(run->device, attention_backward, .row_position = z3d_unit_row_position(run),
                       .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
@@ -173,17 +180,19 @@ static z3d_status heads_backward(z3d_unit_run *run, z3d_halves halves, block_sav
 static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
                                      const void *d_x1) {
     z3d_linear qkv = qkv_layer(run);
-    const bool weight = halves & Z3D_WEIGHT_HALF;
     void *d_qkv, *d_ln_1 = NULL;
-    Z3D_TRY(z3d_unit_take_deferred(run, qkv.rows, z3d_row_bytes(run, qkv.out), &d_qkv));
+    qkv.input_only = halves == Z3D_INPUT_HALF;
+    Z3D_TRY(z3d_unit_take_between(run, halves,
+                                  z3d_unit_trains_layer(run, GPT_ATTN_WEIGHT, GPT_ATTN_BIAS),
+                                  qkv.rows, z3d_row_bytes(run, qkv.out), &d_qkv));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(heads_backward(run, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
     if (halves & Z3D_INPUT_HALF && z3d_norm_needs_gradient(run, &saved->norm_1))
         Z3D_TRY(z3d_unit_take_workspace(run, qkv.rows, z3d_row_bytes(run, qkv.in), &d_ln_1));
-    if (weight && run->lean) Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
-    Z3D_TRY(z3d_unit_columns_backward(run, &qkv, 1, weight ? saved->ln_1 : NULL,
-                                      (const void *const *)&d_qkv, d_ln_1));
+    if (!qkv.input_only && run->lean) Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
+    Z3D_TRY(
+        z3d_unit_columns_backward(run, &qkv, 1, saved->ln_1, (const void *const *)&d_qkv, d_ln_1));
     return z3d_norm_backward(run, halves, &saved->norm_1, z3d_unit_own_part(run, d_ln_1), d_x1,
                              run->input_gradient);
 }
@@ -192,7 +201,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     block_saved saved;
     void *d_x1;
     Z3D_TRY(take_saved(run, &saved));
-    Z3D_TRY(z3d_residual_take_gradient(run, halves, &d_x1));
+    Z3D_TRY(z3d_residual_take_gradient(run, halves, trains_projection(run), &d_x1));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
     z3d_unit_workspace_release(run, mark);

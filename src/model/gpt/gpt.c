@@ -50,8 +50,6 @@ static void describe_mlp(z3d_parameter_group *group, const z3d_gpt *gpt, bool la
     const int64_t h = gpt->config.hidden_size;
     z3d_add_matrix(group, "mlp.c_fc.weight", 0, gpt->config.init_std, 4 * h, h);
     z3d_add_vector(group, "mlp.c_fc.bias", 0, Z3D_INIT_ZEROS, 4 * h);
-    /* A tile reads its input for the weight's gradient only, and finds the bias's beside it. */
-    group->parameter[group->num_parameters - 1].joined = gpt->shape.tiling > 1;
     z3d_add_matrix(group, "mlp.c_proj.weight", 1, z3d_residual_std(&gpt->shape), h, 4 * h);
     if (last_tile) z3d_add_vector(group, "mlp.c_proj.bias", -1, Z3D_INIT_ZEROS, h);
 }
@@ -135,7 +133,8 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     z3d_gpt *gpt = NULL;
     z3d_transformer shape = shape_of(config);
     int in_blocks = (int)config->num_layers * z3d_block_units(&shape); /* units, groups */
-    Z3D_TRY(z3d_model_create(in_blocks + 3, in_blocks + 2, &model));
+    const int room = GPT_BLOCK_PARAMETERS + z3d_count_adapter_parameters(z3d_gpt_modules);
+    Z3D_TRY(z3d_model_create(in_blocks + 3, room, in_blocks + 2, &model));
     z3d_status status = z3d_new(1, sizeof *gpt, "GPT's description", &gpt);
     if (status != Z3D_OK) {
         z3d_model_destroy(model);

@@ -30,6 +30,7 @@ enum {
     GPT_MLP_PROJ_BIAS,
     GPT_BLOCK_PARAMETERS
 };
+_Static_assert((int)GPT_BLOCK_PARAMETERS <= (int)Z3D_LORA_PLACES, "each has a place");
 
 extern const struct z3d_unit_ops z3d_gpt_block_ops;
 

@@ -50,6 +50,10 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     return z3d_mlp_take_saved(run, &saved->mlp);
 }
 
+static bool trains_o(const z3d_unit_run *run) {
+    return z3d_unit_trains_layer(run, llama_of(run)->place[LLAMA_O], -1);
+}
+
 static z3d_linear o_layer(const z3d_unit_run *run) {
     const z3d_llama *llama = llama_of(run);
     const int weight = llama->place[LLAMA_O];
@@ -145,17 +149,20 @@ static z3d_status heads_backward(z3d_unit_run *run, const block_saved *saved,
 static z3d_status o_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
                              const void *d_x1, void *d_qkv) {
     z3d_linear o = o_layer(run);
-    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
+    const bool input = halves & Z3D_INPUT_HALF;
     const int64_t bytes = z3d_row_bytes(run, o.in);
     const void *dy;
     void *d_attention = NULL;
     llama_heads heads;
-    if (run->lean) Z3D_TRY(z3d_unit_take_deferred(run, o.rows, bytes, &saved->attention));
+    o.input_only = halves == Z3D_INPUT_HALF;
+    const bool trained = trains_o(run);
+    if (run->lean)
+        Z3D_TRY(z3d_unit_take_between(run, halves, trained, o.rows, bytes, &saved->attention));
     if (input) Z3D_TRY(z3d_llama_heads_again(run, &saved->heads, &heads));
     if (run->lean && input) Z3D_TRY(attend(run, saved, &heads));
-    Z3D_TRY(z3d_residual_backward(run, halves, d_x1, "projection", &dy));
+    Z3D_TRY(z3d_residual_backward(run, halves, trained, d_x1, "projection", &dy));
     if (input) Z3D_TRY(z3d_unit_take_workspace(run, o.rows, bytes, &d_attention));
-    Z3D_TRY(z3d_unit_row_backward(run, &o, weight ? saved->attention : NULL, dy, d_attention));
+    Z3D_TRY(z3d_unit_row_backward(run, &o, saved->attention, dy, d_attention));
     return input ? heads_backward(run, saved, &heads, d_attention, d_qkv) : Z3D_OK;
 }
 
@@ -166,8 +173,8 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
     const bool weight = halves & Z3D_WEIGHT_HALF;
     const int64_t rows = z3d_unit_rows(run);
     void *d_qkv, *d_input = NULL;
-    Z3D_TRY(z3d_unit_take_deferred(run, rows, z3d_row_bytes(run, z3d_llama_qkv_columns(llama)),
-                                   &d_qkv));
+    Z3D_TRY(z3d_unit_take_between(run, halves, z3d_llama_trains_heads(run), rows,
+                                  z3d_row_bytes(run, z3d_llama_qkv_columns(llama)), &d_qkv));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(o_backward(run, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
@@ -175,8 +182,7 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
         Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, llama->shape.hidden_size),
                                         &d_input));
     if (weight && run->lean) Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));
-    Z3D_TRY(z3d_llama_heads_backward(run, halves, &saved->heads, d_qkv,
-                                     weight ? saved->input : NULL, d_input));
+    Z3D_TRY(z3d_llama_heads_backward(run, halves, &saved->heads, d_qkv, saved->input, d_input));
     return z3d_norm_backward(run, halves, &saved->input_norm, z3d_unit_own_part(run, d_input), d_x1,
                              run->input_gradient);
 }
@@ -185,7 +191,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     block_saved saved;
     void *d_x1;
     Z3D_TRY(take_saved(run, &saved));
-    Z3D_TRY(z3d_residual_take_gradient(run, halves, &d_x1));
+    Z3D_TRY(z3d_residual_take_gradient(run, halves, trains_o(run), &d_x1));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
     z3d_unit_workspace_release(run, mark);

@@ -75,6 +75,15 @@ static z3d_linear shared_layer(const z3d_unit_run *run, int part) {
     return layer;
 }
 
+bool z3d_llama_trains_heads(const z3d_unit_run *run) {
+    const z3d_llama *llama = llama_of(run);
+    bool trained = false;
+    for (int i = 0; i < LLAMA_PARTS; i++)
+        trained = trained ||
+                  z3d_unit_trains_layer(run, llama->place[weight_of[i]], place_of_bias(llama, i));
+    return trained;
+}
+
 /* The products, one or three; their number. */
 static int layers_of(const z3d_unit_run *run, z3d_linear layer[LLAMA_PARTS]) {
     const z3d_llama *llama = llama_of(run);
@@ -113,7 +122,8 @@ static z3d_status clear_gradients(const z3d_unit_run *run) {
     const z3d_llama *llama = llama_of(run);
     if (!llama->shares_kv || run->group[0].accumulate) return Z3D_OK;
     for (int i = 1; i < LLAMA_PARTS; i++) {
-        const int weight = llama->place[weight_of[i]], adapter = llama->shape.adapter[weight];
+        const int weight = llama->place[weight_of[i]],
+                  adapter = z3d_unit_adapter_place(run, weight);
         Z3D_TRY(clear_others(run, weight, llama->shape.hidden_size));
         Z3D_TRY(clear_others(run, place_of_bias(llama, i), 1));
         if (adapter) Z3D_TRY(clear_others(run, adapter + 1, llama->shape.lora.rank));
@@ -224,9 +234,11 @@ z3d_status z3d_llama_heads_backward(z3d_unit_run *run, z3d_halves halves,
                                     void *dx) {
     z3d_linear layer[LLAMA_PARTS];
     int layers = layers_of(run, layer);
-    llama_heads d = z3d_llama_heads_of(run, d_qkv);
+    llama_heads d = {0};
+    if (d_qkv) d = z3d_llama_heads_of(run, d_qkv);
     if (halves & Z3D_INPUT_HALF) Z3D_TRY(turn(run, &d, true));
     if (llama_of(run)->config.qk_norm) Z3D_TRY(normalise_backward(run, halves, saved, &d));
     if (halves & Z3D_WEIGHT_HALF) Z3D_TRY(clear_gradients(run));
+    for (int i = 0; i < layers; i++) layer[i].input_only = halves == Z3D_INPUT_HALF;
     return z3d_unit_columns_backward(run, layer, layers, x, (const void *const *)d.part, dx);
 }

@@ -178,7 +178,8 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
     Z3D_TRY(z3d_new(1, sizeof *llama, "Llama's description", &llama));
     fill_in(llama, config);
     int norm = norm_group(llama), groups = norm + (config->tie_word_embeddings ? 1 : 2);
-    z3d_status status = z3d_model_create(groups, norm + 1, &model);
+    const int room = LLAMA_BLOCK_PARAMETERS + z3d_count_adapter_parameters(z3d_llama_modules);
+    z3d_status status = z3d_model_create(groups, room, norm + 1, &model);
     if (status != Z3D_OK) {
         free(llama);
         return status;

@@ -25,6 +25,7 @@ typedef enum llama_parameter {
     LLAMA_K_NORM,
     LLAMA_BLOCK_PARAMETERS
 } llama_parameter;
+_Static_assert((int)LLAMA_BLOCK_PARAMETERS <= (int)Z3D_LORA_PLACES, "each has a place");
 
 typedef struct z3d_llama {
     z3d_transformer shape;
@@ -70,8 +71,11 @@ z3d_status z3d_llama_heads_forward(z3d_unit_run *run, const llama_heads_saved *s
 /* *heads once more, in backward. */
 z3d_status z3d_llama_heads_again(z3d_unit_run *run, const llama_heads_saved *saved,
                                  llama_heads *heads);
+/* Whether a gradient of the products' parameters is ever wanted. */
+bool z3d_llama_trains_heads(const z3d_unit_run *run);
 /* In backward, d_qkv is what attention's backward left; after the input half it is the gradient of
- * the products' outputs. x NULL: input half only; dx NULL: weight half only. dx T[rows, hidden]. */
+ * the products' outputs, NULL in the weight half if that does not read it. x: what they read, for
+ * the weight half. dx T[rows, hidden], NULL: nobody wants it. */
 z3d_status z3d_llama_heads_backward(z3d_unit_run *run, z3d_halves halves,
                                     const llama_heads_saved *saved, void *d_qkv, const void *x,
                                     void *dx);

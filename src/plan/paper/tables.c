@@ -23,7 +23,7 @@ static z3d_status weigh_backward(z3d_unit_run *run) {
 static const struct z3d_unit_ops weight_ops = {.forward = weigh, .backward = weigh_backward};
 
 static z3d_status make_model(int64_t parameters, z3d_model **out) {
-    Z3D_TRY(z3d_model_create(1, 1, out));
+    Z3D_TRY(z3d_model_create(1, 1, 1, out));
     z3d_parameter_group *group = &(*out)->group[0];
     z3d_unit *unit = &(*out)->unit[0];
     snprintf(group->name, sizeof group->name, "all");

@@ -73,9 +73,10 @@ static z3d_status measure(const z3d_engine *engine, int buffer, int64_t bytes, z
 
 /* What a slot has; false: pieces of several types. */
 static bool type_of(const z3d_program *program, int slot, z3d_dtype *out) {
+    const z3d_slot role = z3d_slot_role(slot);
     *out = program->config.dtype;
-    if (slot == Z3D_SLOT_OPTIMIZER) *out = Z3D_F32;
-    if (slot >= Z3D_SLOT_GRADIENTS && slot <= Z3D_SLOT_SHARD) *out = program->config.grad_dtype;
+    if (role == Z3D_SLOT_OPTIMIZER) *out = Z3D_F32;
+    if (role == Z3D_SLOT_GRADIENTS || role == Z3D_SLOT_SHARD) *out = program->config.grad_dtype;
     return slot != Z3D_SLOT_SAVED && slot != Z3D_SLOT_WORKSPACE && slot != Z3D_SLOT_DEFERRED &&
            slot != Z3D_SLOT_CACHE;
 }
@@ -93,7 +94,7 @@ z3d_status z3d_look_at_instruction(const z3d_engine *engine, int index, z3d_stri
     char bytes[32];
     z3d_string_append(out, "  %-28s %-8s %-11s %-5s %12s %12s %12s %12s %s\n", "buffer", "", "size",
                       "type", "min", "max", "mean", "rms", "inf or NaN");
-    for (int slot = 0; slot < Z3D_SLOT_COUNT; slot++) {
+    for (int slot = 0; slot < i->num_slots; slot++) {
         const int buffer = i->buffer[slot];
         statistics s;
         z3d_dtype dtype;
