@@ -169,8 +169,8 @@ static double load(bench *b) {
     *strrchr(path, '/') = '\0';
     meet(b);
     double begin = z3d_now();
-    must(b, z3d_checkpoint_load_all(b->world, path, b->model, b->engine, Z3D_VERIFY_FULL, false,
-                                    NULL, NULL, NULL));
+    must(b, z3d_checkpoint_load_all(b->world, path, NULL, b->model, b->engine, Z3D_VERIFY_FULL,
+                                    false, NULL, NULL, NULL));
     return z3d_now() - begin;
 }
 

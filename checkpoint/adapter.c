@@ -99,7 +99,74 @@ static z3d_status compare_config(const z3d_json *root, const z3d_config *c) {
     return differs("use_rslora", rslora ? "true" : "false", c->lora_use_rslora ? "true" : "false");
 }
 
-static z3d_status check_config(const char *folder, const z3d_config *config) {
+/* A run's checkpoints are no such folder. */
+static z3d_status refuse_run(const char *folder) {
+    char *inside;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool itself;
+    Z3D_TRY(z3d_manifest_exists(folder, &itself));
+    Z3D_TRY(z3d_io_join(folder, "checkpoints", &inside));
+    z3d_status status = Z3D_OK;
+    const char *const places[] = {folder, inside};
+    for (int i = 0; i < 2 && !itself && count == 0 && status == Z3D_OK; i++) {
+        status = z3d_checkpoint_list(places[i], &steps, &count);
+        free(steps);
+        if (count > 0) folder = places[i];
+    }
+    if (status == Z3D_OK && (itself || count > 0))
+        status =
+            Z3D_ERROR(Z3D_ERR_CONFIG,
+                      "%s has a run's checkpoints, not PEFT's folder of an adapter; begin with "
+                      "base and adapter: checkpoint.init_from=%s, or make PEFT's folder: zero3d "
+                      "checkpoint export %s FOLDER",
+                      folder, folder, folder);
+    free(inside);
+    return status;
+}
+
+/* ---- its base ---- */
+
+/* The last part of a path or of the hub's name. */
+static const char *last_of(const char *name) {
+    const char *slash = strrchr(name, '/');
+    return slash ? slash + 1 : name;
+}
+
+/* PEFT's folder has a name only, which may be another name of the same base. */
+static void compare_names(const z3d_interop *f, const z3d_base *base) {
+    char shown[Z3D_SHOWN + 1];
+    const char *name = f->base_name;
+    if (*f->base || !name || !base->source || strcmp(last_of(name), last_of(base->source)) == 0)
+        return;
+    z3d_log(Z3D_LOG_WARN,
+            "%s: the adapter was trained on %s (base_model_name_or_path), and this run's base was "
+            "imported from %s: only the shapes are known to fit",
+            f->path, z3d_shown(name, shown), base->source);
+}
+
+/* Ours has a digest. */
+static z3d_status compare_bases(const z3d_interop *f, const z3d_base *base) {
+    if (!*f->base || strcmp(f->base, base->digest) == 0) return Z3D_OK;
+    if (!*base->digest)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "%s: the adapter was trained on a base with the digest %s, and this run "
+                         "begins with random weights; set checkpoint.init_from to that base",
+                         f->path, f->base);
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "%s: the adapter has another base: it was trained on one with the digest %s, "
+                     "and %s has %s; set checkpoint.init_from to the adapter's base",
+                     f->path, f->base, base->path ? base->path : "this run's", base->digest);
+}
+
+static z3d_status keep_name(const z3d_json *root, z3d_interop *f) {
+    const z3d_json *name = z3d_json_member(root, "base_model_name_or_path");
+    if (!name || name->type != Z3D_JSON_STRING) return Z3D_OK;
+    f->base_name = strdup(name->text);
+    return f->base_name ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a base's name");
+}
+
+static z3d_status check_config(z3d_interop *f, const char *folder, const z3d_config *config) {
     enum { MAX_CONFIG = 1 << 20 };
     char *path, *text = NULL;
     size_t length;
@@ -109,6 +176,7 @@ static z3d_status check_config(const char *folder, const z3d_config *config) {
     if (status == Z3D_OK) status = z3d_json_parse(text, length, path, &root);
     if (status == Z3D_OK) {
         status = compare_config(root, config);
+        if (status == Z3D_OK) status = keep_name(root, f);
         if (status != Z3D_OK) status = z3d_error_context(status, "%s", path);
     }
     z3d_json_free(root);
@@ -125,6 +193,10 @@ static void find_parameter(const z3d_model *model, const z3d_tensor *t, int *gro
             if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
                 strcmp(model->group[g].parameter[i].name, t->name) == 0)
                 *group = g, *parameter = i;
+}
+
+bool z3d_is_adapter(const char *name) {
+    return z3d_ends_with(name, Z3D_LORA_A) || z3d_ends_with(name, Z3D_LORA_B);
 }
 
 bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *t) {
@@ -148,8 +220,8 @@ static z3d_status list_tensors(z3d_interop *f, const z3d_model *model) {
     return Z3D_OK;
 }
 
-static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_config *config,
-                              const z3d_model *model) {
+static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_base *base,
+                              const z3d_config *config, const z3d_model *model) {
     char *path;
     f->path = strdup(folder);
     if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
@@ -157,12 +229,16 @@ static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_conf
     Z3D_TRY(z3d_config_create(&f->config));
     f->config->model_num_layers = config->model_num_layers;
     Z3D_TRY(z3d_model_type_of(config, &f->type));
-    Z3D_TRY(check_config(folder, config));
+    Z3D_TRY(refuse_run(folder));
+    Z3D_TRY(check_config(f, folder, config));
     Z3D_TRY(list_tensors(f, model));
     Z3D_TRY(z3d_io_join(folder, "adapter_model.safetensors", &path));
     z3d_status status = z3d_interop_add_file(f, path);
     free(path);
-    return status == Z3D_OK ? z3d_safetensors_read(f) : status;
+    if (status == Z3D_OK) status = z3d_safetensors_read(f);
+    /* Another base is also why tensors do not fit. */
+    Z3D_TRY(compare_bases(f, base));
+    return status;
 }
 
 static z3d_status set_tensor(const z3d_interop *f, int tensor, const z3d_model *model,
@@ -179,10 +255,11 @@ static z3d_status set_tensor(const z3d_interop *f, int tensor, const z3d_model *
     return status;
 }
 
-z3d_status z3d_adapter_load(z3d_world *world, const char *folder, const z3d_config *config,
-                            const z3d_model *model, z3d_engine *engine) {
+z3d_status z3d_adapter_load(z3d_world *world, const char *folder, const z3d_base *base,
+                            const z3d_config *config, const z3d_model *model, z3d_engine *engine) {
     z3d_interop f = {0};
-    z3d_status status = open_folder(&f, folder, config, model);
+    z3d_status status = open_folder(&f, folder, base, config, model);
+    if (status == Z3D_OK && z3d_world_rank(world) == 0) compare_names(&f, base);
     for (int i = 0; i < f.count && status == Z3D_OK; i++) status = set_tensor(&f, i, model, engine);
     z3d_interop_close(&f);
     return z3d_checkpoint_agree(world, "adapter: reading", status);
@@ -222,10 +299,16 @@ static void append_targets(z3d_string *out, const z3d_model_type *type, const z3
 }
 
 z3d_status z3d_adapter_write_config(const z3d_model_type *type, const z3d_config *c,
-                                    const z3d_model *model, const char *folder) {
+                                    const z3d_model *model, const char *source,
+                                    const char *folder) {
     z3d_string text = {0};
     z3d_string_append(&text, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n"
-                             "  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n"
+                             "  \"base_model_name_or_path\": ");
+    if (source)
+        z3d_string_append_json(&text, source);
+    else
+        z3d_string_append(&text, "null");
+    z3d_string_append(&text, ",\n  \"bias\": \"none\",\n"
                              "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
                              "  \"use_dora\": false,\n");
     append_targets(&text, type, model);

@@ -2,7 +2,8 @@
  * renamed last, makes the files a checkpoint. Any topology, ZeRO stage and precision loads any
  * other's; each rank reads the blocks that it needs. May call zero/ and the floors below. Files:
  * only io.c changes a disk; format.c writes and manifest.c reads the description of a checkpoint;
- * shard.c writes tensors, reader.c reads them; folder.c handles a folder of checkpoints, store.c a
+ * shard.c writes tensors, reader.c reads them, base.c finds those that another checkpoint has;
+ * folder.c handles a folder of checkpoints, store.c a
  * run's; save.c and load.c move an engine's state; import.c and export.c handle other programs'
  * files (interop.h). Start reading at docs/checkpoint-format.md, then save.c. */
 #ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
@@ -25,17 +26,30 @@ typedef struct z3d_evaluations {
     bool due;      /* a stop came before this step's validation */
 } z3d_evaluations;
 
+/* The checkpoint whose weights a run began with. Its frozen parameters are not saved again. Texts
+ * are malloc'ed; NULL: unknown. */
+typedef struct z3d_base {
+    char *folder;    /* NULL: nothing is left out of the run's checkpoints */
+    char *path;      /* as the run's user wrote it */
+    char *source;    /* what it was imported from */
+    char digest[33]; /* of its shards, hexadecimal; "": unknown */
+} z3d_base;
+
+void z3d_base_free(z3d_base *base);
+
 /* What a checkpoint contains beside its tensors. */
 typedef struct z3d_checkpoint_info {
     z3d_engine_state engine;
     int64_t samples;      /* training samples used so far: the next step's first sample */
     int64_t train_tokens; /* in the training data's files */
     z3d_evaluations evaluations;
+    z3d_base base;
     int tensor_size, data_size, pipeline_size, zero_stage;
     z3d_dtype dtype;
     char *config;    /* the resolved configuration, YAML */
     char *program;   /* "zero3d 0.1.0" */
     char *libraries; /* "HDF5 1.10.8, ..." */
+    char *imported;  /* the path that it was imported from; NULL: a run saved it */
 } z3d_checkpoint_info;
 
 /* How thoroughly a checkpoint is checked before it is used. */
@@ -53,6 +67,10 @@ typedef struct z3d_checkpoint z3d_checkpoint;
  * ERR_DATA (not a checkpoint; damaged: which file and how), ERR_UNSUPPORTED (written by a newer
  * version). */
 z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out);
+/* Before its tensors are checked or read: finds the base, of a checkpoint that leaves out what is
+ * frozen, and compares the digests. base: where it is now; NULL or "": where it was. ERR_IO: it is
+ * gone or has changed. */
+z3d_status z3d_checkpoint_open_base(z3d_checkpoint *checkpoint, const char *base);
 void z3d_checkpoint_close(z3d_checkpoint *checkpoint);
 const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint);
 const char *z3d_checkpoint_folder(const z3d_checkpoint *checkpoint);
@@ -95,10 +113,11 @@ void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify
 int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
 /* Bytes of values that the rank of `mesh` writes in a save, and reads to resume on the same
- * topology. Without what HDF5 and the index add (at most 4096 bytes per tensor and state). Pure.
- * Errors: ERR_CONFIG, ERR_MEMORY. */
+ * topology. trained: what is frozen is not saved. Without what HDF5 and the index add (at most 4096
+ * bytes per tensor and state). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
 z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                const z3d_program_config *config, double *saved, double *loaded);
+                                const z3d_program_config *config, bool trained, double *saved,
+                                double *loaded);
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
 
@@ -121,6 +140,7 @@ typedef struct z3d_export {
      * imported checkpoint; else those of the checkpoint's configuration (data.vocab and
      * data.merges; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
     const char *vocab, *merges;
+    const char *base;  /* as of z3d_checkpoint_open_base */
     int64_t max_shard; /* bytes of tensors in a file of Hugging Face's; 0: 5 GB */
     bool tokenizer;    /* set: whether there was one */
     int shards;        /* set: files of Hugging Face's with tensors */
@@ -184,9 +204,11 @@ typedef struct z3d_store_config {
     int64_t keep;        /* number of complete checkpoints to keep; 0: all */
     bool keep_best;      /* and that of the lowest validation loss, to which DIR/best is a link */
     bool asynchronous;   /* saves run beside training */
+    bool begins;         /* with a checkpoint's weights: saves will likely have a base */
     const char *program; /* "zero3d 0.1.0" */
     z3d_dtype dtype;
     int zero_stage;
+    const char *base; /* of checkpoints that are resumed from; as of z3d_checkpoint_open_base */
     /* Called on rank 0, before a checkpoint exists, in the thread that writes it: brings to the
      * disk what must not be older than the checkpoint. NULL: nothing. */
     z3d_status (*before_commit)(void *context);
@@ -195,9 +217,10 @@ typedef struct z3d_store_config {
 } z3d_store_config;
 
 /* Bytes of host memory that the copy of an asynchronous save takes on the rank of `mesh`: 4
- * for each element that it writes. ERR_MEMORY. Not collective. */
+ * for each element that it writes. trained: without what is frozen. ERR_MEMORY. Not collective. */
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                         const z3d_program_config *config, int64_t *bytes);
+                                         const z3d_program_config *config, bool trained,
+                                         int64_t *bytes);
 
 /* Takes the folder for this run: creates it, locks it (ERR_IO if another job holds it), removes
  * what unfinished saves and removals left, and says so. Collective; agreed. */
@@ -209,9 +232,10 @@ void z3d_store_close(z3d_store *store);
 /* Saves the engine's state as DIR/step-N (N: the engine's step). Synchronous: durable on return,
  * agreed. Asynchronous: the state is copied on return (a save that is still in flight is finished
  * before), and no rank has waited for another one or for a disk; z3d_store_poll returns failures,
- * also of the copy. Only info's samples, train_tokens, evaluations and config are used (config
- * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is an error
- * before anything is written; the last checkpoint is unchanged. */
+ * also of the copy. Only info's samples, train_tokens, evaluations, base and config are used
+ * (config NULL: there was no memory for it, ERR_MEMORY). With a base, what is frozen is left out.
+ * Collective. ERR_IO: too little space is an error before anything is written; the last checkpoint
+ * is unchanged. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
 /* At a start, when the step of the lowest validation loss is known (0: none): DIR/best and the
  * older checkpoints become what the last save should have left. Without keep_best a link of that
@@ -241,24 +265,27 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
 
 /* Sets the engine's state on all ranks from a checkpoint of the same model: their own parts of
  * every tensor, and (unless weights_only) the optimizer's tensors and the step's counters. Checks
- * as `verify` says; each rank checks its share. info (if not NULL) gets the numbers, not the texts.
+ * as `verify` says; each rank checks its share. base: as of z3d_checkpoint_open_base. info (if not
+ * NULL) gets the numbers and the base of the run that goes on or begins, no other texts.
  * weights_only: the model may have more token ids; their rows become the mean of the others, and
  * rank 0 says so. ERR_CONFIG if the models differ, with the first tensor that does, or the
  * optimizers' tensors; ERR_DATA, ERR_IO. Collective; agreed. */
-z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
-                                   z3d_engine *engine, z3d_checkpoint_verify verify,
-                                   bool weights_only, z3d_checkpoint_accept accept, void *context,
+z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const char *base,
+                                   const z3d_model *model, z3d_engine *engine,
+                                   z3d_checkpoint_verify verify, bool weights_only,
+                                   z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info);
 /* The same of the weights only, for a model that is not trained: it has the checkpoint's token ids.
  * average: of the parameters, in their place. ERR_USAGE: the checkpoint has none. */
-z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const z3d_model *model,
-                                       z3d_engine *engine, z3d_checkpoint_verify verify,
-                                       bool average, z3d_checkpoint_info *info);
+z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const char *base,
+                                       const z3d_model *model, z3d_engine *engine,
+                                       z3d_checkpoint_verify verify, bool average,
+                                       z3d_checkpoint_info *info);
 
-/* The adapters and modules of PEFT's folder become the model's that are trained. ERR_CONFIG where
- * the run's section `lora` says another adapter, ERR_UNSUPPORTED (DoRA and the like), ERR_DATA,
- * ERR_IO. Collective; agreed. */
-z3d_status z3d_adapter_load(z3d_world *world, const char *folder, const z3d_config *config,
-                            const z3d_model *model, z3d_engine *engine);
+/* The adapters and modules of PEFT's folder become the model's that are trained. base: the run's.
+ * ERR_CONFIG where the run's section `lora` says another adapter, or the adapter has another base,
+ * ERR_UNSUPPORTED (DoRA and the like), ERR_DATA, ERR_IO. Collective; agreed. */
+z3d_status z3d_adapter_load(z3d_world *world, const char *folder, const z3d_base *base,
+                            const z3d_config *config, const z3d_model *model, z3d_engine *engine);
 
 #endif

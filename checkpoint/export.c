@@ -52,11 +52,12 @@ static z3d_status write_config(const z3d_model_type *type, const z3d_config *con
 /* ---- its tokenizer ---- */
 
 /* DIR/tokenizer beside DIR/step-N, where an import put it; NULL: not there. */
-static z3d_status find_kept(const z3d_checkpoint *c, char **out) {
+static z3d_status find_kept(const char *folder, char **out) {
     char *parent = NULL;
     bool there = false;
     *out = NULL;
-    z3d_status status = z3d_io_join(z3d_checkpoint_folder(c), "../tokenizer", &parent);
+    if (!folder) return Z3D_OK;
+    z3d_status status = z3d_io_join(folder, "../tokenizer", &parent);
     if (status == Z3D_OK) status = z3d_io_exists(parent, &there);
     if (status == Z3D_OK && there)
         *out = parent;
@@ -65,8 +66,8 @@ static z3d_status find_kept(const z3d_checkpoint *c, char **out) {
     return status;
 }
 
-/* As the configuration says. */
-static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *config,
+/* As the configuration says, or where the base has gone. needed: or it is an error. */
+static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *config, bool needed,
                                   z3d_tokenizer_files *out) {
     const char *vocab = config->data_vocab;
     bool named = vocab && *vocab, there = false;
@@ -76,13 +77,15 @@ static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *con
         if (config->model_vocab_size == BYTES_VOCABULARY) z3d_tokenizer_files_of_bytes(out);
         return Z3D_OK;
     }
-    Z3D_TRY(find_kept(c, &kept));
+    Z3D_TRY(find_kept(z3d_checkpoint_folder(c), &kept));
     z3d_status status = !kept && named ? z3d_io_exists(vocab, &there) : Z3D_OK;
-    if (kept)
+    if (status == Z3D_OK && !kept && named && !there)
+        status = find_kept(z3d_checkpoint_get_info(c)->base.folder, &kept);
+    if (status == Z3D_OK && kept)
         status = z3d_tokenizer_files_read(kept, NULL, out);
     else if (status == Z3D_OK && there)
         status = z3d_tokenizer_files_read(vocab, config->data_merges, out);
-    else if (status == Z3D_OK && named)
+    else if (status == Z3D_OK && named && needed)
         status = Z3D_ERROR(Z3D_ERR_IO,
                            "%s: the checkpoint's tokenizer (data.vocab) is not there; give --vocab "
                            "PATH, or --vocab none to export without a tokenizer",
@@ -103,7 +106,7 @@ static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_config *conf
                                "tokenizer.json",
                                what->vocab);
     } else {
-        status = read_configured(c, config, out);
+        status = read_configured(c, config, !what->adapter, out);
     }
     if (status == Z3D_OK && out->known)
         status = z3d_tokenizer_files_complete(out, z3d_positions_of(config));
@@ -197,19 +200,28 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_
     return status;
 }
 
-/* PEFT's folder: what was trained. */
+/* PEFT's folder: what was trained, what of the base is known, and the tokenizer. */
 static z3d_status write_adapter(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
-    z3d_export_files files = {.dtype = what->dtype, .max_shard = INT64_MAX, .folder = what->to};
-    z3d_model *model;
+    const z3d_base *base = &z3d_checkpoint_get_info(c)->base;
+    z3d_export_files files = {
+        .dtype = what->dtype, .max_shard = INT64_MAX, .base = base->digest, .folder = what->to};
+    z3d_tokenizer_files tokenizer = {0};
+    z3d_model *model = NULL;
     Z3D_TRY(z3d_model_type_of(config, &files.type));
     Z3D_TRY(check_new_folder(what->to));
-    Z3D_TRY(z3d_model_from_config(config, &model));
+    z3d_status status = read_tokenizer(c, config, what, &tokenizer);
+    if (status == Z3D_OK) status = z3d_model_from_config(config, &model);
     files.adapter = model;
-    z3d_status status = z3d_make_folders(what->to);
+    if (status == Z3D_OK) status = z3d_make_folders(what->to);
     if (status == Z3D_OK) status = z3d_safetensors_write(c, &files);
     if (status == Z3D_OK) status = judge_values(&files.bad, what);
+    if (status == Z3D_OK && tokenizer.known)
+        status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
     /* Last: a folder that has adapter_config.json is whole. */
-    if (status == Z3D_OK) status = z3d_adapter_write_config(files.type, config, model, what->to);
+    if (status == Z3D_OK)
+        status = z3d_adapter_write_config(files.type, config, model, base->source, what->to);
+    what->tokenizer = tokenizer.known;
+    z3d_tokenizer_files_free(&tokenizer);
     z3d_model_destroy(model);
     return status;
 }
@@ -277,11 +289,10 @@ static z3d_status choose_adapters(z3d_checkpoint *c, const z3d_config *config, z
     if (llmc && config->lora_r > 0 && !what->merged)
         return Z3D_ERROR(Z3D_ERR_USAGE, "llm.c has no adapters; give --merged");
     what->adapter = config->lora_r > 0 && !what->merged;
-    if (what->adapter && (what->vocab || what->max_shard))
+    if (what->adapter && (what->base || what->max_shard))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--%s has no effect: an adapter's folder has adapters only; "
-                         "--merged exports the whole model",
-                         what->vocab ? "vocab" : "max-shard-size");
+                         "--%s has no effect on an adapter; --merged exports the whole model",
+                         what->base ? "base" : "max-shard-size");
     if (what->merged) z3d_checkpoint_export_scale(c, z3d_lora_scale(config));
     return Z3D_OK;
 }
@@ -297,6 +308,7 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     Z3D_TRY(z3d_config_create(&config));
     z3d_status status = read_config(c, !llmc && !what->vocab, config);
     if (status == Z3D_OK) status = choose_adapters(c, config, what);
+    if (status == Z3D_OK && !what->adapter) status = z3d_checkpoint_open_base(c, what->base);
     if (status == Z3D_OK) status = find_dtype(config, what);
     if (status == Z3D_OK)
         status = what->adapter ? write_adapter(c, config, what)

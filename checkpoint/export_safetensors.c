@@ -35,7 +35,10 @@ static int by_name(const void *a, const void *b) {
 static void write_header(const output *o, z3d_string *out) {
     static const char *const types[] = {[Z3D_F32] = "F32", [Z3D_BF16] = "BF16", [Z3D_F16] = "F16"};
     int64_t at = 0;
-    z3d_string_append(out, "{\"__metadata__\":{\"format\":\"pt\"}");
+    z3d_string_append(out, "{\"__metadata__\":{\"format\":\"pt\"");
+    if (o->files->base && *o->files->base)
+        z3d_string_append(out, ",\"" Z3D_ADAPTER_BASE "\":\"%s\"", o->files->base);
+    z3d_string_append(out, "}");
     for (int i = 0; i < o->count; i++) {
         exported *t = &o->tensor[i];
         if (t->shard != o->shard) continue;
@@ -76,13 +79,9 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
 
 /* ---- all files ---- */
 
-static bool is_adapter(const char *name) {
-    return z3d_ends_with(name, Z3D_LORA_A) || z3d_ends_with(name, Z3D_LORA_B);
-}
-
 static bool takes(const output *o, const char *group, const char *name) {
     z3d_tensor t = {0};
-    if (!o->files->adapter) return !is_adapter(name);
+    if (!o->files->adapter) return !z3d_is_adapter(name);
     snprintf(t.group, sizeof t.group, "%s", group);
     snprintf(t.name, sizeof t.name, "%s", name);
     return z3d_tensor_is_trained(o->files->adapter, &t);

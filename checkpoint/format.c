@@ -15,6 +15,7 @@ unsigned z3d_manifest_kinds(const z3d_manifest *manifest) {
 
 void z3d_manifest_free(z3d_manifest *manifest) {
     for (int i = 0; i < manifest->num_shards && manifest->shard; i++) {
+        free(manifest->shard[i].folder);
         free(manifest->shard[i].block);
         free(manifest->shard[i].extent);
     }
@@ -24,6 +25,8 @@ void z3d_manifest_free(z3d_manifest *manifest) {
     free(manifest->info.config);
     free(manifest->info.program);
     free(manifest->info.libraries);
+    free(manifest->info.imported);
+    z3d_base_free(&manifest->info.base);
     *manifest = (z3d_manifest){0};
 }
 
@@ -145,10 +148,31 @@ static void append_evaluations(const z3d_evaluations *evaluations, z3d_string *o
                       (long long)evaluations->data, evaluations->due ? ",\"due\":true" : "");
 }
 
+bool z3d_name_is_plain(const char *name) {
+    while (*name && (unsigned char)*name >= ' ' && *name != 127) name++;
+    return !*name;
+}
+
+/* ,"KEY":"TEXT"; nothing where there is none that a reader takes. */
+static void append_text(z3d_string *out, const char *key, const char *text) {
+    if (!text || !z3d_name_is_plain(text)) return;
+    z3d_string_append(out, ",\"%s\":", key);
+    z3d_string_append_json(out, text);
+}
+
+static void append_base(const z3d_base *base, z3d_string *out) {
+    if (!base->folder) return;
+    z3d_string_append(out, "\"base\":{\"xxh3_128\":\"%s\"", base->digest);
+    append_text(out, "folder", base->folder);
+    append_text(out, "path", base->path);
+    append_text(out, "imported_from", base->source);
+    z3d_string_append(out, "},\n");
+}
+
 static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     const z3d_engine_state *e = &info->engine;
     z3d_string_append(out, "\"format\":\"zero3d checkpoint\",\"version\":%d,\n",
-                      Z3D_FORMAT_VERSION);
+                      info->base.folder ? Z3D_BASE_VERSION : Z3D_FORMAT_VERSION);
     z3d_string_append(out, "\"step\":%lld,\"optimizer_step\":%lld,\"skipped_in_a_row\":%lld,\n",
                       (long long)e->step, (long long)e->optimizer_step,
                       (long long)e->skipped_in_a_row);
@@ -160,6 +184,7 @@ static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     z3d_string_append(out, "\"samples\":%lld,\"train_tokens\":%lld,\n", (long long)info->samples,
                       (long long)info->train_tokens);
     append_evaluations(&info->evaluations, out);
+    append_base(&info->base, out);
     z3d_string_append(out,
                       "\"topology\":{\"tensor\":%d,\"data\":%d,\"pipeline\":%d,\"zero_stage\":%d},"
                       "\"dtype\":\"%s\",\n",
@@ -169,6 +194,7 @@ static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
     z3d_string_append_json(out, info->program);
     z3d_string_append(out, ",\"libraries\":");
     z3d_string_append_json(out, info->libraries);
+    append_text(out, "imported_from", info->imported);
     z3d_string_append(out, ",\n\"config\":");
     z3d_string_append_json(out, info->config);
     z3d_string_append(out, ",\n");

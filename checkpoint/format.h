@@ -6,7 +6,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/io.h"
 
-enum { Z3D_FORMAT_VERSION = 1, Z3D_BLOCK_BYTES = 1 << 20 };
+/* Z3D_BASE_VERSION: of a checkpoint that leaves out what its base has. */
+enum { Z3D_FORMAT_VERSION = 1, Z3D_BASE_VERSION = 2, Z3D_BLOCK_BYTES = 1 << 20 };
 
 #define Z3D_MANIFEST "manifest.json"
 #define Z3D_VIRTUAL_FILE "checkpoint.h5"
@@ -40,6 +41,7 @@ typedef struct z3d_extent {
 typedef struct z3d_shard {
     char name[32];  /* "shard-00003.h5" */
     char index[32]; /* "shard-00003.json" */
+    char *folder;   /* of the base's shards, which only a reader adds; NULL: the checkpoint's own */
     int64_t size;
     int64_t num_blocks;
     z3d_digest *block; /* of each Z3D_BLOCK_BYTES of the file */
@@ -69,11 +71,18 @@ unsigned z3d_manifest_kinds(const z3d_manifest *manifest);
 static inline unsigned z3d_tensor_kinds(const z3d_tensor *tensor, unsigned kinds) {
     return tensor->frozen ? kinds & Z3D_KIND(PARAMETER) : kinds;
 }
+/* Those that the checkpoint's own shards hold. */
+static inline unsigned z3d_saved_kinds(const z3d_manifest *manifest, const z3d_tensor *tensor,
+                                       unsigned kinds) {
+    return tensor->frozen && manifest->info.base.folder ? 0 : z3d_tensor_kinds(tensor, kinds);
+}
 /* The tensors of a model, in order of groups and parameters; tiles are one tensor. */
 z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count);
 /* Of each parameter, in order of groups. */
 z3d_status z3d_homes_of(const z3d_model *model, z3d_home **out);
 int z3d_count_parameters(const z3d_model *model);
+/* Whether a name has no control characters: a manifest with others is refused. */
+bool z3d_name_is_plain(const char *name);
 /* Number of elements of the whole tensor. */
 int64_t z3d_tensor_elements(const z3d_tensor *tensor);
 
@@ -91,6 +100,22 @@ z3d_status z3d_folder_check_step(const char *folder, int64_t step);
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
 /* manifest.json only: no shards' datasets. */
 z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);
+
+/* ---- base.c ---- */
+
+/* Adds the shards of the base in `folder` (NULL or "": where it was), which checkpoint `name`
+ * needs. ERR_IO: it is gone or has changed. */
+z3d_status z3d_manifest_add_base(z3d_manifest *manifest, const char *name, const char *folder);
+/* What a run that begins with the weights of a checkpoint has as its base. */
+z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *checkpoint, const z3d_model *model,
+                                    z3d_base *out);
+z3d_status z3d_base_of(const z3d_checkpoint *checkpoint, const z3d_manifest *manifest,
+                       const z3d_model *model, z3d_base *out);
+/* Of the checkpoint's own shards: equal weights that were imported twice have one digest. */
+void z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);
+z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);
+/* A failure that the base's files are to blame for: the checkpoint itself is not damaged. */
+z3d_status z3d_base_failed(z3d_status status);
 
 /* Elements first .. first + count - 1 of a slice of a tensor's state, as of z3d_checkpoint_read. */
 typedef struct z3d_wanted {

@@ -126,8 +126,10 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
                                     .pipeline_size = 1,
                                     .dtype = Z3D_F32};
     m->info.program = strdup(import->program);
+    m->info.imported = realpath(import->from, NULL);
     Z3D_TRY(z3d_libraries(&m->info.libraries));
-    if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
+    if (!m->info.program || !m->info.imported)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
     char *tokenizer;
     z3d_status status = keep_tokenizer(import, f, &tokenizer);
     if (status == Z3D_OK)
@@ -160,7 +162,7 @@ static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_im
     z3d_extent *extent;
     int count;
     Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &alone));
-    Z3D_TRY(z3d_shard_plan(f->model, &alone, NULL, Z3D_KIND(PARAMETER), &count, &extent));
+    Z3D_TRY(z3d_shard_plan(f->model, &alone, NULL, Z3D_KIND(PARAMETER), false, &count, &extent));
     return z3d_image_make(m->tensor, 0, 0, count, extent, image);
 }
 

@@ -75,6 +75,7 @@ void z3d_interop_close(z3d_interop *f) {
     z3d_json_free(f->index);
     free(f->file);
     free(f->path);
+    free(f->base_name);
     free(f->tensor);
     free(f->view);
     free(f->place);

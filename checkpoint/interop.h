@@ -26,12 +26,14 @@ typedef struct z3d_interop_file {
 typedef struct z3d_interop {
     char *path; /* of the model, for messages: the file, or the folder */
     int num_files;
-    z3d_interop_file *file; /* those with tensors */
-    int64_t bytes;          /* of all files */
-    bool turned;            /* matrices with view.turned are [in, out] in them */
-    bool wrapped;           /* all names have PEFT's prefix in front */
-    z3d_json *index;        /* of the shards; NULL: there is none */
-    z3d_config *config;     /* its model.* are the file's */
+    z3d_interop_file *file;     /* those with tensors */
+    int64_t bytes;              /* of all files */
+    bool turned;                /* matrices with view.turned are [in, out] in them */
+    bool wrapped;               /* all names have PEFT's prefix in front */
+    char base[Z3D_DIGEST_TEXT]; /* digest of an adapter's base; "": unknown */
+    char *base_name;            /* as PEFT knows it; NULL: it does not */
+    z3d_json *index;            /* of the shards; NULL: there is none */
+    z3d_config *config;         /* its model.* are the file's */
     const z3d_model_type *type;
     z3d_model *model;
     int count;
@@ -155,6 +157,7 @@ typedef struct z3d_export_files {
     int64_t max_shard;
     const char *folder;
     const z3d_model *adapter; /* not NULL: what this model trains, as adapter_model.safetensors */
+    const char *base;         /* the digest of the adapter's; "": unknown */
     int shards;               /* set: how many */
     z3d_nonfinite bad;        /* set */
 } z3d_export_files;
@@ -162,11 +165,15 @@ z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, z3d_export_files *f
 
 /* ---- adapters ---- */
 
+/* Whether a parameter's name is one of an adapter's. */
+bool z3d_is_adapter(const char *name);
 /* Whether the parameter of this tensor is trained. */
 bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *tensor);
-/* adapter_config.json of a run with adapters. */
+/* Where PEFT looks for nothing, and we for the digest of an adapter's base: the file's metadata. */
+#define Z3D_ADAPTER_BASE "zero3d_base"
+/* adapter_config.json of a run with adapters. source: what its base was imported from, or NULL. */
 z3d_status z3d_adapter_write_config(const z3d_model_type *type, const z3d_config *config,
-                                    const z3d_model *model, const char *folder);
+                                    const z3d_model *model, const char *source, const char *folder);
 /* ERR_UNSUPPORTED: not a GPT-2. */
 z3d_status z3d_llmc_check(const z3d_config *config);
 /* Whether a file begins as llm.c's checkpoints do. */

@@ -11,6 +11,11 @@
  * the tensors otherwise, are put together first: each way to a device has its price. */
 enum { CHUNK = Z3D_BLOCK_BYTES / 4, LARGE = CHUNK / 16 };
 
+/* What a run without some of the checkpoint's adapters can do. */
+#define NO_SUCH_ADAPTER                                                                            \
+    "; keep its section lora (zero3d checkpoint show), begin with its base, or with its export "   \
+    "--merged"
+
 static z3d_status refuse_model(const z3d_checkpoint *c, const char *what) {
     return Z3D_ERROR(Z3D_ERR_CONFIG, "the checkpoint of step %lld is from a different model: %s",
                      (long long)z3d_checkpoint_get_info(c)->engine.step, what);
@@ -76,13 +81,13 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const char *group, *name;
         const int64_t *shape;
-        char text[2 * Z3D_NAME + 40];
+        char text[2 * Z3D_NAME + sizeof NO_SUCH_ADAPTER + 60];
         int dims, found = 0;
         z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
         for (int k = 0; k < count && !found; k++)
             found = strcmp(tensor[k].group, group) == 0 && strcmp(tensor[k].name, name) == 0;
-        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model", group,
-                 name);
+        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s", group,
+                 name, z3d_is_adapter(name) ? NO_SUCH_ADAPTER : "");
         if (!found) status = refuse_model(c, text);
     }
     free(tensor);
@@ -272,56 +277,92 @@ z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status m
     return status;
 }
 
-static z3d_status load_kinds(z3d_world *world, const char *folder, const z3d_model *model,
-                             z3d_engine *engine, z3d_checkpoint_verify verify, purpose purpose,
-                             z3d_checkpoint_accept accept, void *context,
-                             z3d_checkpoint_info *info) {
+/* The numbers, and the base of the run that goes on or begins. */
+static z3d_status tell(const z3d_checkpoint *c, const z3d_model *model, purpose purpose,
+                       z3d_checkpoint_info *info) {
+    if (!info) return Z3D_OK;
+    *info = *z3d_checkpoint_get_info(c);
+    info->config = info->program = info->libraries = info->imported = NULL;
+    const z3d_base base = info->base;
+    info->base = (z3d_base){0};
+    if (purpose == RESUME) return z3d_base_copy(&base, &info->base);
+    return purpose == BEGIN ? z3d_checkpoint_find_base(c, model, &info->base) : Z3D_OK;
+}
+
+/* What is loaded, and into what. */
+typedef struct request {
+    const char *folder, *base;
+    const z3d_model *model;
+    z3d_engine *engine;
+    z3d_checkpoint_verify verify;
+    purpose purpose;
+    z3d_checkpoint_accept accept; /* NULL: all are */
+    void *context;
+} request;
+
+static z3d_status open_checkpoint(const request *r, z3d_checkpoint **c) {
+    z3d_status status = z3d_checkpoint_open(r->folder, c);
+    if (status == Z3D_OK && r->purpose == RESUME) status = need_states(*c, r->folder);
+    if (status == Z3D_OK && r->purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(*c);
+    return status == Z3D_OK ? z3d_checkpoint_open_base(*c, r->base) : status;
+}
+
+static z3d_status load_kinds(z3d_world *world, const request *r, z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
     z3d_watchdog_position(world, false, opening);
-    z3d_status status = z3d_checkpoint_open(folder, &c);
-    if (status == Z3D_OK && purpose == RESUME) status = need_states(c, folder);
-    if (status == Z3D_OK && purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(c);
-    status = z3d_checkpoint_agree(world, opening, status);
+    z3d_status status = z3d_checkpoint_agree(world, opening, open_checkpoint(r, &c));
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, checking);
-        status = z3d_checkpoint_check_rest(c, verify, kinds_to_load(c, engine, purpose),
+        status = z3d_checkpoint_check_rest(c, r->verify, kinds_to_load(c, r->engine, r->purpose),
                                            z3d_world_rank(world), z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
-    if (status == Z3D_OK && accept) {
-        status = accept(context, z3d_checkpoint_get_info(c));
+    if (status == Z3D_OK && r->accept) {
+        status = r->accept(r->context, z3d_checkpoint_get_info(c));
         status = z3d_checkpoint_agree(world, checking, status);
     }
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, reading);
-        z3d_checkpoint_set_verify(c, verify);
-        status = load(c, z3d_world_size(world), model, engine, purpose);
+        z3d_checkpoint_set_verify(c, r->verify);
+        status = load(c, z3d_world_size(world), r->model, r->engine, r->purpose);
         status = z3d_checkpoint_agree(world, reading, status);
-        if (status == Z3D_OK && purpose == BEGIN)
-            status = z3d_fill_new_rows(world, reading, c, model, engine);
     }
-    if (status == Z3D_OK && info) {
-        *info = *z3d_checkpoint_get_info(c);
-        info->config = info->program = info->libraries = NULL;
-    }
+    if (status == Z3D_OK && r->purpose == BEGIN)
+        status = z3d_fill_new_rows(world, reading, c, r->model, r->engine);
+    if (status == Z3D_OK)
+        status = z3d_checkpoint_agree(world, reading, tell(c, r->model, r->purpose, info));
     z3d_checkpoint_close(c);
     return status;
 }
 
-z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
-                                   z3d_engine *engine, z3d_checkpoint_verify verify,
-                                   bool weights_only, z3d_checkpoint_accept accept, void *context,
+z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const char *base,
+                                   const z3d_model *model, z3d_engine *engine,
+                                   z3d_checkpoint_verify verify, bool weights_only,
+                                   z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
-    return load_kinds(world, folder, model, engine, verify, weights_only ? BEGIN : RESUME, accept,
-                      context, info);
+    const request r = {.folder = folder,
+                       .base = base,
+                       .model = model,
+                       .engine = engine,
+                       .verify = verify,
+                       .purpose = weights_only ? BEGIN : RESUME,
+                       .accept = accept,
+                       .context = context};
+    return load_kinds(world, &r, info);
 }
 
-z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const z3d_model *model,
-                                       z3d_engine *engine, z3d_checkpoint_verify verify,
-                                       bool average, z3d_checkpoint_info *info) {
-    return load_kinds(world, folder, model, engine, verify, average ? USE_AVERAGE : USE, NULL, NULL,
-                      info);
+z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const char *base,
+                                       const z3d_model *model, z3d_engine *engine,
+                                       z3d_checkpoint_verify verify, bool average,
+                                       z3d_checkpoint_info *info) {
+    const request r = {.folder = folder,
+                       .base = base,
+                       .model = model,
+                       .engine = engine,
+                       .verify = verify,
+                       .purpose = average ? USE_AVERAGE : USE};
+    return load_kinds(world, &r, info);
 }

@@ -8,7 +8,7 @@
 
 #include "checkpoint/format.h"
 
-enum { MAX_TEXT = 1 << 30 };
+enum { MAX_TEXT = 1 << 30, MAX_PATH = 4096 };
 #define FIRST_LINE "{\"xxh3_128\":\""
 enum { FIRST_LINE_BYTES = sizeof FIRST_LINE - 1 + 32 + 3 }; /* ", and newline */
 
@@ -21,16 +21,29 @@ static z3d_status copy_text(const z3d_json *object, const char *key, char **out)
     return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for \"%s\"", key);
 }
 
+/* What messages show. */
+static z3d_status get_name(const z3d_json *object, const char *key, size_t size, const char **out) {
+    Z3D_TRY(z3d_json_get_text(object, key, out));
+    if (!**out || strlen(*out) >= size)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%.60s\" is empty or too long", key, *out);
+    if (z3d_name_is_plain(*out)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": the name has a control character", key);
+}
+
 static z3d_status copy_name(const z3d_json *object, const char *key, char *out, size_t size) {
     const char *text;
-    Z3D_TRY(z3d_json_get_text(object, key, &text));
-    if (!*text || strlen(text) >= size)
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%.60s\" is empty or too long", key, text);
-    for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127)
-            return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": the name has a control character", key);
+    Z3D_TRY(get_name(object, key, size, &text));
     snprintf(out, size, "%s", text);
     return Z3D_OK;
+}
+
+/* Not there: NULL. */
+static z3d_status copy_path(const z3d_json *object, const char *key, char **out) {
+    const char *text;
+    if (z3d_json_is_none(z3d_json_member(object, key))) return Z3D_OK;
+    Z3D_TRY(get_name(object, key, MAX_PATH, &text));
+    *out = strdup(text);
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for \"%s\"", key);
 }
 
 /* A file's name: it must stay within the checkpoint's folder. */
@@ -128,6 +141,22 @@ static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
                : get_count(evaluations, "data", &out->data);
 }
 
+/* Not there: nothing is left out. */
+static z3d_status read_base(const z3d_json *root, z3d_base *out) {
+    const z3d_json *base = z3d_json_member(root, "base");
+    const char *digest;
+    z3d_digest unused;
+    if (z3d_json_is_none(base)) return Z3D_OK;
+    Z3D_TRY(z3d_json_get_text(base, "xxh3_128", &digest));
+    if (!z3d_digest_parse(digest, &unused))
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"base\": its digest is not valid");
+    snprintf(out->digest, sizeof out->digest, "%s", digest);
+    Z3D_TRY(copy_path(base, "folder", &out->folder));
+    Z3D_TRY(copy_path(base, "path", &out->path));
+    Z3D_TRY(copy_path(base, "imported_from", &out->source));
+    return out->folder ? Z3D_OK : Z3D_ERROR(Z3D_ERR_DATA, "\"base\": \"folder\" is missing");
+}
+
 static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     z3d_engine_state *e = &info->engine;
     const z3d_json *scale, *topology;
@@ -146,6 +175,8 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     Z3D_TRY(get_count(root, "samples", &info->samples));
     Z3D_TRY(get_count(root, "train_tokens", &info->train_tokens));
     Z3D_TRY(read_evaluations(root, &info->evaluations));
+    Z3D_TRY(read_base(root, &info->base));
+    Z3D_TRY(copy_path(root, "imported_from", &info->imported));
     Z3D_TRY(z3d_json_get(root, "topology", Z3D_JSON_OBJECT, &topology));
     Z3D_TRY(get_small(topology, "tensor", &info->tensor_size));
     Z3D_TRY(get_small(topology, "data", &info->data_size));
@@ -225,10 +256,10 @@ static z3d_status read_root(const z3d_json *root, z3d_manifest *out) {
     if (strcmp(format, "zero3d checkpoint") != 0)
         return Z3D_ERROR(Z3D_ERR_DATA, "\"format\" is \"%.40s\": not a zero3d checkpoint", format);
     Z3D_TRY(z3d_json_get_int(root, "version", &version));
-    if (version != Z3D_FORMAT_VERSION)
+    if (version != Z3D_FORMAT_VERSION && version != Z3D_BASE_VERSION)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "written in format version %lld; this program reads version %d",
-                         (long long)version, Z3D_FORMAT_VERSION);
+                         "written in format version %lld; this program reads versions %d and %d",
+                         (long long)version, Z3D_FORMAT_VERSION, Z3D_BASE_VERSION);
     Z3D_TRY(read_info(root, &out->info));
     Z3D_TRY(
         get_array(root, "tensors", sizeof *out->tensor, &array, &out->tensor, &out->num_tensors));
@@ -372,7 +403,8 @@ static z3d_status read_index(const char *folder, const z3d_manifest *manifest, z
 /* Elements of a tensor's state that all datasets together have. */
 static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64_t count) {
     const z3d_tensor *t = &m->tensor[tensor];
-    int64_t wanted = z3d_tensor_elements(t);
+    const bool saved = z3d_saved_kinds(m, t, 1U << kind) != 0;
+    int64_t wanted = saved ? z3d_tensor_elements(t) : 0;
     if (count == wanted) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "its shards hold %lld elements of /%s/%s/%s, expected %lld",
                      (long long)count, z3d_tensor_kind_name(kind), t->group, t->name,

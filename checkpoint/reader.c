@@ -48,6 +48,7 @@ struct z3d_checkpoint {
     char *bytes[CACHED_BLOCKS]; /* the blocks of `cache` */
     uint64_t clock;             /* of `open` */
     int64_t bytes_read;
+    bool has_base;          /* its shards are among the manifest's */
     z3d_progress *progress; /* NULL: nobody watches */
 };
 
@@ -95,6 +96,22 @@ z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
     else
         z3d_checkpoint_close(c);
     return status;
+}
+
+z3d_status z3d_checkpoint_open_base(z3d_checkpoint *c, const char *base) {
+    if (!c->manifest.info.base.folder || c->has_base) return Z3D_OK;
+    Z3D_TRY(z3d_manifest_add_base(&c->manifest, c->folder, base));
+    c->has_base = true;
+    free(c->first_source);
+    free(c->source);
+    c->first_source = NULL;
+    c->source = NULL;
+    return sort_sources(c);
+}
+
+z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *c, const z3d_model *model,
+                                    z3d_base *out) {
+    return z3d_base_of(c, &c->manifest, model, out);
 }
 
 void z3d_checkpoint_close(z3d_checkpoint *c) {
@@ -173,11 +190,11 @@ int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, con
 
 /* ---- blocks ---- */
 
-/* Opens a file of the checkpoint and makes sure of its length. */
-static z3d_status open_file(const z3d_checkpoint *c, const char *name, int64_t size, int *fd) {
+/* Opens a file of a checkpoint and makes sure of its length. */
+static z3d_status open_file(const char *folder, const char *name, int64_t size, int *fd) {
     char *path;
     int64_t length = 0;
-    Z3D_TRY(z3d_io_join(c->folder, name, &path));
+    Z3D_TRY(z3d_io_join(folder, name, &path));
     z3d_status status = z3d_io_open(path, fd, &length);
     if (status == Z3D_OK && length != size) {
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, expected %lld", path,
@@ -190,10 +207,20 @@ static z3d_status open_file(const z3d_checkpoint *c, const char *name, int64_t s
     return status;
 }
 
+static const char *folder_of(const z3d_checkpoint *c, const z3d_shard *shard) {
+    return shard->folder ? shard->folder : c->folder;
+}
+
+/* Whose shard has failed. */
+static z3d_status blame(const z3d_checkpoint *c, int s, z3d_status status) {
+    if (status == Z3D_OK) return Z3D_OK;
+    if (!c->manifest.shard[s].folder) return z3d_error_context(status, "rank %d's shard", s);
+    return z3d_base_failed(z3d_error_context(status, "the base of %s", c->folder));
+}
+
 static z3d_status open_shard_file(const z3d_checkpoint *c, int s, int *fd) {
     const z3d_shard *shard = &c->manifest.shard[s];
-    z3d_status status = open_file(c, shard->name, shard->size, fd);
-    return status == Z3D_OK ? status : z3d_error_context(status, "rank %d's shard", s);
+    return blame(c, s, open_file(folder_of(c, shard), shard->name, shard->size, fd));
 }
 
 /* A shard for reading: the one used longest ago is closed for it. */
@@ -246,12 +273,11 @@ static z3d_status check_block(const z3d_checkpoint *c, int s, int64_t block, con
     if (z3d_digest_equal(z3d_digest_of(bytes, count), shard->block[block])) return Z3D_OK;
     append_datasets(&c->manifest, shard, block, &where);
     z3d_status status =
-        Z3D_ERROR(Z3D_ERR_DATA,
-                  "rank %d's shard: %s/%s: damaged: bytes %lld-%lld do not match their digest: %s",
-                  s, c->folder, shard->name, (long long)(block * Z3D_BLOCK_BYTES),
+        Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: bytes %lld-%lld do not match their digest: %s",
+                  folder_of(c, shard), shard->name, (long long)(block * Z3D_BLOCK_BYTES),
                   (long long)(block * Z3D_BLOCK_BYTES + count - 1), where.text ? where.text : "");
     z3d_string_free(&where);
-    return status;
+    return blame(c, s, status);
 }
 
 static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
@@ -274,7 +300,7 @@ static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, bool once,
     int64_t count = block_bytes(shard, block);
     int fd;
     Z3D_TRY(need_shard(c, s, &fd));
-    Z3D_TRY(z3d_io_read(fd, shard->name, bytes, count, block * Z3D_BLOCK_BYTES));
+    Z3D_TRY(blame(c, s, z3d_io_read(fd, shard->name, bytes, count, block * Z3D_BLOCK_BYTES)));
     c->bytes_read += count;
     if (once) forget_behind(fd, block);
     return Z3D_OK;
@@ -529,7 +555,7 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
                                    z3d_checkpoint_verify verify, int64_t *bytes_read) {
     int fd;
     char *bytes = NULL;
-    Z3D_TRY(open_file(c, file->name, file->size, &fd));
+    Z3D_TRY(open_file(c->folder, file->name, file->size, &fd));
     z3d_status status = Z3D_OK;
     if (verify == Z3D_VERIFY_FULL) {
         status = z3d_new((size_t)file->size + 1, 1, file->name, &bytes);
@@ -570,7 +596,7 @@ static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t,
     for (int64_t b = 0; b < shard->num_blocks; b++) {
         if (left[b] || t->counter++ / 16 % t->parts != t->part) continue;
         int64_t count = block_bytes(shard, b);
-        Z3D_TRY(z3d_io_read(fd, shard->name, t->bytes, count, b * Z3D_BLOCK_BYTES));
+        Z3D_TRY(blame(c, s, z3d_io_read(fd, shard->name, t->bytes, count, b * Z3D_BLOCK_BYTES)));
         Z3D_TRY(check_block(c, s, b, t->bytes, count));
         *bytes_read += count;
         z3d_progress_add(c->progress, count);

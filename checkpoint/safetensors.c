@@ -23,6 +23,7 @@ typedef struct span {
 
 typedef struct reader {
     z3d_interop *f;
+    int wrong;               /* entries of an adapter that do not fit */
     listed *by_name;         /* [count], sorted */
     z3d_interop_source head; /* the place of a copy of the token table */
     z3d_problems problems;
@@ -69,9 +70,20 @@ static bool has_shape(const z3d_json *shape, int64_t first, int64_t second) {
 static z3d_status refuse_shape(const reader *r, const char *name, int64_t first, int64_t second) {
     char text[Z3D_SHOWN + 1], more[32] = "";
     if (second) snprintf(more, sizeof more, ", %lld", (long long)second);
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: its shape does not fit %s: expected [%lld%s]",
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: its shape does not fit %s: expected [%lld%s]%s",
                      r->path, z3d_shown(name, text),
-                     r->f->wrapped ? "the run's model" : "config.json", (long long)first, more);
+                     r->f->wrapped ? "the run's model" : "config.json", (long long)first, more,
+                     r->f->wrapped ? "; the adapter is for a model of other sizes" : "");
+}
+
+/* A tensor of an adapter's file. */
+static z3d_status refuse_untrained(const reader *r, const char *name) {
+    char text[Z3D_SHOWN + 1];
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: tensor %s is not trained in this run, but %s%s is; the adapter is for "
+                     "another model, or for other lora.target_modules or lora.modules_to_save",
+                     r->path, z3d_shown(name, text), r->f->type->interop->adapter,
+                     r->f->view[0].name);
 }
 
 /* Where an entry's values lie, for a tensor of ours that it must fit. */
@@ -137,11 +149,7 @@ static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes)
     int tensor;
     if (model->ignores(name)) return Z3D_OK;
     z3d_interop_source *place = place_of(r, name, &tensor);
-    if (!place && r->f->wrapped)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: tensor %s is not trained in this run; lora.target_modules and "
-                         "lora.modules_to_save say what is",
-                         r->path, z3d_shown(entry->key, text));
+    if (!place && r->f->wrapped) return refuse_untrained(r, entry->key);
     if (!place)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a %s of %lld layers",
                          r->path, z3d_shown(entry->key, text), model->title,
@@ -186,6 +194,19 @@ static z3d_status check_spans(const reader *r, span *spans, size_t count) {
                      r->path, (long long)(r->room - at), (long long)at, (long long)r->room);
 }
 
+static void read_metadata(z3d_interop *f, const z3d_json *metadata) {
+    const z3d_json *base = z3d_json_member(metadata, Z3D_ADAPTER_BASE);
+    z3d_digest unused;
+    if (base && base->type == Z3D_JSON_STRING && z3d_digest_parse(base->text, &unused))
+        snprintf(f->base, sizeof f->base, "%s", base->text);
+}
+
+/* An adapter's tensors are wrong all for one reason. */
+static void add_problem(reader *r, z3d_status status) {
+    if (status != Z3D_OK && r->f->wrapped && r->wrong++ > 0) return;
+    z3d_problems_add(&r->problems, status);
+}
+
 static z3d_status add_entries(reader *r, const z3d_json *root) {
     span *spans;
     size_t count = 0;
@@ -194,10 +215,13 @@ static z3d_status add_entries(reader *r, const z3d_json *root) {
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header is not a JSON object", r->path);
     Z3D_TRY(z3d_new((size_t)root->count + 1, sizeof *spans, "the list of tensors", &spans));
     for (const z3d_json *entry = root->first; entry; entry = entry->next) {
-        if (strcmp(entry->key, "__metadata__") == 0) continue;
+        if (strcmp(entry->key, "__metadata__") == 0) {
+            read_metadata(r->f, entry);
+            continue;
+        }
         z3d_status status = read_span(r, entry, &spans[count]);
         if (status == Z3D_OK) status = add_entry(r, entry, &spans[count++]);
-        z3d_problems_add(&r->problems, status);
+        add_problem(r, status);
     }
     z3d_status status = r->problems.count == problems ? check_spans(r, spans, count) : Z3D_OK;
     free(spans);
@@ -270,9 +294,12 @@ static void find_missing(reader *r) {
     const z3d_interop *f = r->f;
     for (int i = 0; i < f->count; i++)
         if (!f->place[i].found)
-            z3d_problems_add(&r->problems, Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing",
-                                                     f->num_files == 1 ? f->file[0].path : f->path,
-                                                     f->view[i].name));
+            add_problem(
+                r, Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing%s",
+                             f->num_files == 1 ? f->file[0].path : f->path, f->view[i].name,
+                             f->wrapped ? "; lora.target_modules and lora.modules_to_save say what "
+                                          "the run trains, and the adapter has less"
+                                        : ""));
 }
 
 /* A tensor that the index has must be in the file that it names. */

@@ -57,10 +57,12 @@ static const z3d_program_config *program_config(const z3d_store *store) {
 
 /* What rank r writes, as it plans it. */
 static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
+    const bool trained = store->save.manifest.info.base.folder != NULL;
     z3d_mesh place = *store->config.mesh;
     place.rank = r;
     return z3d_shard_plan(store->config.model, &place, program_config(store),
-                          z3d_engine_kinds(store->config.engine), &out->num_extents, &out->extent);
+                          z3d_engine_kinds(store->config.engine), trained, &out->num_extents,
+                          &out->extent);
 }
 
 /* Rank 0: room for all shards, and a folder. */
@@ -238,6 +240,7 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     Z3D_TRY(z3d_libraries(&m->info.libraries));
     if (!m->info.config || !m->info.program)
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the manifest's texts");
+    if (info->base.folder) Z3D_TRY(z3d_base_copy(&info->base, &m->info.base));
     z3d_engine_get_state(c->engine, &m->info.engine);
     Z3D_TRY(z3d_tensors_of(c->model, &m->tensor, &m->num_tensors));
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
@@ -246,20 +249,45 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
 /* The device's host memory: its pages are there from the start (a save that had to wait for each
  * page of 4 KiB would take 30 times as long), in huge ones, pinned where a device copies by itself.
  */
-z3d_status z3d_store_plan_snapshot(z3d_store *store) {
+static z3d_status allocate_snapshot(z3d_store *store, int64_t bytes) {
     void *memory;
-    const z3d_store_config *c = &store->config;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(c->model, c->mesh, program_config(store),
-                                          &store->snapshot_bytes));
-    z3d_status status = z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST,
-                                         store->snapshot_bytes, &memory);
+    z3d_status status =
+        z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST, bytes, &memory);
     if (status != Z3D_OK)
         return z3d_error_context(
             status,
             "the copy for asynchronous saves, %lld bytes (checkpoint.async: false needs no copy)",
-            (long long)store->snapshot_bytes);
+            (long long)bytes);
     store->snapshot = memory;
+    store->snapshot_bytes = bytes;
     return Z3D_OK;
+}
+
+static void free_snapshot(z3d_store *store) {
+    if (store->snapshot)
+        z3d_device_free(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST, store->snapshot,
+                        store->snapshot_bytes);
+    store->snapshot = NULL;
+    store->snapshot_bytes = 0;
+}
+
+z3d_status z3d_store_plan_snapshot(z3d_store *store) {
+    const z3d_store_config *c = &store->config;
+    int64_t bytes;
+    Z3D_TRY(
+        z3d_checkpoint_snapshot_bytes(c->model, c->mesh, program_config(store), c->begins, &bytes));
+    return allocate_snapshot(store, bytes);
+}
+
+/* More than was planned where what is frozen is saved, too: the base lacks some of it. */
+static z3d_status need_snapshot(z3d_store *store) {
+    const z3d_shard *plan = &store->save.image.shard;
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->num_extents; i++)
+        bytes += plan->extent[i].count * (int64_t)sizeof *store->snapshot;
+    if (bytes <= store->snapshot_bytes) return Z3D_OK;
+    free_snapshot(store);
+    return allocate_snapshot(store, bytes);
 }
 
 const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes) {
@@ -270,6 +298,7 @@ const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes) {
 static z3d_status take_snapshot(z3d_store *store) {
     const z3d_shard *plan = &store->save.image.shard;
     int64_t total = 0;
+    Z3D_TRY(need_snapshot(store));
     for (int i = 0; i < plan->num_extents; i++) {
         z3d_extent *e = &plan->extent[i];
         e->snapshot = total;
@@ -281,10 +310,8 @@ static z3d_status take_snapshot(z3d_store *store) {
 
 static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
-    z3d_shard *plan = &store->save.image.shard;
     Z3D_TRY(describe_run(store, info));
-    Z3D_TRY(z3d_shard_plan(c->model, c->mesh, program_config(store), z3d_engine_kinds(c->engine),
-                           &plan->num_extents, &plan->extent));
+    Z3D_TRY(plan_of(store, c->mesh->rank, &store->save.image.shard));
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 
@@ -416,9 +443,7 @@ void z3d_store_close(z3d_store *store) {
     if (!store) return;
     forget_save(store);
     z3d_folder_lock_release(&store->lock);
-    if (store->snapshot)
-        z3d_device_free(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST, store->snapshot,
-                        store->snapshot_bytes);
+    free_snapshot(store);
     free(store->dir);
     free(store);
 }

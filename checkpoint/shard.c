@@ -15,13 +15,13 @@ enum { BOUNCE_BYTES = 4 * Z3D_BLOCK_BYTES };
 /* ---- which parts ---- */
 
 static void plan_datasets(const z3d_model *model, const z3d_layout *layout, const z3d_home *home,
-                          int kind, int *count, z3d_extent *out) {
+                          int kind, bool trained, int *count, z3d_extent *out) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++, home++) {
             z3d_part part;
             z3d_layout_part(layout, model, g, i, false, &part);
             bool others = model->group[g].parameter[i].split_dim < 0 && layout->tensor_index > 0;
-            if (layout->group[g].frozen && kind != Z3D_TENSOR_PARAMETER) continue;
+            if (layout->group[g].frozen && (trained || kind != Z3D_TENSOR_PARAMETER)) continue;
             if (part.count == 0 || others || !layout->group[g].counts) continue;
             out[(*count)++] = (z3d_extent){.tensor = home->tensor,
                                            .kind = kind,
@@ -36,8 +36,8 @@ static void plan_datasets(const z3d_model *model, const z3d_layout *layout, cons
 }
 
 z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh,
-                          const z3d_program_config *config, unsigned kinds, int *count,
-                          z3d_extent **out) {
+                          const z3d_program_config *config, unsigned kinds, bool trained,
+                          int *count, z3d_extent **out) {
     z3d_layout *layout;
     z3d_home *home = NULL;
     size_t parameters = (size_t)z3d_count_parameters(model);
@@ -48,29 +48,31 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh,
     if (status == Z3D_OK)
         status = z3d_new(parameters * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
     for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++)
-        if (kinds >> kind & 1) plan_datasets(model, layout, home, kind, count, *out);
+        if (kinds >> kind & 1) plan_datasets(model, layout, home, kind, trained, count, *out);
     free(home);
     z3d_layout_destroy(layout);
     return status;
 }
 
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                         const z3d_program_config *config, int64_t *bytes) {
+                                         const z3d_program_config *config, bool trained,
+                                         int64_t *bytes) {
     z3d_extent *extent;
     int count;
     *bytes = 0;
-    Z3D_TRY(z3d_shard_plan(model, mesh, config, z3d_state_kinds(config), &count, &extent));
+    Z3D_TRY(z3d_shard_plan(model, mesh, config, z3d_state_kinds(config), trained, &count, &extent));
     for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
     free(extent);
     return Z3D_OK;
 }
 
 z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                const z3d_program_config *config, double *saved, double *loaded) {
+                                const z3d_program_config *config, bool trained, double *saved,
+                                double *loaded) {
     z3d_layout *layout;
     int64_t written;
     *saved = *loaded = 0;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config, &written));
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config, trained, &written));
     *saved = (double)written;
     int all = z3d_count_kinds(z3d_state_kinds(config));
     Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));

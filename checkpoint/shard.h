@@ -21,10 +21,11 @@ typedef struct z3d_image {
 
 /* What the rank of `mesh` writes of a model: its own shard of every tensor of its pipeline stage,
  * kind by kind. What all tensor ranks hold, tensor rank 0 writes; what two stages hold, the first
- * one. config: which stage has what; NULL: there is one. Offsets are not set. Pure. */
+ * one. config: which stage has what; NULL: there is one. trained: without what is frozen. Offsets
+ * are not set. Pure. */
 z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh,
-                          const z3d_program_config *config, unsigned kinds, int *count,
-                          z3d_extent **out);
+                          const z3d_program_config *config, unsigned kinds, bool trained,
+                          int *count, z3d_extent **out);
 /* Makes the metadata and sets offsets and size. Takes ownership of `extent`. Uses HDF5: from one
  * thread of a process at a time. */
 z3d_status z3d_image_make(const z3d_tensor *tensor, int rank, int64_t step, int count,

@@ -155,8 +155,8 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
     for (at = count - 1; at >= 0; at--) {
         char *folder;
         Z3D_TRY_GOTO(status, z3d_checkpoint_path(store->dir, steps[at], &folder), end);
-        status = z3d_checkpoint_load_all(c->world, folder, c->model, c->engine, verify, false,
-                                         accept, context, info);
+        status = z3d_checkpoint_load_all(c->world, folder, c->base, c->model, c->engine, verify,
+                                         false, accept, context, info);
         free(folder);
         if (status != Z3D_ERR_DATA) break; /* another failure may be over at the next start */
         if (z3d_world_rank(c->world) == 0)

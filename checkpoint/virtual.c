@@ -127,7 +127,7 @@ static z3d_status describe(hid_t file, const z3d_manifest *manifest) {
     unsigned kinds = z3d_manifest_kinds(manifest);
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         for (int t = 0; t < manifest->num_tensors; t++)
-            if (z3d_tensor_kinds(&manifest->tensor[t], kinds) >> kind & 1)
+            if (z3d_saved_kinds(manifest, &manifest->tensor[t], kinds) >> kind & 1)
                 Z3D_TRY(add_tensor(file, manifest, t, kind));
     }
     return Z3D_OK;

@@ -13,11 +13,11 @@
 static const char help[] =
     "usage: zero3d checkpoint list DIR\n"
     "       zero3d checkpoint show CHECKPOINT\n"
-    "       zero3d checkpoint verify CHECKPOINT\n"
-    "       zero3d checkpoint diff A B\n"
+    "       zero3d checkpoint verify CHECKPOINT [--base PATH]\n"
+    "       zero3d checkpoint diff A B [--base PATH]\n"
     "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
     "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
-    "                         [--allow-nonfinite] [--force] [--ema] [--merged]\n"
+    "                         [--allow-nonfinite] [--force] [--ema] [--merged] [--base PATH]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "                         [--vocab-size N] [--allow-nonfinite]\n"
     "\n"
@@ -29,8 +29,7 @@ static const char help[] =
     "           it (a run's adapters as PEFT has them), or a GPT-2 as llm.c's file TO\n"
     "  import   makes a checkpoint in the new folder DIR from a model of Hugging Face (FROM is\n"
     "           its folder: GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM) or llm.c's GPT-2 (FROM\n"
-    "           is its file), and DIR/config.yaml, a run that begins with its weights. Use it to\n"
-    "           generate text, or to train: zero3d train DIR/config.yaml data.train=...\n"
+    "           is its file), and DIR/config.yaml, a run that begins with its weights\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
     "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported type, or "
@@ -45,6 +44,7 @@ static const char help[] =
     "                    than the model; a run starts the new rows at the mean of the model's\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
     "  --merged          a run with adapters: the whole model, with these in its weights\n"
+    "  --base PATH       where the checkpoint is now that has the frozen parameters\n"
     "  --allow-nonfinite  values may be infinite or NaN, or become so in the type that is written\n"
     "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"
     "\n"
@@ -57,7 +57,7 @@ static const char help[] =
 
 typedef struct request {
     char **arguments;
-    const char *format, *dtype, *vocab, *merges, *max_shard, *vocab_size;
+    const char *format, *dtype, *vocab, *merges, *max_shard, *vocab_size, *base;
     z3d_string *text; /* to print */
     z3d_progress progress;
     bool allow_nonfinite, force, ema, merged;
@@ -73,6 +73,14 @@ static z3d_status open_path(const char *path, z3d_checkpoint **out) {
     return status;
 }
 
+static z3d_status check_base(const request *r, const z3d_checkpoint *a, const z3d_checkpoint *b) {
+    if (!r->base || z3d_checkpoint_get_info(a)->base.folder ||
+        z3d_checkpoint_get_info(b)->base.folder)
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--base has no effect: %s leaves out no parameters",
+                     z3d_checkpoint_folder(a));
+}
+
 /* ---- list ---- */
 
 static z3d_sizes_text sizes_of(const z3d_checkpoint_info *info) {
@@ -84,7 +92,8 @@ static bool list_line(const char *dir, int64_t step, z3d_string *text) {
     char *folder = NULL;
     z3d_checkpoint *c = NULL;
     bool good = z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
-                z3d_checkpoint_open(folder, &c) == Z3D_OK;
+                z3d_checkpoint_open(folder, &c) == Z3D_OK &&
+                z3d_checkpoint_open_base(c, NULL) == Z3D_OK;
     if (good) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_string_append(text, "%10lld  %s, ZeRO stage %d, %s  %s\n", (long long)step,
@@ -153,6 +162,9 @@ static z3d_status show(request *r) {
                       (long long)info->engine.step, (long long)info->engine.optimizer_step,
                       (long long)info->samples, info->program, info->libraries, sizes_of(info).text,
                       info->zero_stage, z3d_dtype_name(info->dtype));
+    if (info->base.folder)
+        z3d_string_append(r->text, "base: %s, digest %s; it has the frozen parameters\n",
+                          info->base.folder, info->base.digest);
     if (info->dtype == Z3D_F16)
         z3d_string_append(r->text, "loss scale: %g\n", (double)info->engine.loss_scale);
     z3d_string_append(r->text, "tensors:\n");
@@ -175,11 +187,15 @@ static z3d_status verify(request *r) {
     char size[32];
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_checkpoint_watch(c, &r->progress);
-    z3d_status status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
+    z3d_status status = check_base(r, c, c);
+    if (status == Z3D_OK) status = z3d_checkpoint_open_base(c, r->base);
+    if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
+    const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
     if (status == Z3D_OK)
-        z3d_string_append(r->text, "step %lld: intact, %s verified\n",
-                          (long long)z3d_checkpoint_get_info(c)->engine.step,
-                          z3d_format_bytes(bytes, size, sizeof size));
+        z3d_string_append(r->text, "step %lld: intact, %s verified%s%s\n",
+                          (long long)info->engine.step, z3d_format_bytes(bytes, size, sizeof size),
+                          info->base.folder ? ", with its base " : "",
+                          info->base.folder ? info->base.folder : "");
     z3d_checkpoint_close(c);
     return status;
 }
@@ -304,6 +320,9 @@ static z3d_status diff(request *r) {
     float *chunk = NULL;
     z3d_status status = open_path(r->arguments[0], &a);
     if (status == Z3D_OK) status = open_path(r->arguments[1], &b);
+    if (status == Z3D_OK) status = check_base(r, a, b);
+    if (status == Z3D_OK) status = z3d_checkpoint_open_base(a, r->base);
+    if (status == Z3D_OK) status = z3d_checkpoint_open_base(b, r->base);
     if (status == Z3D_OK) status = z3d_new(2 * CHUNK, sizeof *chunk, "a buffer", &chunk);
     if (status == Z3D_OK) status = compare_tensors(a, b, chunk, r->text, &r->bad);
     if (status == Z3D_OK && !r->bad)
@@ -339,8 +358,9 @@ static void report_export(int64_t step, const z3d_export *what, z3d_string *text
     bool folder = what->format == Z3D_INTEROP_HUGGINGFACE;
     z3d_string_append(text, "step %lld: written to %s", (long long)step, what->to);
     if (what->adapter) {
-        z3d_string_append(text, "/adapter_model.safetensors and adapter_config.json, %s\n",
-                          z3d_dtype_name(what->dtype));
+        z3d_string_append(text, "/adapter_model.safetensors and adapter_config.json, %s%s\n",
+                          z3d_dtype_name(what->dtype),
+                          what->tokenizer ? ", with the tokenizer" : "");
         return;
     }
     if (what->shards == 1) z3d_string_append(text, "/model.safetensors and config.json");
@@ -381,7 +401,8 @@ static z3d_status export(request *r) {
                        .merged = r->merged,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
-                       .merges = r->merges};
+                       .merges = r->merges,
+                       .base = r->base};
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     Z3D_TRY(read_format(r, &what.format, &what.dtype));
     bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
@@ -396,7 +417,8 @@ static z3d_status export(request *r) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab has no effect with --format llm.c; leave it out");
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_checkpoint_watch(c, &r->progress);
-    z3d_status status = z3d_checkpoint_export(c, &what);
+    z3d_status status = check_base(r, c, c);
+    if (status == Z3D_OK) status = z3d_checkpoint_export(c, &what);
     if (status == Z3D_OK) report_export(z3d_checkpoint_get_info(c)->engine.step, &what, r->text);
     if (status == Z3D_OK) report_end(&what, r->text);
     z3d_checkpoint_close(c);
@@ -487,14 +509,17 @@ static z3d_status import(request *r) {
     return status;
 }
 
-static const struct {
+typedef struct tool {
     const char *name;
     int arguments;
-    bool exports, tokenizer; /* which options it has */
+    bool exports, tokenizer, base; /* which options it has */
     z3d_status (*run)(request *r);
-} tools[] = {{"list", 1, false, false, list},     {"show", 1, false, false, show},
-             {"verify", 1, false, false, verify}, {"diff", 2, false, false, diff},
-             {"export", 2, true, true, export},   {"import", 2, false, true, import}};
+} tool;
+
+static const tool tools[] = {
+    {"list", 1, false, false, false, list},    {"show", 1, false, false, false, show},
+    {"verify", 1, false, false, true, verify}, {"diff", 2, false, false, true, diff},
+    {"export", 2, true, true, true, export},   {"import", 2, false, true, false, import}};
 
 static z3d_status read_progress(const char *tool, z3d_progress *out) {
     const char *every = getenv("ZERO3D_PROGRESS_SECONDS");
@@ -505,8 +530,10 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
     return Z3D_OK;
 }
 
-/* exports, tokenizer: which options the tool has. */
-static z3d_status check_options(const request *r, bool exports, bool tokenizer) {
+static z3d_status check_options(const request *r, const tool *t) {
+    const bool exports = t->exports, tokenizer = t->tokenizer;
+    if (r->base && !t->base)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--base is for checkpoint verify, diff and export");
     if ((r->format || r->dtype || r->max_shard || r->ema || r->merged) && !exports)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
                          r->format   ? "format"
@@ -537,6 +564,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"force", NULL, &r->force, NULL},
                                   {"ema", NULL, &r->ema, NULL},
                                   {"merged", NULL, &r->merged, NULL},
+                                  {"base", &r->base, NULL, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -545,7 +573,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
                              tools[i].arguments == 1 ? "one folder" : "two paths");
-        Z3D_TRY(check_options(r, tools[i].exports, tools[i].tokenizer));
+        Z3D_TRY(check_options(r, &tools[i]));
         r->arguments = argv + 2;
         Z3D_TRY(read_progress(tools[i].name, &r->progress));
         return tools[i].run(r);

@@ -43,8 +43,9 @@ double z3d_lora_scale(const z3d_config *config);
 /* The adapters that the section `lora` asks for. Targets that match nothing are left out:
  * z3d_lora_check finds them. */
 z3d_lora z3d_lora_of(const z3d_config *config, const z3d_lora_module *modules);
-/* Reports what is wrong with that section, of a model with these modules. */
-void z3d_lora_check(const z3d_config *config, const z3d_lora_module *modules,
+/* Reports what is wrong with that section, of a model with these modules. tied: its head is its
+ * token table. */
+void z3d_lora_check(const z3d_config *config, const z3d_lora_module *modules, bool tied,
                     const z3d_config_judge *judge);
 /* Of a whole model with adapters: marks what is not trained. Appends what is wrong with
  * lora.modules_to_save. Without adapters it does nothing. */

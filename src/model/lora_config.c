@@ -44,17 +44,20 @@ z3d_lora z3d_lora_of(const z3d_config *c, const z3d_lora_module *modules) {
 
 /* ---- checks that need no model ---- */
 
-static void check_target(const char *target, const z3d_lora_module *modules,
+/* tied: the head is the token table. */
+static void check_target(const char *target, const z3d_lora_module *modules, bool tied,
                          const z3d_config_judge *judge) {
-    static const char *const others[] = {"wte", "wpe", "embed_tokens", "lm_head"};
+    static const char *const others[] = {"wpe", "wte", "embed_tokens", "lm_head"};
     z3d_string names = {0};
     if (bits_of(target, modules)) return;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (matches(others[i], target)) {
             z3d_limits_complain(judge, targets_key,
-                                "'%s': adapters of embeddings and of the head are not supported; "
-                                "%s trains them whole",
-                                others[i], saved_key);
+                                "'%s': adapters of embeddings and of the head are not supported%s",
+                                others[i],
+                                tied && i > 0 ? ", and this model's head is its token table, which "
+                                                "lora.modules_to_save does not train; leave it out"
+                                              : "; lora.modules_to_save trains them whole");
             return;
         }
     for (int i = 0; modules[i].name; i++)
@@ -65,7 +68,7 @@ static void check_target(const char *target, const z3d_lora_module *modules,
     z3d_string_free(&names);
 }
 
-void z3d_lora_check(const z3d_config *c, const z3d_lora_module *modules,
+void z3d_lora_check(const z3d_config *c, const z3d_lora_module *modules, bool tied,
                     const z3d_config_judge *judge) {
     static const char *const others[] = {"lora.lora_alpha", "lora.lora_dropout",
                                          "lora.use_rslora", "lora.target_modules",
@@ -82,7 +85,7 @@ void z3d_lora_check(const z3d_config *c, const z3d_lora_module *modules,
         z3d_limits_complain(judge, rank_key,
                             "adapters are not supported with model.tiling; set model.tiling to 1");
     for (int i = 0; i < c->lora_target_modules.count; i++)
-        check_target(c->lora_target_modules.path[i], modules, judge);
+        check_target(c->lora_target_modules.path[i], modules, tied, judge);
 }
 
 /* ---- what is trained ---- */

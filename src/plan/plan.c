@@ -88,6 +88,10 @@ bool z3d_plan_saves_beside(const z3d_config *config) {
            config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NVME;
 }
 
+bool z3d_plan_begins(const z3d_config *config) {
+    return config->checkpoint_init_from[0] != '\0';
+}
+
 int64_t z3d_plan_outside(const z3d_mesh *mesh) {
     int64_t bytes = Z3D_OUTSIDE_BYTES;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
@@ -104,7 +108,7 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
                              const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes) {
     *bytes = 0;
     if (!z3d_plan_saves_beside(config)) return Z3D_OK;
-    return z3d_checkpoint_snapshot_bytes(model, mesh, program, bytes);
+    return z3d_checkpoint_snapshot_bytes(model, mesh, program, z3d_plan_begins(config), bytes);
 }
 
 static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {

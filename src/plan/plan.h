@@ -24,6 +24,9 @@ bool z3d_plan_reduces_per_step(const z3d_config *config, int stage);
 /* checkpoint.async, unless optimizer states are on the disk: they are too large for a copy in host
  * memory, so training waits while they are written from there. */
 bool z3d_plan_saves_beside(const z3d_config *config);
+/* The run begins with a checkpoint's weights: that is the base of what it saves, so what is frozen
+ * is not saved again. Not true of more token ids than there, which only loading finds out. */
+bool z3d_plan_begins(const z3d_config *config);
 /* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without.
  */
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,

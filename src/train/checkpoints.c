@@ -116,9 +116,11 @@ static z3d_status open_store(z3d_trainer *trainer) {
         .keep = config->checkpoint_keep,
         .keep_best = config->checkpoint_keep_best,
         .asynchronous = z3d_plan_saves_beside(config) && config->checkpoint_interval > 0,
+        .begins = z3d_plan_begins(config),
         .program = "zero3d " ZERO3D_VERSION,
         .dtype = trainer->program.dtype,
         .zero_stage = trainer->program.stage,
+        .base = config->checkpoint_base,
         .before_commit = sync_metrics,
         .commit_context = trainer,
     };
@@ -187,7 +189,7 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
     char *folder;
     Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
     z3d_status status = z3d_checkpoint_load_all(
-        trainer->world, folder, trainer->model, trainer->engine,
+        trainer->world, folder, trainer->config->checkpoint_base, trainer->model, trainer->engine,
         (z3d_checkpoint_verify)trainer->config->checkpoint_verify, weights_only,
         weights_only ? accept_weights : accept, trainer, info);
     if (status == Z3D_ERR_CONFIG && weights_only) status = name_sizes(trainer, folder, status);
@@ -201,7 +203,7 @@ z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path, bool
     char *folder;
     Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
     z3d_status status = z3d_checkpoint_load_weights(
-        trainer->world, folder, trainer->model, trainer->engine,
+        trainer->world, folder, trainer->config->checkpoint_base, trainer->model, trainer->engine,
         (z3d_checkpoint_verify)trainer->config->checkpoint_verify, average, &info);
     if (status == Z3D_ERR_CONFIG) status = name_sizes(trainer, folder, status);
     free(folder);
@@ -244,6 +246,7 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
         Z3D_TRY(check_folder(trainer, -1));
     }
     trainer->evaluations = info.evaluations;
+    trainer->base = info.base;
     if (trainer->store) z3d_store_keep_all(trainer->store, info.engine.skipped_in_a_row > 0);
     return z3d_trainer_take_evaluations(trainer);
 }
@@ -254,11 +257,29 @@ z3d_status z3d_trainer_link_best(z3d_trainer *trainer) {
     return z3d_store_take_best(trainer->store, trainer->evaluations.best_step);
 }
 
+/* Begins with the weights of a checkpoint. */
+static z3d_status begin_with(z3d_trainer *trainer, const char *path) {
+    z3d_checkpoint_info info = {0};
+    Z3D_TRY(load(trainer, path, true, &info));
+    say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", path);
+    trainer->base = info.base;
+    if (!trainer->base.path) trainer->base.path = strdup(path);
+    return Z3D_OK;
+}
+
+/* What the run's checkpoints cannot do without. */
+static void say_base(const z3d_trainer *trainer) {
+    if (trainer->rank == 0 && trainer->store && trainer->base.folder)
+        z3d_log(Z3D_LOG_INFO,
+                "checkpoints leave out the frozen parameters: they need those of %s, so keep it",
+                trainer->base.folder);
+}
+
 static z3d_status take_adapter(z3d_trainer *trainer) {
     const char *folder = trainer->config->lora_init_from;
     if (!*folder) return Z3D_OK;
-    Z3D_TRY(
-        z3d_adapter_load(trainer->world, folder, trainer->config, trainer->model, trainer->engine));
+    Z3D_TRY(z3d_adapter_load(trainer->world, folder, &trainer->base, trainer->config,
+                             trainer->model, trainer->engine));
     z3d_string_append(&trainer->weights, ", adapter of %s (lora.init_from)", folder);
     if (trainer->rank == 0) z3d_log(Z3D_LOG_INFO, "the adapter is that of %s", folder);
     return Z3D_OK;
@@ -266,7 +287,6 @@ static z3d_status take_adapter(z3d_trainer *trainer) {
 
 z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     const char *init = trainer->config->checkpoint_init_from;
-    z3d_checkpoint_info info = {0};
     int64_t step;
     z3d_string_append(&trainer->weights, "random (training.seed %lld)",
                       (long long)trainer->config->training_seed);
@@ -276,11 +296,9 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
         z3d_store_close(trainer->store);
         trainer->store = NULL;
     }
-    if (step < 0 && *init) {
-        Z3D_TRY(load(trainer, init, true, &info));
-        say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", init);
-    }
+    if (step < 0 && *init) Z3D_TRY(begin_with(trainer, init));
     if (step < 0) Z3D_TRY(take_adapter(trainer));
+    say_base(trainer);
     trainer->resumed_step = step > 0 ? step : 0;
     if (step <= 0 || !trainer->validation) trainer->evaluations.due = false;
     trainer->complete =
@@ -308,6 +326,7 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
     z3d_checkpoint_info info = {.samples = step * config->train_batch_size,
                                 .train_tokens = z3d_dataset_tokens(trainer->train),
                                 .evaluations = trainer->evaluations,
+                                .base = trainer->base,
                                 .config = text.failed ? NULL : text.text};
     z3d_status status = z3d_store_save(trainer->store, &info);
     z3d_string_free(&text);

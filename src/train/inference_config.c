@@ -94,6 +94,16 @@ static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
     return status;
 }
 
+/* A base that has moved took its tokenizer with it. */
+static z3d_status find_moved_tokenizer(z3d_config *config) {
+    char *folder;
+    if (!*config->checkpoint_base) return Z3D_OK;
+    Z3D_TRY(z3d_checkpoint_resolve(config->checkpoint_base, &folder));
+    z3d_status status = find_tokenizer(folder, config);
+    free(folder);
+    return status;
+}
+
 z3d_status z3d_inference_config(const char *path, int ranks, bool tensor, char *const *assignments,
                                 int count, z3d_config **out) {
     char *folder = NULL;
@@ -109,10 +119,13 @@ z3d_status z3d_inference_config(const char *path, int ranks, bool tensor, char *
     if (status == Z3D_OK) status = fit_config(*out);
     /* What is loaded is given, however the run began; its products are others, on any machine. */
     if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
+    if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.base=");
     if (status == Z3D_OK) status = z3d_config_override(*out, "training.gemm.cuda=heuristic");
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);
+    if (status == Z3D_OK && !z3d_is_assigned(assignments, count, "data.vocab"))
+        status = find_moved_tokenizer(*out);
     /* A vocabulary is for a model that has one: of GPT-2's kind where the run does not say which.
      */
     if (status == Z3D_OK && (*out)->data_tokenizer == Z3D_TOKENIZER_BYTES && *(*out)->data_vocab)

@@ -93,6 +93,14 @@ static void text_LIST(const char *rule, const z3d_data_list *value, z3d_string *
 #define WARMUP_STEPS "scheduler.params.warmup_num_steps"
 #define WARMUP_RATIO "scheduler.params.warmup_ratio"
 
+/* Those that decide what an adapter computes, and which layers have one. */
+static bool is_scale(const char *path) {
+    return says(path, "lora.r") || says(path, "lora.lora_alpha") || says(path, "lora.use_rslora");
+}
+static bool is_adapter(const char *path) {
+    return is_scale(path) || says(path, "lora.target_modules");
+}
+
 /* Keys that had to stay and did not. */
 typedef struct differences {
     const z3d_config *config; /* the run's */
@@ -101,6 +109,7 @@ typedef struct differences {
     z3d_string lines;
     int count;
     bool sizes;    /* of the model: its weights are of no use here */
+    bool adapters; /* the base's weights are of use, the adapters' are not */
     bool schedule; /* the schedule's end is among them */
     bool warmup;   /* the steps of warm-up are, which warmup_ratio made of the schedule's */
 } differences;
@@ -128,6 +137,7 @@ static void compare_texts(differences *d, const char *path) {
     z3d_string_append(&d->lines, "%s%s", d->count ? ";\n" : "", z3d_error_message());
     d->count++;
     d->sizes = d->sizes || is_size(path);
+    d->adapters = d->adapters || is_adapter(path);
     d->schedule = d->schedule || says(path, SCHEDULE_END);
     d->warmup =
         d->warmup || (says(path, WARMUP_STEPS) && z3d_config_is_set(d->config, WARMUP_RATIO));
@@ -153,23 +163,41 @@ z3d_status z3d_trainer_read_saved(const char *text, z3d_config **out) {
     return z3d_config_read_text(*out, text, strlen(text), "the checkpoint's config");
 }
 
+/* Where a run with other adapters can begin; "": it began with random weights. */
+static const char *base_of(const z3d_checkpoint_info *info, const z3d_config *there) {
+    return info->base.folder ? info->base.folder : there->checkpoint_init_from;
+}
+
+/* The first key of an adapter's scale that differs. */
+static z3d_status compare_scales(const z3d_config *here, const z3d_config *there,
+                                 const char *base) {
+    z3d_string a = {0}, b = {0};
+    z3d_status status = Z3D_OK;
+#define X(field, path, type, bits, standard, rule, help)                                           \
+    if (status == Z3D_OK && is_scale(path)) {                                                      \
+        z3d_string_clear(&a);                                                                      \
+        z3d_string_clear(&b);                                                                      \
+        text_##type(rule, &here->field, &a);                                                       \
+        text_##type(rule, &there->field, &b);                                                      \
+        if (a.text && b.text && !says(a.text, b.text))                                             \
+            status = z3d_config_error(                                                             \
+                here, path, "%s here, %s in the checkpoint; write %s%s%s", a.text, b.text, b.text, \
+                *base ? ", or begin with its base: checkpoint.init_from=" : "", base);             \
+    }
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    z3d_string_free(&a);
+    z3d_string_free(&b);
+    return status;
+}
+
 z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
                                         const z3d_checkpoint_info *info) {
     const z3d_config *here = trainer->config;
     z3d_config *there;
     z3d_status status = z3d_trainer_read_saved(info->config, &there);
     const bool both = status == Z3D_OK && here->lora_r > 0 && there->lora_r > 0;
-    if (both && here->lora_r != there->lora_r)
-        status = z3d_config_error(here, "lora.r", "%lld here, %lld in the checkpoint; write %lld",
-                                  (long long)here->lora_r, (long long)there->lora_r,
-                                  (long long)there->lora_r);
-    else if (both && here->lora_lora_alpha != there->lora_lora_alpha)
-        status =
-            z3d_config_error(here, "lora.lora_alpha", "%g here, %g in the checkpoint; write %g",
-                             here->lora_lora_alpha, there->lora_lora_alpha, there->lora_lora_alpha);
-    else if (both && here->lora_use_rslora != there->lora_use_rslora)
-        status = z3d_config_error(here, "lora.use_rslora", "the checkpoint's run has it %s",
-                                  there->lora_use_rslora ? "on" : "off");
+    if (both) status = compare_scales(here, there, base_of(info, there));
     z3d_config_destroy(there);
     return status;
 }
@@ -191,7 +219,20 @@ void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d
     z3d_string_free(&b);
 }
 
-static z3d_status refuse(differences *d, const z3d_config *there) {
+static void append_way(differences *d, const char *base) {
+    z3d_string_append(&d->lines, "to change %s, start a new run ", d->count == 1 ? "it" : "them");
+    if (d->sizes || (d->adapters && !*base))
+        z3d_string_append(&d->lines, "in another run.dir");
+    else if (d->adapters)
+        z3d_string_append(&d->lines,
+                          "from the base's weights (checkpoint.init_from=%s) in another run.dir",
+                          base);
+    else
+        z3d_string_append(&d->lines, "from the checkpoint's weights (checkpoint.init_from) in "
+                                     "another run.dir");
+}
+
+static z3d_status refuse(differences *d, const z3d_config *there, const char *base) {
     bool one = d->count == 1;
     z3d_string_append(&d->lines, "%sa resumed run must keep %s; ", one ? ": " : ";\n",
                       one ? "this value" : "these values");
@@ -205,10 +246,7 @@ static z3d_status refuse(differences *d, const z3d_config *there) {
                           WARMUP_RATIO " is a share of the run's steps: " WARMUP_STEPS
                                        "=%lld in its place keeps the warm-up; ",
                           (long long)there->scheduler_params_warmup_num_steps);
-    z3d_string_append(
-        &d->lines, "to change %s, start a new run %s", one ? "it" : "them",
-        d->sizes ? "in another run.dir"
-                 : "from the checkpoint's weights (checkpoint.init_from) in another run.dir");
+    append_way(d, base);
     if (d->lines.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a message");
     return z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__, d->lines.text);
 }
@@ -226,7 +264,7 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
     if (d.count == 1 && d.schedule)
         status = z3d_trainer_refuse_extension(trainer, there);
     else if (d.count > 0)
-        status = refuse(&d, there);
+        status = refuse(&d, there, base_of(info, there));
     z3d_string_free(&d.here);
     z3d_string_free(&d.there);
     z3d_string_free(&d.lines);

@@ -651,6 +651,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_trainer_close_recording(trainer);
     z3d_store_close(trainer->store);
     free(trainer->checkpoint_dir);
+    z3d_base_free(&trainer->base);
     z3d_line_file_close(&trainer->metrics);
     z3d_line_file_close(&trainer->events);
     z3d_line_file_close(&trainer->samples);

@@ -49,7 +49,8 @@ typedef struct z3d_trainer {
     bool save_waits;      /* a save was due at a skipped step */
     int64_t saved_step;   /* the last one with a save; 0: none */
     z3d_evaluations evaluations;
-    double begin; /* when the run began, for the time limit */
+    z3d_base base; /* whose weights the run began with */
+    double begin;  /* when the run began, for the time limit */
 
     z3d_string weights;     /* where they come from */
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */

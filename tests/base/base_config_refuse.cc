@@ -127,6 +127,10 @@ TEST(Refuse, UnknownKeysWithTheNearest) {
                    "did you mean model.hidden_size?");
     expect_refused("optimizer: {lr: 1}\n", "1:13: unknown key optimizer.lr",
                    "did you mean optimizer.params.lr?");
+    expect_refused("lora: {rank: 8}\n", "1:8: unknown key lora.rank", "did you mean lora.r?");
+    expect_refused("lora: {alpha: 8}\n", "1:8: unknown key lora.alpha",
+                   "did you mean lora.lora_alpha?");
+    expect_refused("lora: {dropout: 0}\n", "1:8: unknown key", "did you mean lora.lora_dropout?");
     expect_refused("global_batch_size: 8\n", "1:1: unknown key", "did you mean train_batch_size?");
     expect_refused(
         "scheduler: {params: {warmup_min_lr: 1e-4}}\n", "1:22: scheduler.params.warmup_min_lr:",

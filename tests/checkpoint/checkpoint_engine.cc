@@ -92,8 +92,9 @@ static void train_and_save(Trainer &t, const std::string &dir, Trace &trace) {
 }
 
 static z3d_status load(Trainer &t, const std::string &dir, bool weights_only) {
-    return z3d_checkpoint_load_all(world, (dir + "/step-00000002").c_str(), t.model, t.engine,
-                                   Z3D_VERIFY_FULL, weights_only, nullptr, nullptr, nullptr);
+    return z3d_checkpoint_load_all(world, (dir + "/step-00000002").c_str(), nullptr, t.model,
+                                   t.engine, Z3D_VERIFY_FULL, weights_only, nullptr, nullptr,
+                                   nullptr);
 }
 
 TEST(Engine, GradientsThatWaitLoadAnywhereOrAreRefused) {
@@ -157,6 +158,99 @@ TEST(Engine, FrozenParametersResume) {
     EXPECT_Z3D(load(trains_more, folder.path, true));
 }
 
+// A run that begins with another one's weights in `from`, makes two steps and saves in `dir`.
+static void begin_and_save(Trainer &t, const std::string &from, const std::string &dir,
+                           bool asynchronous, z3d_base *out) {
+    z3d_store *store;
+    Trace trace;
+    z3d_checkpoint_info info = {};
+    int64_t durable;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, dir, asynchronous, 0, &store));
+    ASSERT_Z3D(z3d_checkpoint_load_all(world, from.c_str(), nullptr, t.model, t.engine,
+                                       Z3D_VERIFY_FULL, true, nullptr, nullptr, &info));
+    steps(t, 2, trace);
+    *out = info.base;
+    info.config = const_cast<char *>("model: {}\n");
+    ASSERT_Z3D(z3d_store_save(store, &info));
+    ASSERT_Z3D(z3d_store_poll(store, true, &durable));
+    z3d_store_close(store);
+}
+
+// What is frozen is the base's, on any topology, and the base must be what it was: a checkpoint
+// whose base is gone, damaged or another is not put aside.
+TEST(Engine, FrozenParametersAreTheBases) {
+    SharedFolder folder, moved;
+    Trace trace;
+    const std::string from = folder / "base", run = folder / "run";
+    const std::string whole = from + "/step-00000002", step = run + "/step-00000002";
+    Trainer first(base(1, Z3D_F32)), saved(partly_frozen(3, Z3D_F32));
+    z3d_base found, again;
+    ASSERT_NO_FATAL_FAILURE(train_and_save(first, from, trace));
+    ASSERT_NO_FATAL_FAILURE(begin_and_save(saved, whole, run, true, &found));
+    ASSERT_STREQ(found.folder, std::filesystem::canonical(whole).c_str());
+    const z3d_program_config *config = &z3d_engine_program(saved.engine, Z3D_MODE_TRAIN)->config;
+    double out, in;
+    int64_t copy;
+    ASSERT_Z3D(z3d_checkpoint_bytes(saved.model, &saved.mesh, config, true, &out, &in));
+    ASSERT_Z3D(z3d_checkpoint_snapshot_bytes(saved.model, &saved.mesh, config, true, &copy));
+    const double size = (double)std::filesystem::file_size(
+        step + "/shard-0000" + std::to_string(z3d_world_rank(world)) + ".h5");
+    EXPECT_EQ((double)copy, out);
+    EXPECT_TRUE(size >= out && size < out + 65536) << size << " " << out;
+    const auto wanted = everything(saved);
+    for (int tensor = 1; tensor <= z3d_world_size(world); tensor *= 2) {
+        Options other = partly_frozen(tensor % 3, Z3D_F32);
+        other.tensor = tensor;
+        Trainer t(other);
+        resume(t, run);
+        EXPECT_EQ(everything(t), wanted);
+    }
+    // A run that begins with it has the same base; one that trains more, none.
+    Trainer same(partly_frozen(0, Z3D_F32)), more(base(1, Z3D_F32));
+    ASSERT_NO_FATAL_FAILURE(begin_and_save(same, step, folder / "same", false, &again));
+    EXPECT_STREQ(again.folder, found.folder);
+    EXPECT_STREQ(again.digest, found.digest);
+    z3d_base_free(&again);
+    ASSERT_NO_FATAL_FAILURE(begin_and_save(more, step, folder / "more", true, &again));
+    EXPECT_EQ(again.folder, nullptr);
+    EXPECT_STREQ(again.digest, found.digest);
+    z3d_base_free(&again);
+
+    const bool root = z3d_world_rank(world) == 0;
+    const auto refused = [&](const char *base, const std::string &what) {
+        SharedFolder::barrier();
+        Trainer t(partly_frozen(0, Z3D_F32));
+        z3d_store *store;
+        int64_t at;
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(open_store(t, run, false, 0, &store, nullptr, {}, base));
+        EXPECT_EQ(Z3D_ERR_IO,
+                  z3d_store_resume(store, Z3D_VERIFY_FULL, nullptr, nullptr, nullptr, &at));
+        const std::string said = z3d_error_message();
+        EXPECT_NE(said.find(what), std::string::npos) << said;
+        z3d_store_close(store);
+        SharedFolder::barrier();
+        EXPECT_TRUE(std::filesystem::exists(step));
+    };
+    refused(from.c_str() + 1, "No such file"); // where it is said to be
+    refused((folder / "same").c_str(), "it leaves out frozen parameters, so it is no base");
+    refused((folder / "more").c_str(), std::string("and the run began with ") + found.digest);
+    const std::string shard = whole + "/shard-00000.h5", bytes = read_file(shard);
+    if (root) write_file(shard, bytes.substr(0, bytes.size() / 2));
+    refused(nullptr, "the base of " + step + ": " + found.folder);
+    if (root) std::filesystem::rename(whole, moved / "step-00000002");
+    refused(nullptr, std::string("its base is gone: the frozen parameters are in ") + found.folder);
+    if (root) write_file(moved / "step-00000002/shard-00000.h5", bytes);
+    SharedFolder::barrier();
+    Trainer t(partly_frozen(2, Z3D_F32));
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), moved.path.c_str(), t.model, t.engine,
+                                       Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr));
+    EXPECT_EQ(everything(t), wanted);
+    z3d_base_free(&found);
+}
+
 // A run that begins to delay has nothing to apply in its first step.
 TEST(Engine, ADelayedUpdateGoesOnFromARunWithout) {
     SharedFolder folder;
@@ -193,13 +287,13 @@ TEST(Engine, SgdResumesAndIsNotAdamw) {
     ASSERT_Z3D(loads.create());
     std::string step = folder.path + "/step-00000001";
     EXPECT_EQ(Z3D_ERR_CONFIG,
-              z3d_checkpoint_load_all(world, step.c_str(), loads.model, loads.engine,
+              z3d_checkpoint_load_all(world, step.c_str(), nullptr, loads.model, loads.engine,
                                       Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr));
     EXPECT_NE(std::string(z3d_error_message())
                   .find("it has parameter, momentum, variance; this run's has parameter, momentum"),
               std::string::npos)
         << z3d_error_message();
-    EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), loads.model, loads.engine,
+    EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), nullptr, loads.model, loads.engine,
                                        Z3D_VERIFY_FULL, true, nullptr, nullptr, nullptr));
 }
 
@@ -405,15 +499,15 @@ TEST(Engine, LoadingFindsAFlipAnywhere) {
             if (z3d_world_rank(world) == 0) write_file(step + name, damaged);
             SharedFolder::barrier();
             EXPECT_EQ(Z3D_ERR_DATA,
-                      z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine,
+                      z3d_checkpoint_load_all(world, step.c_str(), nullptr, t.model, t.engine,
                                               Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr))
                 << name << " at " << at;
             SharedFolder::barrier();
             if (z3d_world_rank(world) == 0) write_file(step + name, bytes);
             SharedFolder::barrier();
         }
-    EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine, Z3D_VERIFY_FULL,
-                                       false, nullptr, nullptr, nullptr));
+    EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), nullptr, t.model, t.engine,
+                                       Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr));
 }
 
 // One rank's refusal is everybody's: none is left waiting for it.
@@ -430,9 +524,9 @@ TEST(Engine, ARefusalIsAgreedOn) {
                    ? Z3D_OK
                    : Z3D_ERROR(Z3D_ERR_CONFIG, "the last rank wants another one");
     };
-    EXPECT_EQ(Z3D_ERR_CONFIG,
-              z3d_checkpoint_load_all(world, (folder.path + "/step-00000000").c_str(), t.model,
-                                      t.engine, Z3D_VERIFY_FULL, false, accept, nullptr, nullptr));
+    EXPECT_EQ(Z3D_ERR_CONFIG, z3d_checkpoint_load_all(
+                                  world, (folder.path + "/step-00000000").c_str(), nullptr, t.model,
+                                  t.engine, Z3D_VERIFY_FULL, false, accept, nullptr, nullptr));
     EXPECT_NE(strstr(z3d_error_message(), "the last rank wants"), nullptr) << z3d_error_message();
 }
 

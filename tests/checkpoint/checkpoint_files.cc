@@ -104,9 +104,9 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
         z3d_program_config config = {};
         config.stage = 1;
         ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
-        ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, &config, &saved, &loaded));
+        ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, &config, false, &saved, &loaded));
         ASSERT_Z3D(z3d_shard_plan(model, &place, &config, z3d_optimizer_kinds(config.optimizer),
-                                  &count, &extent));
+                                  false, &count, &extent));
         free(extent);
         (void)snprintf(name, sizeof name, "/shard-%05d.h5", r);
         double size = (double)std::filesystem::file_size(folder + name);
@@ -239,7 +239,7 @@ TEST(Files, SnapshotsHoldEachElementOnce) {
                 int64_t bytes;
                 ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
                 const z3d_program_config config{}; // AdamW
-                ASSERT_Z3D(z3d_checkpoint_snapshot_bytes(model, &place, &config, &bytes));
+                ASSERT_Z3D(z3d_checkpoint_snapshot_bytes(model, &place, &config, false, &bytes));
                 sum += bytes;
             }
             EXPECT_EQ(sum, 12 * z3d_model_parameter_count(whole));
@@ -602,6 +602,8 @@ TEST(Files, NewerVersionIsRefusedByName) {
     EXPECT_NE(strstr(z3d_error_message(), "version 9"), nullptr) << z3d_error_message();
 }
 
+#define NO_DIGEST "\"xxh3_128\":\"00000000000000000000000000000000\""
+
 // Nothing that a manifest or an index says is believed, whatever its digest: not a step behind
 // which there is none, not a scale that is none, not a dataset that is not there, or twice.
 TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
@@ -618,6 +620,12 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         {Z3D_MANIFEST, "\"samples\":0",
          "\"samples\":0,\"evaluations\":{\"best_step\":-1,\"best_loss\":1,\"since\":0}",
          "\"best_step\": -1 is not a whole number"},
+        {Z3D_MANIFEST, "\"samples\":0",
+         "\"samples\":0,\"base\":{\"xxh3_128\":\"0\",\"folder\":\"x\"}", "its digest is not valid"},
+        {Z3D_MANIFEST, "\"samples\":0", "\"samples\":0,\"base\":{" NO_DIGEST "}",
+         "\"folder\" is missing"},
+        {Z3D_MANIFEST, "\"samples\":0",
+         "\"samples\":0,\"base\":{" NO_DIGEST ",\"folder\":\"\\u001b[31m\"}", "control character"},
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is not a valid loss scale"},
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is not a valid loss scale"},
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e-60", "1e-60 is not a valid loss scale"},
@@ -655,6 +663,18 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         write_file(file, before);
         write_file(parts / "c/manifest.json", manifest);
     }
+    // What its base has it does not have itself, and it is not its own base.
+    rewrite(parts / "c", Z3D_MANIFEST, "\"samples\":0",
+            "\"samples\":0,\"base\":{" NO_DIGEST ",\"folder\":\"" + (parts / "c") + "\"}");
+    z3d_checkpoint *based;
+    ASSERT_Z3D(z3d_checkpoint_open((parts / "c").c_str(), &based));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open_base(based, nullptr));
+    EXPECT_NE(strstr(z3d_error_message(), "so it is no base"), nullptr) << z3d_error_message();
+    z3d_checkpoint_close(based);
+    rewrite(parts / "c", Z3D_MANIFEST, "\"split\":0}", "\"split\":0,\"frozen\":true}");
+    EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((parts / "c").c_str(), &based));
+    EXPECT_NE(strstr(z3d_error_message(), "elements of /parameter/wte/weight, expected 0"), nullptr)
+        << z3d_error_message();
     // A shard that is listed twice.
     Folder folder;
     write_checkpoint(folder / "c", Gpt(), 1, 1);

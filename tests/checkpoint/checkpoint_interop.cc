@@ -127,9 +127,9 @@ void expect_logits(const std::string &from) {
     for (int tensor = 1; tensor <= z3d_world_size(world); tensor *= 2) {
         Trainer t(tiny(tensor));
         ASSERT_Z3D(t.create());
-        ASSERT_Z3D(z3d_checkpoint_load_all(world, (shared.path + "/step-00000000").c_str(), t.model,
-                                           t.engine, Z3D_VERIFY_FULL, true, nullptr, nullptr,
-                                           nullptr));
+        ASSERT_Z3D(z3d_checkpoint_load_all(world, (shared.path + "/step-00000000").c_str(), nullptr,
+                                           t.model, t.engine, Z3D_VERIFY_FULL, true, nullptr,
+                                           nullptr, nullptr));
         std::vector<float> logits(600), wanted(557);
         double worst = 0;
         for (int32_t i = 0; i < count; i++) {
@@ -142,9 +142,10 @@ void expect_logits(const std::string &from) {
         }
         EXPECT_LT(worst, 1e-4) << "tensor " << tensor;
         // Only weights: no run goes on from them.
-        EXPECT_EQ(Z3D_ERR_CONFIG, z3d_checkpoint_load_all(
-                                      world, (shared.path + "/step-00000000").c_str(), t.model,
-                                      t.engine, Z3D_VERIFY_READ, false, nullptr, nullptr, nullptr));
+        EXPECT_EQ(Z3D_ERR_CONFIG,
+                  z3d_checkpoint_load_all(world, (shared.path + "/step-00000000").c_str(), nullptr,
+                                          t.model, t.engine, Z3D_VERIFY_READ, false, nullptr,
+                                          nullptr, nullptr));
         EXPECT_NE(strstr(z3d_error_message(), "init_from"), nullptr) << z3d_error_message();
     }
 }

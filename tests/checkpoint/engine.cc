@@ -1,7 +1,7 @@
 #include "tests/checkpoint/engine.h"
 
 z3d_status open_store(Trainer &t, const std::string &dir, bool asynchronous, int64_t keep,
-                      z3d_store **out, const z3d_io_hook *hook, Commit commit) {
+                      z3d_store **out, const z3d_io_hook *hook, Commit commit, const char *base) {
     z3d_store_config c = {};
     c.world = world;
     c.mesh = &t.mesh;
@@ -16,6 +16,8 @@ z3d_status open_store(Trainer &t, const std::string &dir, bool asynchronous, int
     c.hook = hook;
     c.before_commit = commit.before;
     c.commit_context = commit.context;
+    c.base = base;
+    c.begins = true; // or the copy of an asynchronous save grows
     return z3d_store_open(&c, out);
 }
 
@@ -62,4 +64,5 @@ void resume(Trainer &t, const std::string &dir) {
     EXPECT_EQ(info.engine.step, step);
     t.next_step = step + 1;
     z3d_store_close(store);
+    z3d_base_free(&info.base);
 }

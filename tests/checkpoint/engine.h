@@ -14,7 +14,8 @@ struct Commit {
 };
 
 z3d_status open_store(Trainer &t, const std::string &dir, bool asynchronous, int64_t keep,
-                      z3d_store **out, const z3d_io_hook *hook = nullptr, Commit commit = {});
+                      z3d_store **out, const z3d_io_hook *hook = nullptr, Commit commit = {},
+                      const char *base = nullptr);
 
 z3d_status save(z3d_store *store, int64_t samples);
 

@@ -80,7 +80,7 @@ void write_checkpoint(const std::string &folder, const Gpt &gpt, int tensor, int
         z3d_image image;
         ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D(z3d_shard_plan(model, &place, nullptr, z3d_optimizer_kinds(Z3D_OPTIMIZER_adamw),
-                                  &count, &extent));
+                                  false, &count, &extent));
         ASSERT_Z3D(z3d_image_make(m.tensor, r, step, count, extent, &image));
         ASSERT_Z3D(
             z3d_image_write(&image, nullptr, folder.c_str(), synthetic, &values, &m.file[r]));

@@ -74,6 +74,6 @@ std::vector<float> logits_of(Trainer &t, const std::vector<int32_t> &tokens) {
 }
 
 z3d_status load(Trainer &t, const Checkpoint &checkpoint) {
-    return z3d_checkpoint_load_all(world, checkpoint.path.c_str(), t.model, t.engine,
+    return z3d_checkpoint_load_all(world, checkpoint.path.c_str(), nullptr, t.model, t.engine,
                                    Z3D_VERIFY_FULL, true, nullptr, nullptr, nullptr);
 }

@@ -48,6 +48,7 @@ expect 0 timeout 100 sh -e commands
 cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.json || fail "the chat template is not exported"
 [ -f exported/adapter/adapter_model.safetensors ] && [ ! -f exported/adapter/model.safetensors ] || fail "the adapter is not exported alone"
 ! cmp -s exported/merged/model.safetensors SmolLM2-135M-Instruct/model.safetensors || fail "the merged model has no adapter in it"
+grep -q 'checkpoints leave out the frozen parameters: they need those of .*/models/chat/step-00000000, so keep it$' out err || fail "nothing is said of the base"
 grep -q 'the adapter is that of exported/adapter$' out err || fail "a run does not begin with an adapter"
 [ -f exported/best/model.safetensors ] && [ -s runs/best/samples.jsonl ] || fail "the commands leave no best model, or no samples"
 grep -q 'next: zero3d generate models/chat --chat --prompt TEXT$' out || fail "the import says another command than a chat model's"
@@ -110,4 +111,92 @@ says 'chats.jsonl: its objects are of the format messages: make a token file .*:
 # Adapters go on with the factor that they were trained with.
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.samples=documents model.seq_length=1024 train_batch_size=2 training.steps=1 \
     checkpoint.init_from=runs/adapter/checkpoints lora.r=8 lora.lora_alpha=8 lora.target_modules=all-linear run.dir=runs/other
-says 'lora.lora_alpha=8: 8 here, 16 in the checkpoint; write 16$'
+says 'lora.lora_alpha=8: 8 here, 16 in the checkpoint; write 16, or begin with its base: checkpoint.init_from=/.*/models/chat/step-00000000$'
+
+# A checkpoint of adapters has these alone, and says where the base is.
+saved=$(echo runs/adapter/checkpoints/step-*)
+! grep -q embed_tokens "$saved/shard-00000.h5" || fail "a checkpoint has its base's parameters"
+expect 0 "$ZERO3D" checkpoint show runs/adapter/checkpoints
+grep -Eq "^base: $work/models/chat/step-00000000, digest [0-9a-f]{32}; it has the frozen parameters" out || fail "show: no base"
+expect 0 "$ZERO3D" checkpoint verify runs/adapter/checkpoints
+grep -q 'intact, .* verified, with its base .*/models/chat/step-00000000$' out || fail "verify: no base"
+expect 0 "$ZERO3D" checkpoint diff runs/adapter/checkpoints runs/adapter/checkpoints
+grep -q '"base_model_name_or_path": ".*/SmolLM2-135M-Instruct"' exported/adapter/adapter_config.json || fail "the adapter has no base"
+cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/adapter/tokenizer_config.json || fail "the adapter has no tokenizer"
+expect 2 "$ZERO3D" checkpoint verify models/chat --base models/chat
+says '.--base has no effect: .* leaves out no parameters'
+expect 2 "$ZERO3D" checkpoint show models/chat --base models/chat
+says '.--base is for checkpoint verify, diff and export'
+
+# New rows of a frozen table are in no base: it is saved, too, and needs none.
+expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=64 train_batch_size=1 training.steps=1 lora.r=2 \
+    model.vocab_size=600 run.dir=runs/rows training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.async=true
+grep -q embed_tokens runs/rows/checkpoints/step-*/shard-00000.h5 || fail "a frozen table with new rows is not saved"
+! grep -q 'leave out the frozen' err || fail "a base without the new rows is one"
+expect 0 "$ZERO3D" checkpoint verify runs/rows/checkpoints
+
+# A plan knows what is saved: a billion bytes less.
+for from in "" models/chat; do
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 1 --hardware "$SOURCE/configs/hardware/dgx-h100.yaml" model.hidden_size=1024 model.num_layers=24 \
+        train_batch_size=1 lora.r=8 checkpoint.init_from="$from" training.gemm.fp32=auto
+    sed -n 's/^checkpoint .predicted.: \([0-9]*\)\..*/\1/p' out
+done >saved
+[ "$(tr '\n' ' ' <saved)" = "1 0 " ] || fail "the plan saves the base: $(cat saved)"
+
+# Other adapters begin with the base, and what else is no adapter of this run is said in one line.
+adapter="data.train=data/chats.bin data.samples=documents model.seq_length=1024 train_batch_size=2 lora.r=8 lora.lora_alpha=16
+    lora.target_modules=all-linear training.peak_tflops=0.1 training.gemm.fp32=sgemm"
+# After the lines on how the run begins.
+ends() { [ "$(grep -c '^zero3d: error: ' err)" -eq 1 ] && grep -Eq -- "^zero3d: error: .*$1" err || fail "it does not end with: $1"; }
+# shellcheck disable=SC2086 # options
+train() { "$ZERO3D" train models/chat/config.yaml $adapter "$@"; }
+expect 1 train run.dir=runs/adapter training.epochs=3 optimizer.params.lr=2e-4 lora.target_modules=[q_proj]
+says "to change it, start a new run from the base.s weights .checkpoint.init_from=$work/models/chat/step-00000000. in another run.dir$"
+expect 1 train run.dir=runs/other training.steps=1 checkpoint.init_from=runs/adapter/checkpoints lora.target_modules=[q_proj]
+says 'lora_A.weight of the checkpoint is not in this run.s model; keep its section lora .zero3d checkpoint show.*, begin with its base'
+for folder in runs/adapter runs/adapter/checkpoints "$saved"; do
+    expect 1 train run.dir=runs/other training.steps=1 lora.init_from="$folder"
+    ends "has a run.s checkpoints, not PEFT.s folder of an adapter; begin with base and adapter: checkpoint.init_from=runs/adapter/checkpoints"
+done
+expect 1 train run.dir=runs/other training.steps=1 lora.init_from=exported/adapter lora.target_modules=[q_proj]
+ends 'tensor base_model.model.model.layers.0.mlp.down_proj.lora_A.weight is not trained in this run, but base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight is; the adapter is for another model, or for other lora.target_modules'
+expect 1 train run.dir=runs/other training.steps=1 lora.init_from=exported/adapter checkpoint.init_from=
+ends 'the adapter was trained on a base with the digest [0-9a-f]{32}, and this run begins with random weights; set checkpoint.init_from'
+# PEFT says a name only, which may be another name of the same base.
+expect 0 train run.dir=runs/random training.steps=1 checkpoint.init_from=
+expect 0 "$ZERO3D" checkpoint export runs/random/checkpoints exported/named
+sed -i 's|"base_model_name_or_path": null|"base_model_name_or_path": "org/other"|' exported/named/adapter_config.json
+expect 0 train run.dir=runs/other training.steps=1 lora.init_from=exported/named checkpoint.interval=0
+grep -Eq 'exported/named: the adapter was trained on org/other .*, and this run.s base was imported from .*/SmolLM2-135M-Instruct: only' err ||
+    fail "nothing is said of another base's name"
+expect 0 "$ZERO3D" train tiny.yaml lora.r=2 training.steps=1 checkpoint.interval=1 run.dir=random
+expect 0 "$ZERO3D" checkpoint export random/checkpoints exported/random
+expect 1 train run.dir=runs/other training.steps=1 lora.init_from=exported/random lora.r=2 lora.lora_alpha=8
+ends 'tensor base_model.model.transformer.h.0.attn.c_attn.lora_A.weight is not trained in this run, but '
+expect 1 "$ZERO3D" train tiny.yaml model.hidden_size=64 lora.r=2 lora.init_from=exported/random run.dir=runs/other
+ends 'its shape does not fit the run.s model: expected \[2, 64\]; the adapter is for a model of other sizes$'
+
+# The base may move, and be imported again; another one is refused with both digests, also for its adapter.
+mv models/chat models/moved
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" evaluate runs/adapter/checkpoints data/held-out.bin
+says 'its base is gone: the frozen parameters are in .*/models/chat/step-00000000 .digest [0-9a-f]{32}.*; write where it is now: checkpoint.base=PATH .of zero3d checkpoint: --base PATH.$'
+expect 1 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/gone --merged
+says 'its base is gone'
+expect 1 "$ZERO3D" checkpoint list runs/adapter/checkpoints
+grep -q 'cannot be used: .*: its base is gone' out || fail "list: a checkpoint without its base is good"
+expect 0 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/again
+expect 0 "$ZERO3D" checkpoint import exported/merged models/chat
+digests='digest [0-9a-f]{32}, and the run began with [0-9a-f]{32}; if that base is elsewhere, write where it is now'
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" evaluate runs/adapter/checkpoints data/held-out.bin
+says "its base has changed: .*models/chat/step-00000000 has the $digests"
+expect 1 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/gone --merged --base models/chat
+says "its base has changed: .*models/chat/step-00000000 has the $digests"
+expect 1 train run.dir=runs/other training.steps=1 lora.init_from=exported/adapter
+ends 'the adapter has another base: it was trained on one with the digest [0-9a-f]{32}, and .*/models/chat/step-00000000 has [0-9a-f]{32}; set checkpoint.init_from'
+expect 0 "$ZERO3D" checkpoint import SmolLM2-135M-Instruct models/again
+expect 0 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/same --merged --base models/again
+cmp exported/same/model.safetensors exported/merged/model.safetensors || fail "the merged model depends on where the base is"
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate runs/adapter/checkpoints --prompt Hi --tokens 4 checkpoint.base=models/moved
+# What a run goes on with it saves has it there.
+expect 0 train run.dir=runs/adapter training.epochs=6 optimizer.params.lr=2e-4 checkpoint.base=models/again
+expect 0 "$ZERO3D" generate runs/adapter/checkpoints --prompt Hi --tokens 4

@@ -9,6 +9,7 @@ head -n 40 text >short
 "$ZERO3D" data tokenize short --output other.bin >/dev/null || fail "tokenize"
 printf 'stage,pass,chunk,micro\n' >order.csv
 expect 0 "$ZERO3D" train base.yaml checkpoint.interval=2 run.dir=first
+expect 0 "$ZERO3D" train base.yaml checkpoint.interval=2 checkpoint.init_from=first/checkpoints lora.r=2 run.dir=adapter
 cp -r first broken
 printf x | dd of="$(echo broken/checkpoints/step-*/shard-00000.h5)" bs=1 seek=100000 conv=notrunc 2>dd.err || fail "dd"
 
@@ -208,6 +209,7 @@ train1 checkpoint.keep=1 checkpoint.interval=1
 train1 checkpoint.keep_best=true data.validation=other.bin training.eval_interval=1 checkpoint.interval=2
 train1 checkpoint.resume=first/checkpoints/step-00000002
 train1 checkpoint.init_from=first/checkpoints
+train1 checkpoint.base=nowhere checkpoint.resume=adapter/checkpoints lora.r=2 training.steps=3
 train1 checkpoint.verify=sizes checkpoint.resume=broken/checkpoints training.steps=3
 export checkpoint.export.dtype=bf16
 export checkpoint.export.max_position_embeddings=64 $LLAMA

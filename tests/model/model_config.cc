@@ -186,7 +186,11 @@ TEST(ModelConfig, AdaptersThatAreRefused) {
          "these: "
          "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj"},
         {"{r: 8, target_modules: [wte]}",
-         "lora.target_modules: 'wte': adapters of embeddings and of the head are not supported; "
+         "lora.target_modules: 'wte': adapters of embeddings and of the head are not supported, "
+         "and this model's head is its token table, which lora.modules_to_save does not train; "
+         "leave it out"},
+        {"{r: 8, target_modules: [wpe]}",
+         "lora.target_modules: 'wpe': adapters of embeddings and of the head are not supported; "
          "lora.modules_to_save trains them whole"},
         {"{r: 1000}", "lora.r: 1000 is above a width of attn.c_attn; write at most 768"},
         {"{r: 8, modules_to_save: [lm_head]}",

@@ -211,7 +211,7 @@ class Lora : public Parity {
     void begin(Trainer &t, const std::string &adapter) {
         ASSERT_Z3D(t.create());
         ASSERT_Z3D(load(t, *start));
-        ASSERT_Z3D(z3d_adapter_load(world, adapter.c_str(), o.config, t.model, t.engine));
+        ASSERT_Z3D(z3d_adapter_load(world, adapter.c_str(), &base, o.config, t.model, t.engine));
     }
     void expect_losses(Trainer &t) {
         const std::vector<double> losses = list("losses");
@@ -247,6 +247,7 @@ class Lora : public Parity {
     }
 
     const std::string peft = ZERO3D_TEST_DATA "/lora/" + std::string(GetParam());
+    const z3d_base base = {};
 };
 
 double farthest(const std::vector<float> &a, const std::vector<float> &b) {
@@ -305,7 +306,10 @@ TEST_P(Lora, AnotherAdapterIsRefused) {
         {nullptr, "\"LORA\"", "\"IA3\"", "peft_type is not LORA", Z3D_ERR_UNSUPPORTED},
         {nullptr, "{", "[{", "adapter_config.json", Z3D_ERR_DATA},
         {gpt ? "lora.target_modules=[c_attn]" : "lora.modules_to_save=[norm]", "", "",
-         "is not trained in this run; lora.target_modules and lora.modules_to_save say what is",
+         "is not trained in this run, but base_model.model.", Z3D_ERR_DATA},
+        {gpt ? "lora.modules_to_save=[ln_f]" : "lora.target_modules=all-linear", "", "",
+         " is missing; lora.target_modules and lora.modules_to_save say what the run trains, and "
+         "the adapter has less",
          Z3D_ERR_DATA}};
     for (const auto &c : cases) {
         Options other = o;
@@ -320,7 +324,7 @@ TEST_P(Lora, AnotherAdapterIsRefused) {
             Trainer t(other);
             ASSERT_Z3D(t.create());
             const std::string at = c.old[0] ? edited(c.old, c.now) : from;
-            EXPECT_EQ(z3d_adapter_load(world, at.c_str(), other.config, t.model, t.engine),
+            EXPECT_EQ(z3d_adapter_load(world, at.c_str(), &base, other.config, t.model, t.engine),
                       c.status);
             const std::string said = z3d_error_message();
             EXPECT_NE(said.find(c.said), std::string::npos) << said;

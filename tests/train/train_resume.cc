@@ -356,7 +356,7 @@ TEST_F(Resume, WhatIsNoCheckpointOfThisModelIsRefused) {
                    "{\"xxh3_128\":\"" + std::string(digest) + "\",\n" + body);
     });
     expect_refusal("training.steps=9", Z3D_ERR_UNSUPPORTED,
-                   {"step-00000006", "format version 9; this program reads version 1"});
+                   {"step-00000006", "format version 9; this program reads versions 1 and 2"});
     EXPECT_TRUE(std::filesystem::exists(dir(6))); // it is not damaged: nothing is put aside
 }
 

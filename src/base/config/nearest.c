@@ -138,6 +138,13 @@ static const struct {
     {"parallel.pp", "parallel.pipeline_model_parallel_size"},
     {"lr", "optimizer.params.lr"},
     {"training.lr", "optimizer.params.lr"},
+    {"lora.rank", "lora.r"},
+    {"lora.alpha", "lora.lora_alpha"},
+    {"lora.dropout", "lora.lora_dropout"},
+    {"lora.targets", "lora.target_modules"},
+    {".lora_rank", "lora.r"},
+    {".lora_r", "lora.r"},
+    {".lora_target_modules", "lora.target_modules"},
 };
 
 static const char *leaf_of(const char *path) {

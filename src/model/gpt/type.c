@@ -24,7 +24,7 @@ static z3d_gpt_config config_of(const z3d_config *config) {
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
     z3d_gpt_config gpt = config_of(config);
     z3d_gpt_check(&gpt, judge);
-    z3d_lora_check(config, z3d_gpt_modules, judge);
+    z3d_lora_check(config, z3d_gpt_modules, true, judge);
 }
 
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {

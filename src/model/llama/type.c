@@ -86,7 +86,7 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
                            "model.hidden_size");
     check_scaling(config, judge);
     z3d_llama_check(&llama, judge);
-    z3d_lora_check(config, z3d_llama_modules, judge);
+    z3d_lora_check(config, z3d_llama_modules, llama.tie_word_embeddings, judge);
 }
 
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {

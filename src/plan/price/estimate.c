@@ -22,6 +22,7 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
     if (status != Z3D_OK) return status;
     Z3D_TRY_GOTO(status, z3d_plan_place(config, ranks, rank, &made->mesh), failed);
     made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
+    made->begins = z3d_plan_begins(config);
     Z3D_TRY_GOTO(status, z3d_model_from_config(config, &made->model), failed);
     Z3D_TRY_GOTO(status, z3d_plan_program_config(config, made->model, &made->program), failed);
     made->program.rough_memory = node.rough;

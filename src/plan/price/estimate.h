@@ -13,6 +13,7 @@ typedef struct z3d_case {
     z3d_model *model;
     z3d_simulation *simulation;
     bool tensor_across_nodes; /* allowed */
+    bool begins;              /* z3d_plan_begins */
 } z3d_case;
 
 /* The node that cases on this machine are made for. */

@@ -24,7 +24,7 @@ static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *
         z3d_mesh at = *mesh;
         double out, in;
         at.rank = rank;
-        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, &out, &in));
+        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, of->begins, &out, &in));
         *saved += out;
         if (!all_rows || !has_peer_before(mesh, rank, first)) *loaded += in;
     }
