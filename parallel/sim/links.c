@@ -135,6 +135,14 @@ static double latency(const z3d_hardware *hardware, const z3d_links *links, bool
     return (links->members - links->nodes) * inside + (links->nodes - 1) * across;
 }
 
+/* How often a collective pays the latency: on both ways of a sum that everybody gets, and in each
+ * piece of a gather of parameters. */
+static double calls(const z3d_hardware *hardware, const z3d_event *call) {
+    if (call->of == Z3D_COLLECTIVE_ALL_REDUCE) return 2;
+    const bool parameters = call->of == Z3D_COLLECTIVE_ALL_GATHER && call->axes == Z3D_ROLE_ROWS;
+    return parameters ? hardware->gather_pieces : 1;
+}
+
 /* First all members of each node, then the members with the same place in their nodes, then again
  * those of each node; sums that not everybody gets, and gathers, leave out one of the three. share:
  * of the adapters, bytes a second; all members of a node send at once. */
@@ -181,9 +189,8 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     if (in_levels(hardware, links, call)) return levels(hardware, links, call, width, share);
     if (links->nodes > 1 && share < width) width = share;
     double bytes = passes(links, call) * total_bytes(links, call);
-    bool both_ways = call->of == Z3D_COLLECTIVE_ALL_REDUCE;
     bool tree = takes_tree(hardware, links, call);
-    return bytes / width + (both_ways ? 2 : 1) * latency(hardware, links, tree);
+    return bytes / width + calls(hardware, call) * latency(hardware, links, tree);
 }
 
 z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,

@@ -19,9 +19,8 @@ const z3d_output_kind z3d_output_config = {"configuration that plan has written"
                                            "# Written by `zero3d plan "};
 const z3d_output_kind z3d_output_machine = {"machine's description of doctor",
                                             "# Measured by `zero3d doctor --measure` "};
-const z3d_output_kind z3d_output_calibration = {
-    "calibration of reproduce",
-    "# The free constants of the paper's machine, written by `zero3d reproduce --calibrate`: "};
+const z3d_output_kind z3d_output_software = {"description of software that was fitted",
+                                             "# Software, fitted by `zero3d "};
 
 bool z3d_file_begins(const char *path, const void *bytes, size_t count) {
     char start[256];

@@ -12,7 +12,7 @@ typedef struct z3d_output_kind {
     const char *name, *begins;
 } z3d_output_kind;
 extern const z3d_output_kind z3d_output_page, z3d_output_picture, z3d_output_timeline,
-    z3d_output_script, z3d_output_config, z3d_output_machine, z3d_output_calibration;
+    z3d_output_script, z3d_output_config, z3d_output_machine, z3d_output_software;
 
 /* Whether a regular file begins with these bytes. */
 bool z3d_file_begins(const char *path, const void *bytes, size_t count);

@@ -60,6 +60,14 @@ bool cli_is_in_path(const char *name);
 /* Whether a word is likely the misspelt `name` of a command or an option. */
 bool cli_is_near(const char *given, const char *name);
 
+/* What zero3d plan --calibrate is asked for. software: NULL: the nearest. */
+typedef struct cli_calibration {
+    const char *hardware, *software, *write;
+    const cli_values *steps; /* CSV files, and folders of runs */
+} cli_calibration;
+z3d_status cli_plan_calibrate(const z3d_config *config, const cli_calibration *asked,
+                              z3d_string *out);
+
 /* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE if an
  * argument is not an assignment; ERR_CONFIG with every error of both and of z3d_config_check, and
  * if no key of the model is set. The caller destroys *out. */

@@ -10,36 +10,34 @@
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
-    "                   [--memory [FILE.svg]] [--hardware FILE [--calibration FILE] [--tokens N]\n"
+    "                   [--memory [FILE.svg]] [--hardware FILE [--software NAME] [--tokens N]\n"
     "                   [--json] [--trace FILE] [--schedule FILE.svg]] [--force]\n"
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
     "       zero3d plan CONFIG [key=value ...] --recommend --hardware FILE [--ranks N] [--json]\n"
     "                   [--write FILE]\n"
+    "       zero3d plan CONFIG [key=value ...] --calibrate STEPS.csv|RUN --hardware FILE --write "
+    "FILE\n"
     "\n"
-    "Shows what a run would need, without running it. One process makes the step program of any\n"
-    "rank of any world. It prints that rank's memory by category (parameters, gradients, "
-    "optimizer\n"
-    "states, activations, temporary, communication), the arena that holds them, the elements that\n"
-    "the rank sends along each axis, and its work.\n"
+    "Shows what a run would need, without running it: of any rank of any world the memory by\n"
+    "category, the arena that holds it, the elements that it sends along each axis, and its work.\n"
     "\n"
     "  --ranks N         number of ranks; default: parallel.world_size, or what the tensor and "
     "pipeline\n"
     "                    sizes and the batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
     "  --print-program   also prints its training step, one instruction per line\n"
-    "  --memory          also prints the memory of its training step: the lower bound of any\n"
-    "                    placement, the plan, a first-fit and a caching allocator; with FILE.svg,\n"
-    "                    also draws a picture\n"
+    "  --memory          also prints the memory of its training step: the plan, a lower bound and\n"
+    "                    other allocators; with FILE.svg, also draws a picture\n"
     "  --hardware FILE   the description of a machine (configs/hardware): also predicts whether "
     "the\n"
     "                    run fits, the time of a step and its parts, TFLOPS, MFU and HFU\n"
-    "  --calibration FILE  a file whose numbers replace some of the machine's\n"
+    "  --software NAME   what software reaches on it: a file, or one of configs/software; on GPUs\n"
+    "                    megatron-2025 is the default\n"
     "  --tokens N        also predicts the time and device hours to train on N tokens\n"
     "  --json            prints the prediction as one JSON object\n"
     "  --trace FILE      writes the predicted timeline, for Perfetto\n"
-    "  --schedule FILE.svg  draws the predicted timeline of all pipeline stages: micro-batches,\n"
-    "                    exposed communication and bubble\n"
+    "  --schedule FILE.svg  draws the predicted timeline of all pipeline stages\n"
     "  --fit SIZE        finds the ten fastest ways to train this model and batch on devices of "
     "SIZE\n"
     "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
@@ -49,6 +47,8 @@ static const char help[] =
     "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
     "schedule\n"
     "                    also where the configuration sets them; train_batch_size stays\n"
+    "  --calibrate STEPS.csv  fits software to measured steps, of any framework or of a RUN\n"
+    "                    (docs/software.md), and writes it to --write FILE; may be given again\n"
     "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
     "  --force           FILE may replace a file of another kind\n"
     "\n"
@@ -66,7 +66,8 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 }
 
 typedef struct priced {
-    const char *hardware, *calibration, *tokens, *trace, *schedule, *fit, *write, *picture;
+    const char *hardware, *software, *tokens, *trace, *schedule, *fit, *write, *picture;
+    cli_values steps; /* of --calibrate */
     bool json, print_program, memory, recommend, force;
 } priced;
 
@@ -143,9 +144,9 @@ static z3d_status read_hardware(z3d_config *config, const priced *options, bool 
     if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
         path = config->training_hardware;
     *known = path != NULL;
-    if (path) Z3D_TRY(z3d_hardware_read(path, out));
-    if (path) Z3D_TRY(z3d_choose_device(config, out, &chosen));
-    return options->calibration ? z3d_hardware_adjust(options->calibration, out) : Z3D_OK;
+    if (!path) return Z3D_OK;
+    Z3D_TRY(z3d_hardware_read_with(path, options->software, out));
+    return z3d_choose_device(config, out, &chosen);
 }
 
 static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *hardware) {
@@ -213,6 +214,11 @@ static z3d_status find_best(z3d_config *config, int ranks, const priced *options
     else
         z3d_recommend_print(&found, text);
     return write_best(config, how, found.row[0].seconds, &hardware, options, text);
+}
+
+static z3d_status calibrate(const z3d_config *config, const priced *p, z3d_string *text) {
+    const cli_calibration asked = {p->hardware, p->software, p->write, &p->steps};
+    return cli_plan_calibrate(config, &asked, text);
 }
 
 /* What --memory adds. */
@@ -309,20 +315,24 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
 /* Which options go together. */
 static z3d_status check_options(const priced *p, bool rank) {
     bool chooses = p->fit || p->recommend;
+    if (p->steps.count && (chooses || p->tokens || p->trace || p->schedule || rank ||
+                           p->print_program || p->memory || p->json || !p->hardware || !p->write))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate needs --hardware FILE and --write FILE, and "
+                                        "accepts only --software beside them");
     if (p->fit && p->recommend)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
                                         "sets, --recommend none; use one of the two");
     if (chooses && (p->tokens || p->trace || p->schedule || rank || p->print_program || p->memory))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--%s accepts only --hardware, --calibration, --ranks, --json and --write",
+                         "--%s accepts only --hardware, --software, --ranks, --json and --write",
                          p->fit ? "fit" : "recommend");
-    if (p->write && !chooses)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--write needs --fit or --recommend: it saves the "
-                                        "configuration that they find");
-    bool needs = p->calibration || p->tokens || p->trace || p->schedule || (p->json && !chooses);
+    if (p->write && !chooses && !p->steps.count)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--write needs --fit, --recommend or --calibrate: it saves "
+                                        "what they find");
+    bool needs = p->software || p->tokens || p->trace || p->schedule || (p->json && !chooses);
     if (needs && !p->hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--calibration, --tokens, --json, --trace and --schedule need --hardware "
+                         "--software, --tokens, --json, --trace and --schedule need --hardware "
                          "FILE");
     if ((p->print_program || p->memory) && p->json)
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -331,11 +341,13 @@ static z3d_status check_options(const priced *p, bool rank) {
 }
 
 static z3d_status check_outputs(const priced *p, const char *config) {
-    const cli_output outputs[] = {{p->write, &z3d_output_config},
-                                  {p->trace, &z3d_output_timeline},
-                                  {p->schedule, &z3d_output_picture},
-                                  {p->picture, &z3d_output_picture}};
-    const char *const inputs[] = {config, p->hardware, p->calibration};
+    const cli_output outputs[] = {
+        {p->write, p->steps.count ? &z3d_output_software : &z3d_output_config},
+        {p->trace, &z3d_output_timeline},
+        {p->schedule, &z3d_output_picture},
+        {p->picture, &z3d_output_picture}};
+    const char *const inputs[] = {config, p->hardware, p->software,
+                                  p->steps.count ? p->steps.value[0] : NULL};
     return cli_check_outputs(outputs, sizeof outputs / sizeof *outputs, inputs,
                              sizeof inputs / sizeof *inputs, p->force);
 }
@@ -345,9 +357,10 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     priced prediction = {.json = false};
     const cli_option options[] = {{"fit", &prediction.fit, NULL, NULL},
                                   {"recommend", NULL, &prediction.recommend, NULL},
+                                  {"calibrate", NULL, NULL, &prediction.steps},
                                   {"write", &prediction.write, NULL, NULL},
                                   {"hardware", &prediction.hardware, NULL, NULL},
-                                  {"calibration", &prediction.calibration, NULL, NULL},
+                                  {"software", &prediction.software, NULL, NULL},
                                   {"tokens", &prediction.tokens, NULL, NULL},
                                   {"trace", &prediction.trace, NULL, NULL},
                                   {"schedule", &prediction.schedule, NULL, NULL},
@@ -366,7 +379,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(check_outputs(&prediction, count > 0 ? argv[1] : NULL));
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = prediction.fit || prediction.recommend
+    z3d_status status = prediction.steps.count ? calibrate(config, &prediction, text)
+                        : prediction.fit || prediction.recommend
                             ? find_best(config, ranks, &prediction, text)
                             : plan_config(config, ranks, rank, &prediction, text);
     z3d_config_destroy(config);

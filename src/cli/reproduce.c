@@ -9,8 +9,8 @@
 
 static const char help[] =
     "usage: zero3d reproduce [table1|table2|fig2|fig3|fig4|fig6|fig7|fig8|all] [--json]\n"
-    "                        [--page FILE] [--hardware FILE] [--calibration FILE]\n"
-    "       zero3d reproduce --calibrate [--calibration FILE]\n"
+    "                        [--page FILE] [--hardware FILE] [--software NAME]\n"
+    "       zero3d reproduce --calibrate [--software FILE]\n"
     "       zero3d reproduce --write-configs DIR\n"
     "\n"
     "Prints the numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a\n"
@@ -22,8 +22,8 @@ static const char help[] =
     "                      published, ours\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
     "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml, here or as installed\n"
-    "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
-    "  --calibrate         fits the calibration's constants to the points marked `fitted` again,\n"
+    "  --software NAME     a file, or one of configs/software; default: paper-2019\n"
+    "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again,\n"
     "                      and writes the file (about a minute)\n"
     "  --write-configs DIR\n"
     "                      writes every row as a configuration file; refuses to overwrite files\n"
@@ -143,26 +143,22 @@ static void find(const char *name, z3d_string *out) {
     z3d_string_append(out, "%s", name);
 }
 
-static z3d_status read_hardware(const char *machine, const char *calibration, bool fit,
-                                z3d_hardware *out) {
-    z3d_string described = {0}, constants = {0};
+static z3d_status read_hardware(const char *machine, const char *software, z3d_hardware *out) {
+    z3d_string described = {0};
     z3d_status status = Z3D_OK;
     find(machine ? machine : "configs/hardware/dgx2-v100.yaml", &described);
-    find(calibration ? calibration : "configs/paper/calibration.yaml", &constants);
-    if (described.failed || constants.failed)
+    if (described.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the name of a file");
-    if (status == Z3D_OK) status = z3d_hardware_read(described.text, out);
-    if (status == Z3D_OK && !fit) status = z3d_hardware_adjust(constants.text, out);
+    if (status == Z3D_OK) status = z3d_hardware_read_with(described.text, software, out);
     z3d_string_free(&described);
-    z3d_string_free(&constants);
     return status;
 }
 
 static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *machine = NULL, *calibration = NULL, *page = NULL, *configs = NULL;
+    const char *machine = NULL, *software = NULL, *page = NULL, *configs = NULL;
     bool json = false, fit = false, force = false;
     const cli_option options[] = {
-        {"hardware", &machine, NULL, NULL}, {"calibration", &calibration, NULL, NULL},
+        {"hardware", &machine, NULL, NULL}, {"software", &software, NULL, NULL},
         {"page", &page, NULL, NULL},        {"write-configs", &configs, NULL, NULL},
         {"json", NULL, &json, NULL},        {"calibrate", NULL, &fit, NULL},
         {"force", NULL, &force, NULL},      {NULL, NULL, NULL, NULL}};
@@ -174,17 +170,16 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                          "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
     const char *what = count == 1 ? argv[1] : "all";
     Z3D_TRY(z3d_paper_check_name(what));
-    if (configs && (count || machine || calibration || page || json || fit || force))
+    if (configs && (count || machine || software || page || json || fit || force))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--write-configs writes every row and takes nothing else beside it");
     if (configs) return write_configs(configs, text);
-    if (fit && !calibration) calibration = "configs/paper/calibration.yaml";
-    const cli_output outputs[] = {{page, &z3d_output_page},
-                                  {fit ? calibration : NULL, &z3d_output_calibration}};
-    const char *const inputs[] = {machine, fit ? NULL : calibration};
+    const char *written = !fit ? NULL : software ? software : "configs/software/paper-2019.yaml";
+    const cli_output outputs[] = {{page, &z3d_output_page}, {written, &z3d_output_software}};
+    const char *const inputs[] = {machine, fit ? NULL : software};
     Z3D_TRY(cli_check_outputs(outputs, 2, inputs, 2, force));
-    Z3D_TRY(read_hardware(machine, calibration, fit, &hardware));
-    if (fit) return calibrate(&hardware, calibration, text);
+    Z3D_TRY(read_hardware(machine, fit || !software ? "paper-2019" : software, &hardware));
+    if (fit) return calibrate(&hardware, written, text);
     return reproduce(what, &hardware, json, page, text);
 }
 

@@ -29,7 +29,7 @@ static const char help[] =
     "  --hardware FILE       the machine's description (configs/hardware): whether the run fits, "
     "how\n"
     "                        long it takes; default: training.hardware\n"
-    "  --calibration FILE    a file whose numbers replace some of the machine's\n"
+    "  --software NAME       what software reaches on it, as `zero3d plan --software`\n"
     "  --runs DIR            each run's folder is in DIR, named as its CONFIG\n"
     "  --signal SECONDS      the ranks stop so long before the time limit (default 300, more "
     "where\n"
@@ -51,7 +51,7 @@ static const char help[] =
     "             --hardware configs/hardware/dgx2-v100.yaml checkpoint.interval=100 --dry-run\n";
 
 typedef struct request {
-    const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output,
+    const char *nodes, *time, *ranks, *cpus, *hardware, *software, *runs, *signal, *output,
         *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
@@ -181,7 +181,7 @@ static z3d_status check_srun(const char *text) {
 
 static z3d_status check_output(const request *r) {
     const cli_output output = {r->output, &z3d_output_script};
-    const char *const others[] = {r->hardware, r->calibration, r->setup_file};
+    const char *const others[] = {r->hardware, r->software, r->setup_file};
     Z3D_TRY(cli_check_outputs(&output, 1, (const char *const *)r->arguments, r->files, r->force));
     return cli_check_outputs(&output, 1, others, sizeof others / sizeof *others, r->force);
 }
@@ -192,7 +192,7 @@ static z3d_status read_arguments(int argc, char **argv, request *r) {
                                   {"ranks-per-node", &r->ranks, NULL, NULL},
                                   {"cpus-per-rank", &r->cpus, NULL, NULL},
                                   {"hardware", &r->hardware, NULL, NULL},
-                                  {"calibration", &r->calibration, NULL, NULL},
+                                  {"software", &r->software, NULL, NULL},
                                   {"runs", &r->runs, NULL, NULL},
                                   {"signal", &r->signal, NULL, NULL},
                                   {"sbatch", NULL, NULL, &r->sbatch},
@@ -262,10 +262,8 @@ static z3d_status read_machine(const request *r, const z3d_config *config, bool 
     if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
         path = config->training_hardware;
     *known = path != NULL;
-    if (path) Z3D_TRY(z3d_hardware_read(path, out));
-    if (r->calibration && !path)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--calibration needs --hardware FILE");
-    return r->calibration ? z3d_hardware_adjust(r->calibration, out) : Z3D_OK;
+    if (r->software && !path) return Z3D_ERROR(Z3D_ERR_USAGE, "--software needs --hardware FILE");
+    return path ? z3d_hardware_read_with(path, r->software, out) : Z3D_OK;
 }
 
 /* ---- what else would only show when the job starts, hours later ---- */

@@ -143,7 +143,7 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
         return z3d_measure_machine(trainer->world, threads, memory, out);
     }
     if (!*known || trainer->rank != 0) return Z3D_OK;
-    z3d_status status = z3d_hardware_read(named, out);
+    z3d_status status = z3d_hardware_read_with(named, NULL, out);
     return status == Z3D_OK ? status : z3d_error_context(status, "training.hardware");
 }
 

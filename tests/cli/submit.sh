@@ -143,7 +143,7 @@ done
 
 # ---- on described hardware ----
 
-v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --calibration $SOURCE/configs/paper/calibration.yaml"
+v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --software paper-2019"
 paper="$SOURCE/configs/paper"
 # shellcheck disable=SC2086
 submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 25 --time 8:00:00 $v100 --dry-run checkpoint.interval=9 activation_checkpointing.cpu_checkpointing=false

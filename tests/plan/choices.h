@@ -26,7 +26,8 @@ struct Config {
 
 inline z3d_hardware machine(double mib) {
     z3d_hardware hardware{};
-    EXPECT_EQ(z3d_hardware_read(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", &hardware), Z3D_OK);
+    EXPECT_EQ(z3d_hardware_read_with(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", nullptr, &hardware),
+              Z3D_OK);
     hardware.overhead_gb = 0;
     hardware.memory_gib = mib / 1024;
     return hardware;

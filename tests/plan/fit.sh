@@ -1,7 +1,7 @@
 #!/bin/sh
 # `zero3d plan --fit` and `--recommend`: their forms of output, the file they write, what they refuse.
 . "$SOURCE/tests/cli/lib.sh"
-v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --calibration $SOURCE/configs/paper/calibration.yaml"
+v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --software paper-2019"
 tiny
 cat >>tiny.yaml <<END
 activation_checkpointing: { granularity: none }
@@ -55,7 +55,7 @@ expect 2 "$ZERO3D" plan tiny.yaml --fit device
 says 'needs --hardware FILE'
 expect 2 "$ZERO3D" plan tiny.yaml --fit 1GiB --trace x.json
 expect 2 "$ZERO3D" plan tiny.yaml --write x.yaml
-says 'needs --fit or --recommend'
+says 'needs --fit, --recommend or --calibrate'
 expect 1 "$ZERO3D" plan tiny.yaml --fit 1GiB --write no/such/folder.yaml
 says 'no/such/folder.yaml'
 
@@ -116,7 +116,7 @@ grep -q '^~ rests on estimates of the machine: device.memory_gib, .*software.ove
 grep -q 'off by .*24 published runs' out || fail "nothing says how far predictions were off"
 grep -q '^Tensor sizes above 8, which leave a node, were left out' out || fail "nothing says that larger tensor sizes were left out"
 sed -n '/^Recommended: /,$p' out | tail -n 1 | grep -q '^gradient_accumulation_steps: ' || fail "the keys are not the end"
-expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 --hardware measured.yaml
+expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 --hardware measured.yaml --software megatron-2021
 grep -q '~' out && fail "a mark on a measured machine"
 grep -q 'off by .*15 runs on a measured machine' out || fail "nothing says how far such predictions were off"
 sed 's/!estimate /!guess /' "$SOURCE/configs/hardware/dgx-h100.yaml" >guess.yaml
@@ -129,7 +129,7 @@ grep -q 'median error over these 11 runs is 13 %' "$SOURCE/docs/results/offload-
 
 # What fits one V100 with offload only: the advice, the table, the keys and the file say so, and the
 # file fits.
-v100="--hardware $SOURCE/configs/hardware/dgx2-v100-2021.yaml --ranks 1"
+v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --software deepspeed-2021 --ranks 1"
 cat >large.yaml <<END
 model: { num_layers: 32, hidden_size: 4096, num_attention_heads: 32, seq_length: 1024, vocab_size: 50304 }
 train_batch_size: 32

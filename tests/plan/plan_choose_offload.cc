@@ -34,7 +34,8 @@ Choice choose(const std::function<void(z3d_hardware &)> &change, const std::stri
     EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "test"), Z3D_OK)
         << z3d_error_message();
     EXPECT_EQ(z3d_config_override(config, "training.hardware=some.yaml"), Z3D_OK);
-    EXPECT_EQ(z3d_hardware_read(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", &hardware), Z3D_OK);
+    EXPECT_EQ(z3d_hardware_read_with(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", nullptr, &hardware),
+              Z3D_OK);
     change(hardware);
     EXPECT_EQ(z3d_choose_offload(config, 2, known ? &hardware : nullptr, &why), Z3D_OK)
         << z3d_error_message();

@@ -149,7 +149,9 @@ namespace {
 
 z3d_hardware dgx2() {
     z3d_hardware hardware{};
-    EXPECT_EQ(z3d_hardware_read(ZERO3D_CONFIGS "/hardware/dgx2-v100-2021.yaml", &hardware), Z3D_OK);
+    EXPECT_EQ(z3d_hardware_read_with(ZERO3D_CONFIGS "/hardware/dgx2-v100.yaml", "deepspeed-2021",
+                                     &hardware),
+              Z3D_OK);
     return hardware;
 }
 

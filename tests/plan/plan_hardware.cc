@@ -71,11 +71,42 @@ TEST(Hardware, FilesOfThisRepository) {
     std::string folder = ZERO3D_CONFIGS;
     ASSERT_EQ(z3d_hardware_read((folder + "/hardware/dgx2-v100.yaml").c_str(), &v100), Z3D_OK);
     EXPECT_DOUBLE_EQ(v100.memory_gib, 31.75);
-    ASSERT_EQ(z3d_hardware_adjust((folder + "/paper/calibration.yaml").c_str(), &v100), Z3D_OK);
+    ASSERT_EQ(z3d_hardware_adjust("paper-2019", &v100), Z3D_OK);
     EXPECT_GE(v100.overhead_gb, 2.6);
     EXPECT_LE(v100.overhead_gb, 4.1);
     EXPECT_GE(v100.network_efficiency, 0.36);
     EXPECT_LE(v100.network_efficiency, 0.50);
+}
+
+// Software says what it reaches, not what a machine is; a machine's own numbers stay where nobody
+// names a software.
+TEST(Hardware, SoftwareIsApart) {
+    const std::string h100 = ZERO3D_CONFIGS "/hardware/dgx-h100.yaml";
+    z3d_hardware hardware;
+    int count = 0;
+    for (; z3d_software_name(count); count++) {
+        ASSERT_EQ(z3d_hardware_read_with(h100.c_str(), z3d_software_name(count), &hardware), Z3D_OK)
+            << z3d_error_message();
+        EXPECT_STRNE(hardware.software, "");
+        EXPECT_FALSE(hardware.standard);
+    }
+    EXPECT_EQ(count, 5);
+    ASSERT_EQ(z3d_hardware_read_with(h100.c_str(), nullptr, &hardware), Z3D_OK);
+    EXPECT_STREQ(hardware.software, "Megatron-LM of 2025");
+    EXPECT_TRUE(hardware.standard);
+    EXPECT_DOUBLE_EQ(hardware.gemm_efficiency, 0.7);
+    EXPECT_EQ(z3d_hardware_read_with(h100.c_str(), "megatron-1999", &hardware), Z3D_ERR_USAGE);
+    EXPECT_NE(strstr(z3d_error_message(), "megatron-2021"), nullptr) << z3d_error_message();
+    const std::string measured = "measured_us: { attention_forward fp16 8x8x8: 1 }\n";
+    EXPECT_EQ(z3d_hardware_adjust_text(measured.data(), measured.size(), "here", &hardware),
+              Z3D_ERR_CONFIG);
+    strcpy(hardware.kind, "cpu");
+    EXPECT_EQ(z3d_hardware_adjust("megatron-2021", &hardware), Z3D_ERR_USAGE);
+    const std::string machines = "node: { devices: 4 }\n";
+    EXPECT_EQ(z3d_hardware_adjust_text(machines.data(), machines.size(), "here", &hardware),
+              Z3D_ERR_CONFIG);
+    EXPECT_NE(strstr(z3d_error_message(), "node.devices: is no key of a software"), nullptr)
+        << z3d_error_message();
 }
 
 TEST(Hardware, EveryNumberIsRead) {

@@ -19,8 +19,7 @@ z3d_hardware machine() {
     std::string folder = ZERO3D_CONFIGS;
     EXPECT_EQ(z3d_hardware_read((folder + "/hardware/dgx2-v100.yaml").c_str(), &hardware), Z3D_OK)
         << z3d_error_message();
-    EXPECT_EQ(z3d_hardware_adjust((folder + "/paper/calibration.yaml").c_str(), &hardware), Z3D_OK)
-        << z3d_error_message();
+    EXPECT_EQ(z3d_hardware_adjust("paper-2019", &hardware), Z3D_OK) << z3d_error_message();
     return hardware;
 }
 
@@ -182,7 +181,7 @@ TEST(Paper, CalibrationMakesItBetter) {
     z3d_hardware again = machine();
     EXPECT_EQ(z3d_hardware_adjust_text(text.text, text.length, "written", &again), Z3D_OK)
         << z3d_error_message();
-    EXPECT_EQ(std::count(text.text, text.text + text.length, '#'), 3 + 12);
+    EXPECT_EQ(std::count(text.text, text.text + text.length, '#'), 4 + 12);
     z3d_string_free(&text);
 }
 

@@ -61,8 +61,9 @@ z3d_estimate estimate(const Run &run) {
     z3d_case *of;
     z3d_estimate out{};
     const std::string text = text_of(run),
-                      machine = std::string(ZERO3D_CONFIGS) + "/hardware/dgx2-v100-2021.yaml";
-    EXPECT_EQ(z3d_hardware_read(machine.c_str(), &hardware), Z3D_OK) << z3d_error_message();
+                      machine = std::string(ZERO3D_CONFIGS) + "/hardware/dgx2-v100.yaml";
+    EXPECT_EQ(z3d_hardware_read_with(machine.c_str(), "deepspeed-2021", &hardware), Z3D_OK)
+        << z3d_error_message();
     EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
     EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "published"), Z3D_OK)
         << z3d_error_message() << text;

@@ -2,7 +2,7 @@
 # `zero3d reproduce` and `zero3d plan --hardware`: forms of output, files written, what is refused.
 . "$SOURCE/tests/cli/lib.sh"
 v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml"
-fit="--calibration $SOURCE/configs/paper/calibration.yaml"
+fit="--software paper-2019"
 run() { # shellcheck disable=SC2086 # two options each
     expect "$1" "$ZERO3D" reproduce $v100 $fit "$2" "$3" "$4"
 }
@@ -80,6 +80,70 @@ says 'no/such/folder.json'
 # shellcheck disable=SC2086
 expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-megatron-40B-384gpus.yaml" $v100 parallel.allow_tensor_across_nodes=false
 says 'straddle nodes'
+
+# A plan for GPUs says with which software, and how long compared steps of its kind took. A file of one's own is software, too.
+a100=$SOURCE/configs/hardware/hgx-a100-800g.yaml
+printf 'model: { num_layers: 2, hidden_size: 256, num_attention_heads: 4, seq_length: 256 }\ntrain_batch_size: 8\nbf16: { enabled: true }\n' >small.yaml
+expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100"
+grep -q '^step time (predicted, with the software Megatron-LM of 2025 (the default; --software names another))$' out || fail "nothing says which software"
+grep -q '^  never compared with measured steps of this software on one node of A100' out || fail "nothing says that nobody compared it"
+expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron-2021
+grep -q '^  measured steps of this kind: .* as 8 of 10 of 360 that were compared on one node$' out || fail "no range"
+grep -q '^  exposed: launches .* [1-9][0-9.]* %$' out || fail "launches of a small model are hidden"
+expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron-2021 --json
+grep -q '"software": "Megatron-LM of 2021", .*"compared_steps": 360, "step_low": ' out || fail "the JSON has no software or no range"
+expect 0 "$ZERO3D" plan small.yaml --ranks 2 --recommend --hardware "$a100"
+grep -q ', with the software Megatron-LM of 2025 (the default' out || fail "--recommend does not say which software"
+expect 1 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron
+says "there is no software 'megatron' and no such file; known are deepspeed-2021, "
+printf 'node: { link_gb_per_s: 1 }\n' >link.yaml
+expect 1 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software link.yaml
+says 'link.yaml:1:[0-9]+: node.link_gb_per_s: is no key of a software description'
+
+# Software fitted to measured steps.
+printf 'tensor,batch,ranks,seconds\n1,8,1,0.05\n1,8,2,0.04\n2,8,2,0.06\n2,8,4,0.05\n' >steps.csv
+expect 0 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv --write ours.yaml
+grep -q '^starts with .*, which is nearest to these steps$' out || fail "nothing says where the fit starts"
+grep -q '^4 measured steps, [01] fitted number' out || fail "more than one number for four steps"
+grep -q '% of steps that the fit did not use' out || grep -q '%  of steps that the fit did not use' out || fail "no error of unseen steps"
+expect 0 "$ZERO3D" plan small.yaml --ranks 2 --hardware "$a100" --software ours.yaml
+grep -q 'that were compared on one node$' out || fail "the fitted file has no range"
+sed 2,3d steps.csv >few.csv
+expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate few.csv --write few.yaml
+says '2 measured steps are too few: give at least 4'
+sed 's/^2,8,2/2,8,x/' steps.csv >wrong.csv
+expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate wrong.csv --write few.yaml
+says 'wrong.csv, line 4: ranks is no number from 1 to 1000000: x'
+[ ! -e few.yaml ] || fail "a refused calibration wrote a file"
+expect 2 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv
+says 'needs --hardware FILE and --write FILE'
+expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv --write small.yaml
+says 'small.yaml'
+
+# Runs are measured steps, too: the median of all but the first.
+for micro in 1 2 4 8; do
+    mkdir run$micro
+    sed '$d' small.yaml >run$micro/config.yaml
+    printf 'bf16: { enabled: true }\ntrain_micro_batch_size_per_gpu: %s\nparallel: { world_size: 1 }\ntraining: { device: cuda }\n' "$micro" >>run$micro/config.yaml
+    for step in 1 2 3 4; do
+        echo "{\"step\":$step,\"loss\":5,\"tokens\":2048,\"seconds\":0.0$((9 / step + 1)),\"time\":$step}"
+    done >run$micro/metrics.jsonl
+done
+set -- small.yaml --hardware "$a100" --write runs.yaml
+expect 0 "$ZERO3D" plan "$@" --calibrate run1 --calibrate run2 --calibrate run4 --calibrate run8
+grep -q '^4 measured steps' out || fail "four runs are not four steps"
+grep -q '^  name: .*, from steps"$' runs.yaml || fail "the written software has no name of its own"
+head -n 1 run1/metrics.jsonl >run2/metrics.jsonl
+rm runs.yaml
+expect 1 "$ZERO3D" plan "$@" --calibrate run2
+says 'run2: a run of one step says too little'
+sed 's/cuda/cpu/' run1/config.yaml >run4/config.yaml
+expect 1 "$ZERO3D" plan "$@" --calibrate run4
+says 'run4: run4/config.yaml:[0-9:]* training.device: cpu, but the described machine'
+rm run8/config.yaml
+expect 1 "$ZERO3D" plan "$@" --calibrate run8
+says 'run8/config.yaml'
+[ ! -e runs.yaml ] || fail "a refused calibration wrote a file"
 
 expect 1 "$ZERO3D" doctor --measure no/such/here.yaml
 says 'no/such/here.yaml'

@@ -4,6 +4,7 @@ zero3d_test(plan_simulate ROOM plan LONG)
 zero3d_test(plan_bubble ROOM plan)
 zero3d_test(plan_paper ROOM plan)
 zero3d_test(plan_published ROOM plan)
+zero3d_test(plan_measured ROOM plan)
 zero3d_test(plan_choose_offload ROOM plan)
 zero3d_test(plan_choose_gather ROOM plan)
 zero3d_test(plan_choose_activation ROOM plan)
@@ -16,7 +17,7 @@ zero3d_test(plan_against_engine ROOM plan)
 zero3d_test(plan_pipeline ROOM plan)
 zero3d_test(plan_prove ROOM plan)
 zero3d_test(plan_programs ROOM plan)
-foreach(name hardware links simulate paper published choose_offload choose_gather choose_activation choose_fit
+foreach(name hardware links simulate paper published measured choose_offload choose_gather choose_activation choose_fit
     choose_tiers
     recommend memory)
   target_compile_definitions(plan_${name} PRIVATE ZERO3D_CONFIGS="${CMAKE_SOURCE_DIR}/configs")

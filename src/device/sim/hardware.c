@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yaml.h>
 
 enum { FILE_LIMIT = 1 << 20, MAX_DEPTH = 3, PATH = 96 };
@@ -28,13 +29,20 @@ _Static_assert(NUMBERS <= 64, "z3d_hardware.estimates has a bit for each");
 static const struct text {
     const char *path;
     size_t offset, size;
-} texts[] = {{"name", offsetof(z3d_hardware, name), sizeof((z3d_hardware *)0)->name},
-             {"device.name", offsetof(z3d_hardware, device), sizeof((z3d_hardware *)0)->device},
-             {"device.kind", offsetof(z3d_hardware, kind), sizeof((z3d_hardware *)0)->kind}};
-enum { TEXTS = sizeof texts / sizeof *texts };
+} texts[] = {
+    {"name", offsetof(z3d_hardware, name), sizeof((z3d_hardware *)0)->name},
+    {"device.name", offsetof(z3d_hardware, device), sizeof((z3d_hardware *)0)->device},
+    {"device.kind", offsetof(z3d_hardware, kind), sizeof((z3d_hardware *)0)->kind},
+    {"software.name", offsetof(z3d_hardware, software), sizeof((z3d_hardware *)0)->software},
+    {"compared.device", offsetof(z3d_hardware, compared), sizeof((z3d_hardware *)0)->compared}};
+enum { TEXTS = sizeof texts / sizeof *texts, MACHINE_TEXTS = 3 };
+
+/* What a file is. STANDARD: of software, for what the machine's file leaves open. */
+typedef enum file_kind { MACHINE, SOFTWARE, STANDARD } file_kind;
 
 typedef struct reader {
     const char *name;
+    file_kind kind;
     yaml_parser_t parser;
     z3d_hardware *hardware;
     bool seen[NUMBERS + TEXTS];
@@ -60,8 +68,10 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
         return refuse(r, mark, n->path, what);
     }
     const uint64_t bit = UINT64_C(1) << index;
+    if (r->kind == STANDARD && (r->hardware->given & bit)) return Z3D_OK;
     *number_at(r->hardware, index) = number;
     r->hardware->estimates = (r->hardware->estimates & ~bit) | (estimate ? bit : 0);
+    if (r->kind == MACHINE) r->hardware->given |= bit;
     return Z3D_OK;
 }
 
@@ -93,12 +103,26 @@ static z3d_status set_measured(reader *r, yaml_mark_t mark, const char *path, co
     return refuse(r, mark, "", z3d_error_message());
 }
 
+/* What software reaches of a machine, not what the machine is. */
+static bool is_softwares(const char *path) {
+    static const char *const parts[] = {"software.", "compared.",   "_efficiency", "_latency_us",
+                                        "launch_us", "overhead_gb", ".gemm_",      ".attention_"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(path, parts[i])) return true;
+    return false;
+}
+
 /* tag: NULL, or what stands before the value. */
 static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value,
                       const char *tag) {
     if (tag && strcmp(tag, ESTIMATE) != 0)
         return refuse(r, mark, path, "the only tag is !estimate, before a number");
-    if (strncmp(path, MEASURED, strlen(MEASURED)) == 0) return set_measured(r, mark, path, value);
+    const bool measured = strncmp(path, MEASURED, strlen(MEASURED)) == 0;
+    if (r->kind != MACHINE && (measured || !is_softwares(path)))
+        return refuse(r, mark, path,
+                      "is no key of a software description; what a machine is stands in the "
+                      "machine's");
+    if (measured) return set_measured(r, mark, path, value);
     for (int i = 0; i < NUMBERS + TEXTS; i++) {
         const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;
         if (strcmp(known, path) != 0) continue;
@@ -164,9 +188,9 @@ static z3d_status read_document(reader *r) {
     return read_mapping(r, "", 1);
 }
 
-static z3d_status read_over(const char *text, size_t length, const char *name, bool whole,
+static z3d_status read_over(const char *text, size_t length, const char *name, file_kind kind,
                             z3d_hardware *hardware) {
-    reader r = {.name = name, .hardware = hardware};
+    reader r = {.name = name, .kind = kind, .hardware = hardware};
     if (memchr(text, 0, length)) return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: not a text file", name);
     if (!yaml_parser_initialize(&r.parser))
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %.200s", name);
@@ -174,7 +198,7 @@ static z3d_status read_over(const char *text, size_t length, const char *name, b
     z3d_status status = read_document(&r);
     yaml_parser_delete(&r.parser);
     Z3D_TRY(status);
-    for (int i = 0; i < NUMBERS + TEXTS && whole; i++) {
+    for (int i = 0; i < NUMBERS + MACHINE_TEXTS && kind == MACHINE; i++) {
         if (r.seen[i] || (i < NUMBERS && !isnan(numbers[i].standard))) continue;
         return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: %s is missing%s%s", name,
                          i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path,
@@ -188,36 +212,87 @@ z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *n
     *out = (z3d_hardware){.name = ""};
     for (int i = 0; i < NUMBERS; i++)
         *number_at(out, i) = isnan(numbers[i].standard) ? 0 : numbers[i].standard;
-    return read_over(text, length, name, true, out);
+    return read_over(text, length, name, MACHINE, out);
 }
 
 z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char *name,
                                     z3d_hardware *hardware) {
-    return read_over(text, length, name, false, hardware);
+    return read_over(text, length, name, SOFTWARE, hardware);
 }
 
-static z3d_status read_path(const char *path, bool whole, z3d_hardware *hardware) {
+z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
     char *text;
     size_t length;
     Z3D_TRY(z3d_read_file(path, FILE_LIMIT, &text, &length));
-    z3d_status status = whole ? z3d_hardware_read_text(text, length, path, hardware)
-                              : z3d_hardware_adjust_text(text, length, path, hardware);
+    z3d_status status = z3d_hardware_read_text(text, length, path, out);
     free(text);
     return status;
 }
 
-z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
-    return read_path(path, true, out);
+/* ---- software ---- */
+
+/* configs/software, which the build writes into the program. */
+static const struct shipped {
+    const char *name, *text;
+} shipped[] = {
+#include "software_texts.h"
+};
+enum { SHIPPED = sizeof shipped / sizeof *shipped };
+
+const char *z3d_software_name(int index) {
+    return index < SHIPPED ? shipped[index].name : NULL;
 }
 
-z3d_status z3d_hardware_adjust(const char *path, z3d_hardware *hardware) {
-    return read_path(path, false, hardware);
+static z3d_status adjust_by_name(const char *name, file_kind kind, z3d_hardware *hardware) {
+    z3d_string known = {0};
+    for (int i = 0; i < SHIPPED; i++)
+        if (strcmp(shipped[i].name, name) == 0)
+            return read_over(shipped[i].text, strlen(shipped[i].text), name, kind, hardware);
+    for (int i = 0; i < SHIPPED; i++)
+        z3d_string_append(&known, "%s%s", i ? ", " : "", shipped[i].name);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_USAGE, "there is no software '%.80s' and no such file; known are %s",
+                  name, known.text ? known.text : "");
+    z3d_string_free(&known);
+    return status;
+}
+
+z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
+    char *text;
+    size_t length;
+    if (strcmp(hardware->kind, "cpu") == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "%s is a cpu machine, which only zero3d's own measurements describe; "
+                         "software descriptions are for GPUs",
+                         hardware->name);
+    if (access(software, F_OK) != 0 && !strchr(software, '/'))
+        return adjust_by_name(software, SOFTWARE, hardware);
+    Z3D_TRY(z3d_read_file(software, FILE_LIMIT, &text, &length));
+    z3d_status status = z3d_hardware_adjust_text(text, length, software, hardware);
+    free(text);
+    return status;
+}
+
+z3d_status z3d_hardware_read_with(const char *path, const char *software, z3d_hardware *out) {
+    Z3D_TRY(z3d_hardware_read(path, out));
+    if (software) return z3d_hardware_adjust(software, out);
+    if (strcmp(out->kind, "gpu") != 0) return Z3D_OK;
+    out->standard = true;
+    return adjust_by_name(Z3D_SOFTWARE_STANDARD, STANDARD, out);
 }
 
 double *z3d_hardware_number(z3d_hardware *hardware, const char *path) {
     for (int i = 0; i < NUMBERS; i++)
         if (strcmp(numbers[i].path, path) == 0) return number_at(hardware, i);
     return NULL;
+}
+
+void z3d_hardware_set(z3d_hardware *hardware, const char *path, double value) {
+    for (int i = 0; i < NUMBERS; i++) {
+        if (strcmp(numbers[i].path, path) != 0) continue;
+        *number_at(hardware, i) = value;
+        hardware->estimates &= ~(UINT64_C(1) << i);
+    }
 }
 
 bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning) {
@@ -262,30 +337,56 @@ static void write_measured(const z3d_measured *measured, z3d_string *out) {
     }
 }
 
-/* Flat "a.b: value" pairs as nested mappings: the table's paths stand in the order of the file. */
-void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out) {
+/* Flat "a.b: value" pairs of one section as nested mappings: the table's paths stand in the order
+ * of the file. software: only what is software's. */
+static void write_section(const z3d_hardware *hardware, const char *section, bool software,
+                          z3d_string *out) {
+    const size_t length = strlen(section);
     char number[32];
-    const char *section = "";
     z3d_hardware copy = *hardware;
-    z3d_string_append(out, "%sname: ", comment);
-    z3d_string_append_json(out, copy.name);
-    z3d_string_append(out, "\ndevice:\n  name: ");
-    z3d_string_append_json(out, copy.device);
-    z3d_string_append(out, "\n  kind: %s\n", copy.kind);
-    section = "device";
     for (int i = 0; i < NUMBERS; i++) {
-        const char *dot = strchr(numbers[i].path, '.'), *deeper = strchr(dot + 1, '.');
-        size_t length = (size_t)(dot - numbers[i].path);
-        if (strncmp(section, numbers[i].path, length) != 0) {
-            section = numbers[i].path;
-            z3d_string_append(out, "%.*s:\n", (int)length, section);
-        }
+        const char *key = numbers[i].path + length, *deeper = strchr(key, '.');
+        if (strncmp(numbers[i].path, section, length) != 0) continue;
+        if (software && !is_softwares(numbers[i].path)) continue;
         if (deeper && strcmp(deeper, ".fp16") == 0)
-            z3d_string_append(out, "  %.*s:\n", (int)(deeper - dot - 1), dot + 1);
+            z3d_string_append(out, "  %.*s:\n", (int)(deeper - key), key);
         z3d_string_append(
-            out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : dot + 1,
+            out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : key,
             hardware->estimates >> i & 1 ? "!estimate " : "",
             z3d_format_number(*number_at(&copy, i), number, sizeof number), numbers[i].meaning);
     }
+}
+
+static void write_text(const char *key, const char *value, z3d_string *out) {
+    if (!value[0]) return;
+    z3d_string_append(out, "%s: ", key);
+    z3d_string_append_json(out, value);
+    z3d_string_append(out, "\n");
+}
+
+void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out) {
+    z3d_string_append(out, "%s", comment);
+    write_text("name", hardware->name, out);
+    z3d_string_append(out, "device:\n");
+    write_text("  name", hardware->device, out);
+    z3d_string_append(out, "  kind: %s\n", hardware->kind);
+    write_section(hardware, "device.", false, out);
+    z3d_string_append(out, "node:\n");
+    write_section(hardware, "node.", false, out);
+    z3d_string_append(out, "software:\n");
+    write_section(hardware, "software.", false, out);
     write_measured(&hardware->measured, out);
+}
+
+void z3d_software_write(const z3d_hardware *hardware, const char *comment, z3d_string *out) {
+    z3d_string_append(out, "%ssoftware:\n", comment);
+    write_text("  name", hardware->software, out);
+    write_section(hardware, "software.", true, out);
+    z3d_string_append(out, "device:\n");
+    write_section(hardware, "device.", true, out);
+    z3d_string_append(out, "node:\n");
+    write_section(hardware, "node.", true, out);
+    z3d_string_append(out, "compared:\n");
+    write_text("  device", hardware->compared, out);
+    write_section(hardware, "compared.", true, out);
 }

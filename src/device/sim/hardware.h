@@ -24,6 +24,7 @@
   X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
   X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
+  X(attention_passes, "device.attention_passes", 1, 64, 8, "how often attention that is not fused reads or writes all scores, forward; backward does it half as often again") \
   X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "relative speed of attention products that are not fused, where the head size is not a multiple of 8 (no tensor cores)") \
   X(devices, "node.devices", 1, 65536, NAN, "devices in a node") \
   X(cores, "node.cores", 0, 1e6, 0, "cores that the ranks of a cpu node share; 0: nothing is shared") \
@@ -44,22 +45,35 @@
   X(nvme_write, "node.nvme_write_gb_per_s", 0, 1e5, 0, "what they write to them; 0: not known") \
   X(nvme_duplex, "node.nvme_duplex", 0, 1, 1, "1: such reads and writes run beside each other, each at its rate; 0: one after the other") \
   X(nvme_gib, "node.nvme_gib", 0, 1e9, 0, "GiB of those disks; 0: not known") \
+  X(host_launch_us, "software.launch_us", 0, 1e5, 0, "what the host takes to launch a kernel, a collective, a send or a receive, while the device does what it still has to do") \
+  X(transfers_block, "software.transfers_block", 0, 1, 0, "1: the host waits until a send or receive between pipeline stages is over; 0: it goes on") \
+  X(gather_pieces, "software.gather_pieces", 1, 1000, 1, "collectives that fetch the parameters of a unit from the data group: 1, or one for each of its parameters") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
   X(one_lane, "software.one_lane", 0, 1, 0, "1: collectives, sends and receives of a rank run one after the other, as NCCL's do with a driver before CUDA 12.9; 0: those of one group beside those of another") \
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(hierarchical, "software.hierarchical", 0, 1, 0, "1: collectives over several nodes go inside each node, between nodes on each member's part, inside each node; 0: around one ring") \
-  X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again")
+  X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again") \
+  X(node_runs, "compared.node_runs", 0, 1e6, 0, "measured steps of one node that predictions were compared with; 0: none") \
+  X(node_low, "compared.node_low", 0.01, 100, 1, "measured time of a step over its predicted one, on one node: of ten steps one is below") \
+  X(node_high, "compared.node_high", 0.01, 100, 1, "of ten steps one is above") \
+  X(nodes_runs, "compared.nodes_runs", 0, 1e6, 0, "the same of steps on several nodes") \
+  X(nodes_low, "compared.nodes_low", 0.01, 100, 1, "of ten steps one is below") \
+  X(nodes_high, "compared.nodes_high", 0.01, 100, 1, "of ten steps one is above")
 /* clang-format on */
 
 typedef struct z3d_hardware {
     char name[64], device[64], kind[8]; /* kind: gpu or cpu */
+    char software[64];                  /* "": nobody says */
+    bool standard;                      /* nobody has named that software */
+    char compared[64];                  /* the device of the runs that it was compared with */
 #define X(field, path, low, high, standard, meaning) double field;
     Z3D_HARDWARE_MAP(X)
 #undef X
     z3d_measured measured; /* what is in it is priced by it */
     uint64_t estimates;    /* by number, in the order of the map: !estimate */
+    uint64_t given;        /* likewise: the machine's own description says it */
 } z3d_hardware;
 
 /* Reads a description. "measured_us" holds pairs of a sample's name and its microseconds. Unknown,
@@ -69,19 +83,30 @@ typedef struct z3d_hardware {
 z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out);
-/* The same keys, any of them, over a machine that was read: a calibration. */
-z3d_status z3d_hardware_adjust(const char *path, z3d_hardware *hardware);
+/* What software reaches, over a machine that was read: the same keys, but none that says what the
+ * machine is. software: a file, or one of configs/software by its name. ERR_USAGE: a
+ * cpu machine. */
+z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware);
 z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char *name,
                                     z3d_hardware *hardware);
+/* The names of configs/software, in order; NULL at the end. */
+const char *z3d_software_name(int index);
+/* The machine of `path` with software. NULL: what the description of a GPU leaves open is
+ * Z3D_SOFTWARE_STANDARD's; a cpu machine was measured with ours. */
+#define Z3D_SOFTWARE_STANDARD "megatron-2025"
+z3d_status z3d_hardware_read_with(const char *path, const char *software, z3d_hardware *out);
 /* The number behind a path, NULL: there is none. */
 double *z3d_hardware_number(z3d_hardware *hardware, const char *path);
+/* Sets it to what was fitted, which is no estimate. */
+void z3d_hardware_set(z3d_hardware *hardware, const char *path, double value);
 /* Its meaning and bounds; false: there is none. */
 bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning);
 /* Whether numbers are estimates: of those that decide how long something takes (time), or of those
  * that say what room there is. out: NULL, or gets their paths. */
 bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out);
-/* The file that describes `hardware`, with `comment` lines on top. */
+/* The file that describes the machine, or the software alone, with `comment` lines on top. */
 void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
+void z3d_software_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
 
 /* Peak of products in `dtype`, FLOP/s; 0: not known. */
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
@@ -91,6 +116,9 @@ double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
 double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel);
 /* Of `ranks` in all, how many a full node has. */
 double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks);
+/* Kernels that software of this kind launches for one of a tape: attention that is not fused has
+ * more than one. */
+int z3d_hardware_launches(const z3d_hardware *hardware, const z3d_event *kernel);
 /* How much longer a rank of a cpu machine computes because a node's ranks (of `ranks` in all) want
  * more threads than it has cores; 1: each has its own, and on gpus. */
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks);

@@ -37,8 +37,7 @@ static double gemm(const z3d_hardware *hardware, const z3d_event *kernel) {
 }
 
 /* Not fused, each product and each step between (scale and mask, softmax, dropout) passes over all
- * scores: 8 times forward, 12 backward; and products are of whole squares, not of the causal half.
- */
+ * scores, and products are of whole squares, not of the causal half. */
 static double attention(const z3d_hardware *hardware, const z3d_event *kernel, bool backward) {
     double seq = (double)kernel->n, squares = (double)kernel->m * seq * seq;
     if (hardware->attention_fused != 0)
@@ -46,7 +45,8 @@ static double attention(const z3d_hardware *hardware, const z3d_event *kernel, b
             compute_seconds(hardware, kernel->dtype, kernel->flops, hardware->attention_efficiency),
             memory_seconds(hardware, (double)kernel->bytes));
     double flops = (backward ? 8 : 4) * squares * (double)kernel->k;
-    double passes = (backward ? 12 : 8) * squares * (double)z3d_bytes_of(kernel->dtype, 1);
+    double passes = hardware->attention_passes * (backward ? 1.5 : 1) * squares *
+                    (double)z3d_bytes_of(kernel->dtype, 1);
     double efficiency = hardware->attention_efficiency;
     if (kernel->k % 8 != 0) efficiency *= hardware->attention_unaligned;
     return compute_seconds(hardware, kernel->dtype, flops, efficiency) +
@@ -78,6 +78,14 @@ double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel
     double seconds = is_empty(&sample) ? 0 : z3d_measured_seconds(&hardware->measured, &sample);
     if (seconds < 0) seconds = roofline(hardware, kernel);
     return seconds + hardware->launch_us * 1e-6;
+}
+
+/* Two products, softmax, dropout and a copy forward; four products and the rest of it backward. */
+int z3d_hardware_launches(const z3d_hardware *hardware, const z3d_event *kernel) {
+    if (hardware->gemm_epilogues != 0 && kernel->fused > 0) return 0;
+    if (hardware->attention_fused != 0) return 1;
+    if (kernel->of == Z3D_KERNEL_attention_forward) return 5;
+    return kernel->of == Z3D_KERNEL_attention_backward ? 8 : 1;
 }
 
 bool z3d_hardware_is_cpu(const z3d_hardware *hardware) {

@@ -43,8 +43,8 @@ static z3d_status price_alone(z3d_fit_frame *frame, z3d_alone *out) {
     for (int u = 0; u < units; u++) out->unit[u] = -out->unit[u];
     Z3D_TRY(z3d_fit_price_few(frame, &row, 2, out->unit, &two));
     Z3D_TRY(find_saved(frame, &row, out->saved));
-    double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE],
-           both = two.seconds - two.loss[Z3D_LOSS_FULL_DEVICE];
+    double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE] - one.loss[Z3D_LOSS_LAUNCH],
+           both = two.seconds - two.loss[Z3D_LOSS_FULL_DEVICE] - two.loss[Z3D_LOSS_LAUNCH];
     out->pass = both - first;
     out->compute = two.compute - one.compute;
     out->rest = one.compute - out->compute;

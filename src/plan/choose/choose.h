@@ -94,6 +94,7 @@ typedef enum z3d_fit_loss {
     Z3D_LOSS_HOST,        /* optimizer steps of the host's cores, */
     Z3D_LOSS_DISK,        /* reads and writes of the disk */
     Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
+    Z3D_LOSS_LAUNCH,      /* waiting for the host to launch kernels */
     Z3D_LOSS_COUNT
 } z3d_fit_loss;
 

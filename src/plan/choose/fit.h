@@ -59,7 +59,7 @@ z3d_category z3d_fit_largest(const z3d_ledger *ledger);
 typedef struct z3d_fit_price {
     double seconds, bytes, recompute, loss[Z3D_LOSS_COUNT]; /* as z3d_fit_row's */
     double compute;                                         /* seconds of rank 0's kernels */
-    double busiest;          /* seconds in which the busiest stage does not wait for others */
+    double busiest; /* seconds in which the busiest stage waits for no other, nor for launches */
     z3d_memory_need fullest; /* of all stages */
     z3d_ledger ledger;       /* of rank 0, if `unit` is wanted */
 } z3d_fit_price;

@@ -14,7 +14,8 @@ static void find_losses(const z3d_simulation *simulation, double step_flops, z3d
         loss[Z3D_LOSS_HOST] += share * time->host;
         loss[Z3D_LOSS_DISK] += share * time->disk;
         loss[Z3D_LOSS_FULL_DEVICE] += share * time->allocator;
-        double busy = time->seconds - time->bubble - time->allocator;
+        loss[Z3D_LOSS_LAUNCH] += share * time->launch;
+        double busy = time->seconds - time->bubble - time->allocator - time->launch;
         if (busy > out->busiest) out->busiest = busy;
         compute += share * time->compute;
         replayed += simulation->stage[s].replayed;
@@ -29,11 +30,15 @@ typedef struct by_unit {
     double *seconds;
 } by_unit;
 
+/* Without waits for the host: beside other stages it has more time. */
 static void add_unit(void *context, const z3d_span *span) {
     const by_unit *to = context;
-    if (span->kind != Z3D_SPAN_INSTRUCTION || span->stage != to->simulation->own) return;
+    const bool waits = span->kind == Z3D_SPAN_WAIT && span->lane == Z3D_LANE_HOST;
+    if ((span->kind != Z3D_SPAN_INSTRUCTION && !waits) || span->stage != to->simulation->own ||
+        span->instruction < 0)
+        return;
     int unit = to->simulation->stage[span->stage].entry[span->instruction].unit;
-    if (unit >= 0) to->seconds[unit] += span->end - span->begin;
+    if (unit >= 0) to->seconds[unit] += (waits ? -1 : 1) * (span->end - span->begin);
 }
 
 z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,

@@ -5,10 +5,16 @@
 #include "src/plan/choose/ways.h"
 #include "src/plan/price/accuracy.h"
 
-static const char *const losses[Z3D_LOSS_COUNT] = {
-    "pipeline bubble",   "tensor communication",  "data communication",    "pipeline communication",
-    "recompute",         "copies to host memory", "host's optimizer step", "disk",
-    "nearly full device"};
+static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",
+                                                   "tensor communication",
+                                                   "data communication",
+                                                   "pipeline communication",
+                                                   "recompute",
+                                                   "copies to host memory",
+                                                   "host's optimizer step",
+                                                   "disk",
+                                                   "nearly full device",
+                                                   "launches"};
 static const char *const devices[] = {"none", "cpu", "nvme"}; /* by z3d_offload_device */
 static const char *const gathers[] = {"auto", "per_step", "per_microbatch"};
 
@@ -250,6 +256,8 @@ static void print_trust(const z3d_recommendation *r, z3d_string *out) {
         z3d_hardware_estimates(&r->hardware, true, out);
         z3d_string_append(out, " (doctor --measure measures a machine)\n");
     }
+    z3d_string_append(out, "1: ");
+    z3d_compared_print(&r->hardware, r->ranks, r->row[0].seconds, out);
     z3d_string_append(out, "Predicted steps have been off by (median, most): ");
     bool some = false;
     for (int i = 0; i < Z3D_ACCURACIES; i++) {
@@ -270,17 +278,21 @@ static void print_head(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append(
         out,
         "%d rank%s, %lld samples a step; %s%s a device, %s GB of it outside the arena\n"
-        "predicted on %s\n"
-        "arrangements of the ranks: %d; ways in all: %d; of them %d do not fit, %d were priced, "
+        "predicted on %s",
+        r->ranks, r->ranks == 1 ? "" : "s", (long long)r->samples, room ? "~" : "", capacity,
+        number_of(room, "%.3g", h->overhead_gb).text, h->name);
+    z3d_software_print(h, out);
+    z3d_string_append(
+        out,
+        "\narrangements of the ranks: %d; ways in all: %d; of them %d do not fit, %d were priced, "
         "the others cannot be among these\n\n"
         "%99s%s of a device%34s%% of the step lost to\n"
         "%2s %3s %3s %3s %4s  %-15s %-6s %-10s %10s  %-12s %8s %8s %9s %8s %10s  %6s %6s %6s %6s  "
         "%s\n",
-        r->ranks, r->ranks == 1 ? "" : "s", (long long)r->samples, room ? "~" : "", capacity,
-        number_of(room, "%.3g", h->overhead_gb).text, h->name, r->layouts, r->ways,
-        r->misses.device + r->misses.elsewhere, r->priced, "", unit(r) == 1e-9 ? "GB" : "MB", "",
-        "", "tp", "sp", "pp", "dp", "schedule", "ZeRO", "offload", "batch x n", "recompute", "used",
-        "free", "seconds", "MFU", "tokens/s", "bubble", "tensor", "data", "sends", "largest loss");
+        r->layouts, r->ways, r->misses.device + r->misses.elsewhere, r->priced, "",
+        unit(r) == 1e-9 ? "GB" : "MB", "", "", "tp", "sp", "pp", "dp", "schedule", "ZeRO",
+        "offload", "batch x n", "recompute", "used", "free", "seconds", "MFU", "tokens/s", "bubble",
+        "tensor", "data", "sends", "largest loss");
 }
 
 void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
@@ -372,6 +384,8 @@ static void estimates_json(const z3d_hardware *hardware, z3d_string *out) {
 void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, r->hardware.name);
+    z3d_string_append(out, ", \"software\": ");
+    z3d_string_append_json(out, r->hardware.software[0] ? r->hardware.software : NULL);
     z3d_string_append(out,
                       ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"ways\": %d, "
                       "\"too_large\": %d, \"priced\": %d, \"estimates\": ",

@@ -84,9 +84,11 @@ void z3d_points_json(const z3d_points *points, z3d_string *out);
 /* One self-contained HTML page with the figures redrawn. */
 void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out);
 
-/* Fits the constants of a calibration (at most 12, each within its bounds) on the points marked
- * PAPER_FITTED, starting from `hardware`, which is set to the best found. before, after: the root
- * of the mean squared log error. rounds: searches started anew. */
+/* How many constants paper-2019 has that are fitted. */
+int z3d_paper_constants(void);
+/* Fits them, each within its bounds, on the points marked PAPER_FITTED, starting from `hardware`,
+ * which is set to the best found. before, after: the root of the mean squared log error. rounds:
+ * searches started anew. */
 z3d_status z3d_paper_calibrate(z3d_hardware *hardware, int rounds, double *before, double *after);
 /* The calibration file: the constants with meaning and bounds. */
 void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out);

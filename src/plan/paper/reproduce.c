@@ -160,6 +160,7 @@ void z3d_points_print(const z3d_points *points, z3d_string *out) {
     }
     z3d_string_append(out, "\n");
     for (choice which = ALL; which <= VALIDATION; which++) print_errors(points, which, out);
+    z3d_string_append(out, "paper-2019 has %d fitted constants.\n", z3d_paper_constants());
     z3d_string_append(out, "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); "
                            "the last column does not: 72 B s l h^2 (1 + s/6h + V/12lh).\n"
                            "(left out): not in our list of published numbers. fitted: the "

@@ -127,7 +127,7 @@ void z3d_paper_config(const z3d_paper_row *row, z3d_string *out) {
                       "# ZeRO paper (arXiv 1910.02054), %s: %s, %s, on %d V100-32GB. Written by "
                       "`zero3d reproduce --write-configs`.\n"
                       "# Price it: zero3d plan THIS --hardware configs/hardware/dgx2-v100.yaml "
-                      "--calibration configs/paper/calibration.yaml\n"
+                      "--software paper-2019\n"
                       "# A V100 needs a build with CUDA 12: CUDA 13 has dropped it.\n",
                       row->figure, row->system, row->size, row->gpus);
     if (row->fused_buffer)

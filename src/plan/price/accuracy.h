@@ -3,7 +3,7 @@
 #ifndef ZERO3D_PLAN_ACCURACY_H
 #define ZERO3D_PLAN_ACCURACY_H
 
-#include <stdbool.h>
+#include "src/device/sim/hardware.h"
 
 typedef struct z3d_accuracy {
     const char *runs; /* which */
@@ -15,5 +15,21 @@ typedef struct z3d_accuracy {
 
 enum { Z3D_ACCURACIES = 3 };
 extern const z3d_accuracy z3d_accuracies[Z3D_ACCURACIES];
+
+/* Measured over predicted time of the compared steps that are nearest: of this software, on this
+ * device, on one node or on several. Of ten steps one is below `low` and one above `high`; of fewer
+ * than Z3D_COMPARED_FEW none. */
+enum { Z3D_COMPARED_FEW = 10 };
+typedef struct z3d_compared {
+    int runs;
+    double low, high;
+} z3d_compared;
+
+/* Whether there are any. ranks: of the world. */
+bool z3d_compared_find(const z3d_hardware *hardware, int ranks, z3d_compared *out);
+/* A line: between what times a step of `seconds` is, or that nothing like it was compared. */
+void z3d_compared_print(const z3d_hardware *hardware, int ranks, double seconds, z3d_string *out);
+/* ", with the software Megatron-LM of 2025 (the default)"; nothing where none is named. */
+void z3d_software_print(const z3d_hardware *hardware, z3d_string *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "src/plan/price/accuracy.h"
 #include "src/plan/price/estimate.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
@@ -75,9 +76,13 @@ static bool uses_disk(const z3d_case *of) {
     return of->simulation->stage[of->simulation->own].arena[Z3D_SPACE_DISK] > 0;
 }
 
-static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *out) {
-    z3d_string_append(out, "\nstep time (predicted)\n");
+static void print_time(const z3d_case *of, const z3d_hardware *hardware, const z3d_step_time *t,
+                       z3d_string *out) {
+    z3d_string_append(out, "\nstep time (predicted");
+    z3d_software_print(hardware, out);
+    z3d_string_append(out, ")\n");
     line(out, "compute", t->compute, t->seconds);
+    if (hardware->host_launch_us > 0) line(out, "exposed: launches", t->launch, t->seconds);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         char name[64];
         snprintf(name, sizeof name, "exposed: %s group", z3d_axes_name((z3d_axes)axes).text);
@@ -90,6 +95,8 @@ static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *o
     line(out, "bubble: pipeline", t->bubble, t->seconds);
     line(out, "allocator", t->allocator, t->seconds);
     line(out, "step", t->seconds, t->seconds);
+    z3d_string_append(out, "  ");
+    z3d_compared_print(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), t->seconds, out);
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
     for (int axes = 0; axes < Z3D_AXES_WORLD; axes++)
         if (t->bytes[axes] > 0)
@@ -174,7 +181,7 @@ void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const 
     int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
-    print_time(of, &e->time, out);
+    print_time(of, hardware, &e->time, out);
     print_pipeline(of, e, out);
     print_saving(of, saving, out);
     z3d_string_append(out,
@@ -238,10 +245,21 @@ static void more_of(z3d_string *out, const char *what, int axes, const char *whe
     more(out, key, value);
 }
 
-static void time_json(const z3d_case *of, const z3d_step_time *t, z3d_string *out) {
+static void range_json(const z3d_hardware *hardware, int ranks, double seconds, z3d_string *out) {
+    z3d_compared range;
+    const bool known = z3d_compared_find(hardware, ranks, &range);
+    or_null(out, "compared_steps", known ? range.runs : -1);
+    or_null(out, "step_low", known ? range.low * seconds : -1);
+    or_null(out, "step_high", known ? range.high * seconds : -1);
+}
+
+static void time_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_step_time *t,
+                      z3d_string *out) {
     z3d_string_append(out, ", \"seconds\": {");
     number(out, "step", t->seconds);
+    range_json(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), t->seconds, out);
     more(out, "compute", t->compute);
+    more(out, "exposed_launches", t->launch);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (has_line(of, axes)) more_of(out, "exposed_", axes, "", t->exposed[axes]);
     more(out, "exposed_control", t->control);
@@ -319,6 +337,8 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, hardware->name);
+    z3d_string_append(out, ", \"software\": ");
+    z3d_string_append_json(out, hardware->software[0] ? hardware->software : NULL);
     z3d_string_append(out, ", \"rank\": %d, \"ranks\": %d, \"tensor\": %d, \"data\": %d",
                       of->mesh.rank, devices, z3d_mesh_size(&of->mesh, Z3D_ROLE_PARTS),
                       z3d_mesh_size(&of->mesh, Z3D_ROLE_SAMPLES));
@@ -326,7 +346,7 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     more(out, "parameters", (double)z3d_model_parameter_count(of->model));
     more(out, "trained_parameters", (double)z3d_model_trained_count(of->model));
     memory_json(of, &e->memory, out);
-    time_json(of, &e->time, out);
+    time_json(of, hardware, &e->time, out);
     pipeline_json(of, e, out);
     saving_json(saving, out);
     more(out, "tokens_per_step", e->tokens);

@@ -19,6 +19,7 @@ typedef struct lane {
 /* What an event of a tape comes to on this hardware. */
 typedef struct price {
     double seconds, bytes, between_nodes;
+    double launch;  /* of the host's thread, before it */
     double overlap; /* of a send or receive */
     bool host;      /* a kernel of the host's lane */
 } price;
@@ -82,6 +83,7 @@ static price price_transfer(const player *p, const z3d_event *event) {
     z3d_transfer_price of =
         z3d_links_transfer(w->hardware, &w->links[event->axes], &p->stage->mesh, event);
     price out = {.seconds = of.seconds,
+                 .launch = w->hardware->host_launch_us * 1e-6,
                  .overlap = z3d_hardware_overlap(w->hardware, of.between_nodes)};
     if (!of.between_nodes) out.seconds *= w->crowding;
     if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
@@ -98,9 +100,13 @@ static price price_of(const player *p, const z3d_event *event) {
         out.host = event->to == Z3D_SPACE_HOST && !w->host_computes;
         out.seconds = out.host ? z3d_hardware_host_kernel(w->hardware, event, w->ranks)
                                : w->crowding * z3d_hardware_kernel(w->hardware, event);
+        if (!out.host)
+            out.launch =
+                z3d_hardware_launches(w->hardware, event) * w->hardware->host_launch_us * 1e-6;
         break;
     case Z3D_EVENT_START:
         if (is_transfer(event)) return price_transfer(p, event);
+        if (links->members > 1) out.launch = w->hardware->host_launch_us * 1e-6;
         out.seconds = z3d_links_collective(w->hardware, links, event);
         if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu cores move the data */
         out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
@@ -145,6 +151,17 @@ static void stand_still(player *p, int l, double seconds) {
         p->lane[other].clock += seconds * (other == moving || idle ? 1 : p->lane[other].overlap);
 }
 
+/* The host's thread enqueues something. A device that has done all that came before waits for it.
+ */
+static void launch(player *p, double seconds) {
+    if (seconds <= 0) return;
+    p->host += seconds;
+    double missing = p->host - p->now;
+    if (missing <= 0) return;
+    stand_still(p, Z3D_LANE_HOST, missing);
+    p->out->launch += missing;
+}
+
 /* The host's thread runs a kernel. What the device still has to do runs beside it. */
 static void compute_on_host(player *p, double seconds) {
     double end = p->host + seconds, missing = end - p->now;
@@ -181,16 +198,17 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     return Z3D_OK;
 }
 
-/* Seconds that compute stands still. The host goes on when what it waits for is over, in front of
- * kernels that it has enqueued. */
+/* Seconds that compute stands still. For a copy the host waits, too: it goes on when the copy is
+ * over, in front of kernels that it has enqueued. */
 static double wait(player *p, int l, int64_t id) {
     if (id >= p->lane[l].ids) return 0;
     const struct ending *end = &p->lane[l].end[id];
     double missing = end->clock - p->lane[clock_of(p, l)].clock;
-    if (p->host < end->now) p->host = end->now < p->now ? end->now : p->now;
+    const bool blocks = l >= Z3D_AXES_COUNT;
+    if (blocks && p->host < end->now) p->host = end->now < p->now ? end->now : p->now;
     if (missing <= 0) return 0;
     stand_still(p, l, missing);
-    p->host = p->now;
+    if (blocks) p->host = p->now;
     return missing;
 }
 
@@ -249,11 +267,13 @@ static z3d_status start_transfer(player *p, const z3d_event *event, int id, cons
 static bool wait_transfer(player *p, const z3d_event *event, int id) {
     if (id - p->first_transfer >= p->met) return false;
     const transfer *t = &p->transfer[id - p->first_transfer];
-    if (t->end <= p->now) return true;
-    idle(p, t->begin);
-    double missing = t->end - p->now;
-    stand_still(p, event->axes, missing);
-    p->out->exposed[event->axes] += missing;
+    if (t->end > p->now) {
+        idle(p, t->begin);
+        double missing = t->end - p->now;
+        stand_still(p, event->axes, missing);
+        p->out->exposed[event->axes] += missing;
+    }
+    if (p->play->hardware->transfers_block != 0) p->host = p->now;
     return true;
 }
 
@@ -337,6 +357,7 @@ static z3d_status start_collective(player *p, const z3d_event *event, int id, co
         *stays = true;
         return Z3D_OK;
     }
+    launch(p, of->launch);
     p->out->busy[event->axes] += of->seconds;
     p->out->bytes[event->axes] += of->bytes;
     p->out->bytes_between_nodes[event->axes] += of->between_nodes;
@@ -356,6 +377,7 @@ static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
         return Z3D_OK;
     case Z3D_EVENT_KERNEL:
         p->out->kernel_flops += event->flops;
+        launch(p, of->launch);
         if (of->host)
             compute_on_host(p, of->seconds);
         else

@@ -9,7 +9,7 @@
 #include "zero/zero.h"
 
 /* The parts of a step's time on one rank, and the bytes it sends. Each second is in one of compute,
- * transfer, disk, host, exposed, bubble and allocator. */
+ * launch, transfer, disk, host, exposed, bubble and allocator. */
 typedef struct z3d_step_time {
     double seconds, compute, transfer; /* in all; kernels; exposed copies from and to the host */
     double disk, host; /* the device stands still for reads and writes of the disk; for the host's
@@ -17,6 +17,7 @@ typedef struct z3d_step_time {
     double exposed[Z3D_AXES_COUNT]; /* waits for collectives, sends and receives, by group */
     double bubble;                  /* waits for other pipeline stages: before what is received
                                        or sent begins, and at the end of the step */
+    double launch;                  /* the device waits for the host to launch what comes next */
     double control;                 /* waits for the world's one small collective a step */
     double allocator;               /* what a nearly full device adds */
     double kernel_flops;            /* as the kernels count */
