@@ -41,6 +41,10 @@ typedef enum z3d_axis {
     X(SAMPLES, Z3D_AXES_DATA)                                                                      \
     /* have the rows of each parameter group's matrix: each steps its own */                       \
     X(ROWS, Z3D_AXES_DATA)                                                                         \
+    /* the data axis is cut: the ranks of a node, which have all rows, a block each */             \
+    X(BLOCKS, Z3D_AXES_DATA_INNER)                                                                 \
+    /* and those with the same block on all nodes */                                               \
+    X(NODES, Z3D_AXES_DATA_OUTER)                                                                  \
     /* compute each unit together: each has its part of a divided parameter */                     \
     X(PARTS, Z3D_AXES_TENSOR)                                                                      \
     /* have the same undivided parameters, some with a part of their gradients' sum each */        \
@@ -72,8 +76,6 @@ typedef struct z3d_axes_text {
 #undef X
 } z3d_axes_text;
 z3d_axes_text z3d_axes_name(z3d_axes axes);
-/* Whether this set always has a process group: each role does, and the world. */
-bool z3d_axes_have_group(z3d_axes axes);
 
 typedef struct z3d_mesh {
     int size[Z3D_AXIS_COUNT]; /* ranks along each axis, 1 or more */
@@ -95,6 +97,9 @@ z3d_sizes_text z3d_mesh_name(const z3d_mesh *mesh);
 /* The axes as people see them, fastest first: the data axis is one where its outer part is 1.
  * Returns their number. */
 int z3d_mesh_axes(const z3d_mesh *mesh, z3d_axes axes[Z3D_AXIS_COUNT]);
+/* Whether this set always has a process group: each role does, and the world; parts of the data
+ * axis where it is cut. */
+bool z3d_axes_have_group(const z3d_mesh *mesh, z3d_axes axes);
 
 /* The groups of a set of axes. Members of each are in ascending order of rank; where the data axis
  * is cut, the inner part counts more than the outer (index = inner x outer size + outer), so that
@@ -104,6 +109,8 @@ int z3d_mesh_axes(const z3d_mesh *mesh, z3d_axes axes[Z3D_AXIS_COUNT]);
 int z3d_mesh_size(const z3d_mesh *mesh, z3d_axes axes);
 int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank);
 int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index);
+/* The i-th member in ascending order of rank, also where the data axis is cut. */
+int z3d_mesh_ascending(const z3d_mesh *mesh, z3d_axes axes, int rank, int i);
 
 /* ---- the world: this process among all, and the nodes they run on ---- */
 

@@ -14,7 +14,9 @@ typedef enum z3d_term_kind {
     Z3D_TERM_SHARE,  /* the same, for the data rank that has these samples */
     Z3D_TERM_ADD,    /* rounded sum of two; their order does not matter */
     Z3D_TERM_INTO,   /* a unit's backward adds its gradient to a sum */
-    Z3D_TERM_REDUCE, /* over the data ranks, in the order of parallel.h */
+    Z3D_TERM_REDUCE, /* over the data ranks, or over a part of their axis, in the order of
+                        parallel.h */
+    Z3D_TERM_COPIES, /* hybrid sharding: an all-reduce over the nodes */
     Z3D_TERM_TENSOR, /* over the tensor ranks, in its partial part */
     Z3D_TERM_TWIN    /* the group's sum on the other pipeline stage, not known yet */
 } z3d_term_kind;
@@ -22,7 +24,8 @@ typedef enum z3d_term_kind {
 typedef struct z3d_term {
     z3d_term_kind kind;
     int64_t a, b, c; /* PART: which of the group's units (z3d_unit_part), micro-batch. SHARE: which
-                        unit, first sample, their number. TWIN: group. Else the operands' numbers */
+                        unit, first sample, their number. TWIN: group. Else the operands' numbers;
+                        REDUCE: b is the axes where these are a part of the data axis, else 0 */
 } z3d_term;
 
 typedef struct z3d_terms {

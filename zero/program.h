@@ -43,9 +43,22 @@ typedef struct z3d_offload_plan {
                      delayed parameter update); no group is resident */
 } z3d_offload_plan;
 
+/* What a data axis that is cut, into the ranks of a node and the nodes, means for parameter groups:
+ * in the order of z3d_data_cut. Where it is not cut, all are as FLAT. */
+typedef enum z3d_sharding {
+    Z3D_SHARDING_FLAT,         /* collectives are over the whole data axis */
+    Z3D_SHARDING_HIERARCHICAL, /* they are over its two parts, one after the other */
+    Z3D_SHARDING_HPZ,   /* likewise, and stage 3 keeps a second value, sharded over a node's ranks
+                           (ZeRO++, Wang et al. 2306.10209) */
+    Z3D_SHARDING_HYBRID /* states are sharded over a node's ranks, and each node has them all (MiCS,
+                           Zhang et al. 2205.00119; FSDP's HSDP) */
+} z3d_sharding;
+
 /* What the builder decides from. No `auto` here. */
 typedef struct z3d_program_config {
-    int stage;            /* ZeRO stage 0-3 */
+    int stage;           /* ZeRO stage 0-3 */
+    int64_t persistence; /* stage 3: parameter groups of at most so many elements are kept whole */
+    z3d_sharding sharding;
     z3d_dtype dtype;      /* of parameters, activations: fp32, bf16, fp16 */
     z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
     z3d_optimizer optimizer;
@@ -75,6 +88,8 @@ typedef struct z3d_program_config {
     z3d_space checkpoint_space;           /* where they lie; P_a+cpu: in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
+    int64_t gather_ahead; /* elements of parameters that may be gathered before the units that use
+                             them; at least the next unit's */
     int64_t prefetch; /* elements of offloaded parameters, behind the next unit's, that may be on
                          their way to the device, and behind those from a disk to the host; at least
                          one unit's */
@@ -152,16 +167,21 @@ typedef struct z3d_range {
     bool partial; /* replicated, and a tensor rank's gradient is its part of a sum */
 } z3d_range;
 
-/* Rows of a group's [rows x shard] matrix: this rank's, and those of the others. */
+/* Rows of a group's [rows x shard] matrix: this rank's; the others of its block, the rows of the
+ * ranks at its place in other nodes; all others. They nest: a block's rows follow each other. */
 typedef enum z3d_rows {
     Z3D_ROWS_OWN = 1,
-    Z3D_ROWS_OTHERS = 2,
-    Z3D_ROWS_ALL = Z3D_ROWS_OWN | Z3D_ROWS_OTHERS
+    Z3D_ROWS_NEAR = 2,
+    Z3D_ROWS_FAR = 4,
+    Z3D_ROWS_BLOCK = Z3D_ROWS_OWN | Z3D_ROWS_NEAR,
+    Z3D_ROWS_OTHERS = Z3D_ROWS_NEAR | Z3D_ROWS_FAR,
+    Z3D_ROWS_ALL = Z3D_ROWS_BLOCK | Z3D_ROWS_FAR
 } z3d_rows;
 
 /* What of a parameter group persists between steps. */
 typedef enum z3d_group_part {
     Z3D_PART_PARAMETERS,
+    Z3D_PART_SECONDARY, /* hpZ: the parameters' block, gathered once after they changed */
     Z3D_PART_GRADIENTS,
     Z3D_PART_OPTIMIZER,
     Z3D_PART_COUNT
@@ -172,7 +192,7 @@ typedef enum z3d_group_part {
  * copy, which is the trainer's (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. Other
  * fp32 parameters are their own master copy. */
 typedef struct z3d_kept {
-    z3d_rows rows; /* OWN or ALL */
+    z3d_rows rows; /* OWN or ALL; SECONDARY: BLOCK */
     z3d_space space;
     z3d_dtype dtype;
     unsigned kinds; /* of z3d_tensor_kind */
@@ -182,7 +202,10 @@ typedef struct z3d_group_layout {
     z3d_axes shard_axes;   /* over which states may be sharded: a row of the matrix a rank */
     z3d_axes replica_axes; /* over which finished gradients of the partial ranges are summed; NONE:
                               there are none */
+    z3d_axes copy_axes;    /* over which equal states are kept, and gradients summed once they are
+                              reduced; NONE: there is one copy */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
+    int block;             /* rows of a block; 1 where the shard axes are not cut */
     int chunk[2];          /* of the pipeline, that use it; -1: none */
     bool frozen;           /* not trained: its value is all that is kept of it */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
@@ -253,9 +276,10 @@ void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
-/* offloaded: the group is one of those that config.offload is about. frozen: it is not trained. */
-void z3d_states_decide(const z3d_program_config *config, bool offloaded, bool frozen,
-                       z3d_kept kept[Z3D_PART_COUNT]);
+/* Of a parameter group of so many elements. offloaded: it is one of those that config.offload is
+ * about. frozen: it is not trained. */
+void z3d_states_decide(const z3d_program_config *config, int64_t elements, bool offloaded,
+                       bool frozen, z3d_kept kept[Z3D_PART_COUNT]);
 /* The kinds of tensors that make up a run's state: what a checkpoint has. Of a frozen group it is
  * the parameters only. */
 unsigned z3d_state_kinds(const z3d_program_config *config);
@@ -266,6 +290,9 @@ bool z3d_states_reduce_per_step(int stage);
  * first of them in the group's flat buffer, bytes of all tensors. */
 bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part);
 int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part);
+/* The elements of these rows (OWN, BLOCK or ALL), and the first in the group's flat buffer. */
+int64_t z3d_rows_elements(const z3d_group_layout *group, z3d_rows rows);
+int64_t z3d_rows_first(const z3d_group_layout *group, z3d_rows rows);
 int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part);
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part);
 /* Elements from one of the part's tensors to the next. */
@@ -444,7 +471,7 @@ typedef struct z3d_instruction {
     z3d_axes axes;          /* z3d_opcode_axes: of its collective, of the parts that it copies */
     z3d_rows rows;          /* of activations that move: OWN: the part of this rank among those of
                                the axes; ALL: whole */
-    int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
+    int64_t first, count;   /* collectives: columns of z3d_instruction_matrix; moved activation
                                checkpoints: elements of one rank's part */
     int *buffer;            /* by slot; the program's memory */
     int num_slots;          /* z3d_slots_with */
@@ -459,16 +486,21 @@ typedef struct z3d_instruction {
 /* One operand: what an instruction does with some rows and columns of a buffer. What is not a
  * parameter group's matrix has all columns that there are. */
 typedef struct z3d_buffer_operand {
-    int slot, buffer, group; /* group: whose [N x shard] matrix, -1: none */
+    int slot, buffer, group; /* group: whose matrix, -1: none */
     unsigned access;         /* z3d_access, together */
     z3d_rows rows;
     int64_t first, count; /* columns */
+    int64_t columns;      /* of the matrix: the shard's, or a block's; 0: the entry takes all of the
+                             buffer, however its rows are cut */
 } z3d_buffer_operand;
 
-/* The matrix that an instruction moves: `ranks` rows, of which this rank's is number `own`. */
+/* The matrix that an instruction moves: `ranks` rows, of which this rank's is number `own`. Of a
+ * parameter group it is [rows x shard]; for a collective over one part of the data axis, its
+ * blocks, or the rows of this rank's block. */
 typedef struct z3d_matrix {
     int ranks, own;
     int64_t columns;
+    int64_t base; /* its first element in the group's flat buffer */
     z3d_dtype dtype;
     int tensors; /* such matrices, one behind the other: the optimizer's; else 1 */
 } z3d_matrix;
@@ -481,8 +513,9 @@ typedef struct z3d_buffer {
     int64_t bytes, offset; /* offset: in the arena of its space, set by the planner */
     int first, last; /* first and last instruction that touches it; persistent: 0 and INT_MAX */
     bool persistent;
-    int group;     /* parameters, gradients, optimizer: of which group, else -1 */
-    z3d_rows rows; /* of a matrix: those that lie in it, OWN or ALL; of everything else ALL */
+    int group; /* parameters, gradients, optimizer: of which group, else -1 */
+    z3d_rows
+        rows; /* of a matrix: those that lie in it, OWN, BLOCK or ALL; of everything else ALL */
     int64_t first_column; /* of a matrix's own row: the first that lies in it */
 } z3d_buffer;
 
@@ -504,7 +537,7 @@ typedef struct z3d_program {
 } z3d_program;
 
 /* Every program of one configuration begins with the same persistent buffers: step state, control
- * vector, kernel scratch, the batch's fields, then three a parameter group. */
+ * vector, kernel scratch, the batch's fields, then one for each part of a parameter group. */
 enum { Z3D_BUFFER_STATE, Z3D_BUFFER_CONTROL, Z3D_BUFFER_SCRATCH, Z3D_BUFFER_BATCH };
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field);
 int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part);
@@ -559,6 +592,9 @@ bool z3d_instruction_has_columns(const z3d_instruction *in);
 unsigned z3d_instruction_access(const z3d_instruction *in, int slot);
 z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d_instruction *in,
                                            int slot);
+/* Of a collective about a group: the rows that this rank brings to it, or has of its result: its
+ * own, or its block. */
+z3d_rows z3d_instruction_own_rows(const z3d_program *program, const z3d_instruction *in);
 /* The matrix of an instruction about a group, or that moves a unit's input. */
 z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruction *in);
 /* Elements that each member brings, and the first of them (of an all-reduce: in the group's flat

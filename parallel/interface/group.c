@@ -104,7 +104,7 @@ z3d_status z3d_groups_create(z3d_world *world, const z3d_mesh *mesh, z3d_device 
                              z3d_group *group[Z3D_AXES_COUNT]) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) group[axes] = NULL;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (z3d_axes_have_group((z3d_axes)axes))
+        if (z3d_axes_have_group(mesh, (z3d_axes)axes))
             Z3D_TRY(z3d_group_create(world, mesh, (z3d_axes)axes, device, &group[axes]));
     return Z3D_OK;
 }

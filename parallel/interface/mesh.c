@@ -40,14 +40,15 @@ z3d_axes_text z3d_axes_name(z3d_axes axes) {
     return out;
 }
 
-bool z3d_axes_have_group(z3d_axes axes) {
+bool z3d_axes_have_group(const z3d_mesh *mesh, z3d_axes axes) {
     static const z3d_axes always[] = {
 #define X(NAME, of_role) of_role,
         Z3D_ROLE_MAP(X)
 #undef X
             Z3D_AXES_WORLD};
+    const bool part = axes == Z3D_ROLE_BLOCKS || axes == Z3D_ROLE_NODES;
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-        if (axes == always[i]) return true;
+        if (axes == always[i]) return !part || z3d_mesh_size(mesh, Z3D_ROLE_NODES) > 1;
     return false;
 }
 
@@ -133,19 +134,31 @@ int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank) {
     return index;
 }
 
-int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index) {
+/* The member whose places along the axes are the index's digits, of which the axes come in this
+ * order. */
+static int member_at(const z3d_mesh *mesh, z3d_axes axes, int rank, int index,
+                     const int order[Z3D_AXIS_COUNT]) {
     int place[Z3D_AXIS_COUNT], member = 0, stride = 1;
     place_of(mesh, rank, place);
     for (int d = 0; d < Z3D_AXIS_COUNT; d++) {
-        if (!has(axes, digits[d])) continue;
-        place[digits[d]] = index % mesh->size[digits[d]];
-        index /= mesh->size[digits[d]];
+        if (!has(axes, order[d])) continue;
+        place[order[d]] = index % mesh->size[order[d]];
+        index /= mesh->size[order[d]];
     }
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
         member += place[axis] * stride;
         stride *= mesh->size[axis];
     }
     return member;
+}
+
+int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index) {
+    return member_at(mesh, axes, rank, index, digits);
+}
+
+int z3d_mesh_ascending(const z3d_mesh *mesh, z3d_axes axes, int rank, int i) {
+    static const int order[Z3D_AXIS_COUNT] = {0, 1, 2, 3};
+    return member_at(mesh, axes, rank, i, order);
 }
 
 z3d_status z3d_mesh_check_node_map(const z3d_mesh *mesh, const int *node) {

@@ -8,11 +8,10 @@
 #include <stdlib.h>
 
 static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, int devices) {
-    return z3d_mesh_member(at, axes, at->rank, index) / devices;
+    return z3d_mesh_ascending(at, axes, at->rank, index) / devices;
 }
 
-/* Nodes that this rank's group spans; members are in ascending order of rank: the data axis is not
- * cut. */
+/* Nodes that this rank's group spans. */
 static int nodes_of(const z3d_mesh *at, z3d_axes axes, int devices) {
     int nodes = 0, last = -1;
     for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
@@ -63,8 +62,6 @@ static void each_group(const z3d_mesh *mesh, z3d_axes axes, int devices, int *cr
 z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_links *out) {
     int world = z3d_mesh_size(mesh, Z3D_AXES_WORLD), nodes = (world + devices - 1) / devices;
     int *crossing;
-    if (mesh->size[Z3D_AXIS_DATA_OUTER] != 1)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "a mesh whose data axis is cut has no prices");
     Z3D_TRY(z3d_new((size_t)nodes, sizeof *crossing, "a map of nodes", &crossing));
     *out = (z3d_links){.members = z3d_mesh_size(mesh, axes), .nodes = 1, .sharing = 1};
     out->local = out->members;

@@ -54,6 +54,7 @@ typedef enum { /* after AUTO: z3d_schedule_kind (parallel/schedule/schedule.h) *
                Z3D_PIPELINE_ZB_V,
                Z3D_PIPELINE_FILE
 } z3d_pipeline_schedule;
+typedef enum { Z3D_ALGORITHM_RING, Z3D_ALGORITHM_HIERARCHICAL, Z3D_ALGORITHM_AUTO } z3d_algorithm;
 typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32, Z3D_ACCUM_BF16, Z3D_ACCUM_FP16 } z3d_accum;
 typedef enum { Z3D_MOMENTS_FP32, Z3D_MOMENTS_BF16 } z3d_moments_dtype;
 typedef enum { Z3D_DECAY_COSINE, Z3D_DECAY_LINEAR, Z3D_DECAY_1_SQRT } z3d_decay_type;
@@ -190,6 +191,20 @@ z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
 z3d_status z3d_config_check_training(z3d_config *config, const z3d_config_rules *rules);
 /* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
 int64_t z3d_config_model_ranks(const z3d_config *config);
+/* Why the data axis is cut into ranks that are near and groups of them (z3d_sharding). */
+typedef enum z3d_data_cut {
+    Z3D_CUT_NONE,
+    Z3D_CUT_HIERARCHICAL,
+    Z3D_CUT_HPZ,
+    Z3D_CUT_HYBRID
+} z3d_data_cut;
+z3d_data_cut z3d_config_data_cut(const z3d_config *config);
+/* Whether that goes with the ZeRO stage. */
+bool z3d_config_takes_stage(const z3d_config *config, int stage);
+/* Takes back all keys about it: for commands that do not train. */
+void z3d_config_leave_sharding(z3d_config *config);
+/* The inner part of a data axis of `data` ranks; `data`: it is not cut. */
+int64_t z3d_config_data_inner(const z3d_config *config, int64_t data);
 /* The steps of warm-up: warmup_num_steps, or what warmup_ratio makes of the steps up to the
  * schedule's end. z3d_config_resolve writes it to warmup_num_steps. */
 int64_t z3d_config_warmup_steps(const z3d_config *config);

@@ -146,7 +146,8 @@ static z3d_status read_hardware(z3d_config *config, const priced *options, bool 
     *known = path != NULL;
     if (!path) return Z3D_OK;
     Z3D_TRY(z3d_hardware_read_with(path, options->software, out));
-    return z3d_choose_device(config, out, &chosen);
+    Z3D_TRY(z3d_choose_device(config, out, &chosen));
+    return z3d_choose_nodes(config, (int64_t)out->devices);
 }
 
 static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *hardware) {

@@ -368,6 +368,7 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
     if (status == Z3D_OK && !job->ranks)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "--ranks-per-node N is missing (or --hardware FILE, "
                                           "which says how many devices a node has)");
+    if (status == Z3D_OK) status = z3d_choose_nodes(config, job->ranks);
     if (status == Z3D_OK && config->training_device == Z3D_TRAINING_CUDA) job->gpus = job->ranks;
     if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL);
     if (status == Z3D_OK) status = check_or_say(r, config, name);

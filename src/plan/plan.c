@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "src/plan/choose/choose.h"
 #include "src/plan/plan.h"
 
 #include "checkpoint/checkpoint.h"
@@ -65,13 +66,15 @@ z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh
 #define X(AXIS, field, path) out->size[Z3D_AXIS_##AXIS] = (int)config->field;
     Z3D_CONFIG_AXES(X)
 #undef X
-    out->size[Z3D_AXIS_DATA_INNER] = ranks / (int)z3d_config_model_ranks(config);
-    out->size[Z3D_AXIS_DATA_OUTER] = 1;
+    const int data = ranks / (int)z3d_config_model_ranks(config);
+    out->size[Z3D_AXIS_DATA_INNER] = (int)z3d_config_data_inner(config, data);
+    out->size[Z3D_AXIS_DATA_OUTER] = data / out->size[Z3D_AXIS_DATA_INNER];
     return z3d_mesh_check(out);
 }
 
 z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out) {
     int data;
+    Z3D_TRY(z3d_choose_nodes(config, 0));
     if (ranks == 0) ranks = implied_ranks(config);
     if (ranks < 1 || ranks > INT32_MAX)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "cannot plan a world of %lld ranks; use 1 to %d",
@@ -95,7 +98,7 @@ bool z3d_plan_begins(const z3d_config *config) {
 int64_t z3d_plan_outside(const z3d_mesh *mesh) {
     int64_t bytes = Z3D_OUTSIDE_BYTES;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
-        if (!z3d_axes_have_group((z3d_axes)axes)) continue;
+        if (!z3d_axes_have_group(mesh, (z3d_axes)axes)) continue;
         const int size = z3d_mesh_size(mesh, (z3d_axes)axes);
         const int64_t near = z3d_group_buffers_on_cpus(size, true),
                       far = z3d_group_buffers_on_cpus(size, false);

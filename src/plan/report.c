@@ -136,10 +136,11 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
     const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
     z3d_string_append(out, "\ncommunication a step    %16s\n", "elements sent");
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
-        if (!z3d_axes_have_group((z3d_axes)axes) || axes == Z3D_AXES_WORLD ||
+        if (!z3d_axes_have_group(&plan->mesh, (z3d_axes)axes) || axes == Z3D_AXES_WORLD ||
             z3d_mesh_size(&plan->mesh, (z3d_axes)axes) < 2)
             continue;
         int64_t volume = z3d_program_volume(program, axes, true);
+        if (axes == Z3D_ROLE_ROWS && z3d_mesh_size(&plan->mesh, Z3D_ROLE_NODES) > 1) continue;
         double p = (double)plan->set.layout->padded_total;
         int size = z3d_mesh_size(&plan->mesh, axes);
         z3d_string_append(out, "  %-21s %16lld", z3d_axes_name(axes).text, (long long)volume);

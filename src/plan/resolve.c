@@ -69,11 +69,18 @@ z3d_dtype z3d_plan_dtype(const z3d_config *config) {
     return Z3D_F32;
 }
 
+/* Elements of offloaded parameters on their way: DeepSpeed's default. */
+enum { PREFETCHED = 50000000 };
+
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out) {
     const z3d_dtype dtype = z3d_plan_dtype(config);
+    const int64_t prefetch = config->zero_optimization_stage3_prefetch_bucket_size;
+    const bool offloads = config->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE;
     *out = (z3d_program_config){
         .stage = (int)config->zero_optimization_stage,
+        .persistence = config->zero_optimization_stage3_param_persistence_threshold,
+        .sharding = (z3d_sharding)z3d_config_data_cut(config),
         .dtype = dtype,
         .grad_dtype = z3d_config_grad_accum(config) == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
         .optimizer = optimizer_of(config),
@@ -94,7 +101,8 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,
         .gather_bucket = config->zero_optimization_allgather_bucket_size,
-        .prefetch = config->zero_optimization_stage3_prefetch_bucket_size,
+        .gather_ahead = prefetch == Z3D_AUTO || offloads ? 0 : prefetch,
+        .prefetch = prefetch == Z3D_AUTO ? PREFETCHED : prefetch,
         .offload = offload_of(config)};
     z3d_plan_speeds speeds;
     z3d_status status = z3d_plan_speeds_find(config, &speeds);

@@ -41,6 +41,7 @@ static z3d_status fit_config(z3d_config *config) {
     config->zero_optimization_stage = 3;
     config->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
     config->training_threads = Z3D_AUTO;
+    z3d_config_leave_sharding(config);
     /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
     config->parallel_sequence_parallel = false;
     config->activation_checkpointing_partition_activations = false;

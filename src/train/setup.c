@@ -618,7 +618,7 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
 static z3d_status make_replay_groups(z3d_trainer *trainer) {
     const z3d_mesh *mesh = &trainer->mesh;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (z3d_axes_have_group((z3d_axes)axes))
+        if (z3d_axes_have_group(mesh, (z3d_axes)axes))
             Z3D_TRY(z3d_group_create_recording((z3d_axes)axes, z3d_mesh_size(mesh, (z3d_axes)axes),
                                                z3d_mesh_index(mesh, (z3d_axes)axes, mesh->rank),
                                                &trainer->group[axes]));

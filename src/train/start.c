@@ -68,12 +68,26 @@ static void say_offload(const z3d_config *config) {
                               "written from the disk, while training waits");
 }
 
+/* 0: not all nodes have as many. */
+static int ranks_per_node(const z3d_world *world) {
+    const int nodes = z3d_world_nodes(world), size = z3d_world_size(world);
+    int each = size / nodes;
+    for (int rank = 0, count = 0; rank < size; rank++) {
+        const bool first =
+            rank == 0 || z3d_world_node(world, rank) != z3d_world_node(world, rank - 1);
+        count = first ? 1 : count + 1;
+        if (count > each || (first && rank % each != 0)) return 0;
+    }
+    return each;
+}
+
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
     z3d_trainer_place(trainer, "start-up: checking the configuration");
     trainer->epochs = config->training_epochs;
     z3d_status status = z3d_train_data_count(config);
+    if (status == Z3D_OK) status = z3d_choose_nodes(config, ranks_per_node(trainer->world));
     if (status == Z3D_OK)
         status =
             z3d_config_settle(config, &z3d_model_rules, z3d_world_size(trainer->world), &data_size);
@@ -117,12 +131,49 @@ z3d_status z3d_trainer_make_program(z3d_trainer *trainer) {
     return compare_schedule(trainer);
 }
 
+/* A partition of hpZ, and a node of hierarchical collectives, is on one node, or it saves nothing.
+ * A cut of one part is said. */
+static z3d_status check_partition(const z3d_trainer *trainer) {
+    static const char *const key[] = {[Z3D_CUT_HIERARCHICAL] = "parallel.collective_algorithm",
+                                      [Z3D_CUT_HPZ] = "zero_optimization.zero_hpz_partition_size",
+                                      [Z3D_CUT_HYBRID] = "zero_optimization.mics_shard_size"};
+    const z3d_mesh *mesh = &trainer->mesh;
+    const z3d_data_cut cut = z3d_config_data_cut(trainer->config);
+    const int size = z3d_mesh_size(mesh, Z3D_ROLE_BLOCKS);
+    const bool may = trainer->config->parallel_collective_algorithm == Z3D_ALGORITHM_AUTO;
+    for (int rank = 0; rank < z3d_mesh_size(mesh, Z3D_AXES_WORLD); rank++) {
+        const int first = z3d_mesh_member(mesh, Z3D_ROLE_BLOCKS, rank, 0);
+        if (cut == Z3D_CUT_NONE || z3d_mesh_size(mesh, Z3D_ROLE_NODES) == 1 ||
+            z3d_world_node(trainer->world, rank) == z3d_world_node(trainer->world, first))
+            continue;
+        if (cut == Z3D_CUT_HYBRID) {
+            z3d_log(Z3D_LOG_INFO,
+                    "%s: partitions span nodes; a size that divides the data ranks of "
+                    "a node sends less between them",
+                    key[cut]);
+            return Z3D_OK;
+        }
+        return z3d_config_error(
+            trainer->config, key[cut],
+            "the partition of %d data ranks spans two nodes: rank %d is on node "
+            "%d, rank %d on node %d; write a size that divides the data ranks "
+            "of a node, or leave it out",
+            size, first, z3d_world_node(trainer->world, first), rank,
+            z3d_world_node(trainer->world, rank));
+    }
+    if (cut != Z3D_CUT_NONE && !may && z3d_mesh_size(mesh, Z3D_ROLE_NODES) == 1)
+        z3d_log(Z3D_LOG_INFO, "%s has no effect: the %d data ranks are one partition", key[cut],
+                size);
+    return Z3D_OK;
+}
+
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_status status =
         z3d_plan_mesh(config, z3d_world_size(trainer->world), trainer->rank, &trainer->mesh);
     if (status == Z3D_OK && !config->parallel_allow_tensor_across_nodes)
         status = z3d_mesh_check_nodes(trainer->world, &trainer->mesh);
+    if (status == Z3D_OK) status = check_partition(trainer);
     return z3d_trainer_agree(trainer, status);
 }
 

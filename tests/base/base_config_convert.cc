@@ -401,6 +401,20 @@ TEST(DeepSpeed, OnlyWhatTheFileSaysIsCompared) {
     EXPECT_TRUE(is_in(c, REFUSED, "scheduler.params.warmup_num_steps")) << c.table;
 }
 
+TEST(DeepSpeed, ZeroPlusPlusAndMics) {
+    conversion c =
+        deepspeed("{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 8,"
+                  " \"zero_quantized_weights\": false}}");
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->zero_optimization_zero_hpz_partition_size, 8);
+    c = deepspeed("{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 8,"
+                  " \"mics_hierarchical_params_gather\": true}}");
+    EXPECT_FALSE(c.complete) << c.table;
+    EXPECT_TRUE(is_in(c, REFUSED, "zero_optimization.mics_hierarchical_params_gather")) << c.table;
+    c = deepspeed("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true}}");
+    EXPECT_TRUE(is_in(c, REFUSED, "zero_optimization.zero_quantized_gradients")) << c.table;
+}
+
 TEST(DeepSpeed, NamesRangesAndNotes) {
     conversion c = deepspeed(
         "{\"_comment\": \"x\", \"//\": [1], \"#a\": {\"b\": 1}, \"bf16\": {\"enabled\": True},\n"
@@ -419,6 +433,7 @@ TEST(DeepSpeed, NamesRangesAndNotes) {
     Config m(c.yaml);
     EXPECT_TRUE(m->bf16_enabled);
     EXPECT_EQ(m->zero_optimization_stage3_prefetch_bucket_size, 7);
+    EXPECT_EQ(m->zero_optimization_stage3_param_persistence_threshold, 1);
     EXPECT_EQ(m->zero_optimization_sub_group_size, 100000000000000);
     EXPECT_EQ(m->parallel_tensor_model_parallel_size, 2);
     for (const char *name : {"_comment", "//", "#a", "wandb", "flops_profiler", "compile"})

@@ -34,7 +34,7 @@ TEST(Offload, DefaultsAreDeepspeeds) {
     EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_NONE);
     EXPECT_STREQ(c->zero_optimization_offload_param_nvme_path, "");
     EXPECT_EQ(c->zero_optimization_sub_group_size, 1000000000);
-    EXPECT_EQ(c->zero_optimization_stage3_prefetch_bucket_size, 50000000);
+    EXPECT_EQ(c->zero_optimization_stage3_prefetch_bucket_size, Z3D_AUTO); // 5e7 with offload_param
 }
 
 TEST(Offload, PastedZeroOffload) {
@@ -145,7 +145,7 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
         {OPTIMIZER ".delayed_param_update", "true", "while " OPTIMIZER ".device is none"},
         {PARAM ".nvme_path", "a", "unless " PARAM ".device is nvme"},
         {"zero_optimization.sub_group_size", "7", "while " OPTIMIZER ".device is none"},
-        {"zero_optimization.stage3_prefetch_bucket_size", "7", "while " PARAM ".device is none"},
+        {"zero_optimization.stage3_prefetch_bucket_size", "7", "below zero_optimization.stage 3"},
     };
     for (const auto &k : keys) {
         std::string assignment = std::string(k.key) + "=" + k.value;

@@ -105,6 +105,8 @@ plan2 parallel.pipeline_schedule_file=order.csv parallel.pipeline_model_parallel
 plan2 "parallel.pipeline_partition=[1, 3]" parallel.pipeline_model_parallel_size=2
 plan2 "parallel.device_speeds=[1, 0.5]"
 described parallel.allow_tensor_across_nodes=true parallel.tensor_model_parallel_size=16 model.num_attention_heads=16 model.hidden_size=64 training.device=cuda train_batch_size=16
+plan4 parallel.collective_algorithm=hierarchical parallel.ranks_per_node=2
+plan4 parallel.ranks_per_node=2 parallel.collective_algorithm=hierarchical
 train1 parallel.world_size=3
 train1 parallel.elastic=true
 plan1 train_batch_size=4
@@ -117,6 +119,9 @@ plan2 zero_optimization.allgather_bucket_size=100
 plan2 zero_optimization.overlap_comm=false
 plan2 zero_optimization.grad_reduce=per_step gradient_accumulation_steps=2
 plan4 zero_optimization.pipeline_gather=per_microbatch zero_optimization.stage=3 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2
+plan4 zero_optimization.mics_shard_size=2
+plan4 zero_optimization.zero_hpz_partition_size=2 zero_optimization.stage=3
+plan2 zero_optimization.stage3_param_persistence_threshold=1e4 zero_optimization.stage=3
 plan1 zero_optimization.sub_group_size=1000 zero_optimization.offload_optimizer.device=cpu
 plan2 zero_optimization.offload_optimizer.device=cpu
 train1 zero_optimization.offload_optimizer.nvme_path=elsewhere zero_optimization.offload_optimizer.device=nvme

@@ -133,11 +133,19 @@ TEST(Mesh, ACutDataAxisIsInnerMajor) {
 // Whoever asks for a role finds its process group.
 TEST(Mesh, EachRoleHasAGroup) {
     std::set<int> have;
+    z3d_mesh mesh;
+    ASSERT_EQ(z3d_mesh_make(2, 4, 1, 0, &mesh), Z3D_OK);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (z3d_axes_have_group((z3d_axes)axes)) have.insert(axes);
+        if (z3d_axes_have_group(&mesh, (z3d_axes)axes)) have.insert(axes);
     EXPECT_EQ(have, (std::set<int>{Z3D_ROLE_SAMPLES, Z3D_ROLE_ROWS, Z3D_ROLE_PARTS,
                                    Z3D_ROLE_REPLICAS, Z3D_ROLE_STAGES, Z3D_AXES_WORLD}));
     EXPECT_EQ(have.size(), 4u);
+    for (z3d_axes part : {Z3D_ROLE_BLOCKS, Z3D_ROLE_NODES}) {
+        EXPECT_FALSE(z3d_axes_have_group(&mesh, part));
+        z3d_mesh cut = mesh;
+        cut.size[Z3D_AXIS_DATA_INNER] = cut.size[Z3D_AXIS_DATA_OUTER] = 2;
+        EXPECT_TRUE(z3d_axes_have_group(&cut, part));
+    }
 }
 
 TEST(Mesh, SizesForPeople) {

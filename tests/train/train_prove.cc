@@ -46,7 +46,7 @@ struct Sizes {
 
 struct Case {
     std::string model = "gpt2", dtype = "fp32", optimizer = "AdamW", granularity = "full",
-                schedule = "1f1b", grad_reduce = "auto", gemm = "sgemm", frozen;
+                schedule = "1f1b", grad_reduce = "auto", gemm = "sgemm", frozen, cut;
     Sizes sizes{1, 1, 1};
     int accumulation = 1, stage = 0, threads = 1, seed = 1, data_seed = 1, tiling = 1, offload = 0;
     int reduce_bucket = 1000, gather_bucket = 1000;
@@ -114,6 +114,10 @@ std::string text_of_memory(const Case &c) {
                     line("zero_optimization.grad_reduce", c.grad_reduce) +
                     line("zero_optimization.overlap_comm", c.overlap ? "true" : "false") +
                     line("activation_checkpointing.granularity", c.granularity);
+    if (c.cut == "hierarchical")
+        t += line("parallel.collective_algorithm", c.cut) + line("parallel.ranks_per_node", 2);
+    if (c.cut == "hpz" && c.stage == 3) t += line("zero_optimization.zero_hpz_partition_size", 2);
+    if (c.cut == "mics" && c.stage > 0) t += line("zero_optimization.mics_shard_size", 2);
     if (c.offload > 0) t += line("zero_optimization.offload_optimizer.device", "cpu");
     if (c.offload > 1 && c.stage == 3) t += line("zero_optimization.offload_param.device", "cpu");
     bool full = c.granularity == "full";
@@ -290,6 +294,18 @@ std::vector<Pair> all_pairs() {
         Pair pair = some_pair(other);
         pair.of[0].frozen = pair.of[1].frozen =
             other.of<const char *>({".1.", ".0.", "*mlp*", "*m*.weight"});
+        pairs.push_back(pair);
+    }
+    Random cuts(33); // the data axis is cut, on one side or on both
+    for (int k = 0; k < count_pairs() / 5; k++) {
+        Pair pair = some_pair(cuts);
+        for (Case &c : pair.of) {
+            c.cut = cuts.of<const char *>({"", "hierarchical", "hpz", "mics"});
+            c.sizes = {1, 1, 4};
+            if (c.cut == "hpz") c.stage = 3;
+            if (pair.of[0].cut == "mics" && cuts.chance(50)) c.cut = "mics";
+            c.settle();
+        }
         pairs.push_back(pair);
     }
     return pairs;

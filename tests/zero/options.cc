@@ -112,6 +112,8 @@ void Options::untie(z3d_model *model) {
 z3d_program_config Options::program_config() const {
     z3d_program_config c{};
     c.stage = stage;
+    c.sharding = sharding;
+    c.persistence = persistence;
     c.dtype = dtype;
     c.optimizer = optimizer;
     c.ema = ema;
@@ -130,6 +132,7 @@ z3d_program_config Options::program_config() const {
     c.overlap = overlap;
     c.reduce_bucket = c.gather_bucket = bucket;
     c.prefetch = prefetch;
+    c.gather_ahead = gather_ahead;
     c.generate_batch = generate_batch;
     c.generate_positions = generate_positions;
     c.offload = tiers;
@@ -157,8 +160,10 @@ std::string name_of(const Options &o) {
            (o.partition ? " P_a" : "") +
            (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
            (o.sequence_parallel ? " sequence" : "") + (o.packed ? " packed" : "") +
-           (o.frozen.empty() ? "" : " frozen") + (o.checkpoint_every > 1 ? " segments" : "") +
-           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
+           (o.frozen.empty() ? "" : " frozen") +
+           (const char *const[]){"", " hierarchical", " hpz", " hybrid"}[o.sharding] +
+           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
+           std::to_string(o.bucket);
 }
 
 } // namespace harness

@@ -28,7 +28,9 @@ struct Options {
     z3d_config *config = nullptr;           // describes the model instead, but for its tensor size
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
     int outer = 1;                          // of data: its outer part
-    int chunks = 1;                         // of each pipeline stage
+    z3d_sharding sharding = Z3D_SHARDING_FLAT;
+    int64_t persistence = 0; // elements of groups that stage 3 keeps whole
+    int chunks = 1;          // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
     const z3d_schedule *file = nullptr; // of schedule FILE
     bool gather_per_step = false;
@@ -44,7 +46,7 @@ struct Options {
     z3d_space checkpoint_space = Z3D_SPACE_DEVICE; // of activation checkpoints
     bool sequence_parallel = false;
     int checkpoint_every = 1;
-    int64_t bucket = 4096, prefetch = 0;
+    int64_t bucket = 4096, prefetch = 0, gather_ahead = 0;
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;

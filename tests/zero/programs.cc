@@ -184,6 +184,31 @@ std::vector<Options> dozen() {
     add(1, 2, 1, 2, true, false, true, 2048);
     list.back().frozen = {"*weight"};
     list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0, false};
+    // A data axis that is cut: whole gradients in two parts; a secondary value, also of what lies
+    // on the disk; copies of the states, with sums over the tensor group.
+    auto cut = [&list](z3d_sharding sharding) {
+        list.back().outer = 2;
+        list.back().sharding = sharding;
+    };
+    add(0, 1, 4, 2, true, true, true, 2048);
+    cut(Z3D_SHARDING_HIERARCHICAL);
+    add(2, 1, 4, 1, false, true, false, 1024);
+    cut(Z3D_SHARDING_HIERARCHICAL);
+    add(3, 1, 4, 2, false, true, true, 2048);
+    cut(Z3D_SHARDING_HPZ);
+    add(3, 1, 4, 1, false, true, true, 1 << 20);
+    cut(Z3D_SHARDING_HPZ);
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 2048, 3, 0, false};
+    list.back().prefetch = 10000;
+    add(1, 2, 4, 2, true, false, true, 2048);
+    cut(Z3D_SHARDING_HYBRID);
+    list.back().sequence_parallel = true;
+    add(3, 1, 4, 2, false, true, true, 2048);
+    cut(Z3D_SHARDING_HYBRID);
+    list.back().persistence = 500;
+    add(3, 1, 2, 2, false, true, true, 2048);
+    list.back().layers = 4;
+    list.back().gather_ahead = 10000;
     return list;
 }
 

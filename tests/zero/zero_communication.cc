@@ -85,6 +85,58 @@ TEST(Communication, DataGroup) {
     }
 }
 
+// Between nodes each rank sends its row to the other nodes, whatever the number of micro-batches is
+// with hpZ; all else stays inside of them. Hybrid: no gather leaves a node, and gradients are
+// summed over nodes once a step.
+TEST(Communication, DataGroupInParts) {
+    const int ranks = z3d_world_size(world), nodes = 2, inner = ranks / nodes;
+    if (ranks < 4) GTEST_SKIP() << "nodes of two ranks";
+    for (int micros : {1, 3}) {
+        Options o;
+        o.stage = 3, o.accumulation = micros, o.global_batch = 24, o.bucket = 700;
+        o.outer = nodes;
+        for (z3d_sharding sharding :
+             {Z3D_SHARDING_HIERARCHICAL, Z3D_SHARDING_HPZ, Z3D_SHARDING_HYBRID}) {
+            o.sharding = sharding;
+            Trainer inside(o), across(o);
+            const Traffic node = one_step(inside, Z3D_ROLE_BLOCKS);
+            const Traffic border = one_step(across, Z3D_ROLE_NODES);
+            const bool hybrid = sharding == Z3D_SHARDING_HYBRID;
+            const int64_t p = z3d_engine_layout(inside.engine)->padded_total;
+            // In all gathers: see DataGroup.
+            const int64_t gathered =
+                micros * (2 * p - padded(inside, 1) - padded(inside, inside.model->num_groups - 1));
+            const int64_t crossing = sharding == Z3D_SHARDING_HPZ ? p : hybrid ? 0 : gathered;
+            const std::string what = name_of(o);
+            EXPECT_EQ(node.all_gather, gathered / inner * (inner - 1)) << what;
+            EXPECT_EQ(border.all_gather, crossing / ranks * (nodes - 1)) << what;
+            EXPECT_EQ(node.reduce_scatter, micros * p / inner * (inner - 1)) << what;
+            EXPECT_EQ(border.reduce_scatter, hybrid ? 0 : micros * p / ranks * (nodes - 1)) << what;
+            EXPECT_EQ(border.all_reduce, hybrid ? 2 * p / inner * (nodes - 1) / nodes : 0) << what;
+            EXPECT_EQ(traffic_of(inside, Z3D_ROLE_ROWS).all_gather, 0) << what;
+        }
+    }
+}
+
+// What stage 3 keeps whole is gathered once a step, not before each use.
+TEST(Communication, SmallGroupsAreGatheredOnceAStep) {
+    Options o;
+    o.stage = 3, o.accumulation = 2;
+    Trainer all(o);
+    const Traffic before = one_step(all, Z3D_ROLE_ROWS);
+    o.persistence = 600;
+    Trainer some(o);
+    const Traffic after = one_step(some, Z3D_ROLE_ROWS);
+    const int64_t n = some.o.data, last = some.model->num_groups - 1;
+    // wpe and ln_f are gathered in forward only: see DataGroup.
+    EXPECT_EQ(before.all_gather - after.all_gather,
+              (padded(some, 1) + padded(some, last)) / n * (n - 1));
+    EXPECT_EQ(before.reduce_scatter, after.reduce_scatter);
+    for (int g = 0; g <= last; g++)
+        EXPECT_EQ(z3d_keeps_all_rows(z3d_engine_layout(some.engine), g, Z3D_PART_PARAMETERS),
+                  g == 1 || g == last);
+}
+
 TEST(Communication, TensorGroup) {
     for (int tensor : tensor_sizes()) {
         for (int replay = 0; replay < 3; replay++) { // minimal, full, none

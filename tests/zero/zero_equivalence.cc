@@ -45,6 +45,41 @@ void expect_same(const Result &a, const Result &b, const std::string &what) {
     EXPECT_EQ(a.skipped, b.skipped) << what;
 }
 
+void expect_close(const Result &a, const Result &b, double share, const std::string &what) {
+    EXPECT_EQ(a.skipped, b.skipped) << what;
+    for (size_t i = 0; i < a.loss.size(); i++) {
+        EXPECT_NEAR(a.loss[i], b.loss[i], share * std::fabs(a.loss[i])) << what << ", step " << i;
+        if (a.skipped[i]) continue;
+        EXPECT_NEAR(a.norm[i], b.norm[i], share * std::fabs(a.norm[i])) << what << ", step " << i;
+    }
+}
+
+// Data 2 x 2: `vary` changes what else a step has.
+void expect_sharded_alike(const std::function<void(Options &)> &vary, const std::string &what) {
+    Options o;
+    o.outer = 2;
+    o.global_batch = 16;
+    o.steps = steps_of(o, 3);
+    vary(o);
+    if (z3d_world_size(world) < 4 * o.tensor * o.pipeline) return;
+    Options flat = o;
+    flat.stage = 1, flat.outer = 1;
+    const Result plain = train(flat);
+    o.sharding = Z3D_SHARDING_HIERARCHICAL, o.stage = 0;
+    const Result parts = train(o);
+    const double share = o.dtype == Z3D_F32 ? 1e-5 : 1e-3; // another order of sums
+    expect_close(plain, parts, share, what + ": in parts");
+    for (o.stage = 1; o.stage < 4; o.stage++)
+        expect_same(parts, train(o), what + ": in parts, stage " + std::to_string(o.stage));
+    o.sharding = Z3D_SHARDING_HPZ, o.stage = 3;
+    expect_same(parts, train(o), what + ": hpZ");
+    o.sharding = Z3D_SHARDING_HYBRID, o.stage = 1;
+    const Result hybrid = train(o);
+    expect_close(plain, hybrid, share, what + ": hybrid");
+    for (o.stage = 2; o.stage < 4; o.stage++)
+        expect_same(hybrid, train(o), what + ": hybrid, stage " + std::to_string(o.stage));
+}
+
 } // namespace
 
 TEST(Equivalence, StagesAreBitwiseEqual) {
@@ -90,6 +125,82 @@ TEST(Equivalence, TheDataAxisMayBeCut) {
             expect_same(whole, train(o), "cut, stage " + std::to_string(stage));
         }
     }
+}
+
+TEST(Equivalence, StagesAreBitwiseEqualUnderEachSharding) {
+    const int ranks = z3d_world_size(world);
+    expect_sharded_alike([](Options &o) { o.bucket = 100; }, "small buckets");
+    expect_sharded_alike(
+        [](Options &o) {
+            o.accumulation = 2, o.reduce_per_step = 0;
+            o.dtype = Z3D_F16, o.scaler = PRECISIONS[2].scaler;
+        },
+        "fp16, accumulation");
+    expect_sharded_alike([](Options &o) { o.overlap = false, o.tied = false; }, "no overlap");
+    expect_sharded_alike([](Options &o) { o.frozen = {"block.0.*", "*bias"}; }, "frozen");
+    expect_sharded_alike(
+        [](Options &o) {
+            o.tiers.optimizer = Z3D_SPACE_HOST;
+            o.tiers.resident = 0.5;
+        },
+        "optimizer in host memory");
+    if (ranks < 8) return;
+    expect_sharded_alike(
+        [](Options &o) {
+            o.tensor = 2, o.kind = LLAMA;
+            o.sequence_parallel = true;
+        },
+        "tensor ranks");
+    expect_sharded_alike(
+        [](Options &o) {
+            o.pipeline = 2, o.accumulation = 2;
+            o.reduce_per_step = 0;
+        },
+        "pipeline");
+}
+
+// Small groups are kept whole and gathered once a step, whatever else a step has.
+TEST(Equivalence, KeptGroupsOfStage3AreBitwiseEqual) {
+    if (z3d_world_size(world) != 4) GTEST_SKIP() << "data 2 x 2";
+    for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST})
+        for (z3d_sharding sharding : {Z3D_SHARDING_FLAT, Z3D_SHARDING_HPZ}) {
+            Options o;
+            o.outer = sharding == Z3D_SHARDING_FLAT ? 1 : 2;
+            o.sharding = sharding;
+            o.stage = 3, o.accumulation = 2;
+            o.steps = steps_of(o, 3);
+            o.tiers.optimizer = o.tiers.parameters = space;
+            const Result plain = train(o);
+            o.persistence = 600; // wpe, ln_f
+            o.gather_ahead = 20000;
+            expect_same(plain, train(o), name_of(o) + ", space " + std::to_string(space));
+        }
+}
+
+// Parameters come from their tier once a step; the secondary value stays on the device.
+TEST(Equivalence, HpzWithOffloadedParametersIsBitwiseEqual) {
+    if (z3d_world_size(world) != 4) GTEST_SKIP() << "data 2 x 2";
+    for (z3d_space space : {Z3D_SPACE_HOST, Z3D_SPACE_DISK})
+        for (bool overlap : {true, false}) {
+            Options o;
+            o.outer = 2, o.stage = 3, o.layers = 4;
+            o.steps = steps_of(o, 3);
+            o.accumulation = 2;
+            o.overlap = overlap;
+            o.sharding = Z3D_SHARDING_HIERARCHICAL;
+            const Result plain = train(o);
+            for (z3d_sharding sharding : {Z3D_SHARDING_HIERARCHICAL, Z3D_SHARDING_HPZ}) {
+                o.sharding = sharding;
+                o.tiers.optimizer = Z3D_SPACE_HOST;
+                o.tiers.parameters = space;
+                o.prefetch = sharding == Z3D_SHARDING_HPZ ? 1 << 20 : 0;
+                const std::string what = name_of(o) + ", space " + std::to_string(space);
+                expect_same(plain, train(o), what);
+                o.tiers.delayed = true;
+                EXPECT_GT(train(o).loss.size(), 0u) << what;
+                o.tiers = {};
+            }
+        }
 }
 
 // The sums over the tensor group stand behind the reductions, on the same elements in every stage.

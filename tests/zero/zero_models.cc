@@ -439,7 +439,8 @@ TEST(Models, AUnitHasAProcessGroupForEachSetOfAxesThatItDeclares) {
     Options o;
     o.tensor = ranks == 4 ? 2 : 1;
     o.outer = ranks > 1 ? 2 : 1;
-    for (z3d_axes axes : {(z3d_axes)Z3D_ROLE_SAMPLES, (z3d_axes)Z3D_AXES_DATA_OUTER}) {
+    for (z3d_axes axes :
+         {(z3d_axes)Z3D_ROLE_SAMPLES, (z3d_axes)(Z3D_ROLE_PARTS | Z3D_ROLE_NODES)}) {
         Trainer t(o); // for its world
         ASSERT_Z3D(t.create());
         bool swapped = false;
@@ -452,11 +453,12 @@ TEST(Models, AUnitHasAProcessGroupForEachSetOfAxesThatItDeclares) {
         config.program.micro_batch = 1;
         config.enter = nullptr;
         z3d_engine *engine = nullptr;
-        if (!z3d_axes_have_group(axes)) {
+        if (!z3d_axes_have_group(&t.mesh, axes)) {
             EXPECT_EQ(z3d_engine_create(&config, &engine), Z3D_ERR_USAGE);
-            EXPECT_STREQ(z3d_error_message(), "unit sums has a process group over data_outer, but "
-                                              "the engine is given none; make it with "
-                                              "z3d_group_create");
+            EXPECT_STREQ(z3d_error_message(),
+                         "unit sums has a process group over tensor+data_outer, but "
+                         "the engine is given none; make it with "
+                         "z3d_group_create");
             ASSERT_Z3D(z3d_group_create(world, &t.mesh, axes, t.device, &config.group[axes]));
         }
         ASSERT_Z3D(z3d_engine_create(&config, &engine));
@@ -479,7 +481,7 @@ TEST(Models, AUnitHasAProcessGroupForEachSetOfAxesThatItDeclares) {
             std::string::npos)
             << message;
         z3d_engine_destroy(engine);
-        if (!z3d_axes_have_group(axes)) z3d_group_destroy(config.group[axes]);
+        if (!z3d_axes_have_group(&t.mesh, axes)) z3d_group_destroy(config.group[axes]);
         z3d_model_destroy(model);
     }
 }

@@ -57,6 +57,13 @@ std::vector<Options> random_options(int count) {
             o.layers += o.pipeline * o.chunks;
             o.accumulation *= o.pipeline; // interleaved wants whole rounds of the stages
         }
+        if (o.data == 4 && of({0, 1})) {
+            o.outer = 2;
+            o.sharding = (z3d_sharding)of({Z3D_SHARDING_HIERARCHICAL,
+                                           o.stage == 3 ? Z3D_SHARDING_HPZ : Z3D_SHARDING_HYBRID,
+                                           Z3D_SHARDING_HYBRID});
+            if (o.stage == 0) o.sharding = Z3D_SHARDING_HIERARCHICAL;
+        }
         if (o.recompute) {
             o.partition = o.tensor > 1 && !o.sequence_parallel && of({0, 1});
             o.checkpoint_space =
@@ -83,8 +90,11 @@ template <typename Look> void for_each_program(Look look) {
         ASSERT_Z3D(w.prepare());
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
             for (bool gathered : {false, true}) {
-                // What gathers before each use does so again: only whole parameters are reused.
-                if (gathered && (mode == Z3D_MODE_TRAIN || o.stage == 3)) continue;
+                // What gathers before each use does so again: only whole parameters, or a
+                // secondary value, are reused.
+                if (gathered &&
+                    (mode == Z3D_MODE_TRAIN || (o.stage == 3 && o.sharding != Z3D_SHARDING_HPZ)))
+                    continue;
                 ASSERT_Z3D(w.build((z3d_mode)mode, gathered));
                 for (const z3d_program *p : w.programs) {
                     SCOPED_TRACE(name_of(o) + " mode " + std::to_string(mode) +
@@ -205,7 +215,11 @@ void expect_entries_agree_with_their_row(const z3d_program &p) {
         } else {
             ASSERT_EQ(in.group, -1);
         }
-        ASSERT_EQ((int)in.axes, (int)z3d_opcode_axes(p.layout, in.opcode, in.group));
+        const z3d_axes axes = z3d_opcode_axes(p.layout, in.opcode, in.group);
+        if (info->over == Z3D_OVER_SHARD && p.layout->group[in.group].block > 1)
+            ASSERT_TRUE(in.axes == Z3D_ROLE_BLOCKS || in.axes == Z3D_ROLE_NODES);
+        else
+            ASSERT_EQ((int)in.axes, (int)axes);
         ASSERT_EQ(z3d_is_collective(&in), collective(info->rules));
         ASSERT_EQ(z3d_communicates(&in), collective(info->rules) ||
                                              info->rules == Z3D_CLASS_EXCHANGE ||
@@ -290,76 +304,107 @@ void expect_operands_lie_in_their_buffers(const z3d_program &p) {
             if (b.group >= 0) {
                 EXPECT_EQ(b.group, o.group);
             }
-            EXPECT_LE(o.first + o.count, g.shard);
+            EXPECT_LE(o.first + o.count, o.columns > 0 ? o.columns : g.shard);
             EXPECT_EQ(o.rows & ~b.rows, 0) << "rows that do not lie in it";
-            int64_t elements = b.rows == Z3D_ROWS_ALL ? g.padded : g.shard;
+            int64_t elements = b.rows == Z3D_ROWS_ALL     ? g.padded
+                               : b.rows == Z3D_ROWS_BLOCK ? g.shard * g.block
+                                                          : g.shard;
             EXPECT_GE(b.bytes, elements * (int64_t)z3d_dtype_size(type_of(p, s)));
         }
         if (testing::Test::HasFailure()) return;
     }
 }
 
-// Which cells of each buffer hold something: [own, others][column].
-class Written {
+struct Run {
+    int64_t first, count;
+};
+
+// One a row; without allocations: there are millions.
+class Runs {
   public:
-    explicit Written(const z3d_program &p) : cell_((size_t)p.num_buffers) {
-        for (int i = 0; i < p.num_instructions; i++)
-            for (int s = 0; s < p.instruction[i].num_slots; s++) {
-                z3d_buffer_operand o = z3d_instruction_operand(&p, &p.instruction[i], s);
-                if (o.buffer >= 0) make(o.buffer, o.group < 0 ? 1 : p.layout->group[o.group].shard);
-            }
-        for (int g = 0; g < p.layout->num_groups; g++) {
-            const z3d_group_layout &l = p.layout->group[g];
-            for (int part = 0; part < Z3D_PART_COUNT; part++)
-                make(z3d_program_group_buffer(&p, g, (z3d_group_part)part), l.shard);
-            bool whole = z3d_keeps_all_rows(p.layout, g, Z3D_PART_PARAMETERS) &&
-                         (z3d_keeps_all_rows(p.layout, g, Z3D_PART_OPTIMIZER) || p.config.gathered);
-            set(z3d_program_group_buffer(&p, g, Z3D_PART_PARAMETERS),
-                whole ? Z3D_ROWS_ALL : Z3D_ROWS_OWN, 0, l.shard, true);
-            if (p.mode == Z3D_MODE_TRAIN)
-                set(z3d_program_group_buffer(&p, g, Z3D_PART_OPTIMIZER), Z3D_ROWS_ALL, 0, l.shard,
-                    true);
-            if (p.mode == Z3D_MODE_TRAIN && p.config.offload.delayed) // the last step's
-                set(z3d_program_group_buffer(&p, g, Z3D_PART_GRADIENTS),
-                    z3d_keeps_all_rows(p.layout, g, Z3D_PART_GRADIENTS) ? Z3D_ROWS_ALL
-                                                                        : Z3D_ROWS_OWN,
-                    0, l.shard, true);
-        }
+    Runs &push(Run run) {
+        if (count_ == std::size(run_)) throw std::out_of_range("rows");
+        run_[count_++] = run;
+        return *this;
     }
-    void set(int buffer, int rows, int64_t first, int64_t count, bool value) {
-        for (int r = 0; r < 2; r++)
-            if (rows >> r & 1 && count > 0)
-                memset(at(buffer, r, first, count), value, (size_t)count);
+    const Run *begin() const {
+        return run_;
     }
-    bool all(const z3d_buffer_operand &o, int rows) {
-        for (int r = 0; r < 2; r++)
-            if (rows >> r & 1 && o.count > 0 &&
-                memchr(at(o.buffer, r, o.first, o.count), 0, (size_t)o.count))
-                return false;
-        return true;
+    const Run *end() const {
+        return run_ + count_;
     }
 
   private:
-    std::vector<std::vector<char>> cell_;
-    void make(int buffer, int64_t columns) {
-        std::vector<char> &b = cell_[(size_t)buffer];
-        if (b.empty()) b.assign((size_t)(2 * columns), 0);
-        EXPECT_EQ((int64_t)b.size(), 2 * columns) << "one buffer, two matrices";
-    }
-    // The first of `count` columns.
-    char *at(int buffer, int row, int64_t first, int64_t count) {
-        std::vector<char> &b = cell_[(size_t)buffer];
-        if (first < 0 || first + count > (int64_t)b.size() / 2) throw std::out_of_range("columns");
-        return &b[(size_t)row * b.size() / 2 + (size_t)first];
-    }
+    Run run_[4];
+    size_t count_ = 0;
 };
 
-// What is no group's matrix is one column here.
-z3d_buffer_operand operand_of(const z3d_program &p, const z3d_instruction &in, int slot) {
-    z3d_buffer_operand o = z3d_instruction_operand(&p, &in, slot);
-    if (o.group < 0) o.count = 1;
-    return o;
+// The elements of a group's flat buffer that an operand is about. What is no group's matrix is one
+// element here.
+Runs runs_of(const z3d_program &p, const z3d_buffer_operand &o, int rows) {
+    Runs runs;
+    if (o.group < 0) return runs.push({0, 1});
+    const z3d_group_layout &g = p.layout->group[o.group];
+    if (o.columns == 0) return runs.push({0, g.padded});
+    const int64_t block = o.columns / g.shard, own = g.own / block;
+    for (int64_t row = 0; row < g.rows / block; row++) {
+        const bool near = row * block / g.block == g.own / g.block;
+        const int kind = row == own ? Z3D_ROWS_OWN : near ? Z3D_ROWS_NEAR : Z3D_ROWS_FAR;
+        if (rows & kind) runs.push({row * o.columns + o.first, o.count});
+    }
+    return runs;
 }
+
+// Which elements of each buffer hold something.
+class Written {
+  public:
+    explicit Written(const z3d_program &p) : element_((size_t)p.num_buffers) {
+        for (int i = 0; i < p.num_instructions; i++)
+            for (int s = 0; s < p.instruction[i].num_slots; s++) {
+                z3d_buffer_operand o = z3d_instruction_operand(&p, &p.instruction[i], s);
+                if (o.buffer >= 0)
+                    make(o.buffer, o.group < 0 ? 1 : p.layout->group[o.group].padded);
+            }
+        for (int g = 0; g < p.layout->num_groups; g++) {
+            const z3d_group_layout &l = p.layout->group[g];
+            const Run whole = {0, l.padded}, own = {l.own * l.shard, l.shard};
+            const bool all =
+                z3d_keeps_all_rows(p.layout, g, Z3D_PART_PARAMETERS) &&
+                (z3d_keeps_all_rows(p.layout, g, Z3D_PART_OPTIMIZER) || p.config.gathered);
+            for (int part = 0; part < Z3D_PART_COUNT; part++)
+                make(z3d_program_group_buffer(&p, g, (z3d_group_part)part), l.padded);
+            set(z3d_program_group_buffer(&p, g, Z3D_PART_PARAMETERS), all ? whole : own, true);
+            if (p.config.gathered)
+                set(z3d_program_group_buffer(&p, g, Z3D_PART_SECONDARY),
+                    {l.own / l.block * l.block * l.shard, l.block * l.shard}, true);
+            if (p.mode == Z3D_MODE_TRAIN)
+                set(z3d_program_group_buffer(&p, g, Z3D_PART_OPTIMIZER), whole, true);
+            if (p.mode == Z3D_MODE_TRAIN && p.config.offload.delayed) // the last step's
+                set(z3d_program_group_buffer(&p, g, Z3D_PART_GRADIENTS),
+                    z3d_keeps_all_rows(p.layout, g, Z3D_PART_GRADIENTS) ? whole : own, true);
+        }
+    }
+    void set(int buffer, Run run, bool value) {
+        memset(at(buffer, run), value, (size_t)run.count);
+    }
+    bool all(int buffer, Run run) {
+        return !memchr(at(buffer, run), 0, (size_t)run.count);
+    }
+
+  private:
+    std::vector<std::vector<char>> element_;
+    void make(int buffer, int64_t elements) {
+        std::vector<char> &b = element_[(size_t)buffer];
+        if (b.empty()) b.assign((size_t)elements, 0);
+        EXPECT_EQ((int64_t)b.size(), elements) << "one buffer, two matrices";
+    }
+    char *at(int buffer, Run run) {
+        std::vector<char> &b = element_[(size_t)buffer];
+        if (run.first < 0 || run.first + run.count > (int64_t)b.size())
+            throw std::out_of_range("elements");
+        return &b[(size_t)run.first];
+    }
+};
 
 // Operand by operand in list order; what runs beside compute has read at its start and has written
 // at its wait.
@@ -369,26 +414,27 @@ void expect_nothing_is_read_that_was_not_written(const z3d_program &p) {
         const z3d_instruction &in = p.instruction[i];
         for (int pass = 0; pass < 2; pass++)
             for (int s = 0; s < in.num_slots; s++) {
-                z3d_buffer_operand o = operand_of(p, in, s);
+                z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
                 if (o.buffer < 0) continue;
-                // One data rank has no other rows.
+                // An all-gather in place updates all rows from everybody's own ones.
                 int rows = o.rows;
-                if (o.group >= 0 && p.layout->group[o.group].rows == 1) rows &= Z3D_ROWS_OWN;
-                // An all-gather in place updates all rows from everybody's own one.
                 z3d_opcode_class rules = z3d_opcode_info_of(in.opcode)->rules;
-                if (rules == Z3D_CLASS_ALL_GATHER && pass == 0) rows &= Z3D_ROWS_OWN;
+                if (rules == Z3D_CLASS_ALL_GATHER && pass == 0)
+                    rows &= z3d_instruction_own_rows(&p, &in);
                 // A cache has what earlier runs left in it.
                 bool defined = s == Z3D_SLOT_CACHE;
                 if (pass == 0 && in.phase != Z3D_PHASE_WAIT && !defined &&
                     o.access & Z3D_ACCESS_READ) {
-                    ASSERT_TRUE(written.all(o, rows))
-                        << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot " << s
-                        << ", rows " << rows << ", columns " << o.first << "+" << o.count;
+                    for (const Run &run : runs_of(p, o, rows))
+                        ASSERT_TRUE(written.all(o.buffer, run))
+                            << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot "
+                            << s << ", rows " << rows << ", elements " << run.first << "+"
+                            << run.count;
                 }
                 if (pass == 1 && in.phase != Z3D_PHASE_START &&
                     o.access & (Z3D_ACCESS_WRITE | Z3D_ACCESS_CLOBBER))
-                    written.set(o.buffer, rows, o.first, o.count,
-                                (o.access & Z3D_ACCESS_WRITE) != 0);
+                    for (const Run &run : runs_of(p, o, rows))
+                        written.set(o.buffer, run, (o.access & Z3D_ACCESS_WRITE) != 0);
             }
     }
 }
@@ -398,6 +444,7 @@ void expect_the_side_lane_owns_its_buffers(const z3d_program &p) {
     struct Held {
         int entry;
         z3d_buffer_operand operand;
+        Runs runs;
     };
     std::vector<Held> held;
     for (int i = 0; i < p.num_instructions; i++) {
@@ -411,13 +458,16 @@ void expect_the_side_lane_owns_its_buffers(const z3d_program &p) {
         }
         std::vector<Held> own;
         for (int s = 0; s < in.num_slots; s++) {
-            z3d_buffer_operand o = operand_of(p, in, s);
+            z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
             if (o.buffer < 0 || o.access == 0) continue;
-            own.push_back({i, o});
+            own.push_back({i, o, runs_of(p, o, o.rows)});
             for (const Held &h : held) {
                 const z3d_buffer_operand &other = h.operand;
-                bool same = other.buffer == o.buffer && (other.rows & o.rows) &&
-                            other.first < o.first + o.count && o.first < other.first + other.count;
+                bool same = false;
+                for (const Run &x : h.runs)
+                    for (const Run &y : own.back().runs)
+                        same = same || (other.buffer == o.buffer && x.first < y.first + y.count &&
+                                        y.first < x.first + x.count);
                 bool reads = o.access == Z3D_ACCESS_READ && other.access == Z3D_ACCESS_READ;
                 ASSERT_TRUE(!same || reads) << describe(p, i) << " uses " << p.buffer[o.buffer].name
                                             << " that belongs to " << describe(p, h.entry);

@@ -897,6 +897,37 @@ TEST(OffloadedParameters, AreFetchedAheadByElements) {
     }
 }
 
+// Parameters that are gathered before the units that use them are no more than asked for, but at
+// least the next unit's.
+TEST(GatheredParameters, AreGatheredAheadByElements) {
+    int64_t most_before = 0;
+    for (int64_t ahead : {0, 8000, 20000}) {
+        Options o = options(3, 1, 2, 1);
+        o.layers = 8;
+        o.gather_ahead = ahead;
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        const z3d_program &p = *world.programs[0];
+        std::vector<int> way((size_t)p.layout->num_groups, 0); // 1: gathered, and not used yet
+        int64_t largest = 0, most = 0;
+        for (int g = 0; g < p.layout->num_groups; g++)
+            largest = std::max(largest, p.layout->group[g].padded);
+        largest += p.layout->group[p.layout->num_groups - 1].padded; // the head has two groups
+        for (int n = 0; n < p.num_instructions; n++) {
+            const z3d_instruction &i = p.instruction[n];
+            int64_t now = 0;
+            if (i.opcode == Z3D_OP_GATHER_PARAMS) way[(size_t)i.group] = i.phase != Z3D_PHASE_WAIT;
+            for (int g = 0; g < p.layout->num_groups; g++)
+                if (way[(size_t)g]) now += p.layout->group[g].padded;
+            most = std::max(most, now);
+        }
+        EXPECT_LE(most, std::max(ahead, largest));
+        EXPECT_GT(most, most_before);
+        most_before = most;
+    }
+}
+
 // ---- text ----
 
 TEST(Print, ShowsConfigurationEntriesAndInnerCollectives) {

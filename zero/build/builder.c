@@ -17,13 +17,18 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
     bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
     bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
     bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
-    if (layout->group[group].frozen) return (struct decisions){.gather_each_use = !all_parameters};
+    const z3d_group_layout *g = &layout->group[group];
+    const bool in_parts = g->block > 1;
+    if (g->frozen)
+        return (struct decisions){.gather_each_use = !all_parameters, .in_parts = in_parts};
     return (struct decisions){
+        .in_parts = in_parts,
+        .sum_copies = g->copy_axes != Z3D_AXES_NONE,
         .gather_each_use = !all_parameters,
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
-        .sum_replicated = layout->group[group].replica_axes != Z3D_AXES_NONE,
+        .sum_replicated = g->replica_axes != Z3D_AXES_NONE,
     };
 }
 
@@ -141,18 +146,18 @@ z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3
     return i;
 }
 
-/* Columns of group g's [N x shard] matrix per collective, so that the matrix's part has at most
- * `bucket` elements. */
-static int64_t bucket_columns(const z3d_layout *layout, int g, int64_t bucket) {
-    int64_t columns = bucket / layout->group[g].rows;
+/* Columns of the matrix per collective, so that its part has at most `bucket` elements. */
+static int64_t bucket_columns(const z3d_matrix *matrix, int64_t bucket) {
+    int64_t columns = bucket / matrix->ranks;
     if (columns < 1) columns = 1;
-    return columns < layout->group[g].shard ? columns : layout->group[g].shard;
+    return columns < matrix->columns ? columns : matrix->columns;
 }
 
 /* Refuses buckets so small that their entries would be too many. */
-static void check_entries(struct builder *b, int g, int64_t columns, bool reduces) {
+static void check_entries(struct builder *b, int g, const z3d_matrix *matrix, int64_t columns,
+                          bool reduces) {
     const z3d_program *p = b->program;
-    int64_t buckets = (p->layout->group[g].shard + columns - 1) / columns;
+    int64_t buckets = (matrix->columns + columns - 1) / columns;
     if (b->status != Z3D_OK || p->num_instructions + buckets <= MAX_ENTRIES) return;
     const char *key = reduces ? "reduce_bucket_size" : "allgather_bucket_size";
     b->status = Z3D_ERROR(
@@ -163,26 +168,26 @@ static void check_entries(struct builder *b, int g, int64_t columns, bool reduce
         p->model->group[g].name, (long long)buckets, key);
 }
 
-/* One entry per bucket of group g. `from`: the kept shard that a gather copies its own row from, or
- * -1. ticket: the first one's. */
-void z3d_builder_emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
-                              int g, int micro, int buffer, int from) {
+void z3d_builder_emit_buckets(struct builder *b, z3d_phase phase, int *ticket,
+                              struct matrix_move move) {
     const z3d_program *p = b->program;
+    const bool reduces = move.opcode == Z3D_OP_REDUCE_GRADS;
     int next = *ticket;
     if (phase == Z3D_PHASE_START) *ticket = p->num_tickets;
-    int64_t shard = p->layout->group[g].shard;
-    int64_t bucket =
-        opcode == Z3D_OP_REDUCE_GRADS ? p->config.reduce_bucket : p->config.gather_bucket;
-    int64_t columns = bucket_columns(p->layout, g, bucket);
-    check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
-    for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
-        z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &next, g);
+    const z3d_instruction whole = {.opcode = move.opcode, .group = move.group, .axes = move.axes};
+    const z3d_matrix m = z3d_instruction_matrix(p, &whole);
+    int64_t columns =
+        bucket_columns(&m, reduces ? p->config.reduce_bucket : p->config.gather_bucket);
+    check_entries(b, move.group, &m, columns, reduces);
+    for (int64_t first = 0; first < m.columns && b->status == Z3D_OK; first += columns) {
+        z3d_instruction *i = z3d_builder_emit_group(b, move.opcode, phase, &next, move.group);
         next++;
-        i->micro = micro;
+        i->axes = move.axes;
+        i->micro = move.micro;
         i->first = first;
-        i->count = first + columns < shard ? columns : shard - first;
-        i->buffer[z3d_opcode_info_of(opcode)->to] = buffer;
-        i->buffer[Z3D_SLOT_INPUT] = from;
+        i->count = first + columns < m.columns ? columns : m.columns - first;
+        i->buffer[z3d_opcode_info_of(move.opcode)->to] = move.buffer;
+        i->buffer[Z3D_SLOT_INPUT] = move.from;
     }
 }
 
@@ -191,9 +196,9 @@ void z3d_builder_emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase ph
 static void add_persistent(struct builder *b) {
     const z3d_program *p = b->program;
     const z3d_program_config *c = &p->config;
-    static const z3d_category category[] = {Z3D_CATEGORY_PARAMETERS, Z3D_CATEGORY_GRADIENTS,
-                                            Z3D_CATEGORY_OPTIMIZER};
-    static const char *const name[] = {"parameters", "gradients", "optimizer"};
+    static const z3d_category category[] = {Z3D_CATEGORY_PARAMETERS, Z3D_CATEGORY_PARAMETERS,
+                                            Z3D_CATEGORY_GRADIENTS, Z3D_CATEGORY_OPTIMIZER};
+    static const char *const name[] = {"parameters", "secondary", "gradients", "optimizer"};
     z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
                        -1);
     z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION, 8 * z3d_control_capacity(p->layout),
@@ -228,31 +233,83 @@ static void add_persistent(struct builder *b) {
 
 /* ---- parameters: gathered before use ---- */
 
+/* The buffer for all rows of group g's parameters. */
+static int whole_parameters(struct builder *b, int g) {
+    const z3d_program *p = b->program;
+    if (!b->group[g].decided.gather_each_use)
+        return z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+    return z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                              z3d_bytes_of(p->config.dtype, p->layout->group[g].padded), "gathered",
+                              p->model->group[g].name, -1);
+}
+
+/* Of hpZ the secondary value's, which persists; else the group's whole parameters. */
+int z3d_builder_block_buffer(struct builder *b, int g) {
+    const z3d_program *p = b->program;
+    if (p->layout->group[g].kept[Z3D_PART_SECONDARY].kinds)
+        return z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY);
+    return whole_parameters(b, g);
+}
+
+/* All gathers of this group's parameters copy their own rows from where these are kept, unless they
+ * lie there already. */
+static struct matrix_move gather_of(const struct builder *b, int g, z3d_axes axes, int buffer,
+                                    int from) {
+    if (from == buffer || z3d_builder_fetches(b, g)) from = -1;
+    return (struct matrix_move){Z3D_OP_GATHER_PARAMS, axes, g, -1, buffer, from};
+}
+
+static void widen(struct builder *b, int g, z3d_phase phase) {
+    const int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
+    z3d_builder_emit_buckets(b, phase, &b->group[g].widening,
+                             gather_of(b, g, Z3D_ROLE_NODES, b->group[g].block, own));
+}
+
+/* In parts: the first half of a gather, over the nodes, fills this rank's block. */
+static void start_widening(struct builder *b, int g) {
+    struct group_state *group = &b->group[g];
+    if (!group->decided.in_parts || group->block >= 0) return;
+    if (!group->fresh && z3d_builder_fetches(b, g)) z3d_builder_fetch(b, g, LEG_THERE);
+    group->block = !group->fresh && z3d_builder_fetches(b, g) ? group->fetched
+                                                              : z3d_builder_block_buffer(b, g);
+    if (!group->fresh) widen(b, g, Z3D_PHASE_START);
+}
+
+static void wait_widening(struct builder *b, int g) {
+    struct group_state *group = &b->group[g];
+    if (!group->decided.in_parts || group->fresh) return;
+    widen(b, g, Z3D_PHASE_WAIT);
+    group->widening = -1;
+    group->fresh = b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds != 0;
+}
+
+static void gather(struct builder *b, int g, z3d_phase phase) {
+    const bool in_parts = b->group[g].decided.in_parts;
+    const int from =
+        in_parts ? b->group[g].block : z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
+    struct matrix_move move =
+        gather_of(b, g, in_parts ? Z3D_ROLE_BLOCKS : b->program->layout->group[g].shard_axes,
+                  b->group[g].parameters, from);
+    z3d_builder_emit_buckets(b, phase, &b->group[g].gathering, move);
+}
+
 static void start_gather(struct builder *b, int g) {
-    z3d_program *p = b->program;
-    int own = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-    int from = -1;
-    if (z3d_builder_fetches(b, g)) { /* its own row is there */
+    struct group_state *group = &b->group[g];
+    start_widening(b, g);
+    wait_widening(b, g);
+    if (group->decided.in_parts && !b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds) {
+        group->parameters = group->block;
+    } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
         z3d_builder_fetch(b, g, LEG_THERE);
-        b->group[g].parameters = b->group[g].fetched;
-    } else if (b->group[g].decided.gather_each_use) {
-        int64_t bytes = z3d_bytes_of(p->config.dtype, p->layout->group[g].padded);
-        b->group[g].parameters = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gathered",
-                                                    p->model->group[g].name, -1);
-        from = own;
+        group->parameters = group->fetched;
     } else {
-        b->group[g].parameters = own;
+        group->parameters = whole_parameters(b, g);
     }
-    z3d_builder_emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, &b->group[g].gathering, g,
-                             -1, b->group[g].parameters, from);
+    gather(b, g, Z3D_PHASE_START);
 }
 
 static void wait_gather(struct builder *b, int g) {
-    int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    z3d_builder_emit_buckets(
-        b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, &b->group[g].gathering, g, -1,
-        b->group[g].parameters,
-        b->group[g].decided.gather_each_use && !z3d_builder_fetches(b, g) ? own : -1);
+    gather(b, g, Z3D_PHASE_WAIT);
     b->group[g].gathering = -1;
 }
 
@@ -264,6 +321,20 @@ static void start_gathers_for(struct builder *b, int step) {
         if (b->group[unit->group[s]].parameters < 0 &&
             z3d_builder_reads_group(b, step, unit->group[s]))
             start_gather(b, unit->group[s]);
+}
+
+static bool widens(const struct builder *b) {
+    return b->program->layout->group[0].block > 1;
+}
+
+/* The same of the first half of gathers in parts. */
+static void start_widening_for(struct builder *b, int step) {
+    if (step >= b->num_work) return;
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    for (int s = 0; s < unit->num_groups; s++)
+        if (b->group[unit->group[s]].parameters < 0 &&
+            z3d_builder_reads_group(b, step, unit->group[s]))
+            start_widening(b, unit->group[s]);
 }
 
 /* The next work of another unit. */
@@ -279,20 +350,23 @@ static void fetch_for(struct builder *b, int step, enum leg until) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
-        if (z3d_builder_fetches(b, g) && b->group[g].parameters < 0 &&
+        if (z3d_builder_fetches(b, g) && b->group[g].parameters < 0 && b->group[g].block < 0 &&
             z3d_builder_reads_group(b, step, g))
             z3d_builder_fetch(b, g, until);
     }
 }
 
-/* Elements of the matrices that work `step` gathers of what is kept elsewhere. */
-static int64_t fetched_elements(const struct builder *b, int step) {
+/* Elements of the matrices that work `step` gathers; fetched: of what is kept elsewhere. */
+static int64_t gathered_elements(const struct builder *b, int step, bool fetched) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     int64_t elements = 0;
-    for (int s = 0; s < unit->num_groups; s++)
-        if (z3d_builder_fetches(b, unit->group[s]) &&
-            z3d_builder_reads_group(b, step, unit->group[s]))
-            elements += b->program->layout->group[unit->group[s]].padded;
+    for (int s = 0; s < unit->num_groups; s++) {
+        const int g = unit->group[s];
+        const bool counts =
+            fetched ? z3d_builder_fetches(b, g) : b->group[g].decided.gather_each_use;
+        if (counts && z3d_builder_reads_group(b, step, g))
+            elements += b->program->layout->group[g].padded;
+    }
     return elements;
 }
 
@@ -302,7 +376,7 @@ static int64_t fetched_elements(const struct builder *b, int step) {
 static int fetch_ahead(struct builder *b, int step, enum leg until) {
     int64_t elements = 0;
     for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
-        elements += fetched_elements(b, step);
+        elements += gathered_elements(b, step, true);
         if (n > 0 && elements > b->program->config.prefetch) break;
         fetch_for(b, step, until);
         step = next_unit(b, step);
@@ -310,19 +384,41 @@ static int fetch_ahead(struct builder *b, int step, enum leg until) {
     return step;
 }
 
+/* Starts the gathers of the units after work `step`: of the next one, and of those behind it that
+ * make no more than config.gather_ahead elements with it. Gives the work behind them. */
+static int gather_ahead(struct builder *b, int step) {
+    const int64_t most = b->program->config.gather_ahead;
+    int64_t elements = 0;
+    int next = next_unit(b, step);
+    for (int n = 0; n < b->program->model->num_units && next < b->num_work; n++) {
+        elements += gathered_elements(b, next, false);
+        if (n > 0 && (most == 0 || elements > most)) break;
+        start_gathers_for(b, next);
+        next = next_unit(b, next);
+    }
+    return next;
+}
+
 /* Before work `step`: what it reads is there, and what the next one reads is on its way. */
 static void gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    if (widens(b) && b->program->config.overlap) { /* of the first work; later ones' are there */
+        start_widening_for(b, step);
+        start_widening_for(b, next_unit(b, step));
+    }
     start_gathers_for(b, step);
     for (int s = 0; s < unit->num_groups; s++)
         if (b->group[unit->group[s]].gathering >= 0 &&
             z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
     if (!b->program->config.overlap) return;
-    int next = next_unit(b, step); /* travels while this computes */
-    start_gathers_for(b, next);
+    int next = gather_ahead(b, step); /* travels while this computes */
+    if (widens(b)) {
+        start_widening_for(b, next);
+        next = next_unit(b, next);
+    }
     if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
-    int fetched = fetch_ahead(b, next_unit(b, next), LEG_FETCHED);
+    int fetched = fetch_ahead(b, next, LEG_FETCHED);
     fetch_ahead(b, fetched, LEG_STAGED);
 }
 
@@ -341,7 +437,7 @@ static void release_after(struct builder *b, int step) {
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
-        b->group[g].parameters = -1;
+        b->group[g].parameters = b->group[g].block = -1;
     }
 }
 
@@ -355,6 +451,10 @@ static void gather_at_start(struct builder *b) {
             if (!b->group[g].decided.gather_at_start || b->group[g].parameters >= 0 ||
                 !z3d_builder_reads_group(b, step, g))
                 continue;
+            if (b->group[g].decided.in_parts && p->config.overlap) {
+                start_widening(b, g); /* the other half comes before its first use */
+                continue;
+            }
             start_gather(b, g);
             if (!p->config.overlap) wait_gather(b, g);
         }
@@ -574,7 +674,12 @@ static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
         b->group[g] = (struct group_state){
-            .parameters = -1, .gathering = -1, .decided = decide(&p->config, p->layout, g)};
+            .parameters = -1,
+            .block = -1,
+            .widening = -1,
+            .gathering = -1,
+            .fresh = p->config.gathered && p->layout->group[g].kept[Z3D_PART_SECONDARY].kinds,
+            .decided = decide(&p->config, p->layout, g)};
         for (int use = 0; use < 2; use++)
             b->sum[2 * g + use] = (struct sum_state){.gradients = -1, .last_writer = -1};
     }
@@ -610,7 +715,7 @@ static z3d_status find_writers(struct builder *b) {
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(c, true, false, kept);
+    z3d_states_decide(c, INT64_MAX, true, false, kept);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
     if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
         return Z3D_ERROR(Z3D_ERR_CONFIG,

@@ -13,6 +13,8 @@ struct decisions {
     bool reduce_kept; /* backward accumulates into the kept gradients, which are reduced in place in
                          the last micro-batch; otherwise each micro-batch has gradients of its own,
                          reduced and added to the kept ones */
+    bool in_parts;    /* collectives are over the ranks of a node and over the nodes apart */
+    bool sum_copies;  /* the reduced gradients are parts of a sum over the copies of the states */
     bool sum_replicated; /* the reduced gradients of replicated parameters are parts of a sum over
                             the tensor group */
 };
@@ -25,10 +27,13 @@ enum leg { LEG_NONE, LEG_STAGED, LEG_FETCHED, LEG_THERE };
 enum way_out { OUT_NONE, OUT_TO_HOST, OUT_TO_DISK };
 
 struct group_state {
-    int parameters;                  /* buffer to read parameters from, -1: not gathered */
-    int last_reader;                 /* the last work that reads the parameters */
-    int gathering, summing, sharing; /* first ticket of what is under way; gathering -1: nothing */
-    bool shared;                     /* all rows of its gradients are there */
+    int parameters;  /* buffer to read parameters from, -1: not gathered */
+    int last_reader; /* the last work that reads the parameters */
+    int block;       /* buffer with the parameters of its block, or where they will be, -1: none */
+    bool fresh;      /* hpZ: the secondary value is that of the parameters */
+    /* First ticket of what is under way; widening, gathering -1: nothing. */
+    int widening, gathering, summing, sharing;
+    bool shared; /* all rows of its gradients are there */
     enum leg leg;
     int staged, fetched, fetching; /* in host memory; on the device; ticket of the leg */
     struct {
@@ -68,6 +73,7 @@ struct sum_state {
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
     int reducing;    /* first ticket of what is under way */
+    int narrowing;   /* the same of the second half of a reduction in parts */
 };
 
 /* Sums of gradients (index 2 group + use) or groups, the highest first, whose collective was
@@ -125,8 +131,9 @@ struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
     struct group_state *group;
-    struct sum_state *sum;            /* by 2 group + use */
-    struct started reducing, summing; /* reductions, and sums over the tensor group */
+    struct sum_state *sum; /* by 2 group + use */
+    /* Reductions; their second half, where they are in parts; sums of reduced gradients. */
+    struct started reducing, narrowing, summing;
     int *leaving, num_leaving; /* groups whose gradients may be on their way out, once each */
     struct host_steps host;
     int work_over;               /* pieces of work that are over */
@@ -155,10 +162,20 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int group);
 
-/* builder.c: an entry per bucket of group g. `from`: the kept shard that a gather copies its own
- * row from, or -1. ticket: the first one's. */
-void z3d_builder_emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
-                              int g, int micro, int buffer, int from);
+/* A collective about a group's matrix: its opcode and axes, the buffer, and the one that a gather
+ * copies its own rows from, or -1. */
+struct matrix_move {
+    z3d_opcode opcode;
+    z3d_axes axes;
+    int group, micro, buffer, from;
+};
+
+/* builder.c: an entry per bucket. ticket: the first one's. */
+void z3d_builder_emit_buckets(struct builder *b, z3d_phase phase, int *ticket,
+                              struct matrix_move move);
+
+/* builder.c: where group g's rows come together first: the secondary value, or all its rows. */
+int z3d_builder_block_buffer(struct builder *b, int g);
 
 /* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
  * gradients, and that it does; after it. At the end of a task: what was started has ended. After

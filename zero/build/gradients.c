@@ -55,15 +55,42 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
 
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
-static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
+static void emit_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g) {
+    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+}
+
+/* Over the copies of the states, and the replicated parameters' over the tensor group. */
+static bool adds_up(const struct builder *b, int g) {
+    return b->group[g].decided.sum_copies || b->group[g].decided.sum_replicated;
+}
+
+static void start_sum(struct builder *b, int g) {
+    const bool copies = b->group[g].decided.sum_copies;
+    emit_sum(b, copies ? Z3D_OP_SUM_COPIES : Z3D_OP_SUM_REPLICATED, Z3D_PHASE_START, g);
+}
+
+static void wait_sum(struct builder *b, int g) {
+    if (b->group[g].decided.sum_copies) emit_sum(b, Z3D_OP_SUM_COPIES, Z3D_PHASE_WAIT, g);
+    if (!b->group[g].decided.sum_replicated) return;
+    if (b->group[g].decided.sum_copies) emit_sum(b, Z3D_OP_SUM_REPLICATED, Z3D_PHASE_START, g);
+    emit_sum(b, Z3D_OP_SUM_REPLICATED, Z3D_PHASE_WAIT, g);
+}
+
+/* ---- gathers of reduced gradients ---- */
+
+/* In parts: first the rows of its block, from the nodes. */
+static struct matrix_move share_of(const struct builder *b, int g, bool first) {
+    const z3d_group_layout *group = &b->program->layout->group[g];
+    const z3d_axes axes = !b->group[g].decided.in_parts ? group->shard_axes
+                          : first                       ? Z3D_ROLE_NODES
+                                                        : Z3D_ROLE_BLOCKS;
+    const int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    return (struct matrix_move){Z3D_OP_GATHER_GRADS, axes, g, -1, kept, -1};
 }
 
 /* The own row of group g's gradients is complete. */
 static void share_gradients(struct builder *b, int g) {
-    int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
     if (z3d_builder_gradients_leave(b, g)) {
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_SQUARE_GRADS, Z3D_PHASE_WHOLE, NULL, g);
@@ -71,13 +98,12 @@ static void share_gradients(struct builder *b, int g) {
         z3d_builder_store_sum(b, g);
     }
     if (b->group[g].decided.gather_gradients)
-        z3d_builder_emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, &b->group[g].sharing, g,
-                                 -1, kept, -1);
+        z3d_builder_emit_buckets(b, Z3D_PHASE_START, &b->group[g].sharing, share_of(b, g, true));
 }
 
 static void wait_sums(struct builder *b) {
     for (int i = 0; i < b->summing.count; i++) {
-        emit_sum(b, Z3D_PHASE_WAIT, b->summing.of[i]);
+        wait_sum(b, b->summing.of[i]);
         share_gradients(b, b->summing.of[i]);
     }
     b->summing.count = 0;
@@ -113,42 +139,80 @@ static void keep_shard(struct builder *b, int which, int micro) {
     sum->gradients = -1;
 }
 
-void z3d_builder_wait_reductions(struct builder *b) {
+/* A reduction of the sum. In parts: first over the ranks of each node, then of the own block over
+ * the nodes. */
+static void reduce(struct builder *b, int which, int micro, bool first, z3d_phase phase) {
+    struct sum_state *sum = &b->sum[which];
+    const int g = which / 2;
+    const z3d_axes axes = !b->group[g].decided.in_parts ? b->program->layout->group[g].shard_axes
+                          : first                       ? Z3D_ROLE_BLOCKS
+                                                        : Z3D_ROLE_NODES;
+    z3d_builder_emit_buckets(
+        b, phase, first ? &sum->reducing : &sum->narrowing,
+        (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g, micro, sum->gradients, -1});
+}
+
+/* The own row of this micro-batch's gradients is reduced. */
+static void end_reduction(struct builder *b, int which, int micro) {
     z3d_program *p = b->program;
-    int micro = b->reducing.micro;
+    const int g = which / 2;
+    bool last = micro == p->config.accumulation - 1;
+    if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
+    if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
+    if (!last || z3d_adds_two_sums(&p->layout->group[g])) return;
+    if (adds_up(b, g)) {
+        start_sum(b, g);
+        add_started(&b->summing, g, micro);
+    } else {
+        share_gradients(b, g);
+    }
+}
+
+static void wait_narrowings(struct builder *b) {
+    for (int n = 0; n < b->narrowing.count; n++) {
+        reduce(b, b->narrowing.of[n], b->narrowing.micro, false, Z3D_PHASE_WAIT);
+        end_reduction(b, b->narrowing.of[n], b->narrowing.micro);
+    }
+    b->narrowing.count = 0;
+}
+
+/* What was started goes on: the first half of a reduction in parts is over, and the second one
+ * starts. */
+static void go_on_reducing(struct builder *b) {
+    const int micro = b->reducing.micro;
     z3d_builder_go_on_storing(b);
     wait_sums(b);
+    wait_narrowings(b);
     for (int n = 0; n < b->reducing.count; n++) {
-        int which = b->reducing.of[n], g = which / 2;
-        z3d_builder_emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->sum[which].reducing, g,
-                                 micro, b->sum[which].gradients, -1);
-        bool last = micro == p->config.accumulation - 1;
-        if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
-        if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
-        if (!last || z3d_adds_two_sums(&p->layout->group[g])) continue;
-        if (b->group[g].decided.sum_replicated) {
-            emit_sum(b, Z3D_PHASE_START, g);
-            add_started(&b->summing, g, micro);
+        const int which = b->reducing.of[n];
+        reduce(b, which, micro, true, Z3D_PHASE_WAIT);
+        if (b->group[which / 2].decided.in_parts) {
+            reduce(b, which, micro, false, Z3D_PHASE_START);
+            add_started(&b->narrowing, which, micro);
         } else {
-            share_gradients(b, g);
+            end_reduction(b, which, micro);
         }
     }
     b->reducing.count = 0;
-    if (!p->config.overlap) wait_sums(b);
+}
+
+void z3d_builder_wait_reductions(struct builder *b) {
+    go_on_reducing(b);
+    if (b->narrowing.count > 0) go_on_reducing(b);
+    if (!b->program->config.overlap) wait_sums(b);
 }
 
 void z3d_builder_reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    z3d_builder_wait_reductions(b);
+    go_on_reducing(b);
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         int which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
         struct sum_state *sum = &b->sum[which];
         if (sum->last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        z3d_builder_emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &sum->reducing, g,
-                                 w.micro, sum->gradients, -1);
+        reduce(b, which, w.micro, true, Z3D_PHASE_START);
         if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
             z3d_builder_fetch_sum(b, g, LEG_FETCHED);
         add_started(&b->reducing, which, w.micro);
@@ -173,9 +237,9 @@ void z3d_builder_complete_gradients(struct builder *b) {
         if (!z3d_adds_two_sums(group)) continue;
         int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->sum[2 * g + 1].kept;
         add_second_sum(b, g, other);
-        if (b->group[g].decided.sum_replicated) {
-            emit_sum(b, Z3D_PHASE_START, g);
-            emit_sum(b, Z3D_PHASE_WAIT, g);
+        if (adds_up(b, g)) {
+            start_sum(b, g);
+            wait_sum(b, g);
         }
         share_gradients(b, g);
     }
@@ -183,7 +247,11 @@ void z3d_builder_complete_gradients(struct builder *b) {
 
 void z3d_builder_share_wait(struct builder *b, int g) {
     if (!b->group[g].decided.gather_gradients || b->group[g].shared) return;
-    z3d_builder_emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1,
-                             z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS), -1);
+    int *ticket = &b->group[g].sharing;
+    z3d_builder_emit_buckets(b, Z3D_PHASE_WAIT, ticket, share_of(b, g, true));
+    if (b->group[g].decided.in_parts) {
+        z3d_builder_emit_buckets(b, Z3D_PHASE_START, ticket, share_of(b, g, false));
+        z3d_builder_emit_buckets(b, Z3D_PHASE_WAIT, ticket, share_of(b, g, false));
+    }
     b->group[g].shared = true;
 }

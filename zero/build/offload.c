@@ -47,7 +47,7 @@ static void copy(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *tic
 /* ---- parameters: fetched before they are gathered ---- */
 
 bool z3d_builder_fetches(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_PART_PARAMETERS) != Z3D_SPACE_DEVICE;
+    return space_of(b, g, Z3D_PART_PARAMETERS) != Z3D_SPACE_DEVICE && !b->group[g].fresh;
 }
 
 static struct piece own_row(const struct builder *b, int g) {
@@ -84,12 +84,9 @@ static void stage(struct builder *b, int g) {
 
 /* Starts the leg to the device. */
 static void fetch(struct builder *b, int g) {
-    z3d_program *p = b->program;
     struct group_state *group = &b->group[g];
     if (space_of(b, g, Z3D_PART_PARAMETERS) == Z3D_SPACE_DISK) from_disk(b, g, Z3D_PHASE_WAIT);
-    group->fetched = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
-                                        z3d_bytes_of(p->config.dtype, p->layout->group[g].padded),
-                                        "gathered", p->model->group[g].name, -1);
+    group->fetched = z3d_builder_block_buffer(b, g);
     from_host(b, g, Z3D_PHASE_START);
     group->leg = LEG_FETCHED;
 }
@@ -259,10 +256,11 @@ static void step(struct builder *b, struct piece *piece) {
     if (disk)
         copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_WAIT, &piece->fetching, piece,
              kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
+    const z3d_space home = space_of(b, piece->group, Z3D_PART_PARAMETERS);
     piece->parameters = kept(b, piece, Z3D_PART_PARAMETERS);
-    if (c->offload.parameters != Z3D_SPACE_HOST || is_delayed(b))
+    if (home != Z3D_SPACE_HOST || is_delayed(b))
         piece->parameters = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "stepped", piece, 1, c->dtype,
-                                        c->offload.parameters == Z3D_SPACE_DISK);
+                                        home == Z3D_SPACE_DISK);
     z3d_instruction *i =
         z3d_builder_emit_group(b, Z3D_OP_HOST_STEP, Z3D_PHASE_WHOLE, NULL, piece->group);
     i->rows = piece->rows;

@@ -81,7 +81,8 @@ int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, 
     const z3d_buffer *b = &executor->program->buffer[buffer];
     const z3d_group_layout *g = &executor->program->layout->group[group];
     const int64_t stride = z3d_values_in(dtype, b->bytes) / tensors;
-    if (b->rows == Z3D_ROWS_OWN) flat -= g->own * g->shard + b->first_column;
+    if (b->rows == Z3D_ROWS_OWN) flat -= b->first_column;
+    flat -= z3d_rows_first(g, b->rows);
     return b->offset + z3d_bytes_of(dtype, tensor * stride + flat);
 }
 
@@ -130,8 +131,12 @@ static int64_t matrix_place(const z3d_executor *executor, const z3d_instruction 
                             int row, int64_t column) {
     const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
     const z3d_buffer *b = &executor->program->buffer[buffer];
-    if (b->rows == Z3D_ROWS_OWN) row -= m.own;
-    return b->offset + z3d_bytes_of(m.dtype, row * m.columns + column);
+    int64_t element = m.base + row * m.columns + column;
+    if (i->group >= 0)
+        element -= z3d_rows_first(&executor->program->layout->group[i->group], b->rows);
+    else if (b->rows == Z3D_ROWS_OWN)
+        element -= m.own * m.columns;
+    return b->offset + z3d_bytes_of(m.dtype, element);
 }
 
 void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
@@ -143,7 +148,8 @@ void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instru
 int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     z3d_matrix m = z3d_instruction_matrix(p, i);
-    if (i->group >= 0) return z3d_is_collective(i) ? i->count : m.columns;
+    if (i->group >= 0)
+        return z3d_is_collective(i) ? i->count : m.columns; /* a bucket, or the row */
     int64_t rest = z3d_program_output_elements(p, z3d_instruction_source(p, i)) - m.own * m.columns;
     return rest < 0 ? 0 : rest < m.columns ? rest : m.columns;
 }

@@ -99,7 +99,11 @@ static void print(const printer *p, int64_t id, bool inside) {
         z3d_string_append(p->out, "m%lld", (long long)term->b);
         break;
     case Z3D_TERM_REDUCE:
-        print_over(p, "reduce_scatter", Z3D_ROLE_ROWS, term->a, inside);
+        print_over(p, "reduce_scatter", term->b ? (z3d_axes)term->b : Z3D_ROLE_ROWS, term->a,
+                   inside);
+        break;
+    case Z3D_TERM_COPIES:
+        print_over(p, "all_reduce", Z3D_ROLE_NODES, term->a, inside);
         break;
     case Z3D_TERM_TENSOR:
         print_over(p, "all_reduce", Z3D_ROLE_REPLICAS, term->a, inside);

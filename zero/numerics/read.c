@@ -74,10 +74,13 @@ static void read_gradients(reader *r, const z3d_instruction *in) {
     int to = info->to < Z3D_SLOT_COUNT ? in->buffer[info->to] : -1;
     switch (info->rules) {
     case Z3D_CLASS_REDUCE_SCATTER:
-        r->value[to] = over(r, Z3D_TERM_REDUCE, r->value[to]);
+        r->value[to] =
+            z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_REDUCE, r->value[to],
+                                                in->axes == Z3D_ROLE_ROWS ? 0 : in->axes, 0});
         break;
     case Z3D_CLASS_ALL_REDUCE:
-        r->value[to] = over(r, Z3D_TERM_TENSOR, r->value[to]);
+        r->value[to] =
+            over(r, info->over == Z3D_OVER_COPY ? Z3D_TERM_COPIES : Z3D_TERM_TENSOR, r->value[to]);
         break;
     case Z3D_CLASS_SUM:
         read_sum(r, in, from, to);

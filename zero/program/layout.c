@@ -20,12 +20,16 @@ static z3d_range range_of(const z3d_model *model, const z3d_parameter *parameter
 }
 
 static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mesh *mesh,
-                                z3d_group_layout *out) {
+                                z3d_sharding sharding, z3d_group_layout *out) {
     const z3d_parameter_group *group = &model->group[index];
+    const int nodes = z3d_mesh_size(mesh, Z3D_ROLE_NODES);
+    const bool hybrid = sharding == Z3D_SHARDING_HYBRID && nodes > 1;
     out->frozen = group->frozen;
-    out->shard_axes = Z3D_ROLE_ROWS;
+    out->shard_axes = hybrid ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
+    if (hybrid) out->copy_axes = Z3D_ROLE_NODES;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
+    out->block = hybrid || sharding == Z3D_SHARDING_FLAT ? 1 : nodes;
     for (int class = 0; class < RANGE_CLASSES; class ++) {
         z3d_range range = {.first = out->elements};
         for (int i = 0; i < group->num_parameters; i++) {
@@ -241,14 +245,16 @@ static z3d_status find_chunks(const z3d_model *model, z3d_layout *layout) {
     return Z3D_OK;
 }
 
-/* A group that no unit uses is everybody's; the builder refuses it. */
+/* A group that no unit uses is everybody's; the builder refuses it. Of several copies of the states
+ * the first node's count. */
 static void find_holders(const z3d_layout *layout, z3d_group_layout *g) {
     int stage[2] = {-1, -1};
     for (int at = 0; at < 2; at++)
         if (g->chunk[at] >= 0) stage[at] = layout->stage_of_chunk[g->chunk[at]];
     bool first = stage[0] == layout->stage, second = stage[1] == layout->stage;
     g->held = first || second || stage[0] < 0;
-    g->counts = first || stage[0] < 0;
+    g->counts = (first || stage[0] < 0) &&
+                z3d_mesh_index(&layout->mesh, g->copy_axes, layout->mesh.rank) == 0;
     g->twin = g->second_chunk = -1;
     if (g->frozen) return;
     if (first != second) g->twin = stage[first ? 1 : 0];
@@ -315,6 +321,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     layout->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
     layout->stage = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
     static const z3d_pipeline_config none;
+    const z3d_sharding sharding = config ? config->sharding : Z3D_SHARDING_FLAT;
     struct spread spread = {0, 0};
     Z3D_TRY_GOTO(status, place_units(model, config ? &config->pipeline : &none, layout), fail);
     Z3D_TRY_GOTO(status,
@@ -325,11 +332,13 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     Z3D_TRY_GOTO(status, make_offsets(model, layout), fail);
     Z3D_TRY_GOTO(status, find_chunks(model, layout), fail);
     for (int g = 0; g < model->num_groups; g++) {
-        Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
+        Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, sharding, &layout->group[g]), fail);
         find_holders(layout, &layout->group[g]);
         if (config)
-            z3d_states_decide(config, is_offloaded(&layout->group[g], config, &spread),
+            z3d_states_decide(config, layout->group[g].elements,
+                              is_offloaded(&layout->group[g], config, &spread),
                               layout->group[g].frozen, layout->group[g].kept);
+        if (layout->group[g].block == 1) layout->group[g].kept[Z3D_PART_SECONDARY].kinds = 0;
         /* Two sums of gradients are added on the device. */
         if (z3d_adds_two_sums(&layout->group[g]))
             layout->group[g].kept[Z3D_PART_GRADIENTS].space = Z3D_SPACE_DEVICE;

@@ -35,7 +35,9 @@ z3d_axes z3d_opcode_axes(const z3d_layout *layout, z3d_opcode opcode, int group)
     if (over == Z3D_OVER_WORLD) return Z3D_AXES_WORLD;
     if (over == Z3D_OVER_NONE || group < 0) return Z3D_AXES_NONE;
     const z3d_group_layout *g = &layout->group[group];
-    return over == Z3D_OVER_SHARD ? g->shard_axes : g->replica_axes;
+    return over == Z3D_OVER_SHARD  ? g->shard_axes
+           : over == Z3D_OVER_COPY ? g->copy_axes
+                                   : g->replica_axes;
 }
 
 bool z3d_is_collective(const z3d_instruction *in) {
@@ -177,13 +179,25 @@ static int group_of(const z3d_program *p, const z3d_instruction *in, int slot) {
     return p->model->unit[in->unit].group[place];
 }
 
+/* The rows of the matrix that a collective of a parameter group works in. */
+static z3d_rows matrix_rows(const z3d_instruction *in) {
+    return in->group >= 0 && in->axes == Z3D_ROLE_NODES ? Z3D_ROWS_BLOCK : Z3D_ROWS_ALL;
+}
+
+z3d_rows z3d_instruction_own_rows(const z3d_program *p, const z3d_instruction *in) {
+    if (in->group < 0 || in->axes != Z3D_ROLE_BLOCKS) return Z3D_ROWS_OWN;
+    return p->layout->group[in->group].block > 1 ? Z3D_ROWS_BLOCK : Z3D_ROWS_OWN;
+}
+
 static z3d_rows rows_of(const z3d_program *p, const z3d_instruction *in, int slot) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     switch (info->rules) {
     case Z3D_CLASS_OPTIMIZER:
         return p->layout->group[in->group].kept[Z3D_PART_OPTIMIZER].rows;
     case Z3D_CLASS_ALL_GATHER:
-        return slot == (int)info->to ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
+        return slot == (int)info->to ? matrix_rows(in) : z3d_instruction_own_rows(p, in);
+    case Z3D_CLASS_REDUCE_SCATTER:
+        return matrix_rows(in);
     case Z3D_CLASS_SUM:
     case Z3D_CLASS_NORM:
     case Z3D_CLASS_ALL_REDUCE:
@@ -214,7 +228,10 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
                             .rows = rows_of(program, in, slot),
                             .count = INT64_MAX};
     if (o.group < 0) return o;
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     o.count = program->layout->group[o.group].shard;
+    if (info->subject == Z3D_SUBJECT_UNIT || info->rules == Z3D_CLASS_MARK) return o;
+    o.columns = z3d_instruction_matrix(program, in).columns;
     if (z3d_instruction_has_columns(in)) {
         o.first = in->first;
         o.count = in->count;
@@ -222,20 +239,33 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
     return o;
 }
 
+/* A group's matrix as a collective over these axes has it. */
+static z3d_matrix group_matrix(const z3d_group_layout *g, z3d_axes axes) {
+    const int block = g->block;
+    if (block > 1 && axes == Z3D_ROLE_BLOCKS)
+        return (z3d_matrix){g->rows / block, g->own / block, g->shard * block, 0, Z3D_U8, 1};
+    if (block > 1 && axes == Z3D_ROLE_NODES)
+        return (z3d_matrix){
+            block, g->own % block, g->shard, z3d_rows_first(g, Z3D_ROWS_BLOCK), Z3D_U8, 1};
+    return (z3d_matrix){g->rows, g->own, g->shard, 0, Z3D_U8, 1};
+}
+
 z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruction *in) {
     const z3d_layout *layout = program->layout;
     z3d_dtype dtype = z3d_instruction_dtype(program, in);
     if (!z3d_moves_input(z3d_opcode_info_of(in->opcode)->moves)) {
         const z3d_group_layout *g = &layout->group[in->group];
+        z3d_matrix matrix = group_matrix(g, in->axes);
         bool states = z3d_opcode_info_of(in->opcode)->moves == Z3D_MOVES_STATES;
-        int tensors = states ? z3d_count_kinds(g->kept[Z3D_PART_OPTIMIZER].kinds) : 1;
-        return (z3d_matrix){g->rows, g->own, g->shard, dtype, tensors};
+        matrix.dtype = dtype;
+        if (states) matrix.tensors = z3d_count_kinds(g->kept[Z3D_PART_OPTIMIZER].kinds);
+        return matrix;
     }
     int64_t elements = z3d_program_output_elements(program, z3d_instruction_source(program, in));
-    if (in->rows == Z3D_ROWS_ALL) return (z3d_matrix){1, 0, elements, dtype, 1};
+    if (in->rows == Z3D_ROWS_ALL) return (z3d_matrix){1, 0, elements, 0, dtype, 1};
     int64_t ranks = layout->tensor_size; /* equal parts, the last one padded */
-    return (z3d_matrix){layout->tensor_size, layout->tensor_index, (elements + ranks - 1) / ranks,
-                        dtype, 1};
+    return (z3d_matrix){
+        layout->tensor_size, layout->tensor_index, (elements + ranks - 1) / ranks, 0, dtype, 1};
 }
 
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,
@@ -244,7 +274,12 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     *count = in->count;
     switch (z3d_opcode_info_of(in->opcode)->rules) {
     case Z3D_CLASS_ALL_REDUCE: /* in the flat buffer */
-        z3d_layout_partial_part(program->layout, in->group, first, count);
+        if (z3d_opcode_info_of(in->opcode)->over == Z3D_OVER_COPY) {
+            *first = z3d_rows_first(&program->layout->group[in->group], Z3D_ROWS_OWN);
+            *count = program->layout->group[in->group].shard;
+        } else {
+            z3d_layout_partial_part(program->layout, in->group, first, count);
+        }
         break;
     case Z3D_CLASS_EXCHANGE:
         *count = z3d_control_count(program);

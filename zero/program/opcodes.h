@@ -14,7 +14,8 @@
 #define Z3D_OPCODE_MAP(X)                                                                          \
     /* learning rate, seeds, zeroed sums into the step state */                                    \
     X(STEP_BEGIN, step_begin, BEGIN, STEP, NONE, NONE, COUNT, COUNT, ANY)                          \
-    /* all-gather of group g's shards, one bucket */                                               \
+    /* all-gather of group g's shards, one bucket; over the nodes it may fill the secondary value  \
+     */                                                                                            \
     X(GATHER_PARAMS, gather_params, ALL_GATHER, GROUP, SHARD, PARAMETERS, INPUT, PARAMETERS, ANY)  \
     /* offload: what is kept of group g comes from the disk to the host, and from there to the own \
        row of the buffer that is gathered */                                                       \
@@ -51,6 +52,8 @@
     X(SEND_GRADS, send_grads, SEND, GROUP, STAGES, GRADIENTS, SHARD, COUNT, TRAIN)                 \
     X(RECV_GRADS, recv_grads, RECV, GROUP, STAGES, GRADIENTS, COUNT, GRADIENTS, TRAIN)             \
     X(ADD_GRADS, add_grads, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                  \
+    /* hybrid sharding: all-reduce of the kept own shard over the copies of the states */          \
+    X(SUM_COPIES, sum_copies, ALL_REDUCE, GROUP, COPY, GRADIENTS, COUNT, SHARD, TRAIN)             \
     /* all-reduce of the kept own shard's part that is partial gradients */                        \
     X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, REPLICA, GRADIENTS, COUNT, SHARD, TRAIN)  \
     /* the own row's squares go into the control vector: of gradients that leave the device */     \
@@ -109,7 +112,8 @@ typedef enum z3d_opcode_over {
     Z3D_OVER_PARTS, /* Z3D_ROLE_PARTS, Z3D_ROLE_STAGES */
     Z3D_OVER_STAGES,
     Z3D_OVER_WORLD,
-    Z3D_OVER_SHARD,  /* the axes over which its parameter group is sharded */
+    Z3D_OVER_SHARD,  /* the axes over which its parameter group is sharded, or one of their parts */
+    Z3D_OVER_COPY,   /* those over which equal states of the group are kept */
     Z3D_OVER_REPLICA /* those over which the group's finished gradients are summed */
 } z3d_opcode_over;
 

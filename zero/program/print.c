@@ -23,6 +23,12 @@ static void columns_text(const z3d_instruction *in, char *buf, size_t size) {
     snprintf(buf, size, "%lld-%lld", (long long)in->first, (long long)last);
 }
 
+/* It is over one part of the data axis. */
+static bool is_in_parts(const z3d_program *p, const z3d_instruction *in) {
+    return z3d_is_collective(in) && in->group >= 0 && in->group < p->layout->num_groups &&
+           in->axes != z3d_opcode_axes(p->layout, in->opcode, in->group);
+}
+
 const char *z3d_instruction_describe(const z3d_program *program, int index, char *buf,
                                      size_t size) {
     if (size == 0) return "";
@@ -32,7 +38,9 @@ const char *z3d_instruction_describe(const z3d_program *program, int index, char
     }
     const z3d_instruction *in = &program->instruction[index];
     const char *phase = phase_name(in->phase), *name = subject(program, in);
-    char columns[48] = "", micro[32] = "", peer[32] = "";
+    char columns[48] = "", micro[32] = "", peer[64] = "";
+    if (name[0] && is_in_parts(program, in))
+        snprintf(peer, sizeof peer, " over %s", z3d_axes_name(in->axes).text);
     if (in->peer >= 0)
         snprintf(peer, sizeof peer, " %s stage %d",
                  z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_SEND ? "to" : "from", in->peer);
@@ -159,7 +167,7 @@ static void print_header(const z3d_program *p, z3d_string *out) {
         "  bytes: of those columns on all members; slot=buffer@offset in the arena (h: host, d: "
         "disk), + "
         "added to, > kept;\n  indented: collectives inside a unit, in order\n\n",
-        z3d_mesh_size(t, Z3D_ROLE_ROWS));
+        p->layout->group[0].rows);
 }
 
 /* Whether gradients in the slot are a sum that the instruction adds to. */
@@ -240,6 +248,7 @@ static void print_instruction(const z3d_program *p, int index, widths width, z3d
                       width.opcode, z3d_opcode_name(in->opcode), width.subject, subject(p, in),
                       micro, columns, bytes);
     if (in->peer >= 0) z3d_string_append(&line, "  stage %d", in->peer);
+    if (is_in_parts(p, in)) z3d_string_append(&line, "  over %s", z3d_axes_name(in->axes).text);
     print_buffers(p, in, &line);
     if (z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_FORWARD && !in->need_output)
         z3d_string_append(&line, "  (without output)");

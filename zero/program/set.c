@@ -9,13 +9,14 @@
  * for each pipeline stage stands for its class: in a stage, programs differ only in the rank. */
 enum { BUILT_APART = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
 
-/* Parameters that every rank keeps whole, but of which it steps its own rows, are gathered once a
- * step, not once a run. */
+/* Parameters that every rank keeps whole, or a block of, but of which it steps its own rows, are
+ * gathered once a step, not once a run. */
 static bool relies_on_gathers(const z3d_layout *layout, z3d_mode mode) {
     if (mode == Z3D_MODE_TRAIN) return false;
     for (int g = 0; g < layout->num_groups; g++)
-        if (z3d_keeps_all_rows(layout, g, Z3D_PART_PARAMETERS) &&
-            !z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER))
+        if (layout->group[g].kept[Z3D_PART_SECONDARY].kinds ||
+            (z3d_keeps_all_rows(layout, g, Z3D_PART_PARAMETERS) &&
+             !z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER)))
             return true;
     return false;
 }

@@ -21,17 +21,21 @@ static void keep_values_only(z3d_kept kept[Z3D_PART_COUNT]) {
     kept[Z3D_PART_OPTIMIZER].rows = kept[Z3D_PART_PARAMETERS].rows;
 }
 
-void z3d_states_decide(const z3d_program_config *config, bool offloaded, bool frozen,
-                       z3d_kept kept[Z3D_PART_COUNT]) {
+void z3d_states_decide(const z3d_program_config *config, int64_t elements, bool offloaded,
+                       bool frozen, z3d_kept kept[Z3D_PART_COUNT]) {
+    const bool small = elements <= config->persistence;
     const z3d_space optimizer = offloaded ? config->offload.optimizer : Z3D_SPACE_DEVICE;
     const bool all[Z3D_PART_COUNT] = {
-        [Z3D_PART_PARAMETERS] = config->stage < 3,
+        [Z3D_PART_PARAMETERS] = config->stage < 3 || small,
         [Z3D_PART_GRADIENTS] = keeps_all_gradients(config),
         [Z3D_PART_OPTIMIZER] = config->stage < 1,
     };
     for (int part = 0; part < Z3D_PART_COUNT; part++)
         kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN};
-    if (offloaded) kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
+    kept[Z3D_PART_SECONDARY] = (z3d_kept){.rows = Z3D_ROWS_BLOCK, .dtype = config->dtype};
+    if (config->sharding == Z3D_SHARDING_HPZ && !all[Z3D_PART_PARAMETERS])
+        kept[Z3D_PART_SECONDARY].kinds = Z3D_KIND(PARAMETER);
+    if (offloaded && !small) kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
     kept[Z3D_PART_OPTIMIZER].space = optimizer;
     /* All rows are added to by backward, which the device does. */
     if (!all[Z3D_PART_GRADIENTS]) kept[Z3D_PART_GRADIENTS].space = optimizer;
@@ -66,14 +70,21 @@ bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part
 
 int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part) {
     const z3d_group_layout *g = &layout->group[group];
-    if (!g->held) return 0;
-    return z3d_keeps_all_rows(layout, group, part) ? g->padded : g->shard;
+    return g->held ? z3d_rows_elements(g, kept_of(layout, group, part)->rows) : 0;
+}
+
+int64_t z3d_rows_elements(const z3d_group_layout *group, z3d_rows rows) {
+    if (rows == Z3D_ROWS_ALL) return group->padded;
+    return rows == Z3D_ROWS_BLOCK ? group->block * group->shard : group->shard;
+}
+
+int64_t z3d_rows_first(const z3d_group_layout *group, z3d_rows rows) {
+    if (rows == Z3D_ROWS_OWN) return group->own * group->shard;
+    return rows == Z3D_ROWS_BLOCK ? group->own / group->block * group->block * group->shard : 0;
 }
 
 int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part) {
-    return z3d_keeps_all_rows(layout, group, part)
-               ? 0
-               : layout->group[group].own * layout->group[group].shard;
+    return z3d_rows_first(&layout->group[group], kept_of(layout, group, part)->rows);
 }
 
 int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part) {

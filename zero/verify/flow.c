@@ -39,7 +39,7 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
         Z3D_TRY(z3d_new(1, sizeof *c->cell, "verifier", &c->cell));
         c->count = c->capacity = 1;
         c->group = program->buffer[b].group;
-        c->cell[0] = (z3d_cell){.end = INT64_MAX, .writer = {-1, -1}};
+        c->cell[0] = (z3d_cell){.end = INT64_MAX, .writer = {-1, -1, -1}};
     }
     count_contributions(out);
     return Z3D_OK;
@@ -99,7 +99,7 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
                  : v.use ? " of its second chunk"
                          : "",
                  v.micro, v.micro + v.count - 1,
-                 v.pending & Z3D_PENDING_REPLICAS ? ", still to be summed" : "",
+                 v.pending & Z3D_AXES_WORLD ? ", still to be summed" : "",
                  v.pending & Z3D_PENDING_TWIN ? ", without the other chunk's" : "");
     } else if (v.kind == Z3D_VALUE_GRADIENT_LATE) {
         snprintf(buf, size, "gradients of %s from the step before", name);
@@ -117,7 +117,7 @@ static bool same_value(z3d_value a, z3d_value b) {
 }
 
 static bool same_cell(const z3d_cell *a, const z3d_cell *b) {
-    for (int row = 0; row < 2; row++) {
+    for (int row = 0; row < Z3D_ROW_KINDS; row++) {
         if (!same_value(a->value[row], b->value[row]) || a->writer[row] != b->writer[row] ||
             a->readers[row] != b->readers[row]) {
             return false;
@@ -232,11 +232,40 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
         return z3d_flow_fail(flow, "its %s must hold %s, but holds %s%s", what,
                              describe_value(flow->program, value, must, sizeof must),
                              describe_value(flow->program, cell->value[row], is, sizeof is),
-                             row == 1 ? " (rows of other ranks)" : "");
+                             row > 0 ? " (rows of other ranks)" : "");
     }
     if (action == WRITE) cell->value[row] = value;
     if (action == LOCK && write) cell->writer[row] = flow->at;
     if (action == LOCK && !write) cell->readers[row]++;
+    return Z3D_OK;
+}
+
+/* Rows of blocks and rows of shards are the same bytes: what each kind of rows holds in all columns
+ * stays, if nothing is in flight there. */
+static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells *c,
+                              const z3d_buffer_operand *o) {
+    if (o->columns == 0 || o->columns == c->columns) return Z3D_OK;
+    const bool known = c->columns != 0;
+    const z3d_cell *first = cell_at(c, 0);
+    bool whole = same_value(first->value[0], first->value[1]);
+    for (int i = 0; i < c->count && known; i++) {
+        const z3d_cell *cell = cell_at(c, i);
+        if (i > 0 && cell_at(c, i - 1)->end >= c->columns) break;
+        for (int row = 0; row < Z3D_ROW_KINDS; row++)
+            whole = whole && same_value(cell->value[row], first->value[row]) &&
+                    cell->writer[row] < 0 && cell->readers[row] == 0;
+    }
+    if (known && !whole)
+        return z3d_flow_fail(
+            flow, "its %s is not complete in all columns of the rows that it takes", what);
+    if (known) {
+        z3d_cell all = *first;
+        all.end = INT64_MAX;
+        c->count = 1;
+        c->gap = 1;
+        c->cell[0] = all;
+    }
+    c->columns = o->columns;
     return Z3D_OK;
 }
 
@@ -250,9 +279,11 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
             .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
         Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0, 0, 0}));
     }
+    Z3D_TRY(cut_rows_as(flow, what, c, &o));
+    if (o.columns == 0 && o.group >= 0) o.count = c->columns > 0 ? c->columns : INT64_MAX;
     Z3D_TRY(cut(c, o.first, &from));
     Z3D_TRY(cut(c, o.first + o.count, &to));
-    for (int row = 0; row < 2; row++) {
+    for (int row = 0; row < Z3D_ROW_KINDS; row++) {
         if (!((int)o.rows & (1 << row))) continue;
         for (int i = from; i < to; i++)
             Z3D_TRY(act(flow, what, cell_at(c, i), row, action, write, value));
@@ -294,7 +325,7 @@ z3d_status z3d_flow_take(z3d_flow *flow, z3d_buffer_operand o, z3d_value *out) {
     z3d_cells *c = &flow->cells[o.buffer];
     int at;
     Z3D_TRY(cut(c, o.first, &at));
-    *out = cell_at(c, at)->value[o.rows & Z3D_ROWS_OWN ? 0 : 1];
+    *out = cell_at(c, at)->value[o.rows & Z3D_ROWS_OWN ? 0 : o.rows & Z3D_ROWS_NEAR ? 1 : 2];
     return z3d_flow_read(flow, o, *out);
 }
 
@@ -318,9 +349,8 @@ z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_buffer_operand o, bool write) {
 
 static z3d_buffer_operand whole(const z3d_flow *flow, int buffer, z3d_rows rows) {
     int group = flow->program->buffer[buffer].group;
-    int64_t columns = group >= 0 ? flow->program->layout->group[group].shard : INT64_MAX;
     return (z3d_buffer_operand){
-        .buffer = buffer, .group = group, .rows = rows, .first = 0, .count = columns};
+        .buffer = buffer, .group = group, .rows = rows, .first = 0, .count = INT64_MAX};
 }
 
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {

@@ -18,7 +18,7 @@ static z3d_status bad_entry(const z3d_program *p, int index, const char *what, l
 
 static z3d_status check_columns(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
-    int64_t shard = p->layout->group[in->group].shard;
+    int64_t shard = z3d_instruction_matrix(p, in).columns;
     if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count) {
         return Z3D_OK;
     }
@@ -92,7 +92,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
     }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
-    if (z3d_communicates(in) && !z3d_axes_have_group(in->axes)) {
+    if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes)) {
         char entry[160];
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: no process group is over axes %s", index,
                          z3d_instruction_describe(p, index, entry, sizeof entry),
@@ -138,7 +138,7 @@ const char *z3d_space_text(z3d_space space) {
 }
 
 static const char *rows_text(z3d_rows rows) {
-    return rows == Z3D_ROWS_ALL ? "all rows" : "the own row";
+    return rows == Z3D_ROWS_ALL ? "all rows" : rows == Z3D_ROWS_BLOCK ? "its block" : "the own row";
 }
 
 static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
@@ -156,8 +156,8 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
-    static const char *const what[] = {"its parameters", "its kept gradients",
-                                       "its optimizer state"};
+    static const char *const what[] = {"its parameters", "its secondary parameters",
+                                       "its kept gradients", "its optimizer state"};
     for (int part = 0; part < Z3D_PART_COUNT; part++)
         Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
                                  what[part], group, p->layout->group[group].kept[part].rows,
@@ -207,7 +207,7 @@ static z3d_status check_lifetimes(const z3d_program *p) {
         bool lives = b->persistent
                          ? b->first == 0 && b->last == INT_MAX
                          : b->first >= 0 && b->first <= b->last && b->last < p->num_instructions;
-        bool rows = b->rows == Z3D_ROWS_OWN || b->rows == Z3D_ROWS_ALL;
+        bool rows = b->rows == Z3D_ROWS_OWN || b->rows == Z3D_ROWS_BLOCK || b->rows == Z3D_ROWS_ALL;
         if (!lives || !rows || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffer %d, %s: %lld bytes, alive from entry %d to %d; the program "

@@ -29,6 +29,7 @@ static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
 static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *from, z3d_value held,
                               z3d_value *out) {
     const char *must = NULL;
+    const int axes = entry(flow)->axes;
     bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM;
     *out = held;
     if (!is_moved(flow, held)) return z3d_flow_mismatch(flow, from, "what it moves", held);
@@ -37,13 +38,19 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         if (differs_by_rank(flow, held)) must = "what all ranks have finished";
         break;
     case Z3D_CLASS_REDUCE_SCATTER:
-        if (!is_sum || held.count != contributions(flow, held.of, held.use))
+        if (is_sum ? held.count != contributions(flow, held.of, held.use)
+                   : (held.pending & axes) != axes)
             must = "a complete sum of gradients";
-        *out = reduced(flow, held.of, held.use, held.micro, 1);
+        if (is_sum) {
+            *out = reduced(flow, held.of, held.use, held.micro, 1);
+            out->pending |= flow->program->layout->group[held.of].shard_axes;
+        }
+        out->pending &= ~axes;
         break;
     case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
-        if (held.pending != Z3D_PENDING_REPLICAS) must = "parts of a sum";
-        out->pending = 0;
+        if ((held.pending & axes) != axes || held.pending & Z3D_PENDING_TWIN)
+            must = "parts of a sum";
+        out->pending &= ~axes;
         break;
     case Z3D_CLASS_SUM:
         if (is_sum) must = "reduced gradients";
@@ -57,7 +64,7 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
 }
 
 /* From where and to where the entry moves. Without a source of its own it works in place: an
- * all-gather from the own row to the others, the rest on all of `to`. */
+ * all-gather from the own rows to the others, the rest on all of `to`. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
@@ -65,8 +72,8 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->to, to));
     *from = *to;
     if (apart) Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, from));
-    if (gathers) from->rows = Z3D_ROWS_OWN;
-    if (gathers && !apart) to->rows = Z3D_ROWS_OTHERS;
+    if (gathers) from->rows = z3d_instruction_own_rows(flow->program, entry(flow));
+    if (gathers && !apart) to->rows &= ~from->rows;
     return Z3D_OK;
 }
 
@@ -82,7 +89,7 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
         value->pending &= ~Z3D_PENDING_TWIN;
         return Z3D_OK;
     }
-    if (before.kind != value->kind || before.of != value->of ||
+    if (before.kind != value->kind || before.of != value->of || before.pending != value->pending ||
         before.micro + before.count != value->micro)
         return z3d_flow_mismatch(flow, to, "the sums before those that are added", before);
     value->micro = before.micro;
@@ -123,7 +130,7 @@ z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
         Z3D_TRY(add_sums(flow, &to, &value));
     if (info(flow)->rules == Z3D_CLASS_REDUCE_SCATTER) {
         Z3D_TRY(z3d_flow_write(flow, to, nothing));
-        to.rows = Z3D_ROWS_OWN;
+        to.rows = z3d_instruction_own_rows(flow->program, entry(flow));
     }
     return z3d_flow_write(flow, to, value);
 }

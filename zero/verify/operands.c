@@ -12,11 +12,15 @@ static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     const z3d_program *p = flow->program;
     if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;
     z3d_matrix m = z3d_instruction_matrix(p, entry(flow));
-    bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
+    const z3d_rows rows = p->buffer[o->buffer].rows;
+    bool own = rows == Z3D_ROWS_OWN;
     if (o->group >= 0 && own && z3d_instruction_has_columns(entry(flow)))
         return z3d_flow_run_bytes(flow, o, m.tensors, m.dtype);
+    if (o->group >= 0)
+        return z3d_bytes_of(m.dtype,
+                            z3d_rows_elements(&p->layout->group[o->group], rows) * m.tensors);
     bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
-    if (o->group < 0 && !own && !pads) /* without a part's padding */
+    if (!own && !pads) /* without a part's padding */
         return output_bytes(flow, source_of(flow));
     return z3d_bytes_of(m.dtype, (own ? 1 : m.ranks) * m.columns * m.tensors);
 }

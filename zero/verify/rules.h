@@ -62,12 +62,11 @@ static inline z3d_value gradient_sum(int group, int use, int sum, int count) {
 }
 
 /* What a reduction over the shard axes leaves in the own row: where the group has replica axes or
- * is used in two chunks, other gradients are still to be added. */
+ * copies, or is used in two chunks, other gradients are still to be added. */
 static inline z3d_value reduced(const z3d_flow *flow, int group, int use, int first_sum,
                                 int count) {
     const z3d_group_layout *g = &flow->program->layout->group[group];
-    int pending = (g->replica_axes != Z3D_AXES_NONE ? Z3D_PENDING_REPLICAS : 0) |
-                  (z3d_adds_two_sums(g) ? Z3D_PENDING_TWIN : 0);
+    int pending = g->replica_axes | g->copy_axes | (z3d_adds_two_sums(g) ? Z3D_PENDING_TWIN : 0);
     return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending, use};
 }
 

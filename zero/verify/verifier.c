@@ -47,7 +47,9 @@ static z3d_status check_kind(z3d_flow *flow) {
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
     z3d_axes axes = z3d_opcode_axes(flow->program->layout, in->opcode, in->group);
-    if (in->axes != axes)
+    const bool part = info->over == Z3D_OVER_SHARD && flow->program->layout->group[0].block > 1 &&
+                      (in->axes == Z3D_ROLE_BLOCKS || in->axes == Z3D_ROLE_NODES);
+    if (in->axes != axes && !(part && (in->axes & axes) == in->axes))
         return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
                              z3d_axes_name(in->axes).text, z3d_axes_name(axes).text);
     if (!unit && in->num_children != 0)
@@ -104,6 +106,9 @@ static z3d_status set_start(z3d_flow *flow) {
                              parameter_rows, parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
                              optimizer_of(g, false)));
+        if (p->config.gathered)
+            Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY),
+                                 Z3D_ROWS_BLOCK, parameters_of(g, false)));
         if (!trains(flow) || !p->config.offload.delayed || p->layout->group[g].frozen) continue;
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), rows,
                              applied_gradient(flow, g)));
@@ -121,10 +126,13 @@ static z3d_status check_gathered(z3d_flow *flow) {
         const z3d_trace *trace = z3d_traces_of(p->traces, p->mode, u, Z3D_CALL_FORWARD);
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
+            const z3d_kept *kept = p->layout->group[g].kept;
             if (!trace->reads_parameters[s]) continue;
             Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
-                                    p->layout->group[g].kept[Z3D_PART_PARAMETERS].rows,
-                                    parameters_of(g, false)));
+                                    kept[Z3D_PART_PARAMETERS].rows, parameters_of(g, false)));
+            if (kept[Z3D_PART_SECONDARY].kinds == 0) continue;
+            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY),
+                                    Z3D_ROWS_BLOCK, parameters_of(g, false)));
         }
     }
     return Z3D_OK;

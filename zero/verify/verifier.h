@@ -26,32 +26,35 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_GRADIENT_LATE     /* what the step before left of that (offload.delayed) */
 } z3d_value_kind;
 
-/* What is still to be added to a reduced gradient. */
-enum {
-    Z3D_PENDING_REPLICAS = 1, /* other ranks' along the replica axes (of some of it) */
-    Z3D_PENDING_TWIN = 2      /* those of the other chunk that uses the group */
-};
+/* What is still to be added to a reduced gradient: addends of other ranks along these axes
+ * (z3d_axes), and those of the other chunk that uses the group. */
+enum { Z3D_PENDING_TWIN = Z3D_AXES_COUNT };
 
 typedef struct z3d_value {
     z3d_value_kind kind;
     int of, micro, count;
-    int pending; /* of a reduced gradient */
+    int pending; /* of a reduced gradient: axes, Z3D_PENDING_TWIN */
     int use;     /* of gradients: which of the group's sums (z3d_layout_use) */
 } z3d_value;
 
+/* Own row, the others of its block, the rest: bit k of z3d_rows is kind k. */
+enum { Z3D_ROW_KINDS = 3 };
+
 /* A run of columns that is treated alike. What is no matrix has all columns. */
 typedef struct z3d_cell {
-    int64_t end;        /* first column behind it */
-    z3d_value value[2]; /* own row, other rows */
-    int writer[2];      /* the started entry that is filling it, -1: none */
-    int readers[2];     /* number of started entries that are reading it */
+    int64_t end; /* first column behind it */
+    z3d_value value[Z3D_ROW_KINDS];
+    int writer[Z3D_ROW_KINDS];  /* the started entry that is filling it, -1: none */
+    int readers[Z3D_ROW_KINDS]; /* number of started entries that are reading it */
 } z3d_cell;
 
 /* Free space for growth is after cell `gap`, at the last change: the next change is near. Columns
- * are those of one group's matrix: what another shape writes leaves nothing of them. */
+ * are those of one group's matrix: what another group's writes leaves nothing of them. Where
+ * another entry cuts the group's rows in another way, each kind of rows must hold one value. */
 typedef struct z3d_cells {
     int count, capacity, gap;
-    int group; /* whose matrix, -1: none */
+    int group;       /* whose matrix, -1: none */
+    int64_t columns; /* of the matrix; 0: not known yet */
     z3d_cell *cell;
 } z3d_cells;
 

@@ -368,7 +368,7 @@ static z3d_status check_entries(const z3d_program *p, const char *whose, int ran
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
         bool known =
-            (!z3d_communicates(in) || z3d_axes_have_group(in->axes)) &&
+            (!z3d_communicates(in) || z3d_axes_have_group(&p->mesh, in->axes)) &&
             (!z3d_is_point_to_point(in) || (in->peer >= 0 && in->peer < p->layout->stages)) &&
             (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
             (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||

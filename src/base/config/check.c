@@ -120,6 +120,7 @@ static void check_tensor_parts(config_checker *k) {
 static void check_parallel(config_checker *k) {
     config_check_pipeline(k);
     config_check_speeds(k);
+    config_check_sharding(k);
     if (config_sound(k, "parallel.tensor_model_parallel_size", NULL)) check_tensor_parts(k);
 }
 

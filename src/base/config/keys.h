@@ -60,6 +60,8 @@
   X(parallel_pipeline_schedule_file, "parallel.pipeline_schedule_file", STRING, SUM, "", "", "path of a schedule of your own, a CSV file with the header stage,pass,chunk,micro; for parallel.pipeline_schedule file") \
   X(parallel_pipeline_partition, "parallel.pipeline_partition", STRING, SUM, "time", "time|parameters|uniform [4, 3, 3, 4]", "how units are split over chunks. time: equal times; parameters: equal numbers of parameters; uniform: equal numbers of units; a list: units in each chunk, in the order of the forward. Embedding and head are units too") \
   X(parallel_device_speeds, "parallel.device_speeds", STRING, SUM, "equal", "equal|measured [1, 0.5]", "how fast each rank computes. equal: all ranks alike; measured: each rank is timed at the start; a list: one number per rank, in the order of ranks. Slower pipeline stages get fewer units, slower data ranks fewer samples of each micro-batch") \
+  X(parallel_ranks_per_node, "parallel.ranks_per_node", INT, SUM, "auto", "[1,1000000] auto", "ranks of each node, for collective_algorithm and zero_hpz_partition_size. auto: those that the launcher started, or the devices of plan --hardware") \
+  X(parallel_collective_algorithm, "parallel.collective_algorithm", ENUM, SUM, "ring", "ring|hierarchical|auto", "how the data group's collectives go over the nodes. ring: over all its ranks at once; hierarchical: over the ranks of each node and over the nodes, one after the other; auto: hierarchical where all nodes have equally many ranks, in whole tensor groups, and divide the data ranks") \
   X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, NONE, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
   X(parallel_world_size, "parallel.world_size", INT, NONE, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
   X(parallel_elastic, "parallel.elastic", BOOL, SUM, "false", "", "a resumed run may have more or fewer ranks than before, whatever parallel.world_size and gradient_accumulation_steps say. train_batch_size stays: gradient_accumulation_steps becomes what makes it of micro-batches of at most train_micro_batch_size_per_gpu samples. Needs both batch keys") \
@@ -81,7 +83,10 @@
   X(zero_optimization_offload_optimizer_delayed_param_update, "zero_optimization.offload_optimizer.delayed_param_update", BOOL, DECIDE, "false", "", "one-step delayed parameter update (ZeRO-Offload): the host steps a step's gradients beside the next step's forward and backward, which use the parameters without them. It hides the host's step and changes the losses. Needs ratio 1") \
   X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, SUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
   X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, NONE, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
-  X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, SUM, "5e7", "[0,1e12]", "with offload_param: parameters, behind those of the next unit, that may be on their way to the device, and with nvme as many behind those from the disk to host memory; at least one unit. More hide a slow disk better and take more memory") \
+  X(zero_optimization_stage3_param_persistence_threshold, "zero_optimization.stage3_param_persistence_threshold", INT, SUM, "0", "[0,1e15] auto", "stage 3: parameter groups of at most so many elements are kept whole on every rank and gathered once a step. A group is what a layer gathers at once (`zero3d plan --print-program` names them), not one tensor as in DeepSpeed. auto: 10 x model.hidden_size, as in Hugging Face's integration") \
+  X(zero_optimization_zero_hpz_partition_size, "zero_optimization.zero_hpz_partition_size", INT, SUM, "1", "[1,1000000]", "stage 3: data ranks, of one node, that together keep a second copy of the parameters (hpZ of ZeRO++): after each step parameters cross the nodes once, and are then gathered inside of them. Costs that copy's memory. 1: off") \
+  X(zero_optimization_mics_shard_size, "zero_optimization.mics_shard_size", INT, SUM, "-1", "[-1,1000000]", "hybrid sharding (MiCS, HSDP): states are sharded over so many data ranks only, and each such group has them all. -1: over all data ranks") \
+  X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, SUM, "auto", "[0,1e12] auto", "stage 3: elements of parameters that may be gathered before the units that use them; at least the next unit's. More hide a slow network better and take more memory. With offload_param: elements, behind the next unit's, that may be on their way to the device, and with nvme as many behind those from the disk to host memory. auto: the next unit's; with offload_param 5e7") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, SUM, "auto", "full|selective|none|auto", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept. auto: the first of none, selective and full whose planned memory leaves a tenth of the machine's free, in a run at least 64 MiB, whatever else runs there (plan --hardware: of the described one's; full where no machine is known); full if a key beside this one needs it. A resumed run keeps it, or what it then fits in") \
   X(activation_checkpointing_recompute_activation, "activation_checkpointing.recompute_activation", ENUM, SUM, "auto", "auto|true|false", "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, in GPT 4 b s h more per block; with granularity full of the blocks that are recomputed at a time. auto: false if it leaves a tenth of the machine's memory free, in a run at least 64 MiB, whatever else runs there, or if keeping it needs no more memory, in a run or on the machine of plan --hardware; true where the memory is not known") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, SUM, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
@@ -201,9 +206,8 @@
     X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
     X("zero_optimization.round_robin_gradients",                                                   \
       "shards are equal column ranges; there is no rank order to rotate")                          \
-    X("zero_optimization.stage3_param_persistence_threshold", "all parameters are partitioned")    \
     X("zero_optimization.stage3_max_live_parameters",                                              \
-      "two units are live at a time, by construction")                                             \
+      "stage3_prefetch_bucket_size says how much is gathered ahead")                               \
     X("zero_optimization.stage3_max_reuse_distance",                                               \
       "a gather is reused only by the next instruction")                                           \
     X("zero_optimization.stage3_gather_16bit_weights_on_model_save",                               \
@@ -214,15 +218,17 @@
     X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
     X("zero_optimization.stage3_gather_fp16_weights_on_model_save",                                \
       "zero3d checkpoint export makes such a file from any checkpoint")                            \
-    X("zero_optimization.stage3_model_persistence_threshold", "all parameters are partitioned")    \
+    X("zero_optimization.stage3_model_persistence_threshold",                                      \
+      "groups up to stage3_param_persistence_threshold are kept whole, however many there are")    \
     X("zero_optimization.stage3_module_granularity_threshold",                                     \
       "units are the model's blocks, and always the same")                                         \
     X("zero_optimization.stage3_use_all_reduce_for_fetch_params",                                  \
       "parameters are always all-gathered")                                                        \
     X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
-    X("zero_optimization.param_persistence_threshold", "all parameters are partitioned")           \
-    X("zero_optimization.model_persistence_threshold", "all parameters are partitioned")           \
-    X("zero_optimization.max_live_parameters", "two units are live at a time, by construction")    \
+    X("zero_optimization.model_persistence_threshold",                                             \
+      "groups up to stage3_param_persistence_threshold are kept whole, however many there are")    \
+    X("zero_optimization.max_live_parameters",                                                     \
+      "stage3_prefetch_bucket_size says how much is gathered ahead")                               \
     X("zero_optimization.max_reuse_distance", "a gather is reused only by the next instruction")   \
     X("zero_optimization.gather_16bit_weights_on_model_save",                                      \
       "zero3d checkpoint export makes such a file from any checkpoint")                            \
@@ -331,6 +337,8 @@
     X(PIPELINE_STAGES, "pipeline.stages", FLOAT, "[0,1e6]")                                        \
     X(AUTOTP_SIZE, "tensor_parallel.autotp_size", FLOAT, "[0,65536]")                              \
     X(PREFETCH, "zero_optimization.prefetch_bucket_size", FLOAT, "[0,1e12]")                       \
+    X(PERSISTENCE, "zero_optimization.param_persistence_threshold", FLOAT, "[0,1e15]")             \
+    X(SHARD_DEGREE, "parallel.data_parallel_shard_degree", FLOAT, "[-1,1e6]")                      \
     X(CPU_OFFLOAD, "zero_optimization.cpu_offload", BOOL, "")                                      \
     X(CPU_OFFLOAD_PARAM, "zero_optimization.cpu_offload_param", BOOL, "")                          \
     X(CPU_OFFLOAD_PARAMS, "zero_optimization.cpu_offload_params", BOOL, "")                        \
@@ -345,9 +353,9 @@
     X("zero_optimization.zero_quantized_nontrainable_weights", "false", "quantized gathers", "")   \
     X("zero_optimization.zero_quantized_gradients", "false", "quantized reductions", "")           \
     X("zero_optimization.zeropp_loco_param", "null", "quantized reductions", "")                   \
-    X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions", "")             \
-    X("zero_optimization.mics_shard_size", "-1", "sharding over a part of the data group", "")     \
     X("zero_optimization.mics_hierarchical_params_gather", "false", "hierarchical partitions", "") \
+    X("parallel.data_parallel_replicate_degree", "1", "a number of copies",                        \
+      "write zero_optimization.mics_shard_size: the data ranks of one copy")                       \
     X("zero_optimization.pipeline_loading_checkpoint", "false", "loading while reading", "")       \
     X("zero_optimization.zenflow", "null|false", "ZenFlow", "")                                    \
     X("communication_data_type", "null|auto", "another type for communication", "")                \

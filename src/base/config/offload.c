@@ -9,6 +9,7 @@
 
 #define STAGE "zero_optimization.stage"
 #define GROUP "zero_optimization.sub_group_size"
+#define OVERLAP "zero_optimization.overlap_comm"
 #define PREFETCH "zero_optimization.stage3_prefetch_bucket_size"
 #define OPTIMIZER "zero_optimization.offload_optimizer"
 #define DELAYED OPTIMIZER ".delayed_param_update"
@@ -179,14 +180,19 @@ static void check_param(config_checker *k) {
 static void check_prefetch(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key prefetch = {PREFETCH,
-                               c->zero_optimization_stage3_prefetch_bucket_size != 50000000};
-    const idle_reason on_device = {{PARAM ".device"},
-                                   "while " PARAM
-                                   ".device is none: the next unit is always gathered ahead",
-                                   "set it to cpu or nvme",
-                                   true};
-    if (c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE)
-        config_refuse_idle(k, &prefetch, 1, &on_device);
+                               c->zero_optimization_stage3_prefetch_bucket_size != Z3D_AUTO};
+    const idle_reason whole = {{STAGE},
+                               "below " STAGE " 3: parameters are gathered once a step",
+                               "set the stage to 3",
+                               true};
+    const idle_reason apart = {{OVERLAP},
+                               "while " OVERLAP " is false: each unit gathers its own parameters",
+                               "set it to true",
+                               true};
+    if (c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL))
+        config_refuse_idle(k, &prefetch, 1, &whole);
+    else if (!c->zero_optimization_overlap_comm)
+        config_refuse_idle(k, &prefetch, 1, &apart);
 }
 
 void config_check_offload_alone(config_checker *k) {

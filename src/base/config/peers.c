@@ -84,6 +84,26 @@ static void settle_offload(config_checker *k) {
     }
 }
 
+/* Numbers that only have another name; 0 tensor ranks are not said. */
+static void settle_renamed(config_checker *k) {
+    static const struct {
+        int peer, key;
+    } renamed[] = {
+        {CONFIG_PEER_PIPELINE_STAGES, CONFIG_KEY_parallel_pipeline_model_parallel_size},
+        {CONFIG_PEER_AUTOTP_SIZE, CONFIG_KEY_parallel_tensor_model_parallel_size},
+        {CONFIG_PEER_PREFETCH, CONFIG_KEY_zero_optimization_stage3_prefetch_bucket_size},
+        {CONFIG_PEER_PERSISTENCE, CONFIG_KEY_zero_optimization_stage3_param_persistence_threshold},
+        {CONFIG_PEER_SHARD_DEGREE, CONFIG_KEY_zero_optimization_mics_shard_size},
+    };
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        const config_peer *peer = &k->c->origin->peer[renamed[i].peer];
+        const bool unsaid = renamed[i].peer == CONFIG_PEER_AUTOTP_SIZE && peer->value <= 0;
+        if (peer->place.source >= 0 && !unsaid &&
+            config_sound(k, config_table[renamed[i].key].path, NULL))
+            settle_number(k, renamed[i].peer, renamed[i].key, peer->value);
+    }
+}
+
 void config_settle_optimizer(z3d_config *c) {
     if (c->optimizer_type == Z3D_OPTIMIZER_adam && c->optimizer_params_adam_w_mode)
         c->optimizer_type = Z3D_OPTIMIZER_adamw;
@@ -94,9 +114,6 @@ void config_settle_peers(config_checker *k) {
     const config_peer *peer = c->origin->peer;
     const config_peer *peak = &peer[CONFIG_PEER_WARMUP_MAX_LR];
     const config_peer *ratio = &peer[CONFIG_PEER_COS_MIN_RATIO];
-    const config_peer *stages = &peer[CONFIG_PEER_PIPELINE_STAGES];
-    const config_peer *tensor = &peer[CONFIG_PEER_AUTOTP_SIZE];
-    const config_peer *prefetch = &peer[CONFIG_PEER_PREFETCH];
     config_settle_optimizer(k->c);
     if (peak->place.source >= 0 && config_sound(k, "optimizer.params.lr", NULL)) {
         settle_number(k, CONFIG_PEER_WARMUP_MAX_LR, CONFIG_KEY_optimizer_params_lr, peak->value);
@@ -106,21 +123,7 @@ void config_settle_peers(config_checker *k) {
         settle_number(k, CONFIG_PEER_COS_MIN_RATIO, CONFIG_KEY_scheduler_params_min_lr,
                       ratio->value * c->optimizer_params_lr);
     }
-    if (stages->place.source >= 0 &&
-        config_sound(k, "parallel.pipeline_model_parallel_size", NULL)) {
-        settle_number(k, CONFIG_PEER_PIPELINE_STAGES,
-                      CONFIG_KEY_parallel_pipeline_model_parallel_size, stages->value);
-    }
-    if (tensor->place.source >= 0 && tensor->value > 0 &&
-        config_sound(k, "parallel.tensor_model_parallel_size", NULL)) {
-        settle_number(k, CONFIG_PEER_AUTOTP_SIZE, CONFIG_KEY_parallel_tensor_model_parallel_size,
-                      tensor->value);
-    }
-    if (prefetch->place.source >= 0 &&
-        config_sound(k, "zero_optimization.stage3_prefetch_bucket_size", NULL)) {
-        settle_number(k, CONFIG_PEER_PREFETCH,
-                      CONFIG_KEY_zero_optimization_stage3_prefetch_bucket_size, prefetch->value);
-    }
+    settle_renamed(k);
     settle_offload(k);
     const config_peer *board = &peer[CONFIG_PEER_TENSORBOARD];
     if (board->place.source >= 0 && config_sound(k, "run.tensorboard", NULL))

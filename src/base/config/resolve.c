@@ -242,14 +242,17 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
     if (data == 0 || !config_sound(k, "train_batch_size", "train_micro_batch_size_per_gpu",
                                    "gradient_accumulation_steps", NULL))
         return;
-    if (!resolve_batches(k, data) || !config_check_micro_batches(k, data) ||
-        !config_check_ranks_speeds(k, world_size) || !config_resolve_epochs(k) || !check_sizes(k))
+    if (!config_check_partition(k, data) || !resolve_batches(k, data) ||
+        !config_check_micro_batches(k, data) || !config_check_ranks_speeds(k, world_size) ||
+        !config_resolve_epochs(k) || !check_sizes(k))
         return;
     if (z3d_config_decays(c) && c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps; /* or still auto */
     }
     c->scheduler_params_warmup_num_steps = z3d_config_warmup_steps(c);
     c->scheduler_params_warmup_ratio = 0;
+    if (c->zero_optimization_stage3_param_persistence_threshold == Z3D_AUTO)
+        c->zero_optimization_stage3_param_persistence_threshold = 10 * c->model_hidden_size;
     if (c->checkpoint_interval == Z3D_AUTO) c->checkpoint_interval = AUTO_SAVE_STEPS;
     *data_parallel_size = (int)data;
 }

@@ -180,6 +180,10 @@ void config_check_into(config_checker *k);
 /* What pipelines need: of the file alone; of the number of micro-batches. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
+/* hpZ, hybrid sharding, hierarchical collectives: of the file alone; of the number of data ranks.
+ */
+void config_check_sharding(config_checker *k);
+bool config_check_partition(config_checker *k, int64_t data);
 /* The ranks' speeds: each of them; their number. */
 void config_check_speeds(config_checker *k);
 /* Where optimizer states and parameters lie. */

@@ -87,7 +87,7 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
                                            z3d_plan_reduces_per_step(w->config, stage),
                                        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
                                                    .parameters = z3d_plan_space(tiers.parameters)}};
-    z3d_states_decide(&config, true, false, kept);
+    z3d_states_decide(&config, INT64_MAX, true, false, kept);
 }
 
 /* Whether ranks keep only their own rows does not depend on when gradients are reduced, but for
@@ -96,7 +96,7 @@ bool z3d_way_shards(int stage, z3d_group_part part) {
     const z3d_program_config config = {
         .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(&config, true, false, kept);
+    z3d_states_decide(&config, INT64_MAX, true, false, kept);
     return kept[part].rows == Z3D_ROWS_OWN;
 }
 
@@ -105,6 +105,7 @@ bool z3d_way_shards(int stage, z3d_group_part part) {
  * that, also where units are not equal. */
 static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
     static const z3d_category category[] = {[Z3D_PART_PARAMETERS] = Z3D_CATEGORY_PARAMETERS,
+                                            [Z3D_PART_SECONDARY] = Z3D_CATEGORY_PARAMETERS,
                                             [Z3D_PART_GRADIENTS] = Z3D_CATEGORY_GRADIENTS,
                                             [Z3D_PART_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
@@ -118,6 +119,7 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
         bool whole = part == Z3D_PART_PARAMETERS && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
         double all = (double)alone->peak[category[part]] / p,
                own = kept[part].rows == Z3D_ROWS_OWN ? all / layout->data : all;
+        if (kept[part].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
         if (kept[part].space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
         if (!whole || kept[part].space != Z3D_SPACE_DEVICE) bytes[kept[part].space] += own;
@@ -176,18 +178,21 @@ static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micro
            kept = (double)frame->layout.chunks * frame->largest_unit,
            trained = own * frame->trained;
     double out = z3d_plan_reduces_per_step(w->config, way->stage) ? trained : micros * trained;
-    if (!z3d_way_shards(way->stage, Z3D_PART_PARAMETERS)) return out;
+    if (!z3d_way_shards(way->stage, Z3D_PART_PARAMETERS) ||
+        w->config->zero_optimization_stage3_param_persistence_threshold > 0)
+        return out;
     if (way->gather == Z3D_PIPELINE_GATHER_PER_STEP) return out + own;
     const int passes = frame->trained < 1 ? 1 : 2; /* frozen units may have no way back */
     return own > kept ? out + passes * micros * (own - kept) : out;
 }
 
 /* Seconds in which a data group's links are busy: at least those of one collective that brings all.
- * Measured ones of several sizes need not add up. */
+ * Measured ones of several sizes need not add up, and a cut data axis has less to send. */
 static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micros,
                          const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
     const int members = frame->layout.data;
+    if (z3d_config_data_cut(w->config) != Z3D_CUT_NONE) return 0;
     if (members == 1 || (w->hardware->measured.count > 0 && frame->links.nodes == 1)) return 0;
     double elements = least_sent(w, alone, micros, way) / members / 4;
     const z3d_event event = {.kind = Z3D_EVENT_START,
@@ -200,6 +205,7 @@ static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micro
 double z3d_way_once(const z3d_ways *w, const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
     const z3d_alone *alone = &w->alone_group[w->work[way->work].alone];
+    if (z3d_config_data_cut(w->config) != Z3D_CUT_NONE) return INFINITY;
     const z3d_event event = {.kind = Z3D_EVENT_START,
                              .of = Z3D_COLLECTIVE_ALL_REDUCE,
                              .dtype = Z3D_F32,

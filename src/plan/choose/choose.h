@@ -6,6 +6,9 @@
 #include "src/plan/choose/advice.h"
 #include "src/plan/price/estimate.h"
 
+/* Settles parallel.ranks_per_node auto if collectives depend on it. node: ranks of every node; 0:
+ * not known, or not equal. Errors: ERR_CONFIG if hierarchical ones have no such nodes. */
+z3d_status z3d_choose_nodes(z3d_config *config, int64_t node);
 /* Decides activation_checkpointing.granularity if it is `auto`, for a world of `ranks` (0: as
  * z3d_plan_place finds them): the first of none, selective and full, from `first` on, that leaves a
  * tenth of a rank's memory free, of the room of each rank with so many threads, or on the described

@@ -8,7 +8,9 @@ static void find_losses(const z3d_simulation *simulation, double step_flops, z3d
         const z3d_step_time *time = &simulation->stage[s].time;
         loss[Z3D_LOSS_BUBBLE] += share * time->bubble;
         loss[Z3D_LOSS_TENSOR] += share * time->exposed[Z3D_ROLE_PARTS];
-        loss[Z3D_LOSS_DATA] += share * time->exposed[Z3D_ROLE_ROWS];
+        loss[Z3D_LOSS_DATA] +=
+            share * (time->exposed[Z3D_ROLE_ROWS] + time->exposed[Z3D_ROLE_BLOCKS] +
+                     time->exposed[Z3D_ROLE_NODES]);
         loss[Z3D_LOSS_PIPELINE] += share * time->exposed[Z3D_ROLE_STAGES];
         loss[Z3D_LOSS_TRANSFER] += share * time->transfer;
         loss[Z3D_LOSS_HOST] += share * time->host;

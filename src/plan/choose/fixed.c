@@ -38,7 +38,7 @@ static z3d_status leave_sizes(z3d_config *config) {
 /* Nothing is offloaded, and nothing is said of how. */
 static z3d_status leave_tiers(z3d_config *config) {
     static const char *const none[] = {"zero_optimization.sub_group_size=1e9",
-                                       "zero_optimization.stage3_prefetch_bucket_size=5e7",
+                                       "zero_optimization.stage3_prefetch_bucket_size=auto",
                                        "zero_optimization.offload_optimizer.buffer_count=4",
                                        "zero_optimization.offload_optimizer.ratio=1"};
     config->zero_optimization_offload_optimizer_delayed_param_update = false;
@@ -132,6 +132,7 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     Z3D_TRY(copy(w->flat, &w->alone));
     if (w->alone->bf16_enabled && w->alone->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO)
         w->alone->data_types_grad_accum_dtype = Z3D_ACCUM_BF16; /* the least of what it may be */
+    z3d_config_leave_sharding(w->alone);
     Z3D_TRY(leave_tiers(w->alone));
     return leave_sizes(w->alone);
 }

@@ -189,7 +189,9 @@ static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
                                          .tiers = w->tiers[t],
                                          .partition = partition,
                                          .offload = offload};
-                    if (makes_sense(layout, stage, way.tiers)) Z3D_TRY(add_gathers(w, way, any));
+                    if (makes_sense(layout, stage, way.tiers) &&
+                        z3d_config_takes_stage(w->config, stage))
+                        Z3D_TRY(add_gathers(w, way, any));
                 }
     return Z3D_OK;
 }

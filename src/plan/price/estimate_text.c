@@ -64,7 +64,9 @@ static void line(z3d_string *out, const char *name, double seconds, double of) {
 
 /* One pipeline stage sends nothing; waits of the world are control. */
 static bool has_line(const z3d_case *of, int axes) {
-    return z3d_axes_have_group((z3d_axes)axes) && axes != Z3D_AXES_WORLD &&
+    const bool cut = z3d_mesh_size(&of->mesh, Z3D_ROLE_NODES) > 1;
+    return z3d_axes_have_group(&of->mesh, (z3d_axes)axes) && axes != Z3D_AXES_WORLD &&
+           !(cut && axes == Z3D_ROLE_ROWS) &&
            (axes != Z3D_ROLE_STAGES || of->simulation->stages > 1);
 }
 

@@ -103,7 +103,7 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     z3d_device_config device = {.backend = "cpu", .threads = threads, .tape = b->tape};
     Z3D_TRY(z3d_device_create(&device, &b->device));
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (z3d_axes_have_group((z3d_axes)axes))
+        if (z3d_axes_have_group(&config.mesh, (z3d_axes)axes))
             Z3D_TRY(z3d_group_create_recording((z3d_axes)axes, 1, 0, &b->group[axes]));
     memcpy(config.group, b->group, sizeof config.group);
     config.model = b->model;

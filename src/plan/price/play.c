@@ -458,7 +458,7 @@ static z3d_status open_play(play *w) {
     w->crowding = z3d_hardware_crowding(w->hardware, w->ranks);
     w->host_computes = z3d_hardware_is_cpu(w->hardware);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (z3d_axes_have_group((z3d_axes)axes))
+        if (z3d_axes_have_group(mesh, (z3d_axes)axes))
             Z3D_TRY(
                 z3d_links_find(mesh, (z3d_axes)axes, (int)w->hardware->devices, &w->links[axes]));
     Z3D_TRY(z3d_new((size_t)simulation->stages, sizeof *w->player, "a simulation", &w->player));

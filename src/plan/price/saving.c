@@ -16,7 +16,7 @@ static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *
     const z3d_mesh *mesh = &of->mesh;
     int world = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(&of->program, true, false, kept);
+    z3d_states_decide(&of->program, INT64_MAX, true, false, kept);
     bool all_rows = kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_ALL;
     int first = node * devices;
     *saved = *loaded = 0;

@@ -93,7 +93,7 @@ static z3d_status run_stage(z3d_simulation *simulation, z3d_sim_stage *stage,
     z3d_device_config device = {.backend = "sim", .threads = node.threads, .tape = stage->tape};
     Z3D_TRY(z3d_device_create(&device, &simulation->device));
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (z3d_axes_have_group((z3d_axes)axes))
+        if (z3d_axes_have_group(&stage->mesh, (z3d_axes)axes))
             Z3D_TRY(create_group(simulation, stage, (z3d_axes)axes, node.ranks));
     Z3D_TRY(run_step(simulation, stage, model, program, gradient_clipping));
     return keep(simulation, stage);

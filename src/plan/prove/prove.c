@@ -56,6 +56,11 @@ static z3d_status compare(z3d_comparison *c, const z3d_prove_side *const side[2]
                           z3d_proof *proof) {
     for (int i = 0; i < 2; i++) {
         c->config[i] = side[i]->config;
+        if (c->config[i]->parallel_collective_algorithm == Z3D_ALGORITHM_AUTO &&
+            c->config[i]->parallel_ranks_per_node == Z3D_AUTO)
+            return z3d_config_error(side[i]->config, "parallel.collective_algorithm",
+                                    "what auto means follows from the nodes; set "
+                                    "parallel.ranks_per_node, or write ring or hierarchical");
         z3d_status status = z3d_plan_create(side[i]->config, side[i]->ranks, 0, &c->plan[i]);
         if (status == Z3D_ERR_CONFIG) return status; /* it names the file */
         if (status != Z3D_OK) return z3d_error_context(status, "%s", side[i]->name);

@@ -100,8 +100,7 @@ static void compare_norm(z3d_comparison *c) {
     if (!c->norm) return;
     z3d_string_append(out, "  gradient norm" MAY_ROUND_ALIKE "\n");
     for (int side = 0; side < 2; side++) {
-        const z3d_mesh *mesh = &c->numerics[side].mesh;
-        int shards = z3d_mesh_size(mesh, Z3D_ROLE_ROWS);
+        const int shards = c->numerics[side].layout->group[0].rows;
         z3d_string_append(out, "    %c: squares in %d shard%s of each group, then over ranks\n",
                           'A' + side, shards, shards == 1 ? "" : "s");
     }

@@ -102,14 +102,23 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(facts->engine));
-    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients %sreduced once per %s%s, %s",
-                    program->stage, z3d_dtype_name(z3d_plan_dtype(config)),
-                    program->grad_dtype != program->dtype ? "in fp32, " : "",
-                    program->reduce_per_step ? "step" : "micro-batch",
-                    whole ? ", kept whole until then" : "",
-                    program->recompute   ? "activations recomputed"
-                    : program->selective ? "layernorms and attention recomputed"
-                                         : "activations kept");
+    static const char *const cut[] = {[Z3D_SHARDING_FLAT] = "",
+                                      [Z3D_SHARDING_HIERARCHICAL] = ", hierarchical collectives",
+                                      [Z3D_SHARDING_HPZ] = ", hpZ",
+                                      [Z3D_SHARDING_HYBRID] = ", hybrid sharding"};
+    z3d_string sharding = {0};
+    const int inner = z3d_mesh_size(facts->mesh, Z3D_ROLE_BLOCKS);
+    if (z3d_mesh_size(facts->mesh, Z3D_ROLE_NODES) > 1)
+        z3d_string_append(&sharding, "%s over %d data ranks each", cut[program->sharding], inner);
+    z3d_console_say(
+        console, "method      ZeRO stage %d%s, %s, gradients %sreduced once per %s%s, %s",
+        program->stage, sharding.text ? sharding.text : "", z3d_dtype_name(z3d_plan_dtype(config)),
+        program->grad_dtype != program->dtype ? "in fp32, " : "",
+        program->reduce_per_step ? "step" : "micro-batch", whole ? ", kept whole until then" : "",
+        program->recompute   ? "activations recomputed"
+        : program->selective ? "layernorms and attention recomputed"
+                             : "activations kept");
+    z3d_string_free(&sharding);
     say_offload(console, facts);
     if (facts->granularity_why)
         z3d_console_say(console, "activation  granularity auto: %s", facts->granularity_why);

@@ -101,7 +101,7 @@ int64_t z3d_trainer_reserve(const z3d_trainer *trainer, bool opened) {
     bool shared = false; /* the world's is one of them */
     for (int axes = 1; axes < Z3D_AXES_COUNT; axes++) {
         const int size = z3d_mesh_size(mesh, (z3d_axes)axes);
-        const bool made = z3d_axes_have_group((z3d_axes)axes) && size > 1;
+        const bool made = z3d_axes_have_group(mesh, (z3d_axes)axes) && size > 1;
         if (!made || config->training_collectives == Z3D_COLLECTIVES_HOST ||
             (axes == Z3D_AXES_WORLD && shared))
             continue;

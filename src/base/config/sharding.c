@@ -1,0 +1,141 @@
+/* Rules of a data axis that is cut into the ranks of a node and the nodes: hpZ, hybrid sharding,
+ * hierarchical collectives. */
+#include "src/base/config/idle.h"
+
+#define STAGE "zero_optimization.stage"
+#define PERSISTENCE "zero_optimization.stage3_param_persistence_threshold"
+#define HPZ "zero_optimization.zero_hpz_partition_size"
+#define MICS "zero_optimization.mics_shard_size"
+#define ALGORITHM "parallel.collective_algorithm"
+#define NODE "parallel.ranks_per_node"
+
+z3d_data_cut z3d_config_data_cut(const z3d_config *config) {
+    if (config->zero_optimization_mics_shard_size > 0) return Z3D_CUT_HYBRID;
+    if (config->zero_optimization_zero_hpz_partition_size > 1) return Z3D_CUT_HPZ;
+    return config->parallel_collective_algorithm == Z3D_ALGORITHM_RING ? Z3D_CUT_NONE
+                                                                       : Z3D_CUT_HIERARCHICAL;
+}
+
+bool z3d_config_takes_stage(const z3d_config *config, int stage) {
+    const z3d_data_cut cut = z3d_config_data_cut(config);
+    return cut == Z3D_CUT_HPZ ? stage == 3 : cut != Z3D_CUT_HYBRID || stage > 0;
+}
+
+void z3d_config_leave_sharding(z3d_config *config) {
+    config->zero_optimization_mics_shard_size = -1;
+    config->zero_optimization_zero_hpz_partition_size = 1;
+    config->zero_optimization_stage3_param_persistence_threshold = 0;
+    config->parallel_collective_algorithm = Z3D_ALGORITHM_RING;
+    config->parallel_ranks_per_node = Z3D_AUTO;
+}
+
+/* Of hierarchical collectives; auto has no parts where nodes do not have whole tensor groups, or do
+ * not divide the data ranks. `data`: there are none. */
+static int64_t ranks_of_node(const z3d_config *config, int64_t data) {
+    const int64_t tensor = config->parallel_tensor_model_parallel_size,
+                  node = config->parallel_ranks_per_node, inner = node / tensor;
+    const bool fits = node != Z3D_AUTO && node % tensor == 0 && data % inner == 0;
+    if (node == Z3D_AUTO) return data;
+    return config->parallel_collective_algorithm == Z3D_ALGORITHM_AUTO && !fits ? data : inner;
+}
+
+int64_t z3d_config_data_inner(const z3d_config *config, int64_t data) {
+    const int64_t size[] = {
+        [Z3D_CUT_NONE] = data,
+        [Z3D_CUT_HIERARCHICAL] = ranks_of_node(config, data),
+        [Z3D_CUT_HPZ] = config->zero_optimization_zero_hpz_partition_size,
+        [Z3D_CUT_HYBRID] = config->zero_optimization_mics_shard_size,
+    };
+    const int64_t inner = size[z3d_config_data_cut(config)];
+    return inner < 1 || inner > data ? data : inner;
+}
+
+static void check_node(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key key = {NODE, c->parallel_ranks_per_node != Z3D_AUTO};
+    const idle_reason ring = {
+        {ALGORITHM, HPZ}, "while " ALGORITHM " is ring and " HPZ " is 1", NULL, true};
+    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && config_sound(k, NODE, ALGORITHM, HPZ, NULL))
+        config_refuse_idle(k, &key, 1, &ring);
+}
+
+static void check_persistence(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key key = {PERSISTENCE,
+                          c->zero_optimization_stage3_param_persistence_threshold != 0};
+    const idle_reason whole = {
+        {STAGE}, "below " STAGE " 3: every rank keeps whole parameters", NULL, true};
+    if (c->zero_optimization_stage < 3 && config_sound(k, STAGE, PERSISTENCE, NULL))
+        config_refuse_idle(k, &key, 1, &whole);
+}
+
+void config_check_sharding(config_checker *k) {
+    const z3d_config *c = k->c;
+    const int64_t hpz = c->zero_optimization_zero_hpz_partition_size,
+                  mics = c->zero_optimization_mics_shard_size, stage = c->zero_optimization_stage;
+    check_persistence(k);
+    check_node(k);
+    if (!config_sound(k, STAGE, HPZ, MICS, ALGORITHM, NULL)) return;
+    if (mics == 0)
+        config_complain(k, MICS, "0 ranks cannot have all states; write 1 or more, or -1 (off)");
+    else if (mics > 0 && hpz > 1)
+        config_complain(k, HPZ,
+                        "%lld, but with " MICS " %lld no gather leaves the partition; write 1",
+                        (long long)hpz, (long long)mics);
+    else if (mics > 0 && !z3d_config_takes_stage(c, (int)stage))
+        config_complain(k, MICS,
+                        "%lld, but " STAGE " 0 shards nothing; write stage 1, 2 or 3, or "
+                        "-1 (off)",
+                        (long long)mics);
+    else if (hpz > 1 && !z3d_config_takes_stage(c, (int)stage))
+        config_complain(k, HPZ,
+                        "%lld, but " STAGE " %lld keeps whole parameters, which need no second "
+                        "copy; write stage 3, or 1 (off)",
+                        (long long)hpz, (long long)stage);
+    else if ((mics > 0 || hpz > 1) && c->parallel_collective_algorithm != Z3D_ALGORITHM_RING)
+        config_complain(k, ALGORITHM,
+                        "with %s collectives are over the partition, and then over the nodes; "
+                        "write ring",
+                        mics > 0 ? MICS : HPZ);
+}
+
+/* False: refused, with the nearest sizes that are right. */
+static bool divides(config_checker *k, const char *path, int64_t size, int64_t of,
+                    const char *whose) {
+    int64_t below = size, above = size;
+    if (of % size == 0) return true;
+    while (of % below != 0) below--;
+    while (of % above != 0) above++;
+    config_complain(k, path, "%lld does not divide the %lld %s; write %lld or %lld",
+                    (long long)size, (long long)of, whose, (long long)below, (long long)above);
+    return false;
+}
+
+/* A node's ranks are those of whole tensor groups, and each partition is in one node. */
+static bool fits_node(config_checker *k, const char *path, int64_t size) {
+    const z3d_config *c = k->c;
+    const int64_t tensor = c->parallel_tensor_model_parallel_size,
+                  node = c->parallel_ranks_per_node;
+    if (node == Z3D_AUTO) return true;
+    return divides(k, "parallel.tensor_model_parallel_size", tensor, node, "ranks of a node") &&
+           (!path ||
+            divides(k, path, size, node / tensor, "data ranks of a node (" NODE " / tensor size)"));
+}
+
+bool config_check_partition(config_checker *k, int64_t data) {
+    const z3d_config *c = k->c;
+    const z3d_data_cut cut = z3d_config_data_cut(c);
+    const int64_t inner = z3d_config_data_inner(c, data);
+    if (cut == Z3D_CUT_NONE || inner == data) return true;
+    if (cut == Z3D_CUT_HYBRID) return divides(k, MICS, inner, data, "data ranks");
+    if (cut == Z3D_CUT_HPZ)
+        return divides(k, HPZ, inner, data, "data ranks") && fits_node(k, HPZ, inner);
+    if (!fits_node(k, NULL, 0)) return false;
+    if (data % inner == 0) return true;
+    config_complain(
+        k, ALGORITHM,
+        "nodes of %lld data ranks do not divide the %lld data ranks; start whole nodes, or "
+        "write ring",
+        (long long)inner, (long long)data);
+    return false;
+}
