@@ -26,21 +26,43 @@ z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out) {
     return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
 }
 
-void z3d_manifest_digest(const z3d_manifest *m, char text[Z3D_DIGEST_TEXT]) {
-    z3d_digest all[2] = {{{0}}}; /* of the shards before, of one shard */
-    for (int s = 0; s < m->num_shards; s++) {
-        const z3d_shard *shard = &m->shard[s];
-        if (shard->folder) continue;
-        all[1] = z3d_digest_of(shard->block, shard->num_blocks * (int64_t)sizeof *shard->block);
-        all[0] = z3d_digest_of(all, sizeof all);
+/* Of an index: it has the digests of its shard's blocks, and what lies where in them. */
+static void append_index(const z3d_manifest *m, const char *index, z3d_string *out) {
+    char digest[Z3D_DIGEST_TEXT];
+    for (int f = 0; f < m->num_files; f++)
+        if (strcmp(m->file[f].name, index) == 0)
+            z3d_string_append(out, "%s\n", z3d_digest_text(m->file[f].digest, digest));
+}
+
+z3d_status z3d_manifest_digest(const z3d_manifest *m, char text[Z3D_DIGEST_TEXT]) {
+    z3d_string all = {0};
+    if (m->info.base.folder) z3d_string_append(&all, "%s\n", m->info.base.digest);
+    for (int t = 0; t < m->num_tensors; t++) {
+        z3d_string_append(&all, "%s/%s", m->tensor[t].group, m->tensor[t].name);
+        for (int d = 0; d < m->tensor[t].dims; d++)
+            z3d_string_append(&all, " %lld", (long long)m->tensor[t].shape[d]);
+        z3d_string_append(&all, "\n");
     }
-    z3d_digest_text(all[0], text);
+    for (int s = 0; s < m->num_shards; s++)
+        if (!m->shard[s].folder) append_index(m, m->shard[s].index, &all);
+    z3d_status status =
+        all.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a base's digest") : Z3D_OK;
+    if (status == Z3D_OK) z3d_digest_text(z3d_digest_of(all.text, (int64_t)all.length), text);
+    z3d_string_free(&all);
+    return status;
+}
+
+static bool is_utf8(const char *text) {
+    size_t left = strlen(text), length = 1;
+    for (; left > 0 && length > 0; text += length, left -= length)
+        length = z3d_utf8_length(text, left);
+    return left == 0;
 }
 
 /* NULL: there is none that a manifest can have. */
 static char *full_path(const char *folder) {
     char *whole = realpath(folder, NULL);
-    if (!whole || z3d_name_is_plain(whole)) return whole;
+    if (!whole || (z3d_name_is_plain(whole) && is_utf8(whole))) return whole;
     free(whole);
     return NULL;
 }
@@ -65,12 +87,13 @@ static bool has_all(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_mo
 z3d_status z3d_base_of(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_model *model,
                        z3d_base *out) {
     const z3d_base own = {.folder = (char *)z3d_checkpoint_folder(c), .source = m->info.imported};
+    const bool all = has_all(c, m, model);
     Z3D_TRY(z3d_base_copy(m->info.base.folder ? &m->info.base : &own, out));
-    if (!m->info.base.folder) z3d_manifest_digest(m, out->digest);
-    char *whole = has_all(c, m, model) ? full_path(out->folder) : NULL;
+    char *whole = all ? full_path(out->folder) : NULL;
     free(out->folder);
     out->folder = whole;
-    return Z3D_OK;
+    /* Of what a checkpoint with a base has trained itself, that base's digest says nothing. */
+    return m->info.base.folder && all ? Z3D_OK : z3d_manifest_digest(m, out->digest);
 }
 
 /* ---- reading ---- */
@@ -106,7 +129,7 @@ static z3d_status find_folder(const z3d_manifest *m, const char *name, const cha
 static z3d_status compare_digests(const z3d_manifest *m, const char *name, const char *folder,
                                   const z3d_manifest *base) {
     char is[Z3D_DIGEST_TEXT];
-    z3d_manifest_digest(base, is);
+    Z3D_TRY(z3d_manifest_digest(base, is));
     if (base->info.base.folder)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: it leaves out frozen parameters, so it is no base",
                          folder);

@@ -112,7 +112,7 @@ z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *checkpoint, const z3d_
 z3d_status z3d_base_of(const z3d_checkpoint *checkpoint, const z3d_manifest *manifest,
                        const z3d_model *model, z3d_base *out);
 /* Of the checkpoint's own shards: equal weights that were imported twice have one digest. */
-void z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);
+z3d_status z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);
 z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);
 /* A failure that the base's files are to blame for: the checkpoint itself is not damaged. */
 z3d_status z3d_base_failed(z3d_status status);

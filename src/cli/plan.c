@@ -347,10 +347,10 @@ static z3d_status check_outputs(const priced *p, const char *config) {
         {p->trace, &z3d_output_timeline},
         {p->schedule, &z3d_output_picture},
         {p->picture, &z3d_output_picture}};
-    const char *const inputs[] = {config, p->hardware, p->software,
-                                  p->steps.count ? p->steps.value[0] : NULL};
-    return cli_check_outputs(outputs, sizeof outputs / sizeof *outputs, inputs,
-                             sizeof inputs / sizeof *inputs, p->force);
+    const char *inputs[CLI_MAX_VALUES + 3] = {config, p->hardware, p->software};
+    for (int i = 0; i < p->steps.count; i++) inputs[3 + i] = p->steps.value[i];
+    return cli_check_outputs(outputs, sizeof outputs / sizeof *outputs, inputs, 3 + p->steps.count,
+                             p->force);
 }
 
 static z3d_status make(int argc, char **argv, z3d_string *text) {

@@ -3,15 +3,11 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "src/base/sort.h"
 #include "src/cli/cli.h"
 #include "src/plan/calibrate/calibrate.h"
 #include "src/plan/choose/choose.h"
 #include "src/train/history/history.h"
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The median of a run's steps but the first. */
 static z3d_status median_step(const char *run, double *out) {
@@ -22,9 +18,8 @@ static z3d_status median_step(const char *run, double *out) {
     if (status == Z3D_OK && count < 1)
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: a run of one step says too little", run);
     if (status == Z3D_OK) {
-        qsort(seconds + 1, (size_t)count, sizeof *seconds, by_value);
+        z3d_sort_numbers(seconds + 1, (size_t)count);
         *out = seconds[1 + count / 2];
-        if (!(*out > 0)) status = Z3D_ERROR(Z3D_ERR_DATA, "%s: its steps take no time", run);
     }
     z3d_history_release(&history);
     return status;
@@ -76,7 +71,7 @@ z3d_status cli_plan_calibrate(const z3d_config *config, const cli_calibration *a
     z3d_measured_steps_free(&steps);
     Z3D_TRY(status);
     z3d_string_append(&file, "%splan --calibrate` on %d steps of %s.\n", z3d_output_software.begins,
-                      found.rows, hardware.name);
+                      found.steps, hardware.name);
     snprintf(hardware.software, sizeof hardware.software, "%.40s, from steps", start);
     z3d_software_write(&hardware, "", &file);
     status = cli_write(asked->write, &file);

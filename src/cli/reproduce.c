@@ -10,7 +10,7 @@
 static const char help[] =
     "usage: zero3d reproduce [table1|table2|fig2|fig3|fig4|fig6|fig7|fig8|all] [--json]\n"
     "                        [--page FILE] [--hardware FILE] [--software NAME]\n"
-    "       zero3d reproduce --calibrate [--software FILE]\n"
+    "       zero3d reproduce --calibrate [--write FILE] [--hardware FILE]\n"
     "       zero3d reproduce --write-configs DIR\n"
     "\n"
     "Prints the numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a\n"
@@ -23,8 +23,10 @@ static const char help[] =
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
     "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml, here or as installed\n"
     "  --software NAME     a file, or one of configs/software; default: paper-2019\n"
-    "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again,\n"
-    "                      and writes the file (about a minute)\n"
+    "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again "
+    "(about\n"
+    "                      a minute), and writes them to --write FILE, by default\n"
+    "                      configs/software/paper-2019.yaml\n"
     "  --write-configs DIR\n"
     "                      writes every row as a configuration file; refuses to overwrite files\n"
     "                      with other contents\n"
@@ -155,13 +157,17 @@ static z3d_status read_hardware(const char *machine, const char *software, z3d_h
 }
 
 static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *machine = NULL, *software = NULL, *page = NULL, *configs = NULL;
+    const char *machine = NULL, *software = NULL, *page = NULL, *configs = NULL, *write = NULL;
     bool json = false, fit = false, force = false;
-    const cli_option options[] = {
-        {"hardware", &machine, NULL, NULL}, {"software", &software, NULL, NULL},
-        {"page", &page, NULL, NULL},        {"write-configs", &configs, NULL, NULL},
-        {"json", NULL, &json, NULL},        {"calibrate", NULL, &fit, NULL},
-        {"force", NULL, &force, NULL},      {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"hardware", &machine, NULL, NULL},
+                                  {"software", &software, NULL, NULL},
+                                  {"page", &page, NULL, NULL},
+                                  {"write-configs", &configs, NULL, NULL},
+                                  {"write", &write, NULL, NULL},
+                                  {"json", NULL, &json, NULL},
+                                  {"calibrate", NULL, &fit, NULL},
+                                  {"force", NULL, &force, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count;
     z3d_hardware hardware;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -170,15 +176,18 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                          "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
     const char *what = count == 1 ? argv[1] : "all";
     Z3D_TRY(z3d_paper_check_name(what));
-    if (configs && (count || machine || software || page || json || fit || force))
+    if (configs && (count || machine || software || page || write || json || fit || force))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--write-configs writes every row and takes nothing else beside it");
     if (configs) return write_configs(configs, text);
-    const char *written = !fit ? NULL : software ? software : "configs/software/paper-2019.yaml";
+    if ((write && !fit) || (fit && (software || page || json || count)))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate fits paper-2019 and accepts only --hardware, "
+                                        "--write and --force beside it; --write needs it");
+    const char *written = !fit ? NULL : write ? write : "configs/software/paper-2019.yaml";
     const cli_output outputs[] = {{page, &z3d_output_page}, {written, &z3d_output_software}};
-    const char *const inputs[] = {machine, fit ? NULL : software};
+    const char *const inputs[] = {machine, software};
     Z3D_TRY(cli_check_outputs(outputs, 2, inputs, 2, force));
-    Z3D_TRY(read_hardware(machine, fit || !software ? "paper-2019" : software, &hardware));
+    Z3D_TRY(read_hardware(machine, software ? software : "paper-2019", &hardware));
     if (fit) return calibrate(&hardware, written, text);
     return reproduce(what, &hardware, json, page, text);
 }

@@ -592,6 +592,28 @@ static void rewrite(const std::string &folder, const char *name, const std::stri
     write_file(folder + "/manifest.json", "{\"xxh3_128\":\"" + digest_of(body) + "\",\n" + body);
 }
 
+// Where a tensor lies in its shard is a part of it: other offsets are another base.
+TEST(Files, ABasesDigestCoversItsIndexes) {
+    Folder folder;
+    write_checkpoint(folder / "c", Gpt(), 1, 1);
+    auto digest = [&] {
+        z3d_manifest manifest{};
+        char text[Z3D_DIGEST_TEXT] = "";
+        EXPECT_EQ(z3d_manifest_read((folder / "c").c_str(), &manifest), Z3D_OK);
+        EXPECT_EQ(z3d_manifest_digest(&manifest, text), Z3D_OK);
+        z3d_manifest_free(&manifest);
+        return std::string(text);
+    };
+    const std::string before = digest(), index = read_file(folder / "c/shard-00000.json");
+    EXPECT_EQ(digest(), before);
+    const std::string key = "\"offset\":";
+    const size_t at = index.find(key) + key.size();
+    const std::string offset = index.substr(at, index.find('}', at) - at);
+    rewrite(folder / "c", "shard-00000.json", key + offset,
+            key + std::to_string(std::stoll(offset) + 4));
+    EXPECT_NE(digest(), before);
+}
+
 // A newer version is told apart from damage.
 TEST(Files, NewerVersionIsRefusedByName) {
     Folder folder;

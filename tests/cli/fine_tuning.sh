@@ -194,6 +194,11 @@ says "its base has changed: .*models/chat/step-00000000 has the $digests"
 expect 1 train run.dir=runs/other training.steps=1 lora.init_from=exported/adapter
 ends 'the adapter has another base: it was trained on one with the digest [0-9a-f]{32}, and .*/models/chat/step-00000000 has [0-9a-f]{32}; set checkpoint.init_from'
 expect 0 "$ZERO3D" checkpoint import SmolLM2-135M-Instruct models/again
+# What a run has trained beside a frozen part of that base is another base.
+expect 0 "$ZERO3D" train models/again/config.yaml data.train=data/chats.bin model.seq_length=64 train_batch_size=1 training.steps=1 training.freeze=embed_tokens \
+    run.dir=runs/frozen training.peak_tflops=0.1 training.gemm.fp32=sgemm
+expect 1 train run.dir=runs/other training.steps=1 checkpoint.init_from=runs/frozen/checkpoints lora.init_from=exported/adapter
+ends 'the adapter has another base: it was trained on one with the digest [0-9a-f]{32}, and .* has [0-9a-f]{32}; set checkpoint.init_from'
 expect 0 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/same --merged --base models/again
 cmp exported/same/model.safetensors exported/merged/model.safetensors || fail "the merged model depends on where the base is"
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate runs/adapter/checkpoints --prompt Hi --tokens 4 checkpoint.base=models/moved

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 extern "C" {
@@ -109,6 +110,41 @@ TEST(Hardware, SoftwareIsApart) {
         << z3d_error_message();
 }
 
+// Software does not fuse attention on a device that cannot; the default, named, is the default.
+TEST(Hardware, SoftwareKeepsWhatTheDeviceCannot) {
+    const std::string v100 = ZERO3D_CONFIGS "/hardware/dgx2-v100.yaml";
+    z3d_hardware standard, named;
+    ASSERT_EQ(z3d_hardware_read_with(v100.c_str(), "torchtitan-2025", &named), Z3D_OK);
+    EXPECT_EQ(named.attention_fused, 0);
+    EXPECT_DOUBLE_EQ(named.launch_us, 5);
+    std::ofstream("box.yaml") << replaced(complete, "  attention_efficiency",
+                                          "  launch_us: 7\n  attention_efficiency");
+    for (const char *path : {v100.c_str(), "./box.yaml"}) {
+        ASSERT_EQ(z3d_hardware_read_with(path, nullptr, &standard), Z3D_OK) << z3d_error_message();
+        ASSERT_EQ(z3d_hardware_read_with(path, Z3D_SOFTWARE_STANDARD, &named), Z3D_OK);
+#define X(field, path, low, high, standard_value, meaning)                                         \
+    EXPECT_DOUBLE_EQ(named.field, standard.field) << path;
+        Z3D_HARDWARE_MAP(X)
+#undef X
+    }
+    EXPECT_DOUBLE_EQ(named.launch_us, 7);
+}
+
+TEST(Hardware, NamesOfSoftwareComeBeforeFiles) {
+    z3d_hardware hardware;
+    for (const char *file : {"megatron-2021", "mine", "mine.yaml"})
+        std::ofstream(file) << "software: { name: mine }\n";
+    auto name = [&](const char *software) {
+        EXPECT_EQ(read(complete, &hardware), Z3D_OK);
+        return z3d_hardware_adjust(software, &hardware) == Z3D_OK ? hardware.software
+                                                                  : z3d_error_message();
+    };
+    EXPECT_STREQ(name("megatron-2021"), "Megatron-LM of 2021");
+    EXPECT_STREQ(name("./megatron-2021"), "mine");
+    EXPECT_STREQ(name("mine.yaml"), "mine");
+    EXPECT_NE(strstr(name("mine"), "a file has a slash"), nullptr);
+}
+
 TEST(Hardware, EveryNumberIsRead) {
     z3d_hardware hardware;
     ASSERT_EQ(read(complete, &hardware), Z3D_OK) << z3d_error_message();
@@ -169,6 +205,9 @@ TEST(Hardware, Refused) {
                     std::string("node.") + key + ": '" + value +
                         "' is not a number from 0 to 100000");
     refused(text + "device:\n  name: twice\n", "twice");
+    refused(text + "compared: { node_low: 1.2, node_high: 1.1 }\n",
+            "box.yaml: compared.node_low above compared.node_high: 1.2 is more than 1.1");
+    refused(text + "compared: { nodes_low: 1.2 }\n", "compared.nodes_low above");
     refused(text + "nodes: 3\n", "unknown key");
     refused("[1, 2]\n", "key: value");
     refused("", "key: value");

@@ -71,7 +71,8 @@ TEST(Measured, MegatronOnA100s) {
         z3d_compared range;
         sum[nodes] += std::fabs(seconds / step.seconds - 1);
         count[nodes]++;
-        ASSERT_TRUE(z3d_compared_find(&hardware, ranks_of(step), &range));
+        const z3d_run_kind kind = z3d_case_kind(step.of);
+        ASSERT_TRUE(z3d_compared_find(&hardware, &kind, &range)) << i;
         inside += step.seconds >= range.low * seconds && step.seconds <= range.high * seconds;
         EXPECT_LE(std::fabs(range.low - 1), 0.25);
         EXPECT_LE(std::fabs(range.high - 1), 0.25);
@@ -93,10 +94,51 @@ TEST(Measured, NeverCompared) {
     ASSERT_EQ(
         z3d_hardware_read_with(ZERO3D_CONFIGS "/hardware/h200.yaml", "megatron-2021", &hardware),
         Z3D_OK);
-    EXPECT_FALSE(z3d_compared_find(&hardware, 8, &range));
-    z3d_compared_print(&hardware, 8, 1, &text);
+    const z3d_run_kind kind = {8, 0, 1, 0, 1e9};
+    EXPECT_FALSE(z3d_compared_find(&hardware, &kind, &range));
+    z3d_compared_print(&hardware, &kind, 1, &text);
     EXPECT_NE(strstr(text.text, "never compared"), nullptr) << text.text;
+    EXPECT_EQ(strstr(text.text, "the "), nullptr) << text.text; // nothing on this device
     z3d_string_free(&text);
+}
+
+// A run that is not like the compared ones has no range.
+TEST(Measured, NeverComparedWithSuchARun) {
+    z3d_hardware hardware;
+    z3d_compared range;
+    ASSERT_EQ(z3d_hardware_read_with(machine.c_str(), "megatron-2021", &hardware), Z3D_OK);
+    auto is_compared = [&](const z3d_run_kind &kind) {
+        return z3d_compared_find(&hardware, &kind, &range);
+    };
+    EXPECT_TRUE(is_compared({8, 1, 2, 0, 1e9}));
+    EXPECT_EQ(range.runs, 360);
+    EXPECT_TRUE(is_compared({512, 0, 8, 0, 39e9}));
+    EXPECT_EQ(range.runs, 36);
+    EXPECT_FALSE(is_compared({8, 3, 2, 0, 1e9}));     // ZeRO stage
+    EXPECT_FALSE(is_compared({8, 1, 2, 1, 1e9}));     // offload
+    EXPECT_FALSE(is_compared({1, 0, 1, 0, 1e9}));     // ranks
+    EXPECT_FALSE(is_compared({8, 1, 2, 0, 13e9}));    // parameters
+    EXPECT_FALSE(is_compared({1024, 1, 8, 0, 39e9})); // ranks
+    z3d_string text{};
+    const z3d_run_kind large = {1024, 1, 8, 0, 39e9};
+    z3d_compared_print(&hardware, &large, 1, &text);
+    EXPECT_NE(strstr(text.text, "never compared with measured steps of this software on several "
+                                "nodes of A100-SXM4-80GB: the 36 compared steps had 64 to 512 "
+                                "ranks, 3.5 to 175 billion parameters, ZeRO stage 0 to 1, no "
+                                "offload\n"),
+              nullptr)
+        << text.text;
+    z3d_string_free(&text);
+    const std::string h100 = ZERO3D_CONFIGS "/hardware/dgx-h100.yaml";
+    ASSERT_EQ(z3d_hardware_read_with(h100.c_str(), nullptr, &hardware), Z3D_OK);
+    EXPECT_TRUE(is_compared({1, 0, 1, 0, 1.5e9})); // seven steps of ours on one H100
+    EXPECT_EQ(range.runs, 7);
+    EXPECT_FALSE(is_compared({8, 1, 1, 0, 1.5e9}));
+    snprintf(hardware.kind, sizeof hardware.kind, "cpu");
+    hardware.measured.count = 1;
+    EXPECT_TRUE(is_compared({8, 3, 1, 0, 1e7}));
+    EXPECT_FALSE(is_compared({8, 1, 2, 0, 1e7})); // pipeline
+    EXPECT_FALSE(is_compared({8, 1, 1, 2, 1e7})); // offload
 }
 
 TEST(Measured, CalibratedOnHalfOfThem) {
@@ -129,6 +171,54 @@ TEST(Measured, CalibratedOnHalfOfThem) {
     z3d_string_free(&text);
     const z3d_measured_steps few = {3, half};
     EXPECT_EQ(z3d_calibrate(&few, &hardware, &found), Z3D_ERR_CONFIG);
+}
+
+// Steps of one configuration are one row; a class and a number need four rows.
+TEST(Measured, OneRowSaysNothing) {
+    const z3d_measured_step *shipped_step = shipped_steps().step;
+    z3d_hardware hardware;
+    z3d_calibration found;
+    z3d_measured_step rows[9];
+    for (int i = 0; i < 9; i++) rows[i] = shipped_step[12 + (i < 8 ? i % 3 : 3)];
+    z3d_measured_steps steps = {8, rows};
+    ASSERT_EQ(z3d_hardware_read_with(machine.c_str(), "megatron-2021", &hardware), Z3D_OK);
+    EXPECT_EQ(z3d_calibrate(&steps, &hardware, &found), Z3D_ERR_CONFIG);
+    EXPECT_NE(strstr(z3d_error_message(), "8 measured steps of 3 different configurations"),
+              nullptr)
+        << z3d_error_message();
+    steps.count = 9;
+    ASSERT_EQ(z3d_calibrate(&steps, &hardware, &found), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(found.steps, 9);
+    EXPECT_EQ(found.rows, 4);
+    EXPECT_EQ(hardware.node_runs, 4);
+    EXPECT_EQ(hardware.node_ranks_most, 8);
+    EXPECT_EQ(hardware.compared_stage, 0);
+
+    // Eleven of one node and one of several: no number of the network, and no range on several.
+    z3d_measured_step mixed[12];
+    for (int i = 0; i < 12; i++) mixed[i] = shipped_step[i == 5 ? 0 : 12 + i];
+    const z3d_measured_steps most = {12, mixed};
+    ASSERT_EQ(z3d_hardware_read_with(machine.c_str(), "megatron-2025", &hardware), Z3D_OK);
+    const double network = hardware.network_efficiency;
+    ASSERT_EQ(z3d_calibrate(&most, &hardware, &found), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(hardware.network_efficiency, network);
+    EXPECT_EQ(hardware.node_runs, 11);
+    EXPECT_EQ(hardware.nodes_runs, 0);
+}
+
+// Milliseconds in place of seconds are not fitted.
+TEST(Measured, ErrorAboveHalfIsRefused) {
+    z3d_hardware hardware;
+    z3d_calibration found;
+    z3d_measured_step rows[12];
+    for (int i = 0; i < 12; i++) {
+        rows[i] = shipped_steps().step[12 + i];
+        rows[i].seconds *= 1000;
+    }
+    const z3d_measured_steps steps = {12, rows};
+    ASSERT_EQ(z3d_hardware_read_with(machine.c_str(), "megatron-2021", &hardware), Z3D_OK);
+    EXPECT_EQ(z3d_calibrate(&steps, &hardware, &found), Z3D_ERR_CONFIG);
+    EXPECT_NE(strstr(z3d_error_message(), "milliseconds"), nullptr) << z3d_error_message();
 }
 
 // From software that is far from these steps three numbers take most of the way.
@@ -165,6 +255,10 @@ TEST(Measured, FilesThatAreRefused) {
     refused(head + "2,64,2,1,4,4,0,1\n", "line 2: ranks");
     refused(head + "\n2,64,2,1,4,4,1,-1\n", "line 3: seconds");
     refused(head + "2,64,2,1,4,4,1,nan\n", "line 2: seconds");
+    refused(head + "2,64,2,1,4,4,1,1e-310\n", "line 2: seconds of a step: 1e-310");
+    refused(head + "2,64,2,1,4,4,1,9e-7\n", "expected 1e-6 to 1e6");
+    refused("layers,model.num_layers,ranks,seconds\n", "line 1: two columns mean the same");
+    refused(head + std::string("2,64,2,1,4,4,1,1\0#\n", 19), "zero byte");
     refused(head + "2,64,3,1,4,4,1,1\n", "line 2");
     refused("speed,ranks,seconds\n1,1,1\n", "line 2");
     refused(head + std::string(300, ',') + "\n", "line 2: not as many fields");
@@ -172,6 +266,28 @@ TEST(Measured, FilesThatAreRefused) {
     refused(head + std::string(400, 'x') + ",64,2,1,4,4,1,1\n", "a long field");
     z3d_measured_steps steps{};
     EXPECT_NE(read_steps("no-such-file.csv", &steps), Z3D_OK);
+}
+
+// What spreadsheets write: a byte-order mark, spaces beside commas.
+TEST(Measured, FilesOfSpreadsheets) {
+    z3d_measured_steps steps{};
+    std::ofstream("steps.csv")
+        << "\xef\xbb\xbflayers , hidden,heads\t,pipeline,batch, micro_batch ,ranks "
+           ",seconds \r\n2 , 64,2,1,4,4,1 ,0.5 \r\n";
+    EXPECT_EQ(read_steps("steps.csv", &steps), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(steps.count, 1);
+    z3d_measured_steps_free(&steps);
+}
+
+// Nodes have as many ranks as the described machine: hierarchical collectives are priced.
+TEST(Measured, NodesOfTheMachine) {
+    z3d_measured_steps steps{};
+    std::ofstream("steps.csv")
+        << "layers,hidden,heads,pipeline,batch,micro_batch,ranks,seconds,"
+           "zero_optimization.stage,zero_optimization.zero_hpz_partition_size"
+           "\n2,64,2,1,64,4,16,0.5,3,8\n";
+    EXPECT_EQ(read_steps("steps.csv", &steps), Z3D_OK) << z3d_error_message();
+    z3d_measured_steps_free(&steps);
 }
 
 // The host launches while the device works: what it takes for that shows only where it is longer.

@@ -87,15 +87,23 @@ printf 'model: { num_layers: 2, hidden_size: 256, num_attention_heads: 4, seq_le
 expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100"
 grep -q '^step time (predicted, with the software Megatron-LM of 2025 (the default; --software names another))$' out || fail "nothing says which software"
 grep -q '^  never compared with measured steps of this software on one node of A100' out || fail "nothing says that nobody compared it"
-expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron-2021
+grow="zero_optimization.stage=1 model.num_layers=12 model.hidden_size=1024 model.num_attention_heads=16"
+# shellcheck disable=SC2086 # a list of assignments
+expect 0 "$ZERO3D" plan small.yaml $grow --ranks 8 --hardware "$a100" --software megatron-2021
 grep -q '^  measured steps of this kind: .* as 8 of 10 of 360 that were compared on one node$' out || fail "no range"
-grep -q '^  exposed: launches .* [1-9][0-9.]* %$' out || fail "launches of a small model are hidden"
-expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron-2021 --json
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan small.yaml $grow --ranks 8 --hardware "$a100" --software megatron-2021 --json
 grep -q '"software": "Megatron-LM of 2021", .*"compared_steps": 360, "step_low": ' out || fail "the JSON has no software or no range"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan small.yaml $grow --ranks 8 --hardware "$a100" --software megatron-2021 zero_optimization.stage=2
+grep -q '^  never compared .* one node of A100-SXM4-80GB: the 360 compared steps had 2 to 8 ranks, 0.2 to 1.32 billion parameters, ZeRO stage 0 to 1, no offload$' out || fail "ZeRO-3 has the range of ZeRO-0"
+expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron-2021
+grep -q '^  never compared .*: the 360 compared steps had ' out || fail "a tiny model has the range of larger ones"
+grep -q '^  exposed: launches .* [1-9][0-9.]* %$' out || fail "launches of a small model are hidden"
 expect 0 "$ZERO3D" plan small.yaml --ranks 2 --recommend --hardware "$a100"
 grep -q ', with the software Megatron-LM of 2025 (the default' out || fail "--recommend does not say which software"
 expect 1 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron
-says "there is no software 'megatron' and no such file; known are deepspeed-2021, "
+says "there is no software 'megatron'; known are deepspeed-2021, .*; a file has a slash in its name, or ends in .yaml"
 printf 'node: { link_gb_per_s: 1 }\n' >link.yaml
 expect 1 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software link.yaml
 says 'link.yaml:1:[0-9]+: node.link_gb_per_s: is no key of a software description'
@@ -110,7 +118,7 @@ expect 0 "$ZERO3D" plan small.yaml --ranks 2 --hardware "$a100" --software ours.
 grep -q 'that were compared on one node$' out || fail "the fitted file has no range"
 sed 2,3d steps.csv >few.csv
 expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate few.csv --write few.yaml
-says '2 measured steps are too few: give at least 4'
+says '2 measured steps of 2 different configurations are too few: give at least 4'
 sed 's/^2,8,2/2,8,x/' steps.csv >wrong.csv
 expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate wrong.csv --write few.yaml
 says 'wrong.csv, line 4: ranks is no number from 1 to 1000000: x'
@@ -119,6 +127,14 @@ expect 2 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv
 says 'needs --hardware FILE and --write FILE'
 expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv --write small.yaml
 says 'small.yaml'
+cp steps.csv more.csv
+expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv --calibrate more.csv --write more.csv --force
+says 'more.csv is an input'
+cmp -s steps.csv more.csv || fail "measured steps were overwritten"
+expect 2 "$ZERO3D" reproduce --calibrate --software mine.yaml
+says 'accepts only --hardware, --write and --force'
+expect 1 "$ZERO3D" reproduce --calibrate --write small.yaml
+says 'small.yaml exists and is no description of software'
 
 # Runs are measured steps, too: the median of all but the first.
 for micro in 1 2 4 8; do
@@ -126,7 +142,7 @@ for micro in 1 2 4 8; do
     sed '$d' small.yaml >run$micro/config.yaml
     printf 'bf16: { enabled: true }\ntrain_micro_batch_size_per_gpu: %s\nparallel: { world_size: 1 }\ntraining: { device: cuda }\n' "$micro" >>run$micro/config.yaml
     for step in 1 2 3 4; do
-        echo "{\"step\":$step,\"loss\":5,\"tokens\":2048,\"seconds\":0.0$((9 / step + 1)),\"time\":$step}"
+        echo "{\"step\":$step,\"loss\":5,\"tokens\":2048,\"seconds\":0.00$((9 / step + 4 + micro / 8)),\"time\":$step}"
     done >run$micro/metrics.jsonl
 done
 set -- small.yaml --hardware "$a100" --write runs.yaml

@@ -34,6 +34,7 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
 
 /* ---- appending ---- */
 
+/* What is new is zero. */
 static void *enlarge(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
     int wanted = *capacity ? 2 * *capacity : 64;
     while (wanted <= count) wanted *= 2;
@@ -44,6 +45,7 @@ static void *enlarge(struct builder *b, void *array, int count, int *capacity, s
                               b->program->num_instructions);
         return array;
     }
+    memset((char *)bigger + (size_t)*capacity * bytes, 0, (size_t)(wanted - *capacity) * bytes);
     *capacity = wanted;
     return bigger;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <yaml.h>
 
 enum { FILE_LIMIT = 1 << 20, MAX_DEPTH = 3, PATH = 96 };
@@ -37,7 +36,8 @@ static const struct text {
     {"compared.device", offsetof(z3d_hardware, compared), sizeof((z3d_hardware *)0)->compared}};
 enum { TEXTS = sizeof texts / sizeof *texts, MACHINE_TEXTS = 3 };
 
-/* What a file is. STANDARD: of software, for what the machine's file leaves open. */
+/* What a file is. STANDARD: of software, for what the machine's file leaves open. A machine whose
+ * file says that attention is not fused cannot do it: software does not change that. */
 typedef enum file_kind { MACHINE, SOFTWARE, STANDARD } file_kind;
 
 typedef struct reader {
@@ -69,6 +69,10 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
     }
     const uint64_t bit = UINT64_C(1) << index;
     if (r->kind == STANDARD && (r->hardware->given & bit)) return Z3D_OK;
+    const bool fuses = number_at(r->hardware, index) == &r->hardware->attention_fused;
+    if (r->kind == SOFTWARE && fuses && (r->hardware->given & bit) &&
+        number > r->hardware->attention_fused)
+        return Z3D_OK;
     *number_at(r->hardware, index) = number;
     r->hardware->estimates = (r->hardware->estimates & ~bit) | (estimate ? bit : 0);
     if (r->kind == MACHINE) r->hardware->given |= bit;
@@ -188,6 +192,20 @@ static z3d_status read_document(reader *r) {
     return read_mapping(r, "", 1);
 }
 
+/* Pairs of a least and a most. */
+static z3d_status check_compared(const z3d_hardware *h, const char *name) {
+    const struct pair {
+        const char *of;
+        double low, high;
+    } pairs[] = {{"node_low above compared.node_high", h->node_low, h->node_high},
+                 {"nodes_low above compared.nodes_high", h->nodes_low, h->nodes_high}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i].low > pairs[i].high)
+            return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: compared.%s: %g is more than %g", name,
+                             pairs[i].of, pairs[i].low, pairs[i].high);
+    return Z3D_OK;
+}
+
 static z3d_status read_over(const char *text, size_t length, const char *name, file_kind kind,
                             z3d_hardware *hardware) {
     reader r = {.name = name, .kind = kind, .hardware = hardware};
@@ -204,7 +222,7 @@ static z3d_status read_over(const char *text, size_t length, const char *name, f
                          i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path,
                          i < NUMBERS ? ": " : "", i < NUMBERS ? numbers[i].meaning : "");
     }
-    return Z3D_OK;
+    return check_compared(hardware, name);
 }
 
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
@@ -251,10 +269,18 @@ static z3d_status adjust_by_name(const char *name, file_kind kind, z3d_hardware 
     for (int i = 0; i < SHIPPED; i++)
         z3d_string_append(&known, "%s%s", i ? ", " : "", shipped[i].name);
     z3d_status status =
-        Z3D_ERROR(Z3D_ERR_USAGE, "there is no software '%.80s' and no such file; known are %s",
+        Z3D_ERROR(Z3D_ERR_USAGE,
+                  "there is no software '%.80s'; known are %s; a file has a slash in its name, or "
+                  "ends in .yaml",
                   name, known.text ? known.text : "");
     z3d_string_free(&known);
     return status;
+}
+
+static bool is_file(const char *software) {
+    static const char end[] = ".yaml";
+    const size_t length = strlen(software), most = sizeof end - 1;
+    return strchr(software, '/') || (length > most && !strcmp(software + length - most, end));
 }
 
 z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
@@ -265,8 +291,10 @@ z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
                          "%s is a cpu machine, which only zero3d's own measurements describe; "
                          "software descriptions are for GPUs",
                          hardware->name);
-    if (access(software, F_OK) != 0 && !strchr(software, '/'))
-        return adjust_by_name(software, SOFTWARE, hardware);
+    if (!is_file(software)) {
+        const bool standard = strcmp(software, Z3D_SOFTWARE_STANDARD) == 0;
+        return adjust_by_name(software, standard ? STANDARD : SOFTWARE, hardware);
+    }
     Z3D_TRY(z3d_read_file(software, FILE_LIMIT, &text, &length));
     z3d_status status = z3d_hardware_adjust_text(text, length, software, hardware);
     free(text);

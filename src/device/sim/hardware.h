@@ -58,9 +58,19 @@
   X(node_runs, "compared.node_runs", 0, 1e6, 0, "measured steps of one node that predictions were compared with; 0: none") \
   X(node_low, "compared.node_low", 0.01, 100, 1, "measured time of a step over its predicted one, on one node: of ten steps one is below") \
   X(node_high, "compared.node_high", 0.01, 100, 1, "of ten steps one is above") \
+  X(node_ranks_least, "compared.node_ranks_least", 1, 1e7, 1, "fewest ranks of those steps") \
+  X(node_ranks_most, "compared.node_ranks_most", 0, 1e7, 0, "most ranks of them") \
+  X(node_billions_least, "compared.node_billions_least", 0, 1e6, 0, "billions of parameters of their smallest model") \
+  X(node_billions_most, "compared.node_billions_most", 0, 1e6, 0, "of their largest") \
   X(nodes_runs, "compared.nodes_runs", 0, 1e6, 0, "the same of steps on several nodes") \
   X(nodes_low, "compared.nodes_low", 0.01, 100, 1, "of ten steps one is below") \
-  X(nodes_high, "compared.nodes_high", 0.01, 100, 1, "of ten steps one is above")
+  X(nodes_high, "compared.nodes_high", 0.01, 100, 1, "of ten steps one is above") \
+  X(nodes_ranks_least, "compared.nodes_ranks_least", 1, 1e7, 1, "fewest ranks of those steps") \
+  X(nodes_ranks_most, "compared.nodes_ranks_most", 0, 1e7, 0, "most ranks of them") \
+  X(nodes_billions_least, "compared.nodes_billions_least", 0, 1e6, 0, "billions of parameters of their smallest model") \
+  X(nodes_billions_most, "compared.nodes_billions_most", 0, 1e6, 0, "of their largest") \
+  X(compared_stage, "compared.stage", 0, 3, 0, "highest ZeRO stage of the compared steps; of one data rank it is 0") \
+  X(compared_offload, "compared.offload", 0, 2, 0, "what of them was in host memory or on a disk; 0: nothing, 1: activation checkpoints, 2: optimizer states or parameters, too")
 /* clang-format on */
 
 typedef struct z3d_hardware {
@@ -84,15 +94,16 @@ z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out);
 /* What software reaches, over a machine that was read: the same keys, but none that says what the
- * machine is. software: a file, or one of configs/software by its name. ERR_USAGE: a
- * cpu machine. */
+ * machine is; attention stays unfused on a machine whose description says so. software: one of
+ * configs/software by its name, or a file: its path has a slash, or ends in .yaml. ERR_USAGE: a cpu
+ * machine. */
 z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware);
 z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char *name,
                                     z3d_hardware *hardware);
 /* The names of configs/software, in order; NULL at the end. */
 const char *z3d_software_name(int index);
-/* The machine of `path` with software. NULL: what the description of a GPU leaves open is
- * Z3D_SOFTWARE_STANDARD's; a cpu machine was measured with ours. */
+/* The machine of `path` with software. NULL: that of a GPU is Z3D_SOFTWARE_STANDARD, which, named
+ * or not, gives only what the description leaves open; a cpu machine was measured with ours. */
 #define Z3D_SOFTWARE_STANDARD "megatron-2025"
 z3d_status z3d_hardware_read_with(const char *path, const char *software, z3d_hardware *out);
 /* The number behind a path, NULL: there is none. */

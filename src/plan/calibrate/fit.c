@@ -3,23 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/sort.h"
 #include "src/plan/calibrate/calibrate.h"
 #include "src/plan/calibrate/simplex.h"
-#include "src/plan/price/accuracy.h"
 
-/* What may be fitted, in the order of its weight: the speed of products, the host, the links. */
+/* What may be fitted, in the order of its weight: the speed of products, the host, the links. The
+ * first three on which enough rows depend are. */
 static const struct number {
     const char *path;
     double low, high;
 } numbers[] = {{"device.gemm_efficiency", 0.05, 1},
                {"software.launch_us", 0.5, 1000},
-               {"node.link_efficiency", 0.02, 1},
-               {"node.network_efficiency", 0.02, 1}};
+               {"node.network_efficiency", 0.02, 1},
+               {"node.link_efficiency", 0.02, 1}};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 typedef struct fit {
     const z3d_measured_steps *steps;
     z3d_hardware hardware;
-    int count, number[Z3D_CALIBRATED_MOST];
+    int most, count, number[Z3D_CALIBRATED_MOST]; /* most: there are; count: are fitted */
     int modulus, left_out; /* rows that it does not look at: index % modulus == left_out */
     z3d_status status;
 } fit;
@@ -73,32 +75,29 @@ static z3d_hardware fit_rows(fit *f, int left_out) {
     return at_point(f, x);
 }
 
-static bool has_nodes(const z3d_case *of, const z3d_hardware *hardware) {
-    return z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD) > hardware->devices;
+/* Rows whose time changes where the number goes from one end of its bounds to the other. */
+static int rows_of(fit *f, const struct number *n) {
+    const double least = 0.01; /* a logarithm: 1 % */
+    int rows = 0;
+    z3d_hardware low = f->hardware, high = f->hardware;
+    z3d_hardware_set(&low, n->path, n->low);
+    z3d_hardware_set(&high, n->path, n->high);
+    for (int row = 0; row < f->steps->count; row++)
+        rows += fabs(error_of(f, &low, row) - error_of(f, &high, row)) > least;
+    return rows;
 }
 
-/* Of a network only if there is one. */
 static void list_numbers(fit *f) {
-    bool nodes = false;
-    for (int row = 0; row < f->steps->count; row++)
-        nodes |= has_nodes(f->steps->step[row].of, &f->hardware);
-    f->number[0] = 0, f->number[1] = 1, f->number[2] = nodes ? 3 : 2;
+    for (int i = 0; i < NUMBERS && f->most < Z3D_CALIBRATED_MOST; i++)
+        if (rows_of(f, &numbers[i]) >= Z3D_STEPS_LEAST) f->number[f->most++] = i;
 }
 
 /* ---- how far predictions are ---- */
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The ratios' tenth and ninetieth percentile, between their neighbours in order; of fewer than
  * Z3D_COMPARED_FEW the first and the last. */
-static void set_range(double *ratio, int count, double *runs, double *low, double *high) {
-    *runs = count;
-    *low = *high = 1;
-    if (count == 0) return;
-    qsort(ratio, (size_t)count, sizeof *ratio, by_value);
+static void find_range(double *ratio, int count, double *low, double *high) {
+    z3d_sort_numbers(ratio, (size_t)count);
     for (int end = 0; end < 2; end++) {
         const double outside = count < Z3D_COMPARED_FEW ? 0 : 0.1;
         const double at = (end ? 1 - outside : outside) * (count - 1);
@@ -107,20 +106,36 @@ static void set_range(double *ratio, int count, double *runs, double *low, doubl
     }
 }
 
-static void say_range(const fit *f, const double *unseen, z3d_hardware *hardware) {
-    double ratio[Z3D_STEPS_MOST];
-    for (int nodes = 0; nodes < 2; nodes++) {
-        int count = 0;
-        for (int row = 0; row < f->steps->count; row++)
-            if (has_nodes(f->steps->step[row].of, hardware) == nodes)
-                ratio[count++] = exp(unseen[row]);
-        if (nodes)
-            set_range(ratio, count, &hardware->nodes_runs, &hardware->nodes_low,
-                      &hardware->nodes_high);
-        else
-            set_range(ratio, count, &hardware->node_runs, &hardware->node_low,
-                      &hardware->node_high);
+/* One class, from logarithms of measured over predicted time of rows that a fit did not use. */
+static void say_class(const fit *f, const double *unseen, bool nodes, z3d_hardware *hardware) {
+    z3d_compared_class c = {.low = 1, .high = 1, .ranks_least = 1};
+    double ratio[Z3D_STEPS_MOST], stage = 0, offload = 0;
+    int count = 0;
+    for (int row = 0; row < f->steps->count; row++) {
+        const z3d_run_kind kind = z3d_case_kind(f->steps->step[row].of);
+        const double billions = 1e-9 * kind.parameters;
+        if ((kind.ranks > hardware->devices) != nodes) continue;
+        c.ranks_least = count ? fmin(c.ranks_least, kind.ranks) : kind.ranks;
+        c.ranks_most = fmax(c.ranks_most, kind.ranks);
+        c.billions_least = count ? fmin(c.billions_least, billions) : billions;
+        c.billions_most = fmax(c.billions_most, billions);
+        stage = fmax(stage, kind.stage);
+        offload = fmax(offload, kind.offload);
+        ratio[count++] = exp(unseen[row]);
     }
+    if (count >= Z3D_STEPS_LEAST) {
+        c.runs = count;
+        hardware->compared_stage = fmax(hardware->compared_stage, stage);
+        hardware->compared_offload = fmax(hardware->compared_offload, offload);
+        find_range(ratio, count, &c.low, &c.high);
+    }
+    z3d_compared_set(hardware, nodes, &c);
+}
+
+static void say_range(const fit *f, const double *unseen, z3d_hardware *hardware) {
+    hardware->compared_stage = hardware->compared_offload = 0;
+    say_class(f, unseen, false, hardware);
+    say_class(f, unseen, true, hardware);
     memcpy(hardware->compared, hardware->device, sizeof hardware->compared);
 }
 
@@ -149,8 +164,8 @@ static double error_unseen(fit *f, double *unseen) {
  * little, and a fit may follow one of them away from the others. */
 static double choose_count(fit *f, double *unseen) {
     double best = INFINITY, error[Z3D_STEPS_MOST];
-    int most = f->steps->count / 4, chosen = 0;
-    if (most > Z3D_CALIBRATED_MOST) most = Z3D_CALIBRATED_MOST;
+    int most = f->steps->count / Z3D_STEPS_LEAST, chosen = 0;
+    if (most > f->most) most = f->most;
     for (f->count = 0; f->count <= most; f->count++) {
         const double mean = error_unseen(f, error);
         if (mean >= best) continue;
@@ -172,7 +187,7 @@ z3d_status z3d_nearest_software(const z3d_measured_steps *steps, z3d_hardware *h
         Z3D_TRY(z3d_hardware_adjust(z3d_software_name(i), &f.hardware));
         errors_of(&f, &f.hardware, 1, 0, error);
         const double mean = mean_error(error, steps->count);
-        if (mean >= best) continue;
+        if (f.status != Z3D_OK || mean >= best) continue;
         best = mean;
         *hardware = f.hardware;
         *name = z3d_software_name(i);
@@ -180,34 +195,82 @@ z3d_status z3d_nearest_software(const z3d_measured_steps *steps, z3d_hardware *h
     return f.status;
 }
 
+/* Rows of which the device's work is priced alike are one, with their mean time: they are
+ * of one configuration, or differ in nothing that a fit sees. */
+static z3d_status merge_alike(fit *f, z3d_measured_step *out, int *count) {
+    double price[Z3D_STEPS_MOST];
+    int alike[Z3D_STEPS_MOST];
+    z3d_hardware device = f->hardware;
+    device.host_launch_us = 0; /* a host that is slow enough makes all small steps alike */
+    for (int i = 0; i < f->steps->count; i++) {
+        z3d_estimate e;
+        int same = 0;
+        Z3D_TRY(z3d_estimate_make(f->steps->step[i].of, &device, 0, NULL, &e));
+        while (same < *count && price[same] != e.time.seconds) same++;
+        if (same < *count) {
+            out[same].seconds += (f->steps->step[i].seconds - out[same].seconds) / ++alike[same];
+            continue;
+        }
+        price[same] = e.time.seconds;
+        alike[same] = 1;
+        out[(*count)++] = f->steps->step[i];
+    }
+    if (*count >= Z3D_STEPS_LEAST) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "%d measured steps of %d different configurations are too few: give at least "
+                     "%d, of different sizes",
+                     f->steps->count, *count, Z3D_STEPS_LEAST);
+}
+
+static z3d_status check_unseen(double error) {
+    if (error <= 0.5) return Z3D_OK;
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "the times that a fit predicts for the other steps are %.3g %% off on average, "
+        "more than 50 %%: see whether `seconds` has milliseconds, and whether the "
+        "configuration is what was measured",
+        100 * error);
+}
+
+static z3d_status fit_numbers(fit *f, z3d_hardware *hardware, z3d_calibration *out) {
+    double error[Z3D_STEPS_MOST], unseen[Z3D_STEPS_MOST];
+    list_numbers(f);
+    errors_of(f, hardware, 1, 0, error);
+    out->rows = f->steps->count;
+    out->before = mean_error(error, out->rows);
+    out->unseen = choose_count(f, unseen);
+    Z3D_TRY(f->status);
+    Z3D_TRY(check_unseen(out->unseen));
+    out->count = f->count;
+    *hardware = fit_rows(f, -1);
+    errors_of(f, hardware, 1, 0, error);
+    out->fitted = mean_error(error, out->rows);
+    say_range(f, unseen, hardware);
+    for (int i = 0; i < f->count; i++) {
+        out->path[i] = numbers[f->number[i]].path;
+        out->value[i] = *z3d_hardware_number(hardware, out->path[i]);
+    }
+    return f->status;
+}
+
 z3d_status z3d_calibrate(const z3d_measured_steps *steps, z3d_hardware *hardware,
                          z3d_calibration *out) {
     fit f = {.steps = steps, .hardware = *hardware};
-    double error[Z3D_STEPS_MOST], unseen[Z3D_STEPS_MOST];
-    if (steps->count < Z3D_STEPS_LEAST)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "%d measured steps are too few: give at least %d, of different sizes",
-                         steps->count, Z3D_STEPS_LEAST);
-    list_numbers(&f);
-    *out = (z3d_calibration){.rows = steps->count};
-    errors_of(&f, hardware, 1, 0, error);
-    out->before = mean_error(error, steps->count);
-    out->unseen = choose_count(&f, unseen);
-    out->count = f.count;
-    *hardware = fit_rows(&f, -1);
-    errors_of(&f, hardware, 1, 0, error);
-    out->fitted = mean_error(error, steps->count);
-    say_range(&f, unseen, hardware);
-    for (int i = 0; i < f.count; i++) {
-        out->path[i] = numbers[f.number[i]].path;
-        out->value[i] = *z3d_hardware_number(hardware, out->path[i]);
-    }
-    return f.status;
+    z3d_measured_steps different = {0};
+    *out = (z3d_calibration){.steps = steps->count};
+    Z3D_TRY(z3d_new((size_t)steps->count + 1, sizeof *different.step, "measured steps",
+                    &different.step));
+    z3d_status status = merge_alike(&f, different.step, &different.count);
+    f.steps = &different;
+    if (status == Z3D_OK) status = fit_numbers(&f, hardware, out);
+    free(different.step);
+    return status;
 }
 
 void z3d_calibration_print(const z3d_calibration *c, z3d_string *out) {
-    z3d_string_append(out, "%d measured steps, %d fitted number%s%s\n", c->rows, c->count,
-                      z3d_plural(c->count),
+    z3d_string_append(out, "%d measured steps", c->steps);
+    if (c->rows < c->steps) z3d_string_append(out, " of %d configurations", c->rows);
+    z3d_string_append(out, ", %d fitted number%s%s\n", c->count, z3d_plural(c->count),
                       c->count ? "" : ": a fit predicts other steps no better");
     for (int i = 0; i < c->count; i++)
         z3d_string_append(out, "  %-26s %.4g\n", c->path[i], c->value[i]);

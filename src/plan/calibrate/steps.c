@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/plan/calibrate/calibrate.h"
+#include "src/plan/choose/choose.h"
 
 enum { FILE_LIMIT = 1 << 20, COLUMNS = 32, PATH = 96 };
 
@@ -35,8 +36,15 @@ static z3d_status refuse(const reader *r, const char *what, const char *text) {
                      text ? ": " : "", text ? z3d_shown(text, shown) : "");
 }
 
-/* Cuts `text` at its commas, but not within double quotes, which go. Returns the number of fields,
- * COLUMNS + 1: more than there may be. */
+/* Ends a field where its last spaces begin. */
+static char *end_field(const char *field, char *end) {
+    while (end > field && strchr(" \t", end[-1])) end--;
+    *end = '\0';
+    return end + 1;
+}
+
+/* Cuts `text` at its commas, but not within double quotes, which go. Spaces around a field go, too.
+ * Returns the number of fields, COLUMNS + 1: more than there may be. */
 static int split(char *text, char *field[COLUMNS]) {
     int count = 0;
     bool quoted = false;
@@ -46,14 +54,14 @@ static int split(char *text, char *field[COLUMNS]) {
         if (*from == '"') {
             quoted = !quoted;
         } else if (*from == ',' && !quoted) {
-            *to++ = '\0';
+            to = end_field(field[count - 1], to);
             if (count == COLUMNS) return COLUMNS + 1;
             field[count++] = to;
         } else if (*from != '\r' && !(strchr(" \t", *from) && to == field[count - 1])) {
             *to++ = *from;
         }
     }
-    *to = '\0';
+    end_field(field[count - 1], to);
     return count;
 }
 
@@ -65,6 +73,9 @@ static z3d_status read_header(reader *r, char *text) {
         for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
             if (strcmp(r->key[i], columns[c].name) == 0)
                 r->key[i] = (char *)(uintptr_t)columns[c].key;
+        for (int other = 0; other < i; other++)
+            if (strcmp(r->key[i], r->key[other]) == 0)
+                return refuse(r, "two columns mean the same", r->key[i]);
         ranks |= strcmp(r->key[i], "ranks") == 0;
         seconds |= strcmp(r->key[i], "seconds") == 0;
     }
@@ -77,11 +88,14 @@ static z3d_status read_header(reader *r, char *text) {
 
 z3d_status z3d_measured_steps_add(z3d_config *config, const z3d_hardware *hardware, int ranks,
                                   double seconds, z3d_measured_steps *to) {
+    if (!(seconds >= 1e-6 && seconds <= 1e6))
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "seconds of a step: %g: expected 1e-6 to 1e6", seconds);
     if (!to->step) Z3D_TRY(z3d_new(Z3D_STEPS_MOST, sizeof *to->step, "measured steps", &to->step));
     if (to->count == Z3D_STEPS_MOST)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "more than %d measured steps", Z3D_STEPS_MOST);
     z3d_measured_step *step = &to->step[to->count];
     step->seconds = seconds;
+    Z3D_TRY(z3d_choose_nodes(config, (int64_t)hardware->devices));
     Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &step->of));
     to->count++;
     return Z3D_OK;
@@ -97,8 +111,8 @@ static z3d_status read_fields(reader *r, char *const *field, z3d_config *config)
             if (z3d_parse_int(field[i], &ranks) != Z3D_OK || ranks < 1 || ranks > 1000000)
                 return refuse(r, "ranks is no number from 1 to 1000000", field[i]);
         } else if (strcmp(r->key[i], "seconds") == 0) {
-            if (z3d_parse_float(field[i], &seconds) != Z3D_OK || seconds <= 0 || seconds > 1e6)
-                return refuse(r, "seconds is no number above 0 and up to 1e6", field[i]);
+            if (z3d_parse_float(field[i], &seconds) != Z3D_OK)
+                return refuse(r, "seconds is no number", field[i]);
         } else if (field[i][0] != '\0') {
             char assignment[PATH * 2];
             int length = snprintf(assignment, sizeof assignment, "%s=%s", r->key[i], field[i]);
@@ -125,6 +139,9 @@ static z3d_status read_step(reader *r, char *text) {
 }
 
 static z3d_status read_lines(reader *r, char *text) {
+    static const char byte_order_mark[] = "\xef\xbb\xbf";
+    const size_t mark = sizeof byte_order_mark - 1;
+    if (strncmp(text, byte_order_mark, mark) == 0) text += mark;
     for (char *at = text, *next; at; at = next) {
         next = strchr(at, '\n');
         if (next) *next++ = '\0';
@@ -148,9 +165,12 @@ z3d_status z3d_measured_steps_read(const z3d_config *config, const z3d_hardware 
     size_t length;
     Z3D_TRY(z3d_read_file(path, FILE_LIMIT, &text, &length));
     z3d_config_write_changed(config, (const char *const[]){NULL}, &r.config);
-    z3d_status status = r.config.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration")
-                            : read_lines(&r, text);
+    z3d_status status = Z3D_OK;
+    if (r.config.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration");
+    else if (memchr(text, 0, length))
+        status = Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: not a text file: it has a zero byte", path);
+    if (status == Z3D_OK) status = read_lines(&r, text);
     free(text);
     z3d_string_free(&r.config);
     return status;

@@ -39,8 +39,9 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
         memcpy(out->arena, train->arena, sizeof out->arena);
-        for (z3d_axes axes = 1; axes < Z3D_AXES_COUNT; axes++)
-            if ((axes & Z3D_ROLE_ROWS) == axes) out->sent += z3d_program_volume(train, axes, true);
+        for (int axes = 1; axes < Z3D_AXES_COUNT; axes++)
+            if ((axes & Z3D_ROLE_ROWS) == axes)
+                out->sent += z3d_program_volume(train, (z3d_axes)axes, true);
         out->buckets = bucket_bytes(config, train);
         z3d_program_ledger(train, Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);

@@ -285,6 +285,7 @@ static void describe(const search *s) {
     out->samples = s->ways.batch;
     out->tokens = (double)out->samples * (double)facts->tokens;
     out->flops = out->tokens * facts->flops.step;
+    out->parameters = (double)z3d_model_parameter_count(s->ways.frame[0].model);
     out->peak = peak > 0 ? peak : 0;
     out->layouts = s->ways.frames;
     out->ways = s->ways.count;

@@ -245,6 +245,16 @@ static void print_misses(const z3d_recommendation *r, z3d_string *out) {
                           r->largest_tensor);
 }
 
+static z3d_run_kind kind_of(const z3d_recommendation *r, const z3d_fit_row *row) {
+    const bool states = row->tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE ||
+                        row->tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE;
+    return (z3d_run_kind){.ranks = r->ranks,
+                          .stage = row->layout.data > 1 ? row->stage : 0,
+                          .pipeline = row->layout.pipeline,
+                          .offload = z3d_offload_kind(states, row->offload),
+                          .parameters = r->parameters};
+}
+
 /* What the mark means, and how far one may trust the numbers. */
 static void print_trust(const z3d_recommendation *r, z3d_string *out) {
     const bool time = estimates_time(r), room = estimates_room(r);
@@ -257,7 +267,8 @@ static void print_trust(const z3d_recommendation *r, z3d_string *out) {
         z3d_string_append(out, " (doctor --measure measures a machine)\n");
     }
     z3d_string_append(out, "1: ");
-    z3d_compared_print(&r->hardware, r->ranks, r->row[0].seconds, out);
+    const z3d_run_kind kind = kind_of(r, &r->row[0]);
+    z3d_compared_print(&r->hardware, &kind, r->row[0].seconds, out);
     z3d_string_append(out, "Predicted steps have been off by (median, most): ");
     bool some = false;
     for (int i = 0; i < Z3D_ACCURACIES; i++) {

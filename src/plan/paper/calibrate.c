@@ -190,4 +190,10 @@ void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out) 
     z3d_string_append(out, "\n");
     z3d_string_append(out, "  nodes_runs: %g\n  nodes_low: %.2f\n  nodes_high: %.2f\n",
                       hardware->nodes_runs, hardware->nodes_low, hardware->nodes_high);
+    z3d_string_append(out, "  nodes_ranks_least: %g\n  nodes_ranks_most: %g\n",
+                      hardware->nodes_ranks_least, hardware->nodes_ranks_most);
+    z3d_string_append(out, "  nodes_billions_least: %g\n  nodes_billions_most: %g\n",
+                      hardware->nodes_billions_least, hardware->nodes_billions_most);
+    z3d_string_append(out, "  stage: %g\n  offload: %g\n", hardware->compared_stage,
+                      hardware->compared_offload);
 }

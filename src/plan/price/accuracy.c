@@ -6,19 +6,56 @@
 const z3d_accuracy z3d_accuracies[Z3D_ACCURACIES] = {
     {"runs on a measured machine", 15, true, 2.8, 10.3, "docs/results/clock.md"},
     {"published runs of the ZeRO paper", 24, false, 7, 41, "docs/reproducing-the-paper.md"},
-    {"published runs with offload", 11, false, 13, 42, "docs/results/offload-published.md"},
+    {"published runs with offload", 11, false, 13, 43, "docs/results/offload-published.md"},
 };
 
-bool z3d_compared_find(const z3d_hardware *hardware, int ranks, z3d_compared *out) {
-    const bool nodes = ranks > hardware->devices;
-    if (z3d_hardware_is_cpu(hardware) && hardware->measured.count > 0) {
+int z3d_offload_kind(bool states, bool checkpoints) {
+    return states ? 2 : checkpoints ? 1 : 0;
+}
+
+/* Where the numbers of a class begin: they follow each other. */
+static size_t place_of(bool nodes) {
+    _Static_assert(
+        offsetof(z3d_hardware, node_billions_most) ==
+                offsetof(z3d_hardware, node_runs) + offsetof(z3d_compared_class, billions_most) &&
+            offsetof(z3d_hardware, nodes_billions_most) ==
+                offsetof(z3d_hardware, nodes_runs) + offsetof(z3d_compared_class, billions_most),
+        "z3d_compared_class has the order of Z3D_HARDWARE_MAP");
+    return nodes ? offsetof(z3d_hardware, nodes_runs) : offsetof(z3d_hardware, node_runs);
+}
+
+z3d_compared_class z3d_compared_of(const z3d_hardware *hardware, bool nodes) {
+    z3d_compared_class out;
+    memcpy(&out, (const char *)hardware + place_of(nodes), sizeof out);
+    return out;
+}
+
+void z3d_compared_set(z3d_hardware *hardware, bool nodes, const z3d_compared_class *to) {
+    memcpy((char *)hardware + place_of(nodes), to, sizeof *to);
+}
+
+static bool has_several_nodes(const z3d_hardware *hardware, const z3d_run_kind *run) {
+    return run->ranks > hardware->devices;
+}
+
+/* The pages' runs of zero3d on a cpu machine that was measured. */
+static bool is_compared_cpu(const z3d_hardware *hardware, const z3d_run_kind *run) {
+    return hardware->measured.count > 0 && !has_several_nodes(hardware, run) && run->offload == 0 &&
+           run->pipeline == 1;
+}
+
+bool z3d_compared_find(const z3d_hardware *hardware, const z3d_run_kind *run, z3d_compared *out) {
+    if (z3d_hardware_is_cpu(hardware)) {
         *out = (z3d_compared){z3d_accuracies[0].count, 0.94, 1.07}; /* of the page's 15 runs */
-        return !nodes;
+        return is_compared_cpu(hardware, run);
     }
-    *out =
-        nodes ? (z3d_compared){(int)hardware->nodes_runs, hardware->nodes_low, hardware->nodes_high}
-              : (z3d_compared){(int)hardware->node_runs, hardware->node_low, hardware->node_high};
-    return out->runs > 0 && strcmp(hardware->compared, hardware->device) == 0;
+    const z3d_compared_class c = z3d_compared_of(hardware, has_several_nodes(hardware, run));
+    const double billions = 1e-9 * run->parameters;
+    *out = (z3d_compared){(int)c.runs, c.low, c.high};
+    return c.runs > 0 && strcmp(hardware->compared, hardware->device) == 0 &&
+           run->ranks >= c.ranks_least && run->ranks <= c.ranks_most &&
+           billions >= c.billions_least && billions <= c.billions_most &&
+           run->stage <= hardware->compared_stage && run->offload <= hardware->compared_offload;
 }
 
 void z3d_software_print(const z3d_hardware *hardware, z3d_string *out) {
@@ -27,12 +64,31 @@ void z3d_software_print(const z3d_hardware *hardware, z3d_string *out) {
                           hardware->standard ? " (the default; --software names another)" : "");
 }
 
-void z3d_compared_print(const z3d_hardware *hardware, int ranks, double seconds, z3d_string *out) {
-    const char *where = ranks > hardware->devices ? "several nodes" : "one node";
+/* What was compared instead, on this device. */
+static void print_class(const z3d_hardware *hardware, bool nodes, z3d_string *out) {
+    static const char *const offloads[] = {"no offload", "at most activation checkpoints offloaded",
+                                           "offload"};
+    const z3d_compared_class c = z3d_compared_of(hardware, nodes);
+    if (c.runs == 0 || strcmp(hardware->compared, hardware->device) != 0) return;
+    z3d_string_append(out, ": the %d compared steps had ", (int)c.runs);
+    if (c.ranks_least < c.ranks_most) z3d_string_append(out, "%g to ", c.ranks_least);
+    z3d_string_append(out, "%g rank%s, %.3g to %.3g billion parameters, ZeRO stage %s%g, %s",
+                      c.ranks_most, z3d_plural((int64_t)c.ranks_most), c.billions_least,
+                      c.billions_most, hardware->compared_stage > 0 ? "0 to " : "",
+                      hardware->compared_stage, offloads[(int)hardware->compared_offload]);
+}
+
+void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, double seconds,
+                        z3d_string *out) {
+    const bool nodes = has_several_nodes(hardware, run);
+    const char *where = nodes ? "several nodes" : "one node";
     z3d_compared range;
-    if (!z3d_compared_find(hardware, ranks, &range)) {
-        z3d_string_append(out, "never compared with measured steps of this software on %s of %s\n",
-                          where, hardware->device);
+    if (!z3d_compared_find(hardware, run, &range)) {
+        z3d_string_append(out, "never compared with measured steps of %s on %s of %s",
+                          hardware->software[0] ? "this software" : "such a run", where,
+                          hardware->device);
+        print_class(hardware, nodes, out);
+        z3d_string_append(out, "\n");
         return;
     }
     z3d_string_append(

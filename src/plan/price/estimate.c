@@ -52,6 +52,18 @@ void z3d_case_destroy(z3d_case *of) {
     free(of);
 }
 
+z3d_run_kind z3d_case_kind(const z3d_case *of) {
+    const z3d_offload_plan *offload = &of->program.offload;
+    const bool states =
+        offload->optimizer != Z3D_SPACE_DEVICE || offload->parameters != Z3D_SPACE_DEVICE;
+    return (z3d_run_kind){
+        .ranks = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD),
+        .stage = z3d_mesh_size(&of->mesh, Z3D_AXES_DATA) > 1 ? of->program.stage : 0,
+        .pipeline = z3d_mesh_size(&of->mesh, Z3D_AXES_PIPELINE),
+        .offload = z3d_offload_kind(states, of->program.checkpoint_space != Z3D_SPACE_DEVICE),
+        .parameters = (double)z3d_model_parameter_count(of->model)};
+}
+
 static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) {
     z3d_links links;
     int devices = (int)hardware->devices;

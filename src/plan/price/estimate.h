@@ -4,6 +4,7 @@
 #define ZERO3D_PLAN_ESTIMATE_H
 
 #include "src/plan/plan.h"
+#include "src/plan/price/accuracy.h"
 #include "src/plan/price/simulate.h"
 
 /* A configuration at full size on the sim device. */
@@ -25,6 +26,8 @@ z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardwar
 z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
                            z3d_case **out);
 void z3d_case_destroy(z3d_case *of);
+/* Which compared steps it is like. */
+z3d_run_kind z3d_case_kind(const z3d_case *of);
 
 /* A checkpoint of fp32 parameters and the optimizer's tensors, as checkpoint/ writes it: bytes of
  * values. The fullest node decides how long it takes; all its ranks write at once. */

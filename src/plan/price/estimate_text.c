@@ -98,7 +98,8 @@ static void print_time(const z3d_case *of, const z3d_hardware *hardware, const z
     line(out, "allocator", t->allocator, t->seconds);
     line(out, "step", t->seconds, t->seconds);
     z3d_string_append(out, "  ");
-    z3d_compared_print(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), t->seconds, out);
+    const z3d_run_kind kind = z3d_case_kind(of);
+    z3d_compared_print(hardware, &kind, t->seconds, out);
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
     for (int axes = 0; axes < Z3D_AXES_WORLD; axes++)
         if (t->bytes[axes] > 0)
@@ -247,9 +248,11 @@ static void more_of(z3d_string *out, const char *what, int axes, const char *whe
     more(out, key, value);
 }
 
-static void range_json(const z3d_hardware *hardware, int ranks, double seconds, z3d_string *out) {
+static void range_json(const z3d_case *of, const z3d_hardware *hardware, double seconds,
+                       z3d_string *out) {
     z3d_compared range;
-    const bool known = z3d_compared_find(hardware, ranks, &range);
+    const z3d_run_kind kind = z3d_case_kind(of);
+    const bool known = z3d_compared_find(hardware, &kind, &range);
     or_null(out, "compared_steps", known ? range.runs : -1);
     or_null(out, "step_low", known ? range.low * seconds : -1);
     or_null(out, "step_high", known ? range.high * seconds : -1);
@@ -259,7 +262,7 @@ static void time_json(const z3d_case *of, const z3d_hardware *hardware, const z3
                       z3d_string *out) {
     z3d_string_append(out, ", \"seconds\": {");
     number(out, "step", t->seconds);
-    range_json(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), t->seconds, out);
+    range_json(of, hardware, t->seconds, out);
     more(out, "compute", t->compute);
     more(out, "exposed_launches", t->launch);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)

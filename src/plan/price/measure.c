@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/sort.h"
 #include "src/model/model.h"
 #include "src/plan/plan.h"
 #include "zero/zero.h"
@@ -255,11 +256,6 @@ typedef struct arena {
     int64_t size, at;
 } arena;
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* A collective over `bytes` in all, on one group, as a sample: of its turns the lower quartile,
  * since where ranks share cores the best one is luck. */
 static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int64_t bytes,
@@ -285,7 +281,7 @@ static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int
         Z3D_TRY(z3d_collective_run(group, &call));
         seconds[i] = z3d_now() - begin;
     }
-    qsort(seconds, (size_t)turns, sizeof *seconds, by_value);
+    z3d_sort_numbers(seconds, (size_t)turns);
     out->seconds = seconds[turns / 4];
     return Z3D_OK;
 }
