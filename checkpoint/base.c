@@ -74,8 +74,7 @@ static bool has_all(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_mo
     bool any = false;
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters && model->group[g].frozen; i++) {
-            const int tensor = z3d_checkpoint_find(c, z3d_parameter_home(&model->group[g], i),
-                                                   model->group[g].parameter[i].name);
+            const int tensor = z3d_checkpoint_find_parameter(c, &model->group[g], i);
             any = true;
             if (tensor < 0 || z3d_has_new_rows(c, &model->group[g], i) ||
                 (m->info.base.folder && !m->tensor[tensor].frozen))

@@ -6,20 +6,6 @@
 
 enum { CHUNK = Z3D_BLOCK_BYTES / 4 }; /* elements */
 
-static int find_table(const z3d_checkpoint *c, const z3d_parameter_group *group, int parameter) {
-    return z3d_checkpoint_find(c, z3d_parameter_home(group, parameter),
-                               group->parameter[parameter].name);
-}
-
-bool z3d_has_new_rows(const z3d_checkpoint *c, const z3d_parameter_group *group, int parameter) {
-    const z3d_parameter *p = &group->parameter[parameter];
-    const int tensor = p->dims == 2 && p->padded_dim > 0 ? find_table(c, group, parameter) : -1;
-    z3d_part whole;
-    if (tensor < 0) return false;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    return whole.outer == 1 && whole.inner == p->shape[1] && whole.global < p->shape[0];
-}
-
 void z3d_without_new_rows(const z3d_checkpoint *c, int tensor, z3d_part *slice) {
     z3d_part whole;
     z3d_checkpoint_whole(c, tensor, &whole);
@@ -79,7 +65,7 @@ static z3d_status write_rows(z3d_engine *engine, int group, int parameter, int64
 static z3d_status fill(z3d_world *world, const char *place, z3d_checkpoint *c,
                        const z3d_model *model, int group, z3d_engine *engine, int parameter) {
     const z3d_parameter *p = &model->group[group].parameter[parameter];
-    const int tensor = find_table(c, &model->group[group], parameter);
+    const int tensor = z3d_checkpoint_find_parameter(c, &model->group[group], parameter);
     const int64_t columns = p->shape[1];
     z3d_part whole;
     float *mean;
@@ -98,7 +84,8 @@ static z3d_status fill(z3d_world *world, const char *place, z3d_checkpoint *c,
 static void say(const z3d_checkpoint *c, const z3d_model *model, int group, int parameter) {
     const int64_t ids = model->group[group].parameter[parameter].shape[0];
     z3d_part whole;
-    z3d_checkpoint_whole(c, find_table(c, &model->group[group], parameter), &whole);
+    z3d_checkpoint_whole(c, z3d_checkpoint_find_parameter(c, &model->group[group], parameter),
+                         &whole);
     const int64_t added = ids - whole.global;
     z3d_log(Z3D_LOG_INFO,
             "model.vocab_size %lld exceeds the checkpoint's %lld: %lld new row%s of each token "

@@ -5,7 +5,10 @@
 
 #include "checkpoint/format.h"
 
-/* Whether a parameter is a token table with more rows than the checkpoint's. */
+/* reader.c: the parameter's tensor, -1: there is none. */
+int z3d_checkpoint_find_parameter(const z3d_checkpoint *checkpoint,
+                                  const z3d_parameter_group *group, int parameter);
+/* reader.c: whether a parameter is a token table with more rows than the checkpoint's. */
 bool z3d_has_new_rows(const z3d_checkpoint *checkpoint, const z3d_parameter_group *group,
                       int parameter);
 /* What the checkpoint has of a slice of such a table. */

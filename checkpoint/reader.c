@@ -8,6 +8,7 @@
 
 #include "checkpoint/format.h"
 #include "checkpoint/interop.h"
+#include "checkpoint/new_rows.h"
 #include "checkpoint/prefetch.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
@@ -158,6 +159,22 @@ void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const ch
 void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out) {
     const z3d_tensor *t = &checkpoint->manifest.tensor[tensor];
     *out = (z3d_part){t->outer, t->global, t->inner, 0, t->global, 0, z3d_tensor_elements(t)};
+}
+
+int z3d_checkpoint_find_parameter(const z3d_checkpoint *c, const z3d_parameter_group *group,
+                                  int parameter) {
+    return z3d_checkpoint_find(c, z3d_parameter_home(group, parameter),
+                               group->parameter[parameter].name);
+}
+
+bool z3d_has_new_rows(const z3d_checkpoint *c, const z3d_parameter_group *group, int parameter) {
+    const z3d_parameter *p = &group->parameter[parameter];
+    const int tensor =
+        p->dims == 2 && p->padded_dim > 0 ? z3d_checkpoint_find_parameter(c, group, parameter) : -1;
+    z3d_part whole;
+    if (tensor < 0) return false;
+    z3d_checkpoint_whole(c, tensor, &whole);
+    return whole.outer == 1 && whole.inner == p->shape[1] && whole.global < p->shape[0];
 }
 
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
