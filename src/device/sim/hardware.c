@@ -253,7 +253,7 @@ z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
 static const struct shipped {
     const char *name, *text;
 } shipped[] = {
-#include "software_texts.h"
+#include "src/device/sim/software_texts.h"
 };
 enum { SHIPPED = sizeof shipped / sizeof *shipped };
 
