@@ -140,7 +140,7 @@ static z3d_status check_partition(const z3d_trainer *trainer) {
     const z3d_mesh *mesh = &trainer->mesh;
     const z3d_data_cut cut = z3d_config_data_cut(trainer->config);
     const int size = z3d_mesh_size(mesh, Z3D_ROLE_BLOCKS);
-    const bool may = trainer->config->parallel_collective_algorithm == Z3D_ALGORITHM_AUTO;
+    const bool automatic = trainer->config->parallel_collective_algorithm == Z3D_ALGORITHM_AUTO;
     for (int rank = 0; rank < z3d_mesh_size(mesh, Z3D_AXES_WORLD); rank++) {
         const int first = z3d_mesh_member(mesh, Z3D_ROLE_BLOCKS, rank, 0);
         if (cut == Z3D_CUT_NONE || z3d_mesh_size(mesh, Z3D_ROLE_NODES) == 1 ||
@@ -161,7 +161,7 @@ static z3d_status check_partition(const z3d_trainer *trainer) {
             size, first, z3d_world_node(trainer->world, first), rank,
             z3d_world_node(trainer->world, rank));
     }
-    if (cut != Z3D_CUT_NONE && !may && z3d_mesh_size(mesh, Z3D_ROLE_NODES) == 1)
+    if (cut != Z3D_CUT_NONE && !automatic && z3d_mesh_size(mesh, Z3D_ROLE_NODES) == 1)
         z3d_log(Z3D_LOG_INFO, "%s has no effect: the %d data ranks are one partition", key[cut],
                 size);
     return Z3D_OK;

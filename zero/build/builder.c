@@ -233,236 +233,6 @@ static void add_persistent(struct builder *b) {
     for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
 }
 
-/* ---- parameters: gathered before use ---- */
-
-/* The buffer for all rows of group g's parameters. */
-static int whole_parameters(struct builder *b, int g) {
-    const z3d_program *p = b->program;
-    if (!b->group[g].decided.gather_each_use)
-        return z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-    return z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
-                              z3d_bytes_of(p->config.dtype, p->layout->group[g].padded), "gathered",
-                              p->model->group[g].name, -1);
-}
-
-/* Of hpZ the secondary value's, which persists; else the group's whole parameters. */
-int z3d_builder_block_buffer(struct builder *b, int g) {
-    const z3d_program *p = b->program;
-    if (p->layout->group[g].kept[Z3D_PART_SECONDARY].kinds)
-        return z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY);
-    return whole_parameters(b, g);
-}
-
-/* All gathers of this group's parameters copy their own rows from where these are kept, unless they
- * lie there already. */
-static struct matrix_move gather_of(const struct builder *b, int g, z3d_axes axes, int buffer,
-                                    int from) {
-    if (from == buffer || z3d_builder_fetches(b, g)) from = -1;
-    return (struct matrix_move){Z3D_OP_GATHER_PARAMS, axes, g, -1, buffer, from};
-}
-
-static void widen(struct builder *b, int g, z3d_phase phase) {
-    const int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    z3d_builder_emit_buckets(b, phase, &b->group[g].widening,
-                             gather_of(b, g, Z3D_ROLE_NODES, b->group[g].block, own));
-}
-
-/* In parts: the first half of a gather, over the nodes, fills this rank's block. */
-static void start_widening(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    if (!group->decided.in_parts || group->block >= 0) return;
-    if (!group->fresh && z3d_builder_fetches(b, g)) z3d_builder_fetch(b, g, LEG_THERE);
-    group->block = !group->fresh && z3d_builder_fetches(b, g) ? group->fetched
-                                                              : z3d_builder_block_buffer(b, g);
-    if (!group->fresh) widen(b, g, Z3D_PHASE_START);
-}
-
-static void wait_widening(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    if (!group->decided.in_parts || group->fresh) return;
-    widen(b, g, Z3D_PHASE_WAIT);
-    group->widening = -1;
-    group->fresh = b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds != 0;
-}
-
-static void gather(struct builder *b, int g, z3d_phase phase) {
-    const bool in_parts = b->group[g].decided.in_parts;
-    const int from =
-        in_parts ? b->group[g].block : z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    struct matrix_move move =
-        gather_of(b, g, in_parts ? Z3D_ROLE_BLOCKS : b->program->layout->group[g].shard_axes,
-                  b->group[g].parameters, from);
-    z3d_builder_emit_buckets(b, phase, &b->group[g].gathering, move);
-}
-
-static void start_gather(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    start_widening(b, g);
-    wait_widening(b, g);
-    if (group->decided.in_parts && !b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds) {
-        group->parameters = group->block;
-    } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
-        z3d_builder_fetch(b, g, LEG_THERE);
-        group->parameters = group->fetched;
-    } else {
-        group->parameters = whole_parameters(b, g);
-    }
-    gather(b, g, Z3D_PHASE_START);
-}
-
-static void wait_gather(struct builder *b, int g) {
-    gather(b, g, Z3D_PHASE_WAIT);
-    b->group[g].gathering = -1;
-}
-
-/* Starts the gathers of the groups that work `step` reads and that are not there yet. */
-static void start_gathers_for(struct builder *b, int step) {
-    if (step >= b->num_work) return;
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].parameters < 0 &&
-            z3d_builder_reads_group(b, step, unit->group[s]))
-            start_gather(b, unit->group[s]);
-}
-
-static bool widens(const struct builder *b) {
-    return b->program->layout->group[0].block > 1;
-}
-
-/* The same of the first half of gathers in parts. */
-static void start_widening_for(struct builder *b, int step) {
-    if (step >= b->num_work) return;
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].parameters < 0 &&
-            z3d_builder_reads_group(b, step, unit->group[s]))
-            start_widening(b, unit->group[s]);
-}
-
-/* The next work of another unit. */
-static int next_unit(const struct builder *b, int step) {
-    int next = step + 1;
-    while (next < b->num_work && step < b->num_work && b->work[next].unit == b->work[step].unit)
-        next++;
-    return next;
-}
-
-/* What is kept elsewhere, and that work `step` will gather, sets out or goes on. */
-static void fetch_for(struct builder *b, int step, enum leg until) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    for (int s = 0; s < unit->num_groups; s++) {
-        int g = unit->group[s];
-        if (z3d_builder_fetches(b, g) && b->group[g].parameters < 0 && b->group[g].block < 0 &&
-            z3d_builder_reads_group(b, step, g))
-            z3d_builder_fetch(b, g, until);
-    }
-}
-
-/* Elements of the matrices that work `step` gathers; fetched: of what is kept elsewhere. */
-static int64_t gathered_elements(const struct builder *b, int step, bool fetched) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    int64_t elements = 0;
-    for (int s = 0; s < unit->num_groups; s++) {
-        const int g = unit->group[s];
-        const bool counts =
-            fetched ? z3d_builder_fetches(b, g) : b->group[g].decided.gather_each_use;
-        if (counts && z3d_builder_reads_group(b, step, g))
-            elements += b->program->layout->group[g].padded;
-    }
-    return elements;
-}
-
-/* Of the units from work `step` on, the first sets out or goes on, and those behind it that make no
- * more than config.prefetch elements with it. Gives the work behind them. Behind as many units as
- * there are, the same come again. */
-static int fetch_ahead(struct builder *b, int step, enum leg until) {
-    int64_t elements = 0;
-    for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
-        elements += gathered_elements(b, step, true);
-        if (n > 0 && elements > b->program->config.prefetch) break;
-        fetch_for(b, step, until);
-        step = next_unit(b, step);
-    }
-    return step;
-}
-
-/* Starts the gathers of the units after work `step`: of the next one, and of those behind it that
- * make no more than config.gather_ahead elements with it. Gives the work behind them. */
-static int gather_ahead(struct builder *b, int step) {
-    const int64_t most = b->program->config.gather_ahead;
-    int64_t elements = 0;
-    int next = next_unit(b, step);
-    for (int n = 0; n < b->program->model->num_units && next < b->num_work; n++) {
-        elements += gathered_elements(b, next, false);
-        if (n > 0 && (most == 0 || elements > most)) break;
-        start_gathers_for(b, next);
-        next = next_unit(b, next);
-    }
-    return next;
-}
-
-/* Before work `step`: what it reads is there, and what the next one reads is on its way. */
-static void gather_before(struct builder *b, int step) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    if (widens(b) && b->program->config.overlap) { /* of the first work; later ones' are there */
-        start_widening_for(b, step);
-        start_widening_for(b, next_unit(b, step));
-    }
-    start_gathers_for(b, step);
-    for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].gathering >= 0 &&
-            z3d_builder_reads_group(b, step, unit->group[s]))
-            wait_gather(b, unit->group[s]);
-    if (!b->program->config.overlap) return;
-    int next = gather_ahead(b, step); /* travels while this computes */
-    if (widens(b)) {
-        start_widening_for(b, next);
-        next = next_unit(b, next);
-    }
-    if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
-    int fetched = fetch_ahead(b, next, LEG_FETCHED);
-    fetch_ahead(b, fetched, LEG_STAGED);
-}
-
-/* By what comes next, or, where parameters are gathered once a step, by anything. */
-static bool is_read_later(const struct builder *b, int step, int g) {
-    if (b->program->config.pipeline.gather_per_step) return step < b->group[g].last_reader;
-    return z3d_builder_reads_group(b, step + 1, g);
-}
-
-static void release_after(struct builder *b, int step) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    for (int s = 0; s < unit->num_groups; s++) {
-        int g = unit->group[s];
-        if (!b->group[g].decided.gather_each_use) continue;
-        if (!z3d_builder_reads_group(b, step, g) || is_read_later(b, step, g)) continue;
-        z3d_instruction *i =
-            z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
-        i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
-        b->group[g].parameters = b->group[g].block = -1;
-    }
-}
-
-/* At the start of a step, in the order of first use, so that they overlap the forward. */
-static void gather_at_start(struct builder *b) {
-    const z3d_program *p = b->program;
-    for (int step = 0; step < b->num_work; step++) {
-        const z3d_unit *unit = &p->model->unit[b->work[step].unit];
-        for (int s = 0; s < unit->num_groups; s++) {
-            int g = unit->group[s];
-            if (!b->group[g].decided.gather_at_start || b->group[g].parameters >= 0 ||
-                !z3d_builder_reads_group(b, step, g))
-                continue;
-            if (b->group[g].decided.in_parts && p->config.overlap) {
-                start_widening(b, g); /* the other half comes before its first use */
-                continue;
-            }
-            start_gather(b, g);
-            if (!p->config.overlap) wait_gather(b, g);
-        }
-    }
-}
-
 /* ---- units ---- */
 
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro) {
@@ -640,13 +410,13 @@ static void build(struct builder *b) {
     z3d_builder_place_sums(b);
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     z3d_builder_begin_delayed(b);
-    gather_at_start(b);
+    z3d_builder_gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
-        gather_before(b, step);
+        z3d_builder_gather_before(b, step);
         if (z3d_builder_begins_task(b, step)) z3d_builder_receive(b, b->work[step].task);
         do_work(b, b->work[step]);
         if (z3d_builder_ends_task(b, step)) end_task(b, b->work[step].task);
-        release_after(b, step);
+        z3d_builder_release_after(b, step);
         z3d_builder_let_parameters_go(b);
     }
     z3d_builder_finish_sends(b);
@@ -678,7 +448,6 @@ static z3d_status find_writers(struct builder *b) {
         b->group[g] = (struct group_state){
             .parameters = -1,
             .block = -1,
-            .widening = -1,
             .gathering = -1,
             .fresh = p->config.gathered && p->layout->group[g].kept[Z3D_PART_SECONDARY].kinds,
             .decided = decide(&p->config, p->layout, g)};

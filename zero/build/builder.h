@@ -31,7 +31,7 @@ struct group_state {
     int last_reader; /* the last work that reads the parameters */
     int block;       /* buffer with the parameters of its block, or where they will be, -1: none */
     bool fresh;      /* hpZ: the secondary value is that of the parameters */
-    /* First ticket of what is under way; widening, gathering -1: nothing. */
+    /* First ticket of what is under way; gathering -1: nothing. */
     int widening, gathering, summing, sharing;
     bool shared; /* all rows of its gradients are there */
     enum leg leg;
@@ -174,8 +174,16 @@ struct matrix_move {
 void z3d_builder_emit_buckets(struct builder *b, z3d_phase phase, int *ticket,
                               struct matrix_move move);
 
-/* builder.c: where group g's rows come together first: the secondary value, or all its rows. */
+/* gathers.c: the axes of a collective about group g: `part`, where these are in parts, else all
+ * that the group is sharded over. Where the group's rows come together first: the secondary value,
+ * or all its rows. */
+z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
 int z3d_builder_block_buffer(struct builder *b, int g);
+/* At the start of a step, and before work number `step`: parameters are there, or on their way.
+ * After it: what nothing reads next is released. */
+void z3d_builder_gather_at_start(struct builder *b);
+void z3d_builder_gather_before(struct builder *b, int step);
+void z3d_builder_release_after(struct builder *b, int step);
 
 /* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
  * gradients, and that it does; after it. At the end of a task: what was started has ended. After

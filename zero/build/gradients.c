@@ -81,10 +81,7 @@ static void wait_sum(struct builder *b, int g) {
 
 /* In parts: first the rows of its block, from the nodes. */
 static struct matrix_move share_of(const struct builder *b, int g, bool first) {
-    const z3d_group_layout *group = &b->program->layout->group[g];
-    const z3d_axes axes = !b->group[g].decided.in_parts ? group->shard_axes
-                          : first                       ? Z3D_ROLE_NODES
-                                                        : Z3D_ROLE_BLOCKS;
+    const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_NODES : Z3D_ROLE_BLOCKS);
     const int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
     return (struct matrix_move){Z3D_OP_GATHER_GRADS, axes, g, -1, kept, -1};
 }
@@ -144,9 +141,7 @@ static void keep_shard(struct builder *b, int which, int micro) {
 static void reduce(struct builder *b, int which, int micro, bool first, z3d_phase phase) {
     struct sum_state *sum = &b->sum[which];
     const int g = which / 2;
-    const z3d_axes axes = !b->group[g].decided.in_parts ? b->program->layout->group[g].shard_axes
-                          : first                       ? Z3D_ROLE_BLOCKS
-                                                        : Z3D_ROLE_NODES;
+    const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_BLOCKS : Z3D_ROLE_NODES);
     z3d_builder_emit_buckets(
         b, phase, first ? &sum->reducing : &sum->narrowing,
         (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g, micro, sum->gradients, -1});
