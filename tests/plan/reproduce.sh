@@ -96,7 +96,7 @@ expect 0 "$ZERO3D" plan small.yaml $grow --ranks 8 --hardware "$a100" --software
 grep -q '"software": "Megatron-LM of 2021", .*"compared_steps": 360, "step_low": ' out || fail "the JSON has no software or no range"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" plan small.yaml $grow --ranks 8 --hardware "$a100" --software megatron-2021 zero_optimization.stage=2
-grep -q '^  never compared .* one node of A100-SXM4-80GB: the 360 compared steps had 2 to 8 ranks, 0.2 to 1.32 billion parameters, ZeRO stage 0 to 1, no offload$' out || fail "ZeRO-3 has the range of ZeRO-0"
+grep -q '^  never compared .* one node of A100-SXM4-80GB: the 360 compared steps had 2 to 8 ranks, 0.2 to 1.32 billion parameters, ZeRO stage at most 1, no offload$' out || fail "ZeRO-3 has the range of ZeRO-0"
 expect 0 "$ZERO3D" plan small.yaml --ranks 8 --hardware "$a100" --software megatron-2021
 grep -q '^  never compared .*: the 360 compared steps had ' out || fail "a tiny model has the range of larger ones"
 grep -q '^  exposed: launches .* [1-9][0-9.]* %$' out || fail "launches of a small model are hidden"

@@ -72,10 +72,10 @@ static void print_class(const z3d_hardware *hardware, bool nodes, z3d_string *ou
     if (c.runs == 0 || strcmp(hardware->compared, hardware->device) != 0) return;
     z3d_string_append(out, ": the %d compared steps had ", (int)c.runs);
     if (c.ranks_least < c.ranks_most) z3d_string_append(out, "%g to ", c.ranks_least);
-    z3d_string_append(out, "%g rank%s, %.3g to %.3g billion parameters, ZeRO stage %s%g, %s",
+    z3d_string_append(out, "%g rank%s, %.3g to %.3g billion parameters, ZeRO stage at most %g, %s",
                       c.ranks_most, z3d_plural((int64_t)c.ranks_most), c.billions_least,
-                      c.billions_most, hardware->compared_stage > 0 ? "0 to " : "",
-                      hardware->compared_stage, offloads[(int)hardware->compared_offload]);
+                      c.billions_most, hardware->compared_stage,
+                      offloads[(int)hardware->compared_offload]);
 }
 
 void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, double seconds,
