@@ -28,7 +28,7 @@ static bool moves(const z3d_program *p) {
     return p->config.partition_activations || leaves_device(p);
 }
 
-/* Room for what is kept of a unit's input. To a disk and back go whole blocks. */
+/* Room for what is kept of a unit's input. Disk transfers use whole blocks. */
 static int kept_buffer(struct builder *b, struct work w, z3d_space space, const char *what) {
     z3d_program *p = b->program;
     const z3d_matrix m = matrix(p, w.unit);
@@ -42,50 +42,43 @@ static int kept_buffer(struct builder *b, struct work w, z3d_space space, const 
     return buffer;
 }
 
-/* One entry that moves a unit's input or parts of it. */
-static void emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket, struct work w,
-                 int from, int to) {
-    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
-    i->unit = w.unit;
-    i->micro = w.micro;
-    i->rows = kept_rows(b->program);
-    i->count = moves(b->program) ? matrix(b->program, w.unit).columns : 0;
-    i->buffer[Z3D_SLOT_INPUT] = from;
-    i->buffer[Z3D_SLOT_OUTPUT] = to;
+static struct subject input_of(const z3d_program *p, struct work w) {
+    const int64_t count = moves(p) ? matrix(p, w.unit).columns : 0;
+    return (struct subject){w.unit, w.micro, -1, kept_rows(p), 0, count};
+}
+
+static struct unit_state *state_of(const struct builder *b, struct work w) {
+    return z3d_builder_state(b, w.unit, w.micro);
 }
 
 /* ---- there ---- */
 
-/* What is on its way to the disk is there: unless it is on its way back, too, host memory is done
- * with it. */
+/* The transfer to the disk is over. Host memory keeps the input only if it is on its way back. */
 static void finish_store(struct builder *b) {
-    const struct work stored = b->storing;
-    if (stored.unit < 0) return;
-    struct unit_state *unit = z3d_builder_state(b, stored.unit, stored.micro);
-    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, &unit->saving, stored, unit->in_host,
-         unit->checkpoint);
-    if (unit->loaded < 0) unit->in_host = -1;
+    if (b->storing.unit < 0) return;
+    struct unit_state *unit = state_of(b, b->storing);
+    z3d_builder_advance(b, &unit->save, ARRIVED);
+    if (!unit->loads) unit->in_host = -1;
     b->storing.unit = -1;
 }
 
 void z3d_builder_save_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
-    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
-    int input = z3d_builder_input(b, w.unit, w.micro);
+    struct unit_state *unit = state_of(b, w);
+    const int input = z3d_builder_input(b, w.unit, w.micro);
     if (input < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
-    unit->loaded = -1;
-    unit->checkpoint = input;
-    if (!moves(p)) {
-        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, w, input, input);
-        return;
-    }
-    unit->checkpoint = kept_buffer(b, w, p->config.checkpoint_space, "checkpoint");
+    const int kept = moves(p) ? kept_buffer(b, w, p->config.checkpoint_space, "checkpoint") : input;
+    unit->loads = false;
+    unit->save = z3d_builder_route(input_of(p, w), leaves_device(p) ? input : kept);
     if (!leaves_device(p)) {
-        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, w, input, unit->checkpoint);
+        z3d_builder_move(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, unit->save.subject, input,
+                         kept);
         return;
     }
-    unit->in_host = on_disk(p) ? kept_buffer(b, w, Z3D_SPACE_HOST, "leaving") : unit->checkpoint;
-    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, &unit->saving, w, input, unit->in_host);
+    unit->in_host = on_disk(p) ? kept_buffer(b, w, Z3D_SPACE_HOST, "leaving") : kept;
+    z3d_builder_extend(&unit->save, Z3D_OP_SAVE_INPUT, unit->in_host);
+    z3d_builder_extend(&unit->save, Z3D_OP_SAVE_INPUT, kept);
+    z3d_builder_advance(b, &unit->save, unit->save.left - 1);
     b->saving = w;
     if (p->config.overlap) return;
     z3d_builder_finish_saves(b);
@@ -97,82 +90,69 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
 void z3d_builder_finish_saves(struct builder *b) {
     const struct work saved = b->saving;
     if (saved.unit < 0) return;
-    struct unit_state *unit = z3d_builder_state(b, saved.unit, saved.micro);
-    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, &unit->saving, saved,
-         z3d_builder_input(b, saved.unit, saved.micro), unit->in_host);
+    struct route *save = &state_of(b, saved)->save;
+    z3d_builder_advance(b, save, save->left - 1);
     b->saving.unit = -1;
     if (!on_disk(b->program)) return;
     finish_store(b);
-    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, &unit->saving, saved, unit->in_host,
-         unit->checkpoint);
+    z3d_builder_advance(b, save, ON_LAST_LEG);
     b->storing = saved;
 }
 
 /* ---- and back ---- */
 
-/* The leg from the disk, unless it is still in host memory. */
-static void stage(struct builder *b, struct work w) {
-    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
-    if (!on_disk(b->program) || unit->in_host >= 0) return;
-    unit->in_host = kept_buffer(b, w, Z3D_SPACE_HOST, "coming");
-    emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, &unit->fetching, w, unit->checkpoint,
-         unit->in_host);
-}
-
-/* Makes room for it on the device, and starts the leg to there. */
-static void start_load(struct builder *b, struct work w) {
+/* From where the input is, over host memory, to the device; what was split is gathered there. */
+static void begin_load(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
-    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
-    z3d_matrix m = matrix(p, w.unit);
-    int64_t bytes = z3d_bytes_of(m.dtype, m.ranks * m.columns);
-    stage(b, w);
-    if (unit->fetching >= 0)
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, &unit->fetching, w, unit->checkpoint,
-             unit->in_host);
-    unit->loaded = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "loaded",
-                                      p->model->unit[w.unit].name, w.micro);
+    struct unit_state *unit = state_of(b, w);
+    const z3d_matrix m = matrix(p, w.unit);
+    const bool from_disk = on_disk(p) && unit->in_host < 0;
+    if (unit->loads) return;
+    if (from_disk) unit->in_host = kept_buffer(b, w, Z3D_SPACE_HOST, "coming");
+    unit->load = z3d_builder_route(unit->save.subject, from_disk || !leaves_device(p)
+                                                           ? z3d_builder_end(&unit->save)
+                                                           : unit->in_host);
+    const int loaded =
+        z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_bytes_of(m.dtype, m.ranks * m.columns),
+                           "loaded", p->model->unit[w.unit].name, w.micro);
     if (leaves_device(p)) {
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, &unit->fetching, w, unit->in_host,
-             unit->loaded);
-    } else {
-        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, &unit->gathering, w, unit->checkpoint,
-             unit->loaded);
+        z3d_builder_extend(&unit->load, Z3D_OP_LOAD_INPUT, unit->in_host);
+        z3d_builder_extend(&unit->load, Z3D_OP_LOAD_INPUT, loaded);
     }
+    if (p->config.partition_activations)
+        z3d_builder_extend(&unit->load, Z3D_OP_GATHER_INPUT, loaded);
+    unit->loads = true;
 }
 
-/* The leg from the host is over; what was split is gathered from here. */
-static void finish_fetch(struct builder *b, struct work w) {
-    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
-    if (unit->fetching < 0) return;
-    emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, &unit->fetching, w, unit->in_host, unit->loaded);
-    unit->fetching = -1;
-    if (!b->program->config.partition_activations) return;
-    emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, &unit->gathering, w, unit->loaded, unit->loaded);
+/* The copy to the device, or the gather of what lies there, is under way. */
+static int under_way(const z3d_program *p) {
+    return p->config.partition_activations && leaves_device(p) ? ON_LEG_BEFORE : ON_LAST_LEG;
 }
 
-static void finish_load(struct builder *b, struct work w) {
-    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
-    finish_fetch(b, w);
-    if (unit->gathering >= 0)
-        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_WAIT, &unit->gathering, w,
-             leaves_device(b->program) ? unit->loaded : unit->checkpoint, unit->loaded);
-    unit->gathering = -1;
+/* The copy from the disk is under way, unless the input is still in host memory. */
+static void stage(struct builder *b, struct work w) {
+    struct unit_state *unit = state_of(b, w);
+    if (!on_disk(b->program) || unit->in_host >= 0) return;
+    begin_load(b, w);
+    z3d_builder_advance(b, &unit->load, under_way(b->program) + 2);
 }
 
 /* Brings unit w.unit's input back to where its recompute reads it. */
 void z3d_builder_load_input(struct builder *b, struct work w) {
-    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
+    struct unit_state *unit = state_of(b, w);
     int source = z3d_model_input(b->program->model, w.unit, b->program->mode);
     if (source < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
+    struct unit_state *read = z3d_builder_state(b, source, w.micro);
     if (!moves(b->program)) {
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, NULL, w, unit->checkpoint, unit->checkpoint);
-        z3d_builder_state(b, source, w.micro)->output = unit->checkpoint;
+        read->output = z3d_builder_end(&unit->save);
+        z3d_builder_move(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, NULL, unit->save.subject,
+                         read->output, read->output);
         return;
     }
-    if (unit->loaded < 0) start_load(b, w);
-    finish_load(b, w);
+    begin_load(b, w);
+    z3d_builder_advance(b, &unit->load, ARRIVED);
     if (b->storing.unit == w.unit && b->storing.micro == w.micro) finish_store(b);
-    z3d_builder_state(b, source, w.micro)->output = unit->loaded;
+    read->output = z3d_builder_end(&unit->load);
 }
 
 /* The next unit below `from` of its chunk whose input is kept, -1: none. */
@@ -190,15 +170,14 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     int from = z3d_builder_recomputes(p, w.unit) ? b->kept_from[w.unit] : w.unit;
     struct work next = {WORK_RECOMPUTE, kept_below(b, from), w.micro, w.task}, second = next;
     if (next.unit < 0) return;
-    const struct unit_state *unit = z3d_builder_state(b, next.unit, w.micro);
-    if (unit->loaded >= 0) {
-        if (p->config.partition_activations && w.kind != WORK_RECOMPUTE &&
-            z3d_builder_keeps_input(b, w.unit))
-            finish_fetch(b, next);
-    } else if (on_disk(p) && unit->in_host < 0) {
+    struct unit_state *unit = state_of(b, next);
+    if (!unit->loads && on_disk(p) && unit->in_host < 0) {
         stage(b, next);
     } else {
-        start_load(b, next);
+        const bool last = unit->loads && unit->load.left <= under_way(p) &&
+                          w.kind != WORK_RECOMPUTE && z3d_builder_keeps_input(b, w.unit);
+        begin_load(b, next);
+        z3d_builder_advance(b, &unit->load, last ? ON_LAST_LEG : under_way(p));
     }
     second.unit = kept_below(b, next.unit);
     if (second.unit >= 0) stage(b, second);

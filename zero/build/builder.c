@@ -566,7 +566,12 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
     for (int u = 0; u < states; u++)
-        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+        b.state[u] = (struct unit_state){.output = -1,
+                                         .output_gradient = -1,
+                                         .saved = -1,
+                                         .deferred = -1,
+                                         .input = -1,
+                                         .in_host = -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing

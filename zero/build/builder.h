@@ -19,12 +19,24 @@ struct decisions {
                             the tensor group */
 };
 
-/* How far offloaded parameters or gradients have come: under way from the disk to host memory;
- * under way to the device; there. */
-enum leg { LEG_NONE, LEG_STAGED, LEG_FETCHED, LEG_THERE };
+/* What moves: rows and columns of a parameter group's matrix, or of a unit's input. */
+struct subject {
+    int unit, micro, group; /* -1: not about one */
+    z3d_rows rows;
+    int64_t first, count;
+};
 
-/* A group's gradients on their way back to where they are kept, likewise. */
-enum way_out { OUT_NONE, OUT_TO_HOST, OUT_TO_DISK };
+/* The way of a subject from a buffer over others to its end. Each leg is started and waited for
+ * before the next one starts. */
+struct route {
+    struct subject subject;
+    z3d_opcode opcode[3]; /* of each leg */
+    int stop[4];          /* buffers: leg n goes from stop n to stop n + 1 */
+    int legs, left, ticket;
+};
+
+/* Starts and waits of a route that are left: none; it is on its last leg; on the one before. */
+enum { ARRIVED = 0, ON_LAST_LEG = 1, ON_LEG_BEFORE = 3 };
 
 struct group_state {
     int parameters;  /* buffer to read parameters from, -1: not gathered */
@@ -34,24 +46,17 @@ struct group_state {
     /* First ticket of what is under way; gathering -1: nothing. */
     int widening, gathering, summing, sharing;
     bool shared; /* all rows of its gradients are there */
-    enum leg leg;
-    int staged, fetched, fetching; /* in host memory; on the device; ticket of the leg */
-    struct {
-        enum leg leg;
-        enum way_out out;
-        int staged, fetched, ticket;
-    } sum;                      /* gradients that are kept elsewhere than on the device */
+    /* Of offloaded parameters to the device; of gradients to where they are kept, and back. */
+    struct route parameters_in, gradients_out, gradients_in;
     int first_piece, end_piece; /* of the host's steps */
     struct decisions decided;
 };
 
 /* Columns of a group that the host steps at a time. */
 struct piece {
-    int group;
-    z3d_rows rows;
-    int64_t first, count;
-    int gradients, states, parameters;                                  /* buffers in host memory */
-    int moving_gradients, fetching, storing_parameters, storing_states; /* tickets */
+    struct subject subject;
+    struct route gradients, states;                  /* to host memory */
+    struct route stepped_parameters, stepped_states; /* to where they are kept */
 };
 
 /* The host's steps in their order. Pieces before these are on their way, stepped, and with their
@@ -85,12 +90,11 @@ struct started {
 /* What there is in memory of one unit and micro-batch. */
 struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
-    int checkpoint;                     /* its kept input, where one is kept for it */
-    int in_host; /* the same in host memory: where it is kept, or on its way; -1: not there */
     int deferred, input; /* between the halves of its backward: their memory, and what it reads */
-    int loaded;          /* the buffer that its checkpoint comes back to, -1: none */
-    int saving, fetching, gathering; /* tickets of what is under way: on the way there, back, from
-                                        the other ranks; -1: nothing */
+    /* Its kept input: to where the activation checkpoint lies, and back. */
+    struct route save, load;
+    int in_host; /* the checkpoint in host memory: where it is kept, or on its way; -1: not there */
+    bool loads;  /* `load` has begun */
 };
 
 enum work_kind {
@@ -174,6 +178,18 @@ struct matrix_move {
 void z3d_builder_emit_buckets(struct builder *b, z3d_phase phase, int *ticket,
                               struct matrix_move move);
 
+/* routes.c: a route from a buffer; one leg more, unless a copy's end is where it begins; its last
+ * stop; starts and waits until only so many are left; a wait, and the start of the leg
+ * after it. */
+struct route z3d_builder_route(struct subject subject, int from);
+void z3d_builder_extend(struct route *route, z3d_opcode opcode, int to);
+int z3d_builder_end(const struct route *route);
+void z3d_builder_advance(struct builder *b, struct route *route, int left);
+void z3d_builder_next_leg(struct builder *b, struct route *route);
+/* The one entry of a leg: a start, a wait, or a move that is whole. */
+void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                      struct subject subject, int from, int to);
+
 /* gathers.c: the axes of a collective about group g: `part`, where these are in parts, else all
  * that the group is sharded over. Where the group's rows come together first: the secondary value,
  * or all its rows. */
@@ -228,15 +244,15 @@ void z3d_builder_send(struct builder *b, int task);
 void z3d_builder_finish_sends(struct builder *b);
 int z3d_builder_exchange(struct builder *b, int group);
 
-/* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them as far
- * as `until` (THERE: group[g].fetched has them in its own row). Whether its gradients are kept
- * elsewhere: brings the sum so far, and gives the buffer once it is THERE; sends the sum out, from
- * sum[2 g].kept; what is on its way out goes on, or comes to its end. Whether the host steps; all
- * of its step. */
+/* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them until
+ * so much of their route is left, and gives the buffer that has them in its own row once they
+ * arrived. Whether its gradients are kept elsewhere: brings the sum so far likewise; sends the sum
+ * out, from sum[2 g].kept; the sums on their way out go on. Whether the host steps; all of its
+ * step. */
 bool z3d_builder_fetches(const struct builder *b, int g);
-void z3d_builder_fetch(struct builder *b, int g, enum leg until);
+int z3d_builder_fetch(struct builder *b, int g, int left);
 bool z3d_builder_gradients_leave(const struct builder *b, int g);
-int z3d_builder_fetch_sum(struct builder *b, int g, enum leg until);
+int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
 bool z3d_builder_steps_on_host(const struct builder *b, int g);

@@ -42,9 +42,8 @@ static void widen(struct builder *b, int g, z3d_phase phase) {
 static void start_widening(struct builder *b, int g) {
     struct group_state *group = &b->group[g];
     if (!group->decided.in_parts || group->block >= 0) return;
-    const bool fetches = z3d_builder_fetches(b, g);
-    if (fetches) z3d_builder_fetch(b, g, LEG_THERE);
-    group->block = fetches ? group->fetched : z3d_builder_block_buffer(b, g);
+    group->block = z3d_builder_fetches(b, g) ? z3d_builder_fetch(b, g, ARRIVED)
+                                             : z3d_builder_block_buffer(b, g);
     if (!group->fresh) widen(b, g, Z3D_PHASE_START);
 }
 
@@ -71,8 +70,7 @@ static void start_gather(struct builder *b, int g) {
     if (group->decided.in_parts && !b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds) {
         group->parameters = group->block;
     } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
-        z3d_builder_fetch(b, g, LEG_THERE);
-        group->parameters = group->fetched;
+        group->parameters = z3d_builder_fetch(b, g, ARRIVED);
     } else {
         group->parameters = whole_parameters(b, g);
     }
@@ -108,13 +106,13 @@ static int next_unit(const struct builder *b, int step) {
 }
 
 /* What is kept elsewhere, and that work `step` will gather, sets out or goes on. */
-static void fetch_for(struct builder *b, int step, enum leg until) {
+static void fetch_for(struct builder *b, int step, int left) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         if (z3d_builder_fetches(b, g) && b->group[g].parameters < 0 && b->group[g].block < 0 &&
             z3d_builder_reads_group(b, step, g))
-            z3d_builder_fetch(b, g, until);
+            z3d_builder_fetch(b, g, left);
     }
 }
 
@@ -135,12 +133,12 @@ static int64_t gathered_elements(const struct builder *b, int step, bool fetched
 /* Of the units from work `step` on, the first sets out or goes on, and those behind it that make no
  * more than config.prefetch elements with it. Gives the work behind them. Behind as many units as
  * there are, the same come again. */
-static int fetch_ahead(struct builder *b, int step, enum leg until) {
+static int fetch_ahead(struct builder *b, int step, int left) {
     int64_t elements = 0;
     for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
         elements += gathered_elements(b, step, true);
         if (n > 0 && elements > b->program->config.prefetch) break;
-        fetch_for(b, step, until);
+        fetch_for(b, step, left);
         step = next_unit(b, step);
     }
     return step;
@@ -180,8 +178,8 @@ void z3d_builder_gather_before(struct builder *b, int step) {
         next = next_unit(b, next);
     }
     if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
-    int fetched = fetch_ahead(b, next, LEG_FETCHED);
-    fetch_ahead(b, fetched, LEG_STAGED);
+    int fetched = fetch_ahead(b, next, ON_LAST_LEG);
+    fetch_ahead(b, fetched, ON_LEG_BEFORE);
 }
 
 /* By what comes next, or, where parameters are gathered once a step, by anything. */

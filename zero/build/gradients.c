@@ -34,7 +34,7 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
                                               p->model->group[g].name, w.micro);
     sum->written = false;
     if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
-        z3d_builder_fetch_sum(b, g, LEG_STAGED); /* on its way during this backward */
+        z3d_builder_fetch_sum(b, g, ON_LEG_BEFORE); /* on its way during this backward */
     return sum->gradients;
 }
 
@@ -121,7 +121,7 @@ static void keep_shard(struct builder *b, int which, int micro) {
     struct sum_state *sum = &b->sum[which];
     bool leaves = z3d_builder_gradients_leave(b, which / 2);
     if (leaves)
-        sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, which / 2, LEG_THERE) : sum->gradients;
+        sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, which / 2, ARRIVED) : sum->gradients;
     if (leaves && micro == 0) {
         sum->gradients = -1;
         return;
@@ -209,7 +209,7 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         reduce(b, which, w.micro, true, Z3D_PHASE_START);
         if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
-            z3d_builder_fetch_sum(b, g, LEG_FETCHED);
+            z3d_builder_fetch_sum(b, g, ON_LAST_LEG);
         add_started(&b->reducing, which, w.micro);
     }
     if (!p->config.overlap) z3d_builder_wait_reductions(b);

@@ -16,32 +16,39 @@ static bool rows_own(const struct builder *b, int g) {
     return b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_OWN;
 }
 
-/* A piece's elements in host memory. disk: they come from a disk or go to it, in whole blocks. */
+/* A subject's elements in host memory. disk: they come from a disk or go to it, in whole blocks. */
 static int host_buffer(struct builder *b, z3d_category category, const char *what,
-                       const struct piece *piece, int tensors, z3d_dtype dtype, bool disk) {
+                       const struct subject *subject, int tensors, z3d_dtype dtype, bool disk) {
     z3d_program *p = b->program;
-    const int64_t rows = piece->rows == Z3D_ROWS_ALL ? p->layout->group[piece->group].rows : 1;
-    const int64_t bytes = z3d_bytes_of(dtype, rows * piece->count);
+    const z3d_group_layout *group = &p->layout->group[subject->group];
+    const int64_t rows = subject->rows == Z3D_ROWS_ALL ? group->rows : 1;
+    const int64_t bytes = z3d_bytes_of(dtype, rows * subject->count);
     int buffer =
         z3d_builder_buffer(b, category, tensors * z3d_round_up(bytes, disk ? Z3D_DISK_ALIGN : 1),
-                           what, p->model->group[piece->group].name, -1);
+                           what, p->model->group[subject->group].name, -1);
     if (buffer < 0) return buffer;
     p->buffer[buffer].space = Z3D_SPACE_HOST;
-    p->buffer[buffer].rows = piece->rows;
-    p->buffer[buffer].first_column = piece->first;
+    p->buffer[buffer].rows = subject->rows;
+    p->buffer[buffer].first_column = subject->first;
     return buffer;
 }
 
-/* A start, or with its ticket the wait. */
-static void copy(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
-                 const struct piece *piece, int from, int to) {
-    const z3d_opcode_info *info = z3d_opcode_info_of(opcode);
-    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, ticket, piece->group);
-    i->rows = piece->rows;
-    i->first = piece->first;
-    i->count = piece->count;
-    i->buffer[info->from] = from;
-    i->buffer[info->to] = to;
+static struct subject columns(int g, z3d_rows rows, int64_t first, int64_t count) {
+    return (struct subject){-1, -1, g, rows, first, count};
+}
+
+static struct subject own_row(const struct builder *b, int g) {
+    return columns(g, Z3D_ROWS_OWN, 0, b->program->layout->group[g].shard);
+}
+
+/* A group's own row in host memory: where it is kept there, or on its way to or from the disk. */
+static int staged(struct builder *b, int g, z3d_group_part part, z3d_category category,
+                  const char *what) {
+    const struct subject row = own_row(b, g);
+    if (space_of(b, g, part) != Z3D_SPACE_DISK)
+        return z3d_program_group_buffer(b->program, g, part);
+    return host_buffer(b, category, what, &row, 1, b->program->layout->group[g].kept[part].dtype,
+                       true);
 }
 
 /* ---- parameters: fetched before they are gathered ---- */
@@ -50,54 +57,17 @@ bool z3d_builder_fetches(const struct builder *b, int g) {
     return space_of(b, g, Z3D_PART_PARAMETERS) != Z3D_SPACE_DEVICE && !b->group[g].fresh;
 }
 
-static struct piece own_row(const struct builder *b, int g) {
-    return (struct piece){
-        .group = g, .rows = Z3D_ROWS_OWN, .count = b->program->layout->group[g].shard};
-}
-
-static void from_disk(struct builder *b, int g, z3d_phase phase) {
-    struct group_state *group = &b->group[g];
-    const struct piece row = own_row(b, g);
-    copy(b, Z3D_OP_FETCH_PARAMS, phase, &group->fetching, &row,
-         z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS), group->staged);
-}
-
-static void from_host(struct builder *b, int g, z3d_phase phase) {
-    struct group_state *group = &b->group[g];
-    const struct piece row = own_row(b, g);
-    copy(b, Z3D_OP_FETCH_PARAMS, phase, &group->fetching, &row, group->staged, group->fetched);
-}
-
-/* Starts the leg from the disk. */
-static void stage(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    if (space_of(b, g, Z3D_PART_PARAMETERS) == Z3D_SPACE_HOST) {
-        group->staged = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    } else {
-        const struct piece row = own_row(b, g);
-        group->staged = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "staged", &row, 1,
-                                    b->program->config.dtype, true);
-        from_disk(b, g, Z3D_PHASE_START);
+int z3d_builder_fetch(struct builder *b, int g, int left) {
+    struct route *route = &b->group[g].parameters_in;
+    if (route->left == 0) {
+        *route = z3d_builder_route(own_row(b, g),
+                                   z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS));
+        z3d_builder_extend(route, Z3D_OP_FETCH_PARAMS,
+                           staged(b, g, Z3D_PART_PARAMETERS, Z3D_CATEGORY_PARAMETERS, "staged"));
+        z3d_builder_extend(route, Z3D_OP_FETCH_PARAMS, z3d_builder_block_buffer(b, g));
     }
-    group->leg = LEG_STAGED;
-}
-
-/* Starts the leg to the device. */
-static void fetch(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    if (space_of(b, g, Z3D_PART_PARAMETERS) == Z3D_SPACE_DISK) from_disk(b, g, Z3D_PHASE_WAIT);
-    group->fetched = z3d_builder_block_buffer(b, g);
-    from_host(b, g, Z3D_PHASE_START);
-    group->leg = LEG_FETCHED;
-}
-
-void z3d_builder_fetch(struct builder *b, int g, enum leg until) {
-    struct group_state *group = &b->group[g];
-    if (group->leg < LEG_STAGED && until >= LEG_STAGED) stage(b, g);
-    if (group->leg < LEG_FETCHED && until >= LEG_FETCHED) fetch(b, g);
-    if (until < LEG_THERE) return;
-    from_host(b, g, Z3D_PHASE_WAIT);
-    group->leg = LEG_NONE;
+    z3d_builder_advance(b, route, left);
+    return z3d_builder_end(route);
 }
 
 /* ---- gradients: they leave the device as soon as they are reduced ---- */
@@ -106,100 +76,54 @@ bool z3d_builder_gradients_leave(const struct builder *b, int g) {
     return space_of(b, g, Z3D_PART_GRADIENTS) != Z3D_SPACE_DEVICE;
 }
 
-static bool gradients_on_disk(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_PART_GRADIENTS) == Z3D_SPACE_DISK;
-}
-
-static void move_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g, int from,
-                     int to) {
-    const struct piece row = own_row(b, g);
-    copy(b, opcode, phase, &b->group[g].sum.ticket, &row, from, to);
-}
-
-/* Where a group's gradients are in host memory on their way, or for good. */
-static int stage_sum(struct builder *b, int g) {
-    const struct piece row = own_row(b, g);
-    if (!gradients_on_disk(b, g))
-        return z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
-    return host_buffer(b, Z3D_CATEGORY_GRADIENTS, "staged gradients", &row, 1,
-                       b->program->config.grad_dtype, true);
-}
-
-/* One leg further out. */
-static void store_on(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    const int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
-    const int device = b->sum[2 * g].kept;
-    const bool staged = group->sum.out == OUT_TO_HOST && gradients_on_disk(b, g);
-    if (group->sum.out == OUT_TO_HOST)
-        move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_WAIT, g, device, group->sum.staged);
-    else
-        move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_WAIT, g, group->sum.staged, kept);
-    if (staged) move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, g, group->sum.staged, kept);
-    group->sum.out = staged ? OUT_TO_DISK : OUT_NONE;
-}
-
-static void finish_storing(struct builder *b, int g) {
-    while (b->group[g].sum.out != OUT_NONE && b->status == Z3D_OK) store_on(b, g);
+static int staged_sum(struct builder *b, int g) {
+    return staged(b, g, Z3D_PART_GRADIENTS, Z3D_CATEGORY_GRADIENTS, "staged gradients");
 }
 
 void z3d_builder_go_on_storing(struct builder *b) {
     int left = 0;
     for (int n = 0; n < b->num_leaving; n++) {
-        const int g = b->leaving[n];
-        if (b->group[g].sum.out != OUT_NONE) store_on(b, g);
-        if (b->group[g].sum.out != OUT_NONE) b->leaving[left++] = g;
+        struct route *route = &b->group[b->leaving[n]].gradients_out;
+        z3d_builder_next_leg(b, route);
+        if (route->left > 0) b->leaving[left++] = b->leaving[n];
     }
     b->num_leaving = left;
 }
 
+static void finish_storing(struct builder *b, int g) {
+    z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
+}
+
 void z3d_builder_store_sum(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
+    struct route *route = &b->group[g].gradients_out;
     z3d_builder_step_before(b, g);
-    group->sum.staged = stage_sum(b, g);
-    group->sum.out = OUT_TO_HOST;
-    move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, g, b->sum[2 * g].kept, group->sum.staged);
-    if (!b->program->config.overlap) {
-        finish_storing(b, g);
-        return;
-    }
+    *route = z3d_builder_route(own_row(b, g), b->sum[2 * g].kept);
+    z3d_builder_extend(route, Z3D_OP_STORE_GRADS, staged_sum(b, g));
+    z3d_builder_extend(route, Z3D_OP_STORE_GRADS,
+                       z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS));
+    z3d_builder_advance(b, route, b->program->config.overlap ? route->left - 1 : ARRIVED);
     for (int n = 0; n < b->num_leaving; n++)
         if (b->leaving[n] == g) return;
-    b->leaving[b->num_leaving++] = g;
+    if (route->left > 0) b->leaving[b->num_leaving++] = g;
 }
 
-static void start_sum(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    finish_storing(b, g);
-    group->sum.staged = stage_sum(b, g);
-    if (gradients_on_disk(b, g))
-        move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_START, g,
-                 z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS), group->sum.staged);
-    group->sum.leg = LEG_STAGED;
-}
-
-static void sum_to_device(struct builder *b, int g) {
+int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
     z3d_program *p = b->program;
-    struct group_state *group = &b->group[g];
-    if (gradients_on_disk(b, g))
-        move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_WAIT, g,
-                 z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), group->sum.staged);
-    group->sum.fetched = z3d_builder_buffer(
-        b, Z3D_CATEGORY_TEMPORARY, z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].shard),
-        "gradients", p->model->group[g].name, -1);
-    if (group->sum.fetched >= 0) p->buffer[group->sum.fetched].rows = Z3D_ROWS_OWN;
-    move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_START, g, group->sum.staged, group->sum.fetched);
-    group->sum.leg = LEG_FETCHED;
-}
-
-int z3d_builder_fetch_sum(struct builder *b, int g, enum leg until) {
-    struct group_state *group = &b->group[g];
-    if (group->sum.leg < LEG_STAGED) start_sum(b, g);
-    if (group->sum.leg < LEG_FETCHED && until >= LEG_FETCHED) sum_to_device(b, g);
-    if (until < LEG_THERE) return -1;
-    move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_WAIT, g, group->sum.staged, group->sum.fetched);
-    group->sum.leg = LEG_NONE;
-    return group->sum.fetched;
+    struct route *route = &b->group[g].gradients_in;
+    if (route->left == 0) {
+        finish_storing(b, g);
+        int fetched =
+            z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                               z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].shard),
+                               "gradients", p->model->group[g].name, -1);
+        if (fetched >= 0) p->buffer[fetched].rows = Z3D_ROWS_OWN;
+        *route =
+            z3d_builder_route(own_row(b, g), z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS));
+        z3d_builder_extend(route, Z3D_OP_FETCH_GRADS, staged_sum(b, g));
+        z3d_builder_extend(route, Z3D_OP_FETCH_GRADS, fetched);
+    }
+    z3d_builder_advance(b, route, left);
+    return z3d_builder_end(route);
 }
 
 /* ---- the optimizer, on the host ---- */
@@ -209,17 +133,23 @@ bool z3d_builder_steps_on_host(const struct builder *b, int g) {
 }
 
 static int kept(const struct builder *b, const struct piece *piece, z3d_group_part part) {
-    return z3d_program_group_buffer(b->program, piece->group, part);
+    return z3d_program_group_buffer(b->program, piece->subject.group, part);
 }
 
-/* A piece's gradients come to the host, unless they are kept there. */
-static void move_gradients(struct builder *b, struct piece *piece, z3d_phase phase) {
-    static const z3d_opcode opcode[] = {
-        [Z3D_SPACE_DEVICE] = Z3D_OP_STORE_GRADS, [Z3D_SPACE_DISK] = Z3D_OP_FETCH_GRADS};
-    const z3d_space space = space_of(b, piece->group, Z3D_PART_GRADIENTS);
-    if (space != Z3D_SPACE_HOST)
-        copy(b, opcode[space], phase, &piece->moving_gradients, piece,
-             kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
+/* A piece of what is kept comes to the host, unless it is kept there. */
+static struct route to_host(struct builder *b, const struct piece *piece, z3d_group_part part,
+                            z3d_category category, const char *what) {
+    const int g = piece->subject.group, from = kept(b, piece, part);
+    const z3d_kept *of = &b->program->layout->group[g].kept[part];
+    const bool disk = of->space == Z3D_SPACE_DISK;
+    struct route route = z3d_builder_route(piece->subject, from);
+    z3d_opcode opcode = disk ? Z3D_OP_FETCH_GRADS : Z3D_OP_STORE_GRADS;
+    if (part == Z3D_PART_OPTIMIZER) opcode = Z3D_OP_FETCH_STATES;
+    if (of->space != Z3D_SPACE_HOST)
+        z3d_builder_extend(&route, opcode,
+                           host_buffer(b, category, what, &piece->subject,
+                                       z3d_count_kinds(of->kinds), of->dtype, disk));
+    return route;
 }
 
 static bool is_delayed(const struct builder *b) {
@@ -228,65 +158,46 @@ static bool is_delayed(const struct builder *b) {
 
 /* What the host reads sets out. */
 static void begin(struct builder *b, struct piece *piece) {
-    const z3d_program_config *c = &b->program->config;
-    const int g = piece->group;
-    const unsigned kinds = b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].kinds;
+    const int g = piece->subject.group;
     if (!is_delayed(b)) {
         z3d_builder_share_wait(b, g);
         finish_storing(b, g);
     }
-    piece->gradients = kept(b, piece, Z3D_PART_GRADIENTS);
-    if (space_of(b, g, Z3D_PART_GRADIENTS) != Z3D_SPACE_HOST)
-        piece->gradients = host_buffer(b, Z3D_CATEGORY_GRADIENTS, "gradients on the host", piece, 1,
-                                       c->grad_dtype, gradients_on_disk(b, g));
-    move_gradients(b, piece, Z3D_PHASE_START);
-    piece->states = kept(b, piece, Z3D_PART_OPTIMIZER);
-    if (space_of(b, g, Z3D_PART_OPTIMIZER) != Z3D_SPACE_DISK) return;
-    piece->states = host_buffer(b, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host", piece,
-                                z3d_count_kinds(kinds), Z3D_F32, true);
-    copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_START, &piece->fetching, piece,
-         kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
+    piece->gradients =
+        to_host(b, piece, Z3D_PART_GRADIENTS, Z3D_CATEGORY_GRADIENTS, "gradients on the host");
+    piece->states =
+        to_host(b, piece, Z3D_PART_OPTIMIZER, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host");
+    z3d_builder_advance(b, &piece->gradients, ON_LAST_LEG);
+    z3d_builder_advance(b, &piece->states, ON_LAST_LEG);
 }
 
 /* Delayed, the parameters wait beside those that are still read. */
 static void step(struct builder *b, struct piece *piece) {
-    const z3d_program_config *c = &b->program->config;
-    const bool disk = c->offload.optimizer == Z3D_SPACE_DISK;
-    move_gradients(b, piece, Z3D_PHASE_WAIT);
-    if (disk)
-        copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_WAIT, &piece->fetching, piece,
-             kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
-    const z3d_space home = space_of(b, piece->group, Z3D_PART_PARAMETERS);
-    piece->parameters = kept(b, piece, Z3D_PART_PARAMETERS);
-    if (home != Z3D_SPACE_HOST || is_delayed(b))
-        piece->parameters = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "stepped", piece, 1, c->dtype,
-                                        home == Z3D_SPACE_DISK);
-    z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_HOST_STEP, Z3D_PHASE_WHOLE, NULL, piece->group);
-    i->rows = piece->rows;
-    i->first = piece->first;
-    i->count = piece->count;
-    i->buffer[Z3D_SLOT_INPUT] = piece->gradients;
-    i->buffer[Z3D_SLOT_OPTIMIZER] = piece->states;
-    i->buffer[Z3D_SLOT_PARAMETERS] = piece->parameters;
-}
-
-/* What the host has written goes to where it is kept: starts, or waits. */
-static void store_parameters(struct builder *b, struct piece *piece, z3d_phase phase) {
     const int home = kept(b, piece, Z3D_PART_PARAMETERS);
-    if (piece->parameters != home)
-        copy(b, Z3D_OP_STORE_PARAMS, phase, &piece->storing_parameters, piece, piece->parameters,
-             home);
-}
-
-static void store_states(struct builder *b, struct piece *piece, z3d_phase phase) {
-    if (b->program->config.offload.optimizer == Z3D_SPACE_DISK)
-        copy(b, Z3D_OP_STORE_STATES, phase, &piece->storing_states, piece, piece->states,
-             kept(b, piece, Z3D_PART_OPTIMIZER));
+    const z3d_space space = space_of(b, piece->subject.group, Z3D_PART_PARAMETERS);
+    int parameters = home;
+    z3d_builder_advance(b, &piece->gradients, ARRIVED);
+    z3d_builder_advance(b, &piece->states, ARRIVED);
+    if (space != Z3D_SPACE_HOST || is_delayed(b))
+        parameters = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "stepped", &piece->subject, 1,
+                                 b->program->config.dtype, space == Z3D_SPACE_DISK);
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_HOST_STEP, Z3D_PHASE_WHOLE, NULL, piece->subject.group);
+    i->rows = piece->subject.rows;
+    i->first = piece->subject.first;
+    i->count = piece->subject.count;
+    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_end(&piece->gradients);
+    i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_builder_end(&piece->states);
+    i->buffer[Z3D_SLOT_PARAMETERS] = parameters;
+    piece->stepped_parameters = z3d_builder_route(piece->subject, parameters);
+    z3d_builder_extend(&piece->stepped_parameters, Z3D_OP_STORE_PARAMS, home);
+    piece->stepped_states = z3d_builder_route(piece->subject, z3d_builder_end(&piece->states));
+    z3d_builder_extend(&piece->stepped_states, Z3D_OP_STORE_STATES,
+                       kept(b, piece, Z3D_PART_OPTIMIZER));
 }
 
 /* Columns of a group that are stepped at a time. Whole rows are one piece. */
-static int64_t columns_of(const struct builder *b, int g) {
+static int64_t piece_columns(const struct builder *b, int g) {
     const int64_t shard = b->program->layout->group[g].shard;
     int64_t columns = b->program->config.offload.sub_group;
     if (!rows_own(b, g) || columns <= 0 || columns >= shard) return shard;
@@ -304,7 +215,7 @@ static z3d_status count_pieces(const struct builder *b, int64_t *total) {
     *total = 0;
     for (int g = 0; g < layout->num_groups; g++)
         if (is_stepped_here(b, g))
-            *total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
+            *total += (layout->group[g].shard + piece_columns(b, g) - 1) / piece_columns(b, g);
     if (*total <= (MAX_ENTRIES - b->program->num_instructions) / ENTRIES) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "the step program would have more than %d entries: "
@@ -320,12 +231,10 @@ static void list_group(struct builder *b, int g) {
     const z3d_group_layout *group = &b->program->layout->group[g];
     if (!is_stepped_here(b, g) || b->group[g].end_piece > 0) return;
     b->group[g].first_piece = host->count;
-    for (int64_t first = 0; first < group->shard; first += columns_of(b, g)) {
-        const int64_t left = group->shard - first, columns = columns_of(b, g);
-        host->piece[host->count++] = (struct piece){.group = g,
-                                                    .rows = group->kept[Z3D_PART_OPTIMIZER].rows,
-                                                    .first = first,
-                                                    .count = left < columns ? left : columns};
+    for (int64_t first = 0; first < group->shard; first += piece_columns(b, g)) {
+        const int64_t left = group->shard - first, most = piece_columns(b, g);
+        host->piece[host->count++].subject =
+            columns(g, group->kept[Z3D_PART_OPTIMIZER].rows, first, left < most ? left : most);
     }
     b->group[g].end_piece = host->count;
 }
@@ -343,13 +252,13 @@ static z3d_status make_room(struct builder *b) {
 /* The oldest that goes has come to where it is kept. */
 static void finish_oldest(struct builder *b) {
     struct piece *piece = &b->host.piece[b->host.over++];
-    if (!is_delayed(b)) store_parameters(b, piece, Z3D_PHASE_WAIT);
-    store_states(b, piece, Z3D_PHASE_WAIT);
+    if (!is_delayed(b)) z3d_builder_advance(b, &piece->stepped_parameters, ARRIVED);
+    z3d_builder_advance(b, &piece->stepped_states, ARRIVED);
 }
 
 static void let_go(struct builder *b, int k) {
     b->host.leaving[b->host.left++] = k;
-    store_parameters(b, &b->host.piece[k], Z3D_PHASE_START);
+    z3d_builder_advance(b, &b->host.piece[k].stepped_parameters, ON_LAST_LEG);
 }
 
 /* Delayed: nothing reads the group's old parameters any more. */
@@ -368,12 +277,12 @@ static void step_next(struct builder *b) {
     while (host->begun < host->count && host->begun <= k + ahead)
         begin(b, &host->piece[host->begun++]);
     step(b, piece);
-    host->done += piece->count;
+    host->done += piece->subject.count;
     if (!is_delayed(b))
-        store_parameters(b, piece, Z3D_PHASE_START);
-    else if (is_read_out(b, piece->group))
+        z3d_builder_advance(b, &piece->stepped_parameters, ON_LAST_LEG);
+    else if (is_read_out(b, piece->subject.group))
         let_go(b, k);
-    store_states(b, piece, Z3D_PHASE_START);
+    z3d_builder_advance(b, &piece->stepped_states, ON_LAST_LEG);
     while (host->over + late <= k) finish_oldest(b);
 }
 
@@ -421,7 +330,7 @@ void z3d_builder_begin_delayed(struct builder *b) {
     if (b->status == Z3D_OK) b->status = make_room(b);
     if (b->status != Z3D_OK) return;
     list_in_order_of_writes(b);
-    for (int k = 0; k < host->count; k++) host->elements += host->piece[k].count;
+    for (int k = 0; k < host->count; k++) host->elements += host->piece[k].subject.count;
     if (host->count > 0 && b->program->config.overlap) begin(b, &host->piece[host->begun++]);
 }
 
@@ -433,12 +342,13 @@ void z3d_builder_step_before(struct builder *b, int g) {
 static void finish_parameters(struct builder *b, int left) {
     struct host_steps *host = &b->host;
     while (host->arrived < left)
-        store_parameters(b, &host->piece[host->leaving[host->arrived++]], Z3D_PHASE_WAIT);
+        z3d_builder_advance(b, &host->piece[host->leaving[host->arrived++]].stepped_parameters,
+                            ARRIVED);
 }
 
 /* Whether the next piece's share of the work is enqueued: that runs beside its step. */
 static bool is_due(const struct host_steps *host) {
-    const double elements = (double)(host->done + host->piece[host->stepped].count);
+    const double elements = (double)(host->done + host->piece[host->stepped].subject.count);
     return elements * host->beside <= host->been * (double)host->elements;
 }
 
