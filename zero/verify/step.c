@@ -121,6 +121,8 @@ z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (entry(flow)->rows != kept[Z3D_PART_OPTIMIZER].rows)
         return z3d_flow_fail(flow, "its rows are not those that this rank steps");
+    if (kept[Z3D_PART_OPTIMIZER].space == Z3D_SPACE_DEVICE)
+        return z3d_flow_fail(flow, "the group's states are kept on the device, which steps them");
     if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
         return z3d_flow_fail(flow, "it needs gradients, states and parameters");
     Z3D_TRY(
