@@ -69,7 +69,7 @@ typedef struct z3d_checkpoint z3d_checkpoint;
 z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out);
 /* Before its tensors are checked or read: finds the base, of a checkpoint that leaves out what is
  * frozen, and compares the digests. base: where it is now; NULL or "": where it was. ERR_IO: it is
- * gone or has changed. */
+ * gone or has changed. ERR_CONFIG: a base is given, but the checkpoint leaves out nothing. */
 z3d_status z3d_checkpoint_open_base(z3d_checkpoint *checkpoint, const char *base);
 void z3d_checkpoint_close(z3d_checkpoint *checkpoint);
 const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint);

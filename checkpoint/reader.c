@@ -100,7 +100,14 @@ z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
 }
 
 z3d_status z3d_checkpoint_open_base(z3d_checkpoint *c, const char *base) {
-    if (!c->manifest.info.base.folder || c->has_base) return Z3D_OK;
+    if (c->has_base) return Z3D_OK;
+    if (!c->manifest.info.base.folder) {
+        if (!base || !*base) return Z3D_OK;
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "%s: it has all its parameters, so a base has no effect; remove "
+                         "checkpoint.base=%s",
+                         c->folder, base);
+    }
     Z3D_TRY(z3d_manifest_add_base(&c->manifest, c->folder, base));
     c->has_base = true;
     free(c->first_source);

@@ -77,7 +77,7 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
     int all = z3d_count_kinds(z3d_state_kinds(config));
     Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));
     for (int g = 0; g < model->num_groups; g++) {
-        bool all_rows = z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER);
+        bool all_rows = z3d_state_is_whole(layout, g, Z3D_STATE_OPTIMIZER);
         int states = layout->group[g].frozen ? 1 : all;
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             z3d_part part;

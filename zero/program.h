@@ -179,24 +179,29 @@ typedef enum z3d_rows {
 } z3d_rows;
 
 /* What of a parameter group persists between steps. */
-typedef enum z3d_group_part {
-    Z3D_PART_PARAMETERS,
-    Z3D_PART_SECONDARY, /* hpZ: the parameters' block, gathered once after they changed */
-    Z3D_PART_GRADIENTS,
-    Z3D_PART_OPTIMIZER,
-    Z3D_PART_COUNT
-} z3d_group_part;
+typedef enum z3d_state_role {
+    Z3D_STATE_VALUE,     /* the parameters */
+    Z3D_STATE_SECONDARY, /* hpZ: their block, gathered once after they changed */
+    Z3D_STATE_GRADIENT,
+    Z3D_STATE_OPTIMIZER,
+    Z3D_STATE_COUNT
+} z3d_state_role;
 
-/* How a part is kept on each rank: a matrix of these rows for each kind of tensor, in the kinds'
- * order. The optimizer part of 16-bit parameters, and an offloaded one, begins with an fp32 master
- * copy, which is the trainer's (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. Other
- * fp32 parameters are their own master copy. */
-typedef struct z3d_kept {
-    z3d_rows rows; /* OWN or ALL; SECONDARY: BLOCK */
+/* Where a state is on each rank. */
+typedef struct z3d_placement {
+    z3d_axes sharded; /* over which its rows are divided; NONE: each rank has all */
     z3d_space space;
-    z3d_dtype dtype;
-    unsigned kinds; /* of z3d_tensor_kind */
-} z3d_kept;
+    z3d_dtype codec;
+} z3d_placement;
+
+/* A state is a matrix for each kind of tensor, in the kinds' order. The optimizer state of 16-bit
+ * parameters, and an offloaded one, begins with an fp32 master copy, which is the trainer's
+ * (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. Other fp32 parameters are their own
+ * master copy. */
+typedef struct z3d_state {
+    z3d_placement at;
+    unsigned kinds; /* of z3d_tensor_kind; 0: the group does not have it */
+} z3d_state;
 
 typedef struct z3d_group_layout {
     z3d_axes shard_axes;   /* over which states may be sharded: a row of the matrix a rank */
@@ -221,7 +226,7 @@ typedef struct z3d_group_layout {
     int num_ranges;
     z3d_range range[6]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
-    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_state state[Z3D_STATE_COUNT];
 } z3d_group_layout;
 
 /* This stage adds two sums of its gradients at the end of a step. */
@@ -276,29 +281,32 @@ void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
-/* Of a parameter group of so many elements. offloaded: it is one of those that config.offload is
- * about. frozen: it is not trained. */
+/* The axes over which states may be sharded. */
+z3d_axes z3d_states_axes(z3d_sharding sharding);
+/* The states of a parameter group of so many elements. offloaded: it is one of those that
+ * config.offload is about. frozen: it is not trained. */
 void z3d_states_decide(const z3d_program_config *config, int64_t elements, bool offloaded,
-                       bool frozen, z3d_kept kept[Z3D_PART_COUNT]);
+                       bool frozen, z3d_state state[Z3D_STATE_COUNT]);
 /* The kinds of tensors that make up a run's state: what a checkpoint has. Of a frozen group it is
  * the parameters only. */
 unsigned z3d_state_kinds(const z3d_program_config *config);
 /* Whether gradients are best reduced once a step: what is kept between micro-batches is all rows.
  */
 bool z3d_states_reduce_per_step(int stage);
-/* What the layout says of a group's part: whether all rows are kept, elements of one tensor, the
- * first of them in the group's flat buffer, bytes of all tensors. */
-bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part);
-int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part);
+/* What the layout says of a group's state: its rows, OWN, BLOCK or ALL; whether they are all;
+ * elements of one tensor, the first of them in the group's flat buffer, bytes of all tensors. */
+z3d_rows z3d_state_rows(const z3d_layout *layout, int group, z3d_state_role role);
+bool z3d_state_is_whole(const z3d_layout *layout, int group, z3d_state_role role);
+int64_t z3d_state_elements(const z3d_layout *layout, int group, z3d_state_role role);
 /* The elements of these rows (OWN, BLOCK or ALL), and the first in the group's flat buffer. */
 int64_t z3d_rows_elements(const z3d_group_layout *group, z3d_rows rows);
 int64_t z3d_rows_first(const z3d_group_layout *group, z3d_rows rows);
-int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part);
-int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part);
-/* Elements from one of the part's tensors to the next. */
-int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part);
-/* Which of the part's tensors is of this kind; -1: none. */
-int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind);
+int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role);
+int64_t z3d_state_bytes(const z3d_layout *layout, int group, z3d_state_role role);
+/* Elements from one of the state's tensors to the next. */
+int64_t z3d_state_stride(const z3d_layout *layout, int group, z3d_state_role role);
+/* Which of the state's tensors is of this kind; -1: none. */
+int z3d_state_index(const z3d_layout *layout, int group, z3d_state_role role, z3d_tensor_kind kind);
 /* Of the elements that this stage holds and trains: those of groups whose optimizer states are
  * offloaded. */
 double z3d_offloaded_share(const z3d_layout *layout);
@@ -537,10 +545,10 @@ typedef struct z3d_program {
 } z3d_program;
 
 /* Every program of one configuration begins with the same persistent buffers: step state, control
- * vector, kernel scratch, the batch's fields, then one for each part of a parameter group. */
+ * vector, kernel scratch, the batch's fields, then one for each state of a parameter group. */
 enum { Z3D_BUFFER_STATE, Z3D_BUFFER_CONTROL, Z3D_BUFFER_SCRATCH, Z3D_BUFFER_BATCH };
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field);
-int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part);
+int z3d_program_group_buffer(const z3d_program *program, int group, z3d_state_role role);
 /* In the programs of generation a cache of each unit follows. */
 int z3d_program_cache_buffer(const z3d_program *program, int unit);
 /* Bytes of these buffers, and of what a field brings in this mode. */

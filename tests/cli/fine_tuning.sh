@@ -202,6 +202,8 @@ ends 'the adapter has another base: it was trained on one with the digest [0-9a-
 expect 0 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/same --merged --base models/again
 cmp exported/same/model.safetensors exported/merged/model.safetensors || fail "the merged model depends on where the base is"
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate runs/adapter/checkpoints --prompt Hi --tokens 4 checkpoint.base=models/moved
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" evaluate models/again data/held-out.bin checkpoint.base=models/moved
+ends 'models/again/.*: it has all its parameters, so a base has no effect; remove checkpoint.base=models/moved$'
 # What a run goes on with it saves has it there.
 expect 0 train run.dir=runs/adapter training.epochs=6 optimizer.params.lr=2e-4 checkpoint.base=models/again
 expect 0 "$ZERO3D" generate runs/adapter/checkpoints --prompt Hi --tokens 4

@@ -196,8 +196,8 @@ train1 training.cuda_graph=on
 train1 training.hardware=nowhere.yaml
 train1 training.threads=2
 train1 training.gemm.fp32=portable
-train1 training.gemm.bf16=portable bf16.enabled=true
-train1 training.gemm.fp16=portable fp16.enabled=true
+train1 training.gemm.bf16=portable bf16.enabled=true model.hidden_size=64
+train1 training.gemm.fp16=portable fp16.enabled=true model.hidden_size=64
 train1 training.gemm.cuda=wrong
 train1 training.log_interval=4 training.steps=4
 train1 training.eval_interval=1 data.validation=other.bin

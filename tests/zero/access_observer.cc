@@ -111,9 +111,9 @@ int64_t AccessObserver::flat_padding(const z3d_engine *engine, const z3d_buffer 
     const z3d_layout *layout = engine->set.layout;
     const z3d_group_layout &g = layout->group[b.group];
     int64_t element = (int64_t)z3d_dtype_size(program->config.dtype);
-    z3d_group_part part = Z3D_PART_PARAMETERS;
-    if (b.category == Z3D_CATEGORY_OPTIMIZER) element = 4, part = Z3D_PART_OPTIMIZER;
-    bool all = z3d_keeps_all_rows(layout, b.group, part);
+    z3d_state_role role = Z3D_STATE_VALUE;
+    if (b.category == Z3D_CATEGORY_OPTIMIZER) element = 4, role = Z3D_STATE_OPTIMIZER;
+    bool all = z3d_state_is_whole(layout, b.group, role);
     int64_t end = all ? g.padded : (g.own + 1) * g.shard;
     int64_t own = all ? g.padded : g.shard;
     int64_t padding = std::min(std::max(end - g.elements, (int64_t)0), own);

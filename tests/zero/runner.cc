@@ -105,11 +105,11 @@ void Runner::write(int space, int64_t at, const std::vector<char> &data) {
                                 (int64_t)data.size()));
 }
 
-void Runner::rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const {
-    const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, part)];
+void Runner::rows(int group, z3d_state_role role, int64_t *first, int64_t *bytes) const {
+    const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, role)];
     int64_t size = own_->layout->group[group].rows;
-    bool all = z3d_keeps_all_rows(own_->layout, group, part);
-    bool stepped = z3d_keeps_all_rows(own_->layout, group, Z3D_PART_OPTIMIZER);
+    bool all = z3d_state_is_whole(own_->layout, group, role);
+    bool stepped = z3d_state_is_whole(own_->layout, group, Z3D_STATE_OPTIMIZER);
     *first = b.offset;
     *bytes = b.bytes;
     if (!all || stepped) return;
@@ -121,10 +121,10 @@ void Runner::poison_start() {
     std::vector<char> poisoned[Z3D_SPACE_COUNT];
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) poisoned[s].resize(start_[s].size(), (char)0xff);
     for (int g = 0; g < own_->layout->num_groups; g++) {
-        for (z3d_group_part part : {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER}) {
-            const int s = own_->layout->group[g].kept[part].space;
+        for (z3d_state_role role : {Z3D_STATE_VALUE, Z3D_STATE_OPTIMIZER}) {
+            const int s = own_->layout->group[g].state[role].at.space;
             int64_t first, bytes;
-            rows(g, part, &first, &bytes);
+            rows(g, role, &first, &bytes);
             std::copy_n(start_[s].begin() + first, bytes, poisoned[s].begin() + first);
         }
     }
@@ -133,11 +133,11 @@ void Runner::poison_start() {
 
 void Runner::read_result(std::vector<char> &bits) {
     for (int g = 0; g < own_->layout->num_groups; g++) {
-        for (z3d_group_part part : {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER, Z3D_PART_GRADIENTS}) {
+        for (z3d_state_role role : {Z3D_STATE_VALUE, Z3D_STATE_OPTIMIZER, Z3D_STATE_GRADIENT}) {
             int64_t first, bytes;
-            rows(g, part, &first, &bytes);
+            rows(g, role, &first, &bytes);
             std::vector<char> part_bits =
-                read(own_->layout->group[g].kept[part].space, first, bytes);
+                read(own_->layout->group[g].state[role].at.space, first, bytes);
             bits.insert(bits.end(), part_bits.begin(), part_bits.end());
         }
     }

@@ -46,9 +46,9 @@ class Runner {
 
     void write(int space, int64_t at, const std::vector<char> &data);
 
-    // The bytes of a group's part that a step may start from: this rank's rows, or all where it
+    // The bytes of a group's role that a step may start from: this rank's rows, or all where it
     // steps all.
-    void rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const;
+    void rows(int group, z3d_state_role role, int64_t *first, int64_t *bytes) const;
 
     // Parameters and optimizer states are what a step starts from; the rest is garbage to it.
     void poison_start();

@@ -133,7 +133,7 @@ TEST(Communication, SmallGroupsAreGatheredOnceAStep) {
               (padded(some, 1) + padded(some, last)) / n * (n - 1));
     EXPECT_EQ(before.reduce_scatter, after.reduce_scatter);
     for (int g = 0; g <= last; g++)
-        EXPECT_EQ(z3d_keeps_all_rows(z3d_engine_layout(some.engine), g, Z3D_PART_PARAMETERS),
+        EXPECT_EQ(z3d_state_is_whole(z3d_engine_layout(some.engine), g, Z3D_STATE_VALUE),
                   g == 1 || g == last);
 }
 

@@ -125,7 +125,7 @@ TEST(Large, AddressesOfManyBuffersAreVerified) {
     allow(0);
     programs::Copy copy(*world.programs[0]);
     int last = copy.program.num_buffers - 1,
-        other = z3d_program_group_buffer(&copy.program, 1500, Z3D_PART_OPTIMIZER);
+        other = z3d_program_group_buffer(&copy.program, 1500, Z3D_STATE_OPTIMIZER);
     copy.buffers[(size_t)last].offset = copy.buffers[(size_t)other].offset;
     EXPECT_EQ(z3d_program_verify(&copy.program), Z3D_ERR_PROGRAM);
     EXPECT_NE(nullptr, strstr(z3d_error_message(), "share addresses")) << z3d_error_message();

@@ -46,7 +46,7 @@ class Injector {
             changed.push_back(i->buffer[wanted.slot]);
         else
             for (int g = 0; g < program->layout->num_groups; g++)
-                changed.push_back(z3d_program_group_buffer(program, g, Z3D_PART_GRADIENTS));
+                changed.push_back(z3d_program_group_buffer(program, g, Z3D_STATE_GRADIENT));
         for (int b : changed) change(program->buffer[b]);
     }
 

@@ -216,8 +216,8 @@ TEST(Offload, ASharesGroupsAreSpread) {
         EXPECT_NEAR(z3d_offloaded_share(layout), share, 0.08);
         int places = 0; // where it changes from one group to the next
         for (int g = 1; g < layout->num_groups; g++)
-            places += layout->group[g].kept[Z3D_PART_OPTIMIZER].space !=
-                      layout->group[g - 1].kept[Z3D_PART_OPTIMIZER].space;
+            places += layout->group[g].state[Z3D_STATE_OPTIMIZER].at.space !=
+                      layout->group[g - 1].state[Z3D_STATE_OPTIMIZER].at.space;
         EXPECT_EQ(places >= 4, share > 0 && share < 1) << share;
     }
 }

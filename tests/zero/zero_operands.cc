@@ -369,19 +369,19 @@ class Written {
             const z3d_group_layout &l = p.layout->group[g];
             const Run whole = {0, l.padded}, own = {l.own * l.shard, l.shard};
             const bool all =
-                z3d_keeps_all_rows(p.layout, g, Z3D_PART_PARAMETERS) &&
-                (z3d_keeps_all_rows(p.layout, g, Z3D_PART_OPTIMIZER) || p.config.gathered);
-            for (int part = 0; part < Z3D_PART_COUNT; part++)
-                make(z3d_program_group_buffer(&p, g, (z3d_group_part)part), l.padded);
-            set(z3d_program_group_buffer(&p, g, Z3D_PART_PARAMETERS), all ? whole : own, true);
+                z3d_state_is_whole(p.layout, g, Z3D_STATE_VALUE) &&
+                (z3d_state_is_whole(p.layout, g, Z3D_STATE_OPTIMIZER) || p.config.gathered);
+            for (int part = 0; part < Z3D_STATE_COUNT; part++)
+                make(z3d_program_group_buffer(&p, g, (z3d_state_role)part), l.padded);
+            set(z3d_program_group_buffer(&p, g, Z3D_STATE_VALUE), all ? whole : own, true);
             if (p.config.gathered)
-                set(z3d_program_group_buffer(&p, g, Z3D_PART_SECONDARY),
+                set(z3d_program_group_buffer(&p, g, Z3D_STATE_SECONDARY),
                     {l.own / l.block * l.block * l.shard, l.block * l.shard}, true);
             if (p.mode == Z3D_MODE_TRAIN)
-                set(z3d_program_group_buffer(&p, g, Z3D_PART_OPTIMIZER), whole, true);
+                set(z3d_program_group_buffer(&p, g, Z3D_STATE_OPTIMIZER), whole, true);
             if (p.mode == Z3D_MODE_TRAIN && p.config.offload.delayed) // the last step's
-                set(z3d_program_group_buffer(&p, g, Z3D_PART_GRADIENTS),
-                    z3d_keeps_all_rows(p.layout, g, Z3D_PART_GRADIENTS) ? whole : own, true);
+                set(z3d_program_group_buffer(&p, g, Z3D_STATE_GRADIENT),
+                    z3d_state_is_whole(p.layout, g, Z3D_STATE_GRADIENT) ? whole : own, true);
         }
     }
     void set(int buffer, Run run, bool value) {
@@ -513,25 +513,25 @@ TEST(States, KeptRowsAreThePapers) {
                                                               o.optimizer == Z3D_OPTIMIZER_adam;
                         bool parameters = stage < 3, optimizer = stage < 1;
                         bool gradients = accumulation > 1 ? stage < 1 || per_step : stage < 2;
-                        int64_t bytes[Z3D_PART_COUNT] = {};
+                        int64_t bytes[Z3D_STATE_COUNT] = {};
                         for (const z3d_layout *layout : w.layouts)
                             for (int g = 0; g < layout->num_groups; g++) {
-                                EXPECT_EQ(z3d_keeps_all_rows(layout, g, Z3D_PART_PARAMETERS),
+                                EXPECT_EQ(z3d_state_is_whole(layout, g, Z3D_STATE_VALUE),
                                           parameters);
-                                EXPECT_EQ(z3d_keeps_all_rows(layout, g, Z3D_PART_GRADIENTS),
+                                EXPECT_EQ(z3d_state_is_whole(layout, g, Z3D_STATE_GRADIENT),
                                           gradients);
-                                EXPECT_EQ(z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER),
+                                EXPECT_EQ(z3d_state_is_whole(layout, g, Z3D_STATE_OPTIMIZER),
                                           optimizer);
-                                for (int part = 0; part < Z3D_PART_COUNT; part++)
-                                    bytes[part] += z3d_kept_bytes(layout, g, (z3d_group_part)part);
+                                for (int part = 0; part < Z3D_STATE_COUNT; part++)
+                                    bytes[part] += z3d_state_bytes(layout, g, (z3d_state_role)part);
                             }
                         int64_t p = 4 * w.layouts[0]->padded_total, own = p / 4; // of four ranks
                         int64_t states = (narrow ? 4 : 0) + (two ? 8 : 4);
-                        EXPECT_EQ(bytes[Z3D_PART_PARAMETERS],
+                        EXPECT_EQ(bytes[Z3D_STATE_VALUE],
                                   (narrow ? 2 : 4) * (parameters ? p : own));
-                        EXPECT_EQ(bytes[Z3D_PART_GRADIENTS],
+                        EXPECT_EQ(bytes[Z3D_STATE_GRADIENT],
                                   (narrow ? 2 : 4) * (gradients ? p : own));
-                        EXPECT_EQ(bytes[Z3D_PART_OPTIMIZER], states * (optimizer ? p : own));
+                        EXPECT_EQ(bytes[Z3D_STATE_OPTIMIZER], states * (optimizer ? p : own));
                     }
 }
 

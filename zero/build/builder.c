@@ -14,9 +14,9 @@ enum { MAX_UNIT_RUNS = 200000 };
 
 static struct decisions decide(const z3d_program_config *config, const z3d_layout *layout,
                                int group) {
-    bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
-    bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
-    bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
+    bool all_parameters = z3d_state_is_whole(layout, group, Z3D_STATE_VALUE);
+    bool all_gradients = z3d_state_is_whole(layout, group, Z3D_STATE_GRADIENT);
+    bool all_optimizer = z3d_state_is_whole(layout, group, Z3D_STATE_OPTIMIZER);
     const z3d_group_layout *g = &layout->group[group];
     const bool in_parts = g->block > 1;
     if (g->frozen)
@@ -214,15 +214,15 @@ static void add_persistent(struct builder *b) {
             if (buffer >= 0) p->buffer[buffer].bytes = z3d_program_batch_bytes(p, m, f);
         }
     for (int g = 0; g < p->model->num_groups; g++) {
-        for (int part = 0; part < Z3D_PART_COUNT; part++) {
+        for (int role = 0; role < Z3D_STATE_COUNT; role++) {
             int buffer =
-                z3d_builder_buffer(b, category[part], 1, name[part], p->model->group[g].name, -1);
+                z3d_builder_buffer(b, category[role], 1, name[role], p->model->group[g].name, -1);
             if (buffer < 0) continue;
             /* 0 where another pipeline stage has the group: its place in the list stays. */
-            p->buffer[buffer].bytes = z3d_kept_bytes(p->layout, g, (z3d_group_part)part);
+            p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);
             p->buffer[buffer].group = g;
-            p->buffer[buffer].rows = p->layout->group[g].kept[part].rows;
-            p->buffer[buffer].space = p->layout->group[g].kept[part].space;
+            p->buffer[buffer].rows = z3d_state_rows(p->layout, g, (z3d_state_role)role);
+            p->buffer[buffer].space = p->layout->group[g].state[role].at.space;
         }
     }
     for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++) {
@@ -367,9 +367,9 @@ static void step_on_device(struct builder *b) {
         z3d_builder_share_wait(b, g);
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
-        i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-        i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
-        i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_STATE_VALUE);
+        i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER);
+        i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT);
     }
 }
 
@@ -406,7 +406,7 @@ static void build(struct builder *b) {
     add_persistent(b);
     for (int g = 0; g < p->model->num_groups; g++)
         if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
-            b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+            b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_STATE_VALUE);
     z3d_builder_place_sums(b);
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     z3d_builder_begin_delayed(b);
@@ -449,7 +449,7 @@ static z3d_status find_writers(struct builder *b) {
             .parameters = -1,
             .block = -1,
             .gathering = -1,
-            .fresh = p->config.gathered && p->layout->group[g].kept[Z3D_PART_SECONDARY].kinds,
+            .fresh = p->config.gathered && p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds,
             .decided = decide(&p->config, p->layout, g)};
         for (int use = 0; use < 2; use++)
             b->sum[2 * g + use] = (struct sum_state){.gradients = -1, .last_writer = -1};
@@ -485,10 +485,10 @@ static z3d_status find_writers(struct builder *b) {
 
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
-    z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(c, INT64_MAX, true, false, kept);
+    z3d_state state[Z3D_STATE_COUNT];
+    z3d_states_decide(c, INT64_MAX, true, false, state);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
-    if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
+    if (state[Z3D_STATE_VALUE].at.sharded == Z3D_AXES_NONE)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "ZeRO stage %d keeps whole parameters on the device; "
                          "zero_optimization.offload_param needs stage 3",

@@ -10,7 +10,7 @@ z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
 static int whole_parameters(struct builder *b, int g) {
     const z3d_program *p = b->program;
     if (!b->group[g].decided.gather_each_use)
-        return z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+        return z3d_program_group_buffer(p, g, Z3D_STATE_VALUE);
     return z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
                               z3d_bytes_of(p->config.dtype, p->layout->group[g].padded), "gathered",
                               p->model->group[g].name, -1);
@@ -19,8 +19,8 @@ static int whole_parameters(struct builder *b, int g) {
 /* Of hpZ the secondary value's, which persists; else the group's whole parameters. */
 int z3d_builder_block_buffer(struct builder *b, int g) {
     const z3d_program *p = b->program;
-    if (p->layout->group[g].kept[Z3D_PART_SECONDARY].kinds)
-        return z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY);
+    if (p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds)
+        return z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY);
     return whole_parameters(b, g);
 }
 
@@ -33,7 +33,7 @@ static struct matrix_move gather_of(const struct builder *b, int g, z3d_axes axe
 }
 
 static void widen(struct builder *b, int g, z3d_phase phase) {
-    const int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
+    const int own = z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE);
     z3d_builder_emit_buckets(b, phase, &b->group[g].widening,
                              gather_of(b, g, Z3D_ROLE_NODES, b->group[g].block, own));
 }
@@ -51,13 +51,13 @@ static void wait_widening(struct builder *b, int g) {
     struct group_state *group = &b->group[g];
     if (!group->decided.in_parts || group->fresh) return;
     widen(b, g, Z3D_PHASE_WAIT);
-    group->fresh = b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds != 0;
+    group->fresh = b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
 }
 
 static void gather(struct builder *b, int g, z3d_phase phase) {
     const int from = b->group[g].decided.in_parts
                          ? b->group[g].block
-                         : z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
+                         : z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE);
     z3d_builder_emit_buckets(
         b, phase, &b->group[g].gathering,
         gather_of(b, g, z3d_builder_axes(b, g, Z3D_ROLE_BLOCKS), b->group[g].parameters, from));
@@ -67,7 +67,7 @@ static void start_gather(struct builder *b, int g) {
     struct group_state *group = &b->group[g];
     start_widening(b, g);
     wait_widening(b, g);
-    if (group->decided.in_parts && !b->program->layout->group[g].kept[Z3D_PART_SECONDARY].kinds) {
+    if (group->decided.in_parts && !b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds) {
         group->parameters = group->block;
     } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
         group->parameters = z3d_builder_fetch(b, g, ARRIVED);

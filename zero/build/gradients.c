@@ -8,7 +8,7 @@
 void z3d_builder_place_sums(struct builder *b) {
     z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
-        b->sum[2 * g].kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        b->sum[2 * g].kept = z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT);
         if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
         bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
         const z3d_group_layout *layout = &p->layout->group[g];
@@ -82,7 +82,7 @@ static void wait_sum(struct builder *b, int g) {
 /* In parts: first the rows of its block, from the nodes. */
 static struct matrix_move share_of(const struct builder *b, int g, bool first) {
     const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_NODES : Z3D_ROLE_BLOCKS);
-    const int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    const int kept = z3d_program_group_buffer(b->program, g, Z3D_STATE_GRADIENT);
     return (struct matrix_move){Z3D_OP_GATHER_GRADS, axes, g, -1, kept, -1};
 }
 

@@ -8,12 +8,12 @@
 #include "src/base/disk.h"
 #include "zero/build/builder.h"
 
-static z3d_space space_of(const struct builder *b, int g, z3d_group_part part) {
-    return b->program->layout->group[g].kept[part].space;
+static z3d_space space_of(const struct builder *b, int g, z3d_state_role role) {
+    return b->program->layout->group[g].state[role].at.space;
 }
 
 static bool rows_own(const struct builder *b, int g) {
-    return b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_OWN;
+    return z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER) == Z3D_ROWS_OWN;
 }
 
 /* A subject's elements in host memory. disk: they come from a disk or go to it, in whole blocks. */
@@ -42,28 +42,28 @@ static struct subject own_row(const struct builder *b, int g) {
 }
 
 /* A group's own row in host memory: where it is kept there, or on its way to or from the disk. */
-static int staged(struct builder *b, int g, z3d_group_part part, z3d_category category,
+static int staged(struct builder *b, int g, z3d_state_role role, z3d_category category,
                   const char *what) {
     const struct subject row = own_row(b, g);
-    if (space_of(b, g, part) != Z3D_SPACE_DISK)
-        return z3d_program_group_buffer(b->program, g, part);
-    return host_buffer(b, category, what, &row, 1, b->program->layout->group[g].kept[part].dtype,
-                       true);
+    if (space_of(b, g, role) != Z3D_SPACE_DISK)
+        return z3d_program_group_buffer(b->program, g, role);
+    return host_buffer(b, category, what, &row, 1,
+                       b->program->layout->group[g].state[role].at.codec, true);
 }
 
 /* ---- parameters: fetched before they are gathered ---- */
 
 bool z3d_builder_fetches(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_PART_PARAMETERS) != Z3D_SPACE_DEVICE && !b->group[g].fresh;
+    return space_of(b, g, Z3D_STATE_VALUE) != Z3D_SPACE_DEVICE && !b->group[g].fresh;
 }
 
 int z3d_builder_fetch(struct builder *b, int g, int left) {
     struct route *route = &b->group[g].parameters_in;
     if (route->left == 0) {
         *route = z3d_builder_route(own_row(b, g),
-                                   z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS));
+                                   z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE));
         z3d_builder_extend(route, Z3D_OP_FETCH_PARAMS,
-                           staged(b, g, Z3D_PART_PARAMETERS, Z3D_CATEGORY_PARAMETERS, "staged"));
+                           staged(b, g, Z3D_STATE_VALUE, Z3D_CATEGORY_PARAMETERS, "staged"));
         z3d_builder_extend(route, Z3D_OP_FETCH_PARAMS, z3d_builder_block_buffer(b, g));
     }
     z3d_builder_advance(b, route, left);
@@ -73,11 +73,11 @@ int z3d_builder_fetch(struct builder *b, int g, int left) {
 /* ---- gradients: they leave the device as soon as they are reduced ---- */
 
 bool z3d_builder_gradients_leave(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_PART_GRADIENTS) != Z3D_SPACE_DEVICE;
+    return space_of(b, g, Z3D_STATE_GRADIENT) != Z3D_SPACE_DEVICE;
 }
 
 static int staged_sum(struct builder *b, int g) {
-    return staged(b, g, Z3D_PART_GRADIENTS, Z3D_CATEGORY_GRADIENTS, "staged gradients");
+    return staged(b, g, Z3D_STATE_GRADIENT, Z3D_CATEGORY_GRADIENTS, "staged gradients");
 }
 
 void z3d_builder_go_on_storing(struct builder *b) {
@@ -100,7 +100,7 @@ void z3d_builder_store_sum(struct builder *b, int g) {
     *route = z3d_builder_route(own_row(b, g), b->sum[2 * g].kept);
     z3d_builder_extend(route, Z3D_OP_STORE_GRADS, staged_sum(b, g));
     z3d_builder_extend(route, Z3D_OP_STORE_GRADS,
-                       z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS));
+                       z3d_program_group_buffer(b->program, g, Z3D_STATE_GRADIENT));
     z3d_builder_advance(b, route, b->program->config.overlap ? route->left - 1 : ARRIVED);
     for (int n = 0; n < b->num_leaving; n++)
         if (b->leaving[n] == g) return;
@@ -118,7 +118,7 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
                                "gradients", p->model->group[g].name, -1);
         if (fetched >= 0) p->buffer[fetched].rows = Z3D_ROWS_OWN;
         *route =
-            z3d_builder_route(own_row(b, g), z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS));
+            z3d_builder_route(own_row(b, g), z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT));
         z3d_builder_extend(route, Z3D_OP_FETCH_GRADS, staged_sum(b, g));
         z3d_builder_extend(route, Z3D_OP_FETCH_GRADS, fetched);
     }
@@ -129,26 +129,26 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
 /* ---- the optimizer, on the host ---- */
 
 bool z3d_builder_steps_on_host(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_PART_OPTIMIZER) != Z3D_SPACE_DEVICE;
+    return space_of(b, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
 }
 
-static int kept(const struct builder *b, const struct piece *piece, z3d_group_part part) {
-    return z3d_program_group_buffer(b->program, piece->subject.group, part);
+static int kept(const struct builder *b, const struct piece *piece, z3d_state_role role) {
+    return z3d_program_group_buffer(b->program, piece->subject.group, role);
 }
 
 /* A piece of what is kept comes to the host, unless it is kept there. */
-static struct route to_host(struct builder *b, const struct piece *piece, z3d_group_part part,
+static struct route to_host(struct builder *b, const struct piece *piece, z3d_state_role role,
                             z3d_category category, const char *what) {
-    const int g = piece->subject.group, from = kept(b, piece, part);
-    const z3d_kept *of = &b->program->layout->group[g].kept[part];
-    const bool disk = of->space == Z3D_SPACE_DISK;
+    const int g = piece->subject.group, from = kept(b, piece, role);
+    const z3d_state *of = &b->program->layout->group[g].state[role];
+    const bool disk = of->at.space == Z3D_SPACE_DISK;
     struct route route = z3d_builder_route(piece->subject, from);
     z3d_opcode opcode = disk ? Z3D_OP_FETCH_GRADS : Z3D_OP_STORE_GRADS;
-    if (part == Z3D_PART_OPTIMIZER) opcode = Z3D_OP_FETCH_STATES;
-    if (of->space != Z3D_SPACE_HOST)
+    if (role == Z3D_STATE_OPTIMIZER) opcode = Z3D_OP_FETCH_STATES;
+    if (of->at.space != Z3D_SPACE_HOST)
         z3d_builder_extend(&route, opcode,
                            host_buffer(b, category, what, &piece->subject,
-                                       z3d_count_kinds(of->kinds), of->dtype, disk));
+                                       z3d_count_kinds(of->kinds), of->at.codec, disk));
     return route;
 }
 
@@ -164,17 +164,17 @@ static void begin(struct builder *b, struct piece *piece) {
         finish_storing(b, g);
     }
     piece->gradients =
-        to_host(b, piece, Z3D_PART_GRADIENTS, Z3D_CATEGORY_GRADIENTS, "gradients on the host");
+        to_host(b, piece, Z3D_STATE_GRADIENT, Z3D_CATEGORY_GRADIENTS, "gradients on the host");
     piece->states =
-        to_host(b, piece, Z3D_PART_OPTIMIZER, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host");
+        to_host(b, piece, Z3D_STATE_OPTIMIZER, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host");
     z3d_builder_advance(b, &piece->gradients, ON_LAST_LEG);
     z3d_builder_advance(b, &piece->states, ON_LAST_LEG);
 }
 
 /* Delayed, the parameters wait beside those that are still read. */
 static void step(struct builder *b, struct piece *piece) {
-    const int home = kept(b, piece, Z3D_PART_PARAMETERS);
-    const z3d_space space = space_of(b, piece->subject.group, Z3D_PART_PARAMETERS);
+    const int home = kept(b, piece, Z3D_STATE_VALUE);
+    const z3d_space space = space_of(b, piece->subject.group, Z3D_STATE_VALUE);
     int parameters = home;
     z3d_builder_advance(b, &piece->gradients, ARRIVED);
     z3d_builder_advance(b, &piece->states, ARRIVED);
@@ -193,7 +193,7 @@ static void step(struct builder *b, struct piece *piece) {
     z3d_builder_extend(&piece->stepped_parameters, Z3D_OP_STORE_PARAMS, home);
     piece->stepped_states = z3d_builder_route(piece->subject, z3d_builder_end(&piece->states));
     z3d_builder_extend(&piece->stepped_states, Z3D_OP_STORE_STATES,
-                       kept(b, piece, Z3D_PART_OPTIMIZER));
+                       kept(b, piece, Z3D_STATE_OPTIMIZER));
 }
 
 /* Columns of a group that are stepped at a time. Whole rows are one piece. */
@@ -234,7 +234,8 @@ static void list_group(struct builder *b, int g) {
     for (int64_t first = 0; first < group->shard; first += piece_columns(b, g)) {
         const int64_t left = group->shard - first, most = piece_columns(b, g);
         host->piece[host->count++].subject =
-            columns(g, group->kept[Z3D_PART_OPTIMIZER].rows, first, left < most ? left : most);
+            columns(g, z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER), first,
+                    left < most ? left : most);
     }
     b->group[g].end_piece = host->count;
 }

@@ -175,7 +175,7 @@ static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_pha
 int z3d_builder_exchange(struct builder *b, int group) {
     const z3d_program *p = b->program;
     int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[group].shard);
-    int kept = z3d_program_group_buffer(p, group, Z3D_PART_GRADIENTS), ticket[2] = {-1, -1};
+    int kept = z3d_program_group_buffer(p, group, Z3D_STATE_GRADIENT), ticket[2] = {-1, -1};
     int other = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gradients of the other stage",
                                    p->model->group[group].name, -1);
     if (b->status != Z3D_OK) return other;

@@ -60,7 +60,7 @@ static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host,
 }
 
 static bool gradients_leave(const z3d_layout *layout, int group) {
-    return layout->group[group].kept[Z3D_PART_GRADIENTS].space != Z3D_SPACE_DEVICE;
+    return layout->group[group].state[Z3D_STATE_GRADIENT].at.space != Z3D_SPACE_DEVICE;
 }
 
 /* Squares are added up from here on, before step_control, if any group's gradients leave the
@@ -121,7 +121,7 @@ static z3d_status sum_gradient_squares(z3d_executor *executor) {
     for (int g = 0; g < p->layout->num_groups; g++)
         if (!gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
             Z3D_TRY(
-                sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS)));
+                sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
     return Z3D_OK;
 }
 

@@ -86,38 +86,38 @@ int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, 
     return b->offset + z3d_bytes_of(dtype, tensor * stride + flat);
 }
 
-static int64_t kept_place(const z3d_executor *executor, int group, z3d_group_part part, int tensor,
-                          int64_t flat) {
-    const z3d_kept *kept = &executor->program->layout->group[group].kept[part];
+static int64_t state_place(const z3d_executor *executor, int group, z3d_state_role role, int tensor,
+                           int64_t flat) {
+    const z3d_state *state = &executor->program->layout->group[group].state[role];
     return z3d_executor_place(executor, group,
-                              z3d_program_group_buffer(executor->program, group, part), tensor,
-                              z3d_count_kinds(kept->kinds), flat, kept->dtype);
+                              z3d_program_group_buffer(executor->program, group, role), tensor,
+                              z3d_count_kinds(state->kinds), flat, state->at.codec);
 }
 
-static z3d_space kept_space(const z3d_executor *executor, int group, z3d_group_part part) {
-    return executor->program->layout->group[group].kept[part].space;
+static z3d_space state_space(const z3d_executor *executor, int group, z3d_state_role role) {
+    return executor->program->layout->group[group].state[role].at.space;
 }
 
-z3d_status z3d_executor_read_kept(const z3d_executor *executor, int group, z3d_group_part part,
-                                  int tensor, int64_t flat, void *out, int64_t bytes) {
-    const z3d_space space = kept_space(executor, group, part);
-    const int64_t place = kept_place(executor, group, part, tensor, flat);
+z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
+                                   int tensor, int64_t flat, void *out, int64_t bytes) {
+    const z3d_space space = state_space(executor, group, role);
+    const int64_t place = state_place(executor, group, role, tensor, flat);
     if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
     return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
 }
 
-z3d_status z3d_executor_write_kept(const z3d_executor *executor, int group, z3d_group_part part,
-                                   int tensor, int64_t flat, const void *from, int64_t bytes) {
-    const z3d_space space = kept_space(executor, group, part);
-    const int64_t place = kept_place(executor, group, part, tensor, flat);
+z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
+                                    int tensor, int64_t flat, const void *from, int64_t bytes) {
+    const z3d_space space = state_space(executor, group, role);
+    const int64_t place = state_place(executor, group, role, tensor, flat);
     if (space == Z3D_SPACE_DISK) return z3d_disk_write(executor->disk, place, from, bytes);
     return z3d_device_write(executor->device, executor->arena[space] + place, from, bytes);
 }
 
-void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
-                                int64_t element) {
-    return executor->arena[kept_space(executor, group, part)] +
-           kept_place(executor, group, part, 0, element);
+void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
+                                 int64_t element) {
+    return executor->arena[state_space(executor, group, role)] +
+           state_place(executor, group, role, 0, element);
 }
 
 z3d_step_state *z3d_executor_state(const z3d_executor *executor) {

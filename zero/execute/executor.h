@@ -107,10 +107,10 @@ int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, 
                            int tensors, int64_t flat, z3d_dtype dtype);
 /* Bytes of a part's tensor from this element on, in host memory, to and from where they are kept,
  * while no program runs. */
-z3d_status z3d_executor_read_kept(const z3d_executor *executor, int group, z3d_group_part part,
-                                  int tensor, int64_t flat, void *out, int64_t bytes);
-z3d_status z3d_executor_write_kept(const z3d_executor *executor, int group, z3d_group_part part,
-                                   int tensor, int64_t flat, const void *from, int64_t bytes);
+z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
+                                   int tensor, int64_t flat, void *out, int64_t bytes);
+z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
+                                    int tensor, int64_t flat, const void *from, int64_t bytes);
 /* One tensor of what a copy moves, at the end that is this buffer: the own row's columns, or all
  * rows. */
 typedef struct z3d_run {
@@ -122,12 +122,12 @@ z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction 
 /* Most requests of the disk that the program has under way at once. */
 int z3d_executor_disk_requests(const z3d_program *program);
 /* Flat element `element` of group g in what this rank keeps, which is not on the disk. */
-void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
-                                int64_t element);
+void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
+                                 int64_t element);
 /* optimizer.c. Where the values of a persistent tensor are: of a parameter in its master copy.
  * False: there is no such tensor. */
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                       z3d_group_part *part, int *tensor);
+                       z3d_state_role *part, int *tensor);
 /* The opcodes optimizer_step and host_step. */
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
 /* Whether this rank's loss and targets count: they are equal on all tensor ranks of the stage that

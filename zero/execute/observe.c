@@ -76,11 +76,11 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
 static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
                                const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    const int64_t flat = z3d_kept_first(p->layout, i->group, Z3D_PART_OPTIMIZER) + i->first;
+    const int64_t flat = z3d_state_first(p->layout, i->group, Z3D_STATE_OPTIMIZER) + i->first;
     const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
     const int64_t count =
-        some ? i->count : z3d_kept_elements(p->layout, i->group, Z3D_PART_OPTIMIZER);
-    const int states = z3d_count_kinds(p->layout->group[i->group].kept[Z3D_PART_OPTIMIZER].kinds);
+        some ? i->count : z3d_state_elements(p->layout, i->group, Z3D_STATE_OPTIMIZER);
+    const int states = z3d_count_kinds(p->layout->group[i->group].state[Z3D_STATE_OPTIMIZER].kinds);
     for (int tensor = -1; tensor < states; tensor++) { /* -1: the parameters */
         const int buffer = i->buffer[tensor < 0 ? Z3D_SLOT_PARAMETERS : Z3D_SLOT_OPTIMIZER];
         const z3d_dtype dtype = tensor < 0 ? p->config.dtype : Z3D_F32;

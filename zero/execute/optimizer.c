@@ -5,13 +5,13 @@
 #include "zero/execute/tensors.h"
 
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                       z3d_group_part *part, int *tensor) {
+                       z3d_state_role *part, int *tensor) {
     const z3d_layout *layout = executor->program->layout;
-    *part = Z3D_PART_OPTIMIZER;
-    *tensor = z3d_kept_index(layout, group, Z3D_PART_OPTIMIZER, kind);
+    *part = Z3D_STATE_OPTIMIZER;
+    *tensor = z3d_state_index(layout, group, Z3D_STATE_OPTIMIZER, kind);
     if (*tensor >= 0) return true;
     const bool gradient = kind == Z3D_TENSOR_GRADIENT || kind == Z3D_TENSOR_PENDING;
-    *part = gradient ? Z3D_PART_GRADIENTS : Z3D_PART_PARAMETERS;
+    *part = gradient ? Z3D_STATE_GRADIENT : Z3D_STATE_VALUE;
     *tensor = 0;
     return gradient || kind == Z3D_TENSOR_PARAMETER;
 }
@@ -42,14 +42,14 @@ static void *address(const stepped *s, int buffer, int tensor, int tensors, z3d_
 /* NULL: the optimizer has no such tensor. */
 static float *state(const stepped *s, z3d_tensor_kind kind) {
     const z3d_layout *layout = s->executor->program->layout;
-    const unsigned kinds = layout->group[s->group].kept[Z3D_PART_OPTIMIZER].kinds;
-    const int tensor = z3d_kept_index(layout, s->group, Z3D_PART_OPTIMIZER, kind);
+    const unsigned kinds = layout->group[s->group].state[Z3D_STATE_OPTIMIZER].kinds;
+    const int tensor = z3d_state_index(layout, s->group, Z3D_STATE_OPTIMIZER, kind);
     return tensor >= 0 ? address(s, s->states, tensor, z3d_count_kinds(kinds), Z3D_F32) : NULL;
 }
 
 static stepped stepped_by(const z3d_executor *executor, const z3d_instruction *i) {
     const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
-    const int64_t first = z3d_kept_first(executor->program->layout, i->group, Z3D_PART_OPTIMIZER);
+    const int64_t first = z3d_state_first(executor->program->layout, i->group, Z3D_STATE_OPTIMIZER);
     return (stepped){.executor = executor,
                      .group = i->group,
                      .flat = first + i->first,
@@ -172,7 +172,7 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
     const stepped s = stepped_by(executor, i);
     const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
     const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
-    int64_t most = some ? i->count : z3d_kept_elements(layout, i->group, Z3D_PART_OPTIMIZER);
+    int64_t most = some ? i->count : z3d_state_elements(layout, i->group, Z3D_STATE_OPTIMIZER);
     int64_t left = layout->group[i->group].elements - s.flat;
     int64_t count = left < most ? left : most;
     if (host) Z3D_TRY(clear_padding(&s, count, most));

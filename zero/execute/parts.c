@@ -26,7 +26,7 @@ void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, in
 
 void z3d_engine_kept_part(const z3d_engine *engine, int group, int parameter, z3d_part *out) {
     z3d_layout_part(engine->set.layout, engine->config.model, group, parameter,
-                    z3d_keeps_all_rows(engine->set.layout, group, Z3D_PART_OPTIMIZER), out);
+                    z3d_state_is_whole(engine->set.layout, group, Z3D_STATE_OPTIMIZER), out);
 }
 
 static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int group,

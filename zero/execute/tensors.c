@@ -53,14 +53,14 @@ static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int6
 
 /* The rows of group g's flat buffer for which this rank keeps the optimizer states. */
 static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *to) {
-    *from = z3d_kept_first(engine->set.layout, g, Z3D_PART_OPTIMIZER);
-    *to = *from + z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
+    *from = z3d_state_first(engine->set.layout, g, Z3D_STATE_OPTIMIZER);
+    *to = *from + z3d_state_elements(engine->set.layout, g, Z3D_STATE_OPTIMIZER);
 }
 
 enum { PIECE = 1 << 16 }; /* bytes that go to or come from a disk at once */
 
-static z3d_space space_of(const z3d_engine *engine, int g, z3d_group_part part) {
-    return engine->set.layout->group[g].kept[part].space;
+static z3d_space space_of(const z3d_engine *engine, int g, z3d_state_role role) {
+    return engine->set.layout->group[g].state[role].at.space;
 }
 
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
@@ -119,39 +119,39 @@ static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct 
 
 static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
     const z3d_executor *executor = z3d_engine_main(engine);
-    z3d_group_part part;
+    z3d_state_role role;
     int tensor;
-    z3d_executor_find(executor, g, Z3D_TENSOR_PARAMETER, &part, &tensor);
+    z3d_executor_find(executor, g, Z3D_TENSOR_PARAMETER, &role, &tensor);
     /* Of a frozen group 16-bit values are all that is kept. */
-    const bool narrow = engine->set.layout->group[g].kept[part].dtype != Z3D_F32;
+    const bool narrow = engine->set.layout->group[g].state[role].at.codec != Z3D_F32;
     const bool uniform = engine->config.model->group[g].parameter[i].init == Z3D_INIT_UNIFORM;
-    if (narrow || uniform || space_of(engine, g, part) != Z3D_SPACE_DEVICE)
+    if (narrow || uniform || space_of(engine, g, role) != Z3D_SPACE_DEVICE)
         return init_far_piece(engine, g, i, piece);
-    float *x = z3d_executor_kept_address(executor, g, part, piece->flat);
+    float *x = z3d_executor_state_address(executor, g, role, piece->flat);
     Z3D_TRY(make_values(engine, executor->device, g, i, piece, 0, piece->count, x));
-    if (part == Z3D_PART_PARAMETERS) return Z3D_OK;
+    if (role == Z3D_STATE_VALUE) return Z3D_OK;
     z3d_dtype dtype = engine->config.program.dtype;
     return Z3D_LAUNCH(
         engine->config.device, cast,
-        .destination = z3d_executor_kept_address(executor, g, Z3D_PART_PARAMETERS, piece->flat),
+        .destination = z3d_executor_state_address(executor, g, Z3D_STATE_VALUE, piece->flat),
         .source = x, .count = piece->count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
 
 /* fp32 values to a kept tensor of any type. */
-static z3d_status write_as(z3d_engine *engine, int g, z3d_group_part part, int tensor, int64_t flat,
+static z3d_status write_as(z3d_engine *engine, int g, z3d_state_role role, int tensor, int64_t flat,
                            const float *values, int64_t count) {
-    const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
+    const z3d_dtype dtype = engine->set.layout->group[g].state[role].at.codec;
     const z3d_executor *executor = z3d_engine_main(engine);
     const int64_t most = z3d_values_in(dtype, PIECE);
     char piece[PIECE];
     if (dtype == Z3D_F32)
-        return z3d_executor_write_kept(executor, g, part, tensor, flat, values,
-                                       z3d_bytes_of(dtype, count));
+        return z3d_executor_write_state(executor, g, role, tensor, flat, values,
+                                        z3d_bytes_of(dtype, count));
     for (int64_t done = 0; done < count;) {
         int64_t n = count - done < most ? count - done : most;
         z3d_codec_of(dtype)->encode(piece, values + done, n);
-        Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat + done, piece,
-                                        z3d_bytes_of(dtype, n)));
+        Z3D_TRY(z3d_executor_write_state(executor, g, role, tensor, flat + done, piece,
+                                         z3d_bytes_of(dtype, n)));
         done += n;
     }
     return Z3D_OK;
@@ -159,30 +159,30 @@ static z3d_status write_as(z3d_engine *engine, int g, z3d_group_part part, int t
 
 z3d_status z3d_write_values(z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
                             const float *values, int64_t count) {
-    z3d_group_part part;
+    z3d_state_role role;
     int tensor;
-    z3d_executor_find(z3d_engine_main(engine), g, kind, &part, &tensor);
-    Z3D_TRY(write_as(engine, g, part, tensor, flat, values, count));
-    if (kind != Z3D_TENSOR_PARAMETER || part == Z3D_PART_PARAMETERS) return Z3D_OK;
-    return write_as(engine, g, Z3D_PART_PARAMETERS, 0, flat, values, count);
+    z3d_executor_find(z3d_engine_main(engine), g, kind, &role, &tensor);
+    Z3D_TRY(write_as(engine, g, role, tensor, flat, values, count));
+    if (kind != Z3D_TENSOR_PARAMETER || role == Z3D_STATE_VALUE) return Z3D_OK;
+    return write_as(engine, g, Z3D_STATE_VALUE, 0, flat, values, count);
 }
 
 z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
                            float *out, int64_t count) {
     const z3d_executor *executor = z3d_engine_main(engine);
-    z3d_group_part part;
+    z3d_state_role role;
     char piece[PIECE];
     int tensor;
-    z3d_executor_find(executor, g, kind, &part, &tensor);
-    const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
+    z3d_executor_find(executor, g, kind, &role, &tensor);
+    const z3d_dtype dtype = engine->set.layout->group[g].state[role].at.codec;
     const int64_t most = z3d_values_in(dtype, PIECE);
     if (dtype == Z3D_F32)
-        return z3d_executor_read_kept(executor, g, part, tensor, flat, out,
-                                      z3d_bytes_of(dtype, count));
+        return z3d_executor_read_state(executor, g, role, tensor, flat, out,
+                                       z3d_bytes_of(dtype, count));
     for (int64_t done = 0; done < count;) {
         int64_t n = count - done < most ? count - done : most;
-        Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat + done, piece,
-                                       z3d_bytes_of(dtype, n)));
+        Z3D_TRY(z3d_executor_read_state(executor, g, role, tensor, flat + done, piece,
+                                        z3d_bytes_of(dtype, n)));
         z3d_codec_of(dtype)->decode(out + done, piece, n);
         done += n;
     }
@@ -286,24 +286,24 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
 
 /* ---- as it lies ---- */
 
-/* One tensor of a group's part. */
-static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_group_part part,
+/* One tensor of a group's state. */
+static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_state_role role,
                               int tensor,
                               z3d_status (*move)(void *context, void *piece, int64_t bytes),
                               void *context) {
     char piece[PIECE];
     const z3d_executor *executor = z3d_engine_main(engine);
     const z3d_layout *layout = engine->set.layout;
-    const z3d_dtype dtype = layout->group[g].kept[part].dtype;
+    const z3d_dtype dtype = layout->group[g].state[role].at.codec;
     const int64_t most = z3d_values_in(dtype, PIECE);
-    const int64_t first = z3d_kept_first(layout, g, part);
-    const int64_t count = z3d_kept_elements(layout, g, part);
+    const int64_t first = z3d_state_first(layout, g, role);
+    const int64_t count = z3d_state_elements(layout, g, role);
     for (int64_t done = 0; done < count; done += most) {
         const int64_t flat = first + done, left = count - done;
         const int64_t bytes = z3d_bytes_of(dtype, left < most ? left : most);
-        if (!in) Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat, piece, bytes));
+        if (!in) Z3D_TRY(z3d_executor_read_state(executor, g, role, tensor, flat, piece, bytes));
         Z3D_TRY(move(context, piece, bytes));
-        if (in) Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat, piece, bytes));
+        if (in) Z3D_TRY(z3d_executor_write_state(executor, g, role, tensor, flat, piece, bytes));
     }
     return Z3D_OK;
 }
@@ -312,16 +312,16 @@ static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_grou
 z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
                                 z3d_status (*move)(void *context, void *piece, int64_t bytes),
                                 void *context) {
-    static const z3d_group_part parts[] = {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER,
-                                           Z3D_PART_GRADIENTS};
+    static const z3d_state_role states[] = {Z3D_STATE_VALUE, Z3D_STATE_OPTIMIZER,
+                                            Z3D_STATE_GRADIENT};
     const z3d_layout *layout = engine->set.layout;
     const int count = engine->config.program.offload.delayed ? 3 : 2;
     if (in) z3d_engine_parameters_changed(engine);
     for (int g = 0; g < layout->num_groups; g++)
         for (int k = 0; k < count; k++) {
-            const int tensors = z3d_count_kinds(layout->group[g].kept[parts[k]].kinds);
+            const int tensors = z3d_count_kinds(layout->group[g].state[states[k]].kinds);
             for (int tensor = 0; tensor < tensors; tensor++)
-                Z3D_TRY(move_tensor(engine, in, g, parts[k], tensor, move, context));
+                Z3D_TRY(move_tensor(engine, in, g, states[k], tensor, move, context));
         }
     return Z3D_OK;
 }

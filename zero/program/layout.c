@@ -25,7 +25,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
     const int nodes = z3d_mesh_size(mesh, Z3D_ROLE_NODES);
     const bool hybrid = sharding == Z3D_SHARDING_HYBRID && nodes > 1;
     out->frozen = group->frozen;
-    out->shard_axes = hybrid ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
+    out->shard_axes = z3d_states_axes(sharding);
     if (hybrid) out->copy_axes = Z3D_ROLE_NODES;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
@@ -337,11 +337,11 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
         if (config)
             z3d_states_decide(config, layout->group[g].elements,
                               is_offloaded(&layout->group[g], config, &spread),
-                              layout->group[g].frozen, layout->group[g].kept);
-        if (layout->group[g].block == 1) layout->group[g].kept[Z3D_PART_SECONDARY].kinds = 0;
+                              layout->group[g].frozen, layout->group[g].state);
+        if (layout->group[g].block == 1) layout->group[g].state[Z3D_STATE_SECONDARY].kinds = 0;
         /* Two sums of gradients are added on the device. */
         if (z3d_adds_two_sums(&layout->group[g]))
-            layout->group[g].kept[Z3D_PART_GRADIENTS].space = Z3D_SPACE_DEVICE;
+            layout->group[g].state[Z3D_STATE_GRADIENT].at.space = Z3D_SPACE_DEVICE;
         if (layout->group[g].held &&
             !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");

@@ -193,7 +193,7 @@ static z3d_rows rows_of(const z3d_program *p, const z3d_instruction *in, int slo
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     switch (info->rules) {
     case Z3D_CLASS_OPTIMIZER:
-        return p->layout->group[in->group].kept[Z3D_PART_OPTIMIZER].rows;
+        return z3d_state_rows(p->layout, in->group, Z3D_STATE_OPTIMIZER);
     case Z3D_CLASS_ALL_GATHER:
         return slot == (int)info->to ? matrix_rows(in) : z3d_instruction_own_rows(p, in);
     case Z3D_CLASS_REDUCE_SCATTER:
@@ -258,7 +258,7 @@ z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruct
         z3d_matrix matrix = group_matrix(g, in->axes);
         bool states = z3d_opcode_info_of(in->opcode)->moves == Z3D_MOVES_STATES;
         matrix.dtype = dtype;
-        if (states) matrix.tensors = z3d_count_kinds(g->kept[Z3D_PART_OPTIMIZER].kinds);
+        if (states) matrix.tensors = z3d_count_kinds(g->state[Z3D_STATE_OPTIMIZER].kinds);
         return matrix;
     }
     int64_t elements = z3d_program_output_elements(program, z3d_instruction_source(program, in));
@@ -350,14 +350,13 @@ int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
     return Z3D_BUFFER_BATCH + micro * program->model->num_fields + field;
 }
 
-int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part) {
+int z3d_program_group_buffer(const z3d_program *program, int group, z3d_state_role role) {
     return z3d_program_batch_buffer(program, program->config.accumulation, 0) +
-           Z3D_PART_COUNT * group + (int)part;
+           Z3D_STATE_COUNT * group + (int)role;
 }
 
 int z3d_program_cache_buffer(const z3d_program *program, int unit) {
-    return z3d_program_group_buffer(program, program->model->num_groups, Z3D_PART_PARAMETERS) +
-           unit;
+    return z3d_program_group_buffer(program, program->model->num_groups, Z3D_STATE_VALUE) + unit;
 }
 
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {

@@ -14,9 +14,9 @@ enum { BUILT_APART = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
 static bool relies_on_gathers(const z3d_layout *layout, z3d_mode mode) {
     if (mode == Z3D_MODE_TRAIN) return false;
     for (int g = 0; g < layout->num_groups; g++)
-        if (layout->group[g].kept[Z3D_PART_SECONDARY].kinds ||
-            (z3d_keeps_all_rows(layout, g, Z3D_PART_PARAMETERS) &&
-             !z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER)))
+        if (layout->group[g].state[Z3D_STATE_SECONDARY].kinds ||
+            (z3d_state_is_whole(layout, g, Z3D_STATE_VALUE) &&
+             !z3d_state_is_whole(layout, g, Z3D_STATE_OPTIMIZER)))
             return true;
     return false;
 }

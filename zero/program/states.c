@@ -16,39 +16,38 @@ static unsigned stepped_kinds(const z3d_program_config *config) {
 }
 
 /* Only parameters, and each rank has read those that it keeps: nobody gathers what others step. */
-static void keep_values_only(z3d_kept kept[Z3D_PART_COUNT]) {
-    kept[Z3D_PART_GRADIENTS].kinds = kept[Z3D_PART_OPTIMIZER].kinds = 0;
-    kept[Z3D_PART_OPTIMIZER].rows = kept[Z3D_PART_PARAMETERS].rows;
+static void keep_values_only(z3d_state state[Z3D_STATE_COUNT]) {
+    state[Z3D_STATE_GRADIENT].kinds = state[Z3D_STATE_OPTIMIZER].kinds = 0;
+    state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
+}
+
+z3d_axes z3d_states_axes(z3d_sharding sharding) {
+    return sharding == Z3D_SHARDING_HYBRID ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
 }
 
 void z3d_states_decide(const z3d_program_config *config, int64_t elements, bool offloaded,
-                       bool frozen, z3d_kept kept[Z3D_PART_COUNT]) {
-    const bool small = elements <= config->persistence;
-    const z3d_space optimizer = offloaded ? config->offload.optimizer : Z3D_SPACE_DEVICE;
-    const bool all[Z3D_PART_COUNT] = {
-        [Z3D_PART_PARAMETERS] = config->stage < 3 || small,
-        [Z3D_PART_GRADIENTS] = keeps_all_gradients(config),
-        [Z3D_PART_OPTIMIZER] = config->stage < 1,
-    };
-    for (int part = 0; part < Z3D_PART_COUNT; part++)
-        kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN};
-    kept[Z3D_PART_SECONDARY] = (z3d_kept){.rows = Z3D_ROWS_BLOCK, .dtype = config->dtype};
-    if (config->sharding == Z3D_SHARDING_HPZ && !all[Z3D_PART_PARAMETERS])
-        kept[Z3D_PART_SECONDARY].kinds = Z3D_KIND(PARAMETER);
-    if (offloaded && !small) kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
-    kept[Z3D_PART_OPTIMIZER].space = optimizer;
+                       bool frozen, z3d_state state[Z3D_STATE_COUNT]) {
+    const z3d_axes axes = z3d_states_axes(config->sharding);
+    const bool whole = config->stage < 3 || elements <= config->persistence;
+    const bool all_gradients = keeps_all_gradients(config), steps_all = config->stage < 1;
+    const z3d_space optimizer = offloaded && !frozen ? config->offload.optimizer : Z3D_SPACE_DEVICE;
+    const z3d_space parameters =
+        offloaded && elements > config->persistence ? config->offload.parameters : Z3D_SPACE_DEVICE;
+    const unsigned stepped = stepped_kinds(config), master = Z3D_KIND(PARAMETER);
+    const bool own_master = config->dtype == Z3D_F32 && optimizer == Z3D_SPACE_DEVICE;
+    state[Z3D_STATE_VALUE] =
+        (z3d_state){{whole ? Z3D_AXES_NONE : axes, parameters, config->dtype}, Z3D_KIND(PARAMETER)};
+    state[Z3D_STATE_SECONDARY] =
+        (z3d_state){{Z3D_ROLE_BLOCKS, Z3D_SPACE_DEVICE, config->dtype},
+                    config->sharding == Z3D_SHARDING_HPZ && !whole ? Z3D_KIND(PARAMETER) : 0};
     /* All rows are added to by backward, which the device does. */
-    if (!all[Z3D_PART_GRADIENTS]) kept[Z3D_PART_GRADIENTS].space = optimizer;
-    const unsigned state = stepped_kinds(config), master = Z3D_KIND(PARAMETER);
-    kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
-    kept[Z3D_PART_PARAMETERS].kinds = Z3D_KIND(PARAMETER);
-    kept[Z3D_PART_GRADIENTS].dtype = config->grad_dtype;
-    kept[Z3D_PART_GRADIENTS].kinds = Z3D_KIND(GRADIENT);
-    kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
-    bool own_master = config->dtype == Z3D_F32 && optimizer == Z3D_SPACE_DEVICE;
-    kept[Z3D_PART_OPTIMIZER].kinds = own_master ? state & ~master : state;
-    if (config->inference || frozen) keep_values_only(kept);
-    if (frozen) kept[Z3D_PART_GRADIENTS].space = kept[Z3D_PART_OPTIMIZER].space = Z3D_SPACE_DEVICE;
+    state[Z3D_STATE_GRADIENT] =
+        (z3d_state){{all_gradients ? Z3D_AXES_NONE : axes,
+                     all_gradients ? Z3D_SPACE_DEVICE : optimizer, config->grad_dtype},
+                    Z3D_KIND(GRADIENT)};
+    state[Z3D_STATE_OPTIMIZER] = (z3d_state){{steps_all ? Z3D_AXES_NONE : axes, optimizer, Z3D_F32},
+                                             own_master ? stepped & ~master : stepped};
+    if (config->inference || frozen) keep_values_only(state);
 }
 
 unsigned z3d_state_kinds(const z3d_program_config *config) {
@@ -60,17 +59,23 @@ bool z3d_states_reduce_per_step(int stage) {
     return stage < 2;
 }
 
-static const z3d_kept *kept_of(const z3d_layout *layout, int group, z3d_group_part part) {
-    return &layout->group[group].kept[part];
+static const z3d_state *state_of(const z3d_layout *layout, int group, z3d_state_role role) {
+    return &layout->group[group].state[role];
 }
 
-bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part) {
-    return kept_of(layout, group, part)->rows == Z3D_ROWS_ALL;
+z3d_rows z3d_state_rows(const z3d_layout *layout, int group, z3d_state_role role) {
+    const z3d_axes sharded = state_of(layout, group, role)->at.sharded;
+    if (sharded == Z3D_AXES_NONE) return Z3D_ROWS_ALL;
+    return sharded == layout->group[group].shard_axes ? Z3D_ROWS_OWN : Z3D_ROWS_BLOCK;
 }
 
-int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part) {
+bool z3d_state_is_whole(const z3d_layout *layout, int group, z3d_state_role role) {
+    return z3d_state_rows(layout, group, role) == Z3D_ROWS_ALL;
+}
+
+int64_t z3d_state_elements(const z3d_layout *layout, int group, z3d_state_role role) {
     const z3d_group_layout *g = &layout->group[group];
-    return g->held ? z3d_rows_elements(g, kept_of(layout, group, part)->rows) : 0;
+    return g->held ? z3d_rows_elements(g, z3d_state_rows(layout, group, role)) : 0;
 }
 
 int64_t z3d_rows_elements(const z3d_group_layout *group, z3d_rows rows) {
@@ -83,25 +88,26 @@ int64_t z3d_rows_first(const z3d_group_layout *group, z3d_rows rows) {
     return rows == Z3D_ROWS_BLOCK ? group->own / group->block * group->block * group->shard : 0;
 }
 
-int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part) {
-    return z3d_rows_first(&layout->group[group], kept_of(layout, group, part)->rows);
+int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role) {
+    return z3d_rows_first(&layout->group[group], z3d_state_rows(layout, group, role));
 }
 
-int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part) {
-    int64_t elements = z3d_kept_elements(layout, group, part);
-    const z3d_kept *kept = kept_of(layout, group, part);
-    if (kept->space != Z3D_SPACE_DISK) return elements;
-    return z3d_round_up(elements, z3d_values_in(kept->dtype, Z3D_DISK_ALIGN));
+int64_t z3d_state_stride(const z3d_layout *layout, int group, z3d_state_role role) {
+    int64_t elements = z3d_state_elements(layout, group, role);
+    const z3d_state *state = state_of(layout, group, role);
+    if (state->at.space != Z3D_SPACE_DISK) return elements;
+    return z3d_round_up(elements, z3d_values_in(state->at.codec, Z3D_DISK_ALIGN));
 }
 
-int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {
-    const z3d_kept *kept = kept_of(layout, group, part);
-    return z3d_count_kinds(kept->kinds) *
-           z3d_bytes_of(kept->dtype, z3d_kept_stride(layout, group, part));
+int64_t z3d_state_bytes(const z3d_layout *layout, int group, z3d_state_role role) {
+    const z3d_state *state = state_of(layout, group, role);
+    return z3d_count_kinds(state->kinds) *
+           z3d_bytes_of(state->at.codec, z3d_state_stride(layout, group, role));
 }
 
-int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind) {
-    unsigned kinds = kept_of(layout, group, part)->kinds, own = 1U << kind;
+int z3d_state_index(const z3d_layout *layout, int group, z3d_state_role role,
+                    z3d_tensor_kind kind) {
+    unsigned kinds = state_of(layout, group, role)->kinds, own = 1U << kind;
     return kinds & own ? z3d_count_kinds(kinds & (own - 1)) : -1;
 }
 
@@ -111,7 +117,7 @@ double z3d_offloaded_share(const z3d_layout *layout) {
         const bool counts = layout->group[g].held && !layout->group[g].frozen;
         const double elements = counts ? (double)layout->group[g].padded : 0;
         all += elements;
-        if (kept_of(layout, g, Z3D_PART_OPTIMIZER)->space != Z3D_SPACE_DEVICE)
+        if (state_of(layout, g, Z3D_STATE_OPTIMIZER)->at.space != Z3D_SPACE_DEVICE)
             offloaded += elements;
     }
     return all > 0 ? offloaded / all : 0;
@@ -120,7 +126,7 @@ double z3d_offloaded_share(const z3d_layout *layout) {
 bool z3d_keeps_whole_gradients(const z3d_layout *layout) {
     for (int g = 0; g < layout->num_groups; g++)
         if (!layout->group[g].frozen)
-            return z3d_keeps_all_rows(layout, g, Z3D_PART_GRADIENTS) &&
-                   !z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER);
+            return z3d_state_is_whole(layout, g, Z3D_STATE_GRADIENT) &&
+                   !z3d_state_is_whole(layout, g, Z3D_STATE_OPTIMIZER);
     return false;
 }

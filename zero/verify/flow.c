@@ -99,8 +99,8 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
                  : v.use ? " of its second chunk"
                          : "",
                  v.micro, v.micro + v.count - 1,
-                 v.pending & Z3D_AXES_WORLD ? ", still to be summed" : "",
-                 v.pending & Z3D_PENDING_TWIN ? ", without the other chunk's" : "");
+                 v.partial & Z3D_AXES_WORLD ? ", still to be summed" : "",
+                 v.partial & Z3D_PARTIAL_TWIN ? ", without the other chunk's" : "");
     } else if (v.kind == Z3D_VALUE_GRADIENT_LATE) {
         snprintf(buf, size, "gradients of %s from the step before", name);
     } else {
@@ -113,7 +113,7 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
 
 static bool same_value(z3d_value a, z3d_value b) {
     return a.kind == b.kind && a.of == b.of && a.micro == b.micro && a.count == b.count &&
-           a.pending == b.pending && a.use == b.use;
+           a.partial == b.partial && a.use == b.use;
 }
 
 static bool same_cell(const z3d_cell *a, const z3d_cell *b) {

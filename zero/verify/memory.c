@@ -158,11 +158,12 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
     static const char *const what[] = {"its parameters", "its secondary parameters",
                                        "its kept gradients", "its optimizer state"};
-    for (int part = 0; part < Z3D_PART_COUNT; part++)
-        Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
-                                 what[part], group, p->layout->group[group].kept[part].rows,
-                                 p->layout->group[group].kept[part].space,
-                                 z3d_kept_bytes(p->layout, group, (z3d_group_part)part)));
+    for (int role = 0; role < Z3D_STATE_COUNT; role++)
+        Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_state_role)role),
+                                 what[role], group,
+                                 z3d_state_rows(p->layout, group, (z3d_state_role)role),
+                                 p->layout->group[group].state[role].at.space,
+                                 z3d_state_bytes(p->layout, group, (z3d_state_role)role)));
     return Z3D_OK;
 }
 

@@ -21,7 +21,7 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
  * has the rows of its own part of the sequence. */
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
     bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
-    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.pending != 0 ||
+    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.partial != 0 ||
            (activation && z3d_model_splits_rows(flow->program->model, flow->program->mode));
 }
 
@@ -39,18 +39,18 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         break;
     case Z3D_CLASS_REDUCE_SCATTER:
         if (is_sum ? held.count != contributions(flow, held.of, held.use)
-                   : (held.pending & axes) != axes)
+                   : (held.partial & axes) != axes)
             must = "a complete sum of gradients";
         if (is_sum) {
             *out = reduced(flow, held.of, held.use, held.micro, 1);
-            out->pending |= flow->program->layout->group[held.of].shard_axes;
+            out->partial |= flow->program->layout->group[held.of].shard_axes;
         }
-        out->pending &= ~axes;
+        out->partial &= ~axes;
         break;
     case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
-        if ((held.pending & axes) != axes || held.pending & Z3D_PENDING_TWIN)
+        if ((held.partial & axes) != axes || held.partial & Z3D_PARTIAL_TWIN)
             must = "parts of a sum";
-        out->pending &= ~axes;
+        out->partial &= ~axes;
         break;
     case Z3D_CLASS_SUM:
         if (is_sum) must = "reduced gradients";
@@ -86,10 +86,10 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
         bool all = value->kind == Z3D_VALUE_GRADIENT_TWIN || value->count == sums(flow);
         if (!all) return z3d_flow_fail(flow, "the sum of the group's second chunk is not complete");
         *value = before;
-        value->pending &= ~Z3D_PENDING_TWIN;
+        value->partial &= ~Z3D_PARTIAL_TWIN;
         return Z3D_OK;
     }
-    if (before.kind != value->kind || before.of != value->of || before.pending != value->pending ||
+    if (before.kind != value->kind || before.of != value->of || before.partial != value->partial ||
         before.micro + before.count != value->micro)
         return z3d_flow_mismatch(flow, to, "the sums before those that are added", before);
     value->micro = before.micro;
@@ -177,7 +177,7 @@ z3d_status z3d_rule_cross(z3d_flow *flow, bool start) {
     if (send) Z3D_TRY(z3d_flow_read(flow, o, value));
     if (start) return z3d_flow_lock(flow, o, !send);
     if (send) return Z3D_OK;
-    if (entry(flow)->group >= 0) value.kind = Z3D_VALUE_GRADIENT_TWIN, value.pending = 0;
+    if (entry(flow)->group >= 0) value.kind = Z3D_VALUE_GRADIENT_TWIN, value.partial = 0;
     return z3d_flow_write(flow, o, value);
 }
 

@@ -66,8 +66,8 @@ static inline z3d_value gradient_sum(int group, int use, int sum, int count) {
 static inline z3d_value reduced(const z3d_flow *flow, int group, int use, int first_sum,
                                 int count) {
     const z3d_group_layout *g = &flow->program->layout->group[group];
-    int pending = g->replica_axes | g->copy_axes | (z3d_adds_two_sums(g) ? Z3D_PENDING_TWIN : 0);
-    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending, use};
+    int partial = g->replica_axes | g->copy_axes | (z3d_adds_two_sums(g) ? Z3D_PARTIAL_TWIN : 0);
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, partial, use};
 }
 
 static inline z3d_value final_gradient(const z3d_flow *flow, int group) {

@@ -18,7 +18,8 @@ static z3d_status end_step(z3d_flow *flow) {
 }
 
 static bool gradients_leave(const z3d_flow *flow, int group) {
-    return flow->program->layout->group[group].kept[Z3D_PART_GRADIENTS].space != Z3D_SPACE_DEVICE;
+    return flow->program->layout->group[group].state[Z3D_STATE_GRADIENT].at.space !=
+           Z3D_SPACE_DEVICE;
 }
 
 /* The squares of gradients that leave the device are added up once, before they are exchanged. */
@@ -46,7 +47,7 @@ z3d_status z3d_rule_exchange(z3d_flow *flow) {
         if (gradients_leave(flow, g))
             return z3d_flow_fail(flow, "nothing added up the squares of %s's gradients",
                                  p->model->group[g].name);
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT),
                                 Z3D_ROWS_OWN, final_gradient(flow, g)));
     }
     return Z3D_OK;
@@ -64,11 +65,11 @@ z3d_status z3d_rule_result(z3d_flow *flow) {
 }
 
 /* An operand that must be the group's persistent buffer: the executor finds it by the group. */
-static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_group_part part,
+static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_state_role role,
                                z3d_buffer_operand *out) {
     const z3d_program *p = flow->program;
     *out = operand(flow, slot);
-    int must = z3d_program_group_buffer(p, out->group, part);
+    int must = z3d_program_group_buffer(p, out->group, role);
     if (out->buffer == must) return Z3D_OK;
     return z3d_flow_fail(flow, "its %s is %s, but must be %s", z3d_slot_text(slot),
                          out->buffer >= 0 ? p->buffer[out->buffer].name : "missing",
@@ -90,9 +91,9 @@ z3d_status z3d_rule_optimizer(z3d_flow *flow) {
     if (!flow->program->layout->group[group].held)
         return z3d_flow_fail(flow, "this pipeline stage does not have the group");
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
-    Z3D_TRY(kept_operand(flow, Z3D_SLOT_PARAMETERS, Z3D_PART_PARAMETERS, &parameters));
-    Z3D_TRY(kept_operand(flow, Z3D_SLOT_OPTIMIZER, Z3D_PART_OPTIMIZER, &states));
-    Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_PART_GRADIENTS, &gradient));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_PARAMETERS, Z3D_STATE_VALUE, &parameters));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_OPTIMIZER, Z3D_STATE_OPTIMIZER, &states));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_STATE_GRADIENT, &gradient));
     Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
     Z3D_TRY(z3d_flow_read(flow, parameters, parameters_of(group, false)));
     Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
@@ -112,16 +113,16 @@ static z3d_status check_control(const z3d_flow *flow) {
 z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     const int group = entry(flow)->group;
-    const z3d_kept *kept = p->layout->group[group].kept;
-    const int tensors = z3d_count_kinds(kept[Z3D_PART_OPTIMIZER].kinds);
+    const z3d_state *state = p->layout->group[group].state;
+    const int tensors = z3d_count_kinds(state[Z3D_STATE_OPTIMIZER].kinds);
     z3d_buffer_operand gradient = operand(flow, Z3D_SLOT_INPUT);
     z3d_buffer_operand states = operand(flow, Z3D_SLOT_OPTIMIZER);
     z3d_buffer_operand parameters = operand(flow, Z3D_SLOT_PARAMETERS);
     Z3D_TRY(check_control(flow));
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
-    if (entry(flow)->rows != kept[Z3D_PART_OPTIMIZER].rows)
+    if (entry(flow)->rows != z3d_state_rows(p->layout, group, Z3D_STATE_OPTIMIZER))
         return z3d_flow_fail(flow, "its rows are not those that this rank steps");
-    if (kept[Z3D_PART_OPTIMIZER].space == Z3D_SPACE_DEVICE)
+    if (state[Z3D_STATE_OPTIMIZER].at.space == Z3D_SPACE_DEVICE)
         return z3d_flow_fail(flow, "the group's states are kept on the device, which steps them");
     if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
         return z3d_flow_fail(flow, "it needs gradients, states and parameters");

@@ -98,19 +98,19 @@ static z3d_status perform(z3d_flow *flow) {
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int g = 0; g < p->model->num_groups; g++) {
-        const z3d_kept *kept = p->layout->group[g].kept;
         if (!p->layout->group[g].held) continue;
-        z3d_rows rows = kept[Z3D_PART_OPTIMIZER].rows;
-        z3d_rows parameter_rows = p->config.gathered ? kept[Z3D_PART_PARAMETERS].rows : rows;
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
-                             parameter_rows, parameters_of(g, false)));
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
+        z3d_rows rows = z3d_state_rows(p->layout, g, Z3D_STATE_OPTIMIZER);
+        z3d_rows parameter_rows =
+            p->config.gathered ? z3d_state_rows(p->layout, g, Z3D_STATE_VALUE) : rows;
+        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_VALUE), parameter_rows,
+                             parameters_of(g, false)));
+        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER), rows,
                              optimizer_of(g, false)));
         if (p->config.gathered)
-            Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY),
+            Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY),
                                  Z3D_ROWS_BLOCK, parameters_of(g, false)));
         if (!trains(flow) || !p->config.offload.delayed || p->layout->group[g].frozen) continue;
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), rows,
+        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT), rows,
                              applied_gradient(flow, g)));
     }
     return Z3D_OK;
@@ -126,12 +126,12 @@ static z3d_status check_gathered(z3d_flow *flow) {
         const z3d_trace *trace = z3d_traces_of(p->traces, p->mode, u, Z3D_CALL_FORWARD);
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
-            const z3d_kept *kept = p->layout->group[g].kept;
             if (!trace->reads_parameters[s]) continue;
-            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
-                                    kept[Z3D_PART_PARAMETERS].rows, parameters_of(g, false)));
-            if (kept[Z3D_PART_SECONDARY].kinds == 0) continue;
-            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_SECONDARY),
+            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_VALUE),
+                                    z3d_state_rows(p->layout, g, Z3D_STATE_VALUE),
+                                    parameters_of(g, false)));
+            if (p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds == 0) continue;
+            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY),
                                     Z3D_ROWS_BLOCK, parameters_of(g, false)));
         }
     }
@@ -151,14 +151,14 @@ static z3d_status check_end(z3d_flow *flow) {
                              trains(flow) ? "step_control" : "the entry that gives the result");
     for (int g = 0; g < p->model->num_groups; g++) {
         const bool stepped = is_stepped(flow, g);
-        z3d_rows rows = p->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows;
+        z3d_rows rows = z3d_state_rows(p->layout, g, Z3D_STATE_OPTIMIZER);
         if (!p->layout->group[g].held) continue;
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_VALUE), rows,
                                 parameters_of(g, stepped)));
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER), rows,
                                 optimizer_of(g, stepped)));
         if (!stepped) continue;
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT),
                                 p->config.offload.delayed ? rows : Z3D_ROWS_OWN,
                                 final_gradient(flow, g)));
     }

@@ -28,12 +28,12 @@ typedef enum z3d_value_kind {
 
 /* What is still to be added to a reduced gradient: addends of other ranks along these axes
  * (z3d_axes), and those of the other chunk that uses the group. */
-enum { Z3D_PENDING_TWIN = Z3D_AXES_COUNT };
+enum { Z3D_PARTIAL_TWIN = Z3D_AXES_COUNT };
 
 typedef struct z3d_value {
     z3d_value_kind kind;
     int of, micro, count;
-    int pending; /* of a reduced gradient: axes, Z3D_PENDING_TWIN */
+    int partial; /* of a reduced gradient: axes, Z3D_PARTIAL_TWIN */
     int use;     /* of gradients: which of the group's sums (z3d_layout_use) */
 } z3d_value;
 

@@ -160,7 +160,7 @@ static void list_offload(advisor *a, const z3d_config *settled) {
         param = settled->zero_optimization_offload_param_device;
     if (optimizer < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, false, false);
     if (optimizer < Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, false, true);
-    if (!z3d_way_shards((int)settled->zero_optimization_stage, Z3D_PART_PARAMETERS) ||
+    if (!z3d_way_shards((int)settled->zero_optimization_stage, Z3D_STATE_VALUE) ||
         optimizer == Z3D_OFFLOAD_DEVICE_NONE)
         return;
     if (param < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, true, false);

@@ -80,49 +80,49 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
 /* ---- what is kept ---- */
 
 static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
-                   z3d_kept kept[Z3D_PART_COUNT]) {
+                   z3d_state state[Z3D_STATE_COUNT]) {
     const z3d_program_config config = {.stage = stage,
                                        .accumulation = 2,
                                        .reduce_per_step =
                                            z3d_plan_reduces_per_step(w->config, stage),
                                        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
                                                    .parameters = z3d_plan_space(tiers.parameters)}};
-    z3d_states_decide(&config, INT64_MAX, true, false, kept);
+    z3d_states_decide(&config, INT64_MAX, true, false, state);
 }
 
 /* Whether ranks keep only their own rows does not depend on when gradients are reduced, but for
  * gradients. */
-bool z3d_way_shards(int stage, z3d_group_part part) {
+bool z3d_way_shards(int stage, z3d_state_role role) {
     const z3d_program_config config = {
         .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
-    z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(&config, INT64_MAX, true, false, kept);
-    return kept[part].rows == Z3D_ROWS_OWN;
+    z3d_state state[Z3D_STATE_COUNT];
+    z3d_states_decide(&config, INT64_MAX, true, false, state);
+    return state[role].at.sharded != Z3D_AXES_NONE;
 }
 
 /* The stage that needs most has the average of the states at least. Of activations, stage 0 keeps
  * as many micro-batches as there are stages; half of what the whole model has for one is less than
  * that, also where units are not equal. */
 static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
-    static const z3d_category category[] = {[Z3D_PART_PARAMETERS] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_PART_SECONDARY] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_PART_GRADIENTS] = Z3D_CATEGORY_GRADIENTS,
-                                            [Z3D_PART_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
+    static const z3d_category category[] = {[Z3D_STATE_VALUE] = Z3D_CATEGORY_PARAMETERS,
+                                            [Z3D_STATE_SECONDARY] = Z3D_CATEGORY_PARAMETERS,
+                                            [Z3D_STATE_GRADIENT] = Z3D_CATEGORY_GRADIENTS,
+                                            [Z3D_STATE_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
     double p = layout->pipeline, few = micros < p ? micros / p : 1, *bytes = way->bytes;
     bool elsewhere = way->partition || way->offload;
-    z3d_kept kept[Z3D_PART_COUNT];
-    decide(w, way->stage, way->tiers, kept);
+    z3d_state state[Z3D_STATE_COUNT];
+    decide(w, way->stage, way->tiers, state);
     if (!elsewhere) way->kept = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
     bytes[Z3D_SPACE_DEVICE] = way->kept;
-    for (int part = 0; part < Z3D_PART_COUNT; part++) {
-        bool whole = part == Z3D_PART_PARAMETERS && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
-        double all = (double)alone->peak[category[part]] / p,
-               own = kept[part].rows == Z3D_ROWS_OWN ? all / layout->data : all;
-        if (kept[part].kinds == 0) continue;
+    for (int role = 0; role < Z3D_STATE_COUNT; role++) {
+        bool whole = role == Z3D_STATE_VALUE && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
+        double all = (double)alone->peak[category[role]] / p,
+               own = state[role].at.sharded != Z3D_AXES_NONE ? all / layout->data : all;
+        if (state[role].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
-        if (kept[part].space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
-        if (!whole || kept[part].space != Z3D_SPACE_DEVICE) bytes[kept[part].space] += own;
+        if (state[role].at.space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
+        if (!whole || state[role].at.space != Z3D_SPACE_DEVICE) bytes[state[role].at.space] += own;
     }
 }
 
@@ -152,9 +152,9 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
                  gradients = (double)alone->peak[Z3D_CATEGORY_GRADIENTS] / parts;
     double times = way->gather == Z3D_PIPELINE_GATHER_PER_STEP ? 1 : micros;
     z3d_fit_copies out = {0};
-    z3d_kept kept[Z3D_PART_COUNT];
-    decide(w, way->stage, way->tiers, kept);
-    const z3d_space from = kept[Z3D_PART_PARAMETERS].space, at = kept[Z3D_PART_GRADIENTS].space;
+    z3d_state state[Z3D_STATE_COUNT];
+    decide(w, way->stage, way->tiers, state);
+    const z3d_space from = state[Z3D_STATE_VALUE].at.space, at = state[Z3D_STATE_GRADIENT].at.space;
     if (!w->all) return out;
     if (from != Z3D_SPACE_DEVICE) out.link += times * parameters;
     if (from == Z3D_SPACE_DISK) out.read += times * parameters;
@@ -178,7 +178,7 @@ static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micro
            kept = (double)frame->layout.chunks * frame->largest_unit,
            trained = own * frame->trained;
     double out = z3d_plan_reduces_per_step(w->config, way->stage) ? trained : micros * trained;
-    if (!z3d_way_shards(way->stage, Z3D_PART_PARAMETERS) ||
+    if (!z3d_way_shards(way->stage, Z3D_STATE_VALUE) ||
         w->config->zero_optimization_stage3_param_persistence_threshold > 0)
         return out;
     if (way->gather == Z3D_PIPELINE_GATHER_PER_STEP) return out + own;
@@ -220,7 +220,7 @@ static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_wa
         way->tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE)
         return 0;
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
-    const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1,
+    const double shards = z3d_way_shards(way->stage, Z3D_STATE_OPTIMIZER) ? layout->data : 1,
                  parts = shards * layout->pipeline, rest = alone->rest / parts,
                  states = (double)alone->peak[Z3D_CATEGORY_OPTIMIZER];
     return w->all ? larger(z3d_tiers_step(w, way->tiers, states / parts), rest) : rest;

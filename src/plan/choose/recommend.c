@@ -64,7 +64,7 @@ static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
  * once a step, b sends no more. */
 static bool sends_no_more(const z3d_way *b, const z3d_way *a) {
     if (b->stage == a->stage) return b->gather <= a->gather;
-    return b->stage < a->stage && z3d_way_shards(b->stage, Z3D_PART_OPTIMIZER);
+    return b->stage < a->stage && z3d_way_shards(b->stage, Z3D_STATE_OPTIMIZER);
 }
 
 /* What b takes says what a takes at least. */

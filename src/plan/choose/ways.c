@@ -150,8 +150,7 @@ static z3d_status add_way(z3d_ways *w, z3d_way way, bool *any) {
 /* Both, where it makes a difference and is not given. */
 static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
     const z3d_fit_layout *layout = &w->frame[way.frame].layout;
-    if (layout->pipeline == 1 || layout->data == 1 ||
-        !z3d_way_shards(way.stage, Z3D_PART_PARAMETERS))
+    if (layout->pipeline == 1 || layout->data == 1 || !z3d_way_shards(way.stage, Z3D_STATE_VALUE))
         return add_way(w, way, any);
     for (int gather = Z3D_PIPELINE_GATHER_PER_STEP; gather <= Z3D_PIPELINE_GATHER_PER_MICROBATCH;
          gather++) {
@@ -164,10 +163,10 @@ static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
 /* One data rank has no shards: its stages differ only in what may be kept elsewhere, gradients from
  * 2 on, parameters in 3. */
 static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers tiers) {
-    const bool parameters = z3d_way_shards(stage, Z3D_PART_PARAMETERS);
+    const bool parameters = z3d_way_shards(stage, Z3D_STATE_VALUE);
     if (tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE) return parameters;
-    if (layout->data > 1 || !z3d_way_shards(stage, Z3D_PART_OPTIMIZER)) return true;
-    return z3d_way_shards(stage, Z3D_PART_GRADIENTS) && !parameters &&
+    if (layout->data > 1 || !z3d_way_shards(stage, Z3D_STATE_OPTIMIZER)) return true;
+    return z3d_way_shards(stage, Z3D_STATE_GRADIENT) && !parameters &&
            tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE;
 }
 

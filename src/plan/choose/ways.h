@@ -110,7 +110,7 @@ void z3d_alone_release(z3d_alone *alone);
 /* Its seconds and bytes with the units that each pipeline stage has, which may be more. */
 z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
-bool z3d_way_shards(int stage, z3d_group_part part);
+bool z3d_way_shards(int stage, z3d_state_role role);
 /* Bytes of a rank in a space; of a device without what is outside of arenas. INFINITY: not known.
  */
 double z3d_ways_capacity(const z3d_ways *w, int space);

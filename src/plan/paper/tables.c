@@ -51,8 +51,8 @@ static z3d_status states(const z3d_model *model, int data, int stage, double *by
     z3d_status status = z3d_program_set_create(model, &mesh, &config, 0, false, &set);
     *bytes = 0;
     for (int g = 0; g < model->num_groups && status == Z3D_OK; g++)
-        for (int part = 0; part < Z3D_PART_COUNT; part++)
-            *bytes += (double)z3d_kept_bytes(set.layout, g, (z3d_group_part)part);
+        for (int role = 0; role < Z3D_STATE_COUNT; role++)
+            *bytes += (double)z3d_state_bytes(set.layout, g, (z3d_state_role)role);
     z3d_program_set_release(&set);
     return status;
 }

@@ -163,7 +163,7 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
     z3d_console_say(console, "pipeline    %s, %d stages, units of the %d chunks: %s%s",
                     z3d_schedule_name(program->pipeline.schedule), layout->stages,
                     layout->num_chunks, chunks.text ? chunks.text : "?",
-                    z3d_keeps_all_rows(layout, 0, Z3D_PART_PARAMETERS) ? ""
+                    z3d_state_is_whole(layout, 0, Z3D_STATE_VALUE) ? ""
                     : program->pipeline.gather_per_step ? "; parameters gathered once per step"
                                                         : "; parameters gathered for each pass");
     z3d_string_clear(&chunks);
