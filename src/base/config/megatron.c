@@ -13,245 +13,24 @@ const megatron_argument megatron_arguments[] = {
 };
 const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron_arguments;
 
-static const char theirs[] = "Megatron-LM's default";
-
 enum { HIGH_SCALE_POWER = 24 };
 
-typedef struct converter {
-    config_conversion v;
-    megatron_text text;
-} converter;
-
-static const char *value_of(const converter *m, const char *name) {
-    return megatron_value(&m->text, name);
-}
-
-static bool has(const converter *m, const char *name) {
-    return value_of(m, name) != NULL;
-}
-
-static void row(converter *m, config_verdict verdict, const char *name, const char *what) {
-    char flag[80];
-    snprintf(flag, sizeof flag, "--%.70s", name);
-    config_report_add(&m->v.report, verdict, flag, "%s", what);
-}
-
-/* Takes the argument for our key, if it is given. */
-static bool take(converter *m, const char *name, const char *path) {
-    char flag[80];
-    const char *value = value_of(m, name);
-    snprintf(flag, sizeof flag, "--%.70s", name);
-    if (value) config_take(&m->v, flag, path, value);
-    return value != NULL;
-}
-
-static bool is_unknown(const converter *m, const char *name) {
-    return megatron_is_unknown(&m->text, name);
-}
-
-static bool is_given(const converter *m, const char *name) {
-    return has(m, name) || is_unknown(m, name);
-}
-
-/* No default stands for a value that is still to be written. */
-static void take_or_default(converter *m, const char *name, const char *path, const char *text) {
-    if (!take(m, name, path) && !is_unknown(m, name))
-        config_take_default(&m->v, path, text, theirs);
-}
-
-static bool number_of(const converter *m, const char *name, double *out) {
-    const char *value = value_of(m, name);
-    return value && z3d_parse_float(value, out) == Z3D_OK;
-}
-
-/* Whether an argument is given and is not 0, which a log has where another one counts. */
-static bool counts(const converter *m, const char *name) {
-    double value;
-    return has(m, name) && !(number_of(m, name, &value) && value == 0);
-}
-
-/* --samples divided by the global batch; false: not given, or it cannot be known. */
-static bool steps_of(converter *m, const char *samples, const char *iterations, double *out) {
-    double count, batch;
-    const bool ramps = has(m, "rampup-batch-size");
-    if ((counts(m, iterations) || !counts(m, samples)) && number_of(m, iterations, out))
-        return true;
-    if (!number_of(m, samples, &count)) return false;
-    *out = 0;
-    if (count == 0) return true;
-    if (ramps || !number_of(m, "global-batch-size", &batch) || batch < 1) {
-        char why[80];
-        snprintf(why, sizeof why, "write --%s: %s", iterations,
-                 ramps ? "the batch size is not one number" : "--global-batch-size is not given");
-        row(m, CONFIG_REFUSED, samples, why);
-        return false;
-    }
-    *out = floor(count / batch);
-    return true;
-}
-
-/* A row for an argument beside the one that says the same. */
-static void report_second(converter *m, const char *name, const char *taken, bool agrees) {
-    char what[120];
-    if (!has(m, name)) return;
-    if (!counts(m, name))
-        snprintf(what, sizeof what, "0: --%s counts", taken);
-    else if (agrees)
-        snprintf(what, sizeof what, "the same as --%s", taken);
-    else
-        snprintf(what, sizeof what, "--%s %.40s says otherwise; leave one of them out", taken,
-                 value_of(m, taken));
-    row(m, agrees || !counts(m, name) ? CONFIG_TAKEN : CONFIG_REFUSED, name, what);
-}
-
-static void take_steps(converter *m, const char *samples, const char *iterations,
-                       const char *path) {
-    double steps, count = 0, batch = 0;
-    char text[32], flag[80];
-    if (counts(m, iterations) || !counts(m, samples)) {
-        bool known = number_of(m, samples, &count) && number_of(m, iterations, &steps) &&
-                     number_of(m, "global-batch-size", &batch) && batch >= 1;
-        if (take(m, iterations, path))
-            report_second(m, samples, iterations, known && floor(count / batch) == steps);
-        return;
-    }
-    report_second(m, iterations, samples, false);
-    if (!steps_of(m, samples, iterations, &steps)) return;
-    snprintf(text, sizeof text, "%.0f", steps);
-    snprintf(flag, sizeof flag, "--%.70s", samples);
-    config_take(&m->v, flag, path, text);
-}
-
-/* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
-static bool convert_warmup(converter *m) {
-    static const char key[] = "scheduler.params.warmup_num_steps";
-    static const char *const beside[] = {"lr-warmup-iters", "lr-warmup-samples"};
-    double fraction, iterations = 0;
-    char text[24];
-    if (!has(m, "lr-warmup-fraction")) {
-        bool warms =
-            steps_of(m, "lr-warmup-samples", "lr-warmup-iters", &iterations) && iterations > 0;
-        if (warms) take_steps(m, "lr-warmup-samples", "lr-warmup-iters", key);
-        for (size_t i = 0; !warms && i < 2; i++)
-            if (has(m, beside[i]) && !counts(m, beside[i]))
-                row(m, CONFIG_TAKEN, beside[i], "no warm-up, same as zero3d");
-        return warms;
-    }
-    for (size_t i = 0; i < 2; i++) report_second(m, beside[i], "lr-warmup-fraction", false);
-    bool known = steps_of(m, "lr-decay-samples", "lr-decay-iters", &iterations) ||
-                 steps_of(m, "train-samples", "train-iters", &iterations);
-    if (!known || !number_of(m, "lr-warmup-fraction", &fraction)) {
-        row(m, CONFIG_REFUSED, "lr-warmup-fraction", "write --lr-warmup-iters");
-        return false;
-    }
-    snprintf(text, sizeof text, "%.0f", floor(fraction * iterations));
-    config_take(&m->v, "--lr-warmup-fraction", key, text);
-    return strcmp(text, "0") != 0;
-}
-
-/* Nothing is taken of a schedule whose form is not known. */
-static void report_open_schedule(converter *m) {
-    static const char *const parts[] = {"min-lr",
-                                        "lr-warmup-iters",
-                                        "lr-warmup-samples",
-                                        "lr-decay-iters",
-                                        "lr-decay-samples",
-                                        "lr-warmup-fraction",
-                                        "lr-wsd-decay-style",
-                                        "lr-wsd-decay-iters",
-                                        "lr-wsd-decay-samples"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (has(m, parts[i]))
-            row(m, CONFIG_REFUSED, parts[i],
-                "the schedule is not known; write scheduler.type and scheduler.params");
-}
-
-static const char wsd[] = "warmup_stable_decay";
-
-/* The form of the decay, NULL: not known. */
-static const char *form_of(converter *m) {
-    static const char *const forms[][2] = {{"linear", "WarmupDecayLR"},
-                                           {"cosine", "WarmupCosineLR"},
-                                           {"constant", "constant"},
-                                           {"WSD", wsd}};
-    const char *style = value_of(m, "lr-decay-style");
-    for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(style, forms[i][0]) == 0) return forms[i][1];
-    if (style)
-        row(m, CONFIG_REFUSED, "lr-decay-style", "write constant, linear, cosine or WSD");
-    else if (!is_unknown(m, "lr-decay-style"))
-        config_take_default(&m->v, "scheduler.type", forms[0][1], theirs);
-    return z3d_config_is_set(m->v.config, "scheduler.type") ? forms[0][1] : NULL;
-}
-
-/* The end of Megatron-LM's WSD, whose usual form is not among ours. */
-static void convert_stable(converter *m) {
-    static const char *const forms[][2] = {
-        {"linear", "linear"}, {"cosine", "cosine"}, {"minus_sqrt", "1-sqrt"}};
-    static const char flag[] = "lr-wsd-decay-style", path[] = "scheduler.params.decay_type";
-    const char *style = value_of(m, flag);
-    bool known = false;
-    for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(style, forms[i][0]) == 0) {
-            config_take(&m->v, "--lr-wsd-decay-style", path, forms[i][1]);
-            known = true;
-        }
-    if (!known)
-        row(m, CONFIG_REFUSED, flag,
-            "its default is exponential; write linear, cosine or minus_sqrt");
-    take_steps(m, "lr-wsd-decay-samples", "lr-wsd-decay-iters", "scheduler.params.num_decay_steps");
-}
-
-/* What only WSD reads. */
-static void report_unread_stable(converter *m) {
-    static const char *const parts[] = {"lr-wsd-decay-style", "lr-wsd-decay-iters",
-                                        "lr-wsd-decay-samples"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (has(m, parts[i])) row(m, CONFIG_NO_EFFECT, parts[i], "--lr-decay-style is not WSD");
-}
-
-static void convert_schedule(converter *m) {
-    static const char *const ends[] = {"min-lr", "lr-decay-iters", "lr-decay-samples"};
-    config_conversion *v = &m->v;
-    const char *form = form_of(m);
-    take_steps(m, "train-samples", "train-iters", "training.steps");
-    if (!form) return report_open_schedule(m);
-    const bool warms = convert_warmup(m), constant = strcmp(form, "constant") == 0;
-    const bool stable = strcmp(form, wsd) == 0;
-    if (warms && (!stable || counts(m, "min-lr")))
-        config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",
-                          stable ? "the first rate is min_lr; Megatron-LM's is 0"
-                                 : "the first rate is peak / warmup_num_steps; Megatron-LM's is 0, "
-                                   "and its peak is one step later");
-    if (has(m, "lr-decay-style"))
-        config_take(v, "--lr-decay-style", "scheduler.type", constant && warms ? "WarmupLR" : form);
-    if (stable)
-        convert_stable(m);
-    else
-        report_unread_stable(m);
-    for (size_t i = 0; constant && i < sizeof ends / sizeof *ends; i++)
-        if (has(m, ends[i])) row(m, CONFIG_NO_EFFECT, ends[i], "a constant rate never decays");
-    if (constant) return;
-    take(m, "min-lr", "scheduler.params.min_lr");
-    take_steps(m, "lr-decay-samples", "lr-decay-iters", "scheduler.params.total_num_steps");
-}
-
 /* Megatron-LM ignores what another optimizer's flags say. */
-static void report_unread(converter *m, const char *name) {
+static void report_unread(megatron_converter *m, const char *name) {
     const z3d_optimizer optimizer = (z3d_optimizer)m->v.config->optimizer_type;
     char why[64];
     snprintf(why, sizeof why, "%s does not read it", z3d_optimizer_name(optimizer));
-    if (has(m, name)) row(m, CONFIG_NO_EFFECT, name, why);
+    if (megatron_has(m, name)) megatron_row(m, CONFIG_NO_EFFECT, name, why);
 }
 
-static bool is_read(converter *m, const char *name, const char *path) {
+static bool is_read(megatron_converter *m, const char *name, const char *path) {
     const bool reads = z3d_optimizer_reads((z3d_optimizer)m->v.config->optimizer_type, path);
     if (!reads) report_unread(m, name);
     return reads;
 }
 
 /* Each optimizer has flags and defaults of its own. */
-static void convert_betas(converter *m) {
+static void convert_betas(megatron_converter *m) {
     static const char path[] = "optimizer.params.betas";
     static const struct {
         z3d_optimizer optimizer;
@@ -262,7 +41,8 @@ static void convert_betas(converter *m) {
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *const *flag = all[i].flag;
-        const char *beta1 = value_of(m, flag[0]), *beta2 = value_of(m, flag[1]);
+        const char *beta1 = megatron_value(&m->text, flag[0]),
+                   *beta2 = megatron_value(&m->text, flag[1]);
         char betas[128], name[80];
         if ((int)all[i].optimizer != m->v.config->optimizer_type) {
             for (int k = 0; k < 2; k++) report_unread(m, flag[k]);
@@ -274,30 +54,30 @@ static void convert_betas(converter *m) {
         if (beta1 || beta2)
             config_take(&m->v, name, path, betas);
         else
-            config_take_default(&m->v, path, betas, theirs);
-        if (beta1 && beta2) row(m, CONFIG_TAKEN, flag[1], path);
+            config_take_default(&m->v, path, betas, megatron_default);
+        if (beta1 && beta2) megatron_row(m, CONFIG_TAKEN, flag[1], path);
     }
 }
 
 /* The types of the moments: fp32, or bf16 for both. */
-static void convert_moments(converter *m) {
+static void convert_moments(megatron_converter *m) {
     static const char *const types[][2] = {
         {"exp-avg-dtype", "optimizer.params.exp_avg_dtype"},
         {"exp-avg-sq-dtype", "optimizer.params.exp_avg_sq_dtype"}};
     for (size_t i = 0; i < 2; i++) {
-        const char *type = value_of(m, types[i][0]);
+        const char *type = megatron_value(&m->text, types[i][0]);
         if (!type || !is_read(m, types[i][0], types[i][1])) continue;
         if (strcmp(type, "fp32") == 0 || strcmp(type, "bf16") == 0)
-            take(m, types[i][0], types[i][1]);
+            megatron_take(m, types[i][0], types[i][1]);
         else
-            row(m, CONFIG_REFUSED, types[i][0], "write fp32, or bf16 for both moments");
+            megatron_row(m, CONFIG_REFUSED, types[i][0], "write fp32, or bf16 for both moments");
     }
 }
 
 /* --optimizer NAME, which optimizer.type follows. */
-static void convert_optimizer_type(converter *m) {
+static void convert_optimizer_type(megatron_converter *m) {
     static const char *const types[][2] = {{"sgd", "SGD"}, {"lion", "Lion"}};
-    const char *type = value_of(m, "optimizer");
+    const char *type = megatron_value(&m->text, "optimizer");
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         if (strcmp(type, types[i][0]) == 0) {
             config_take(&m->v, "--optimizer", "optimizer.type", types[i][1]);
@@ -305,126 +85,131 @@ static void convert_optimizer_type(converter *m) {
         }
     if (!type) return;
     const bool adam = strcmp(type, "adam") == 0;
-    row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
-        adam                             ? "optimizer.type: AdamW"
-        : z3d_optimizer_is_planned(type) ? "it is not built yet; write adam, sgd or lion"
-                                         : "write adam, sgd or lion");
+    megatron_row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
+                 adam                             ? "optimizer.type: AdamW"
+                 : z3d_optimizer_is_planned(type) ? "it is not built yet; write adam, sgd or lion"
+                                                  : "write adam, sgd or lion");
 }
 
 /* A weight decay that stays what it is. */
-static void convert_decay(converter *m) {
+static void convert_decay(megatron_converter *m) {
     static const char *const ends[] = {"start-weight-decay", "end-weight-decay"};
     static const char changes[] = "the weight decay is fixed here: it is another run";
-    const char *style = value_of(m, "weight-decay-incr-style");
+    const char *style = megatron_value(&m->text, "weight-decay-incr-style");
     double decay, end;
     for (size_t i = 0; i < 2; i++) {
-        bool same =
-            number_of(m, ends[i], &end) && number_of(m, "weight-decay", &decay) && end == decay;
-        if (has(m, ends[i]))
-            row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, ends[i],
-                same ? "same as --weight-decay" : changes);
+        bool same = megatron_number(m, ends[i], &end) &&
+                    megatron_number(m, "weight-decay", &decay) && end == decay;
+        if (megatron_has(m, ends[i]))
+            megatron_row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, ends[i],
+                         same ? "same as --weight-decay" : changes);
     }
     bool constant = style && strcmp(style, "constant") == 0;
     if (style)
-        row(m, constant ? CONFIG_TAKEN : CONFIG_REFUSED, "weight-decay-incr-style",
-            constant ? "same as zero3d" : changes);
+        megatron_row(m, constant ? CONFIG_TAKEN : CONFIG_REFUSED, "weight-decay-incr-style",
+                     constant ? "same as zero3d" : changes);
 }
 
-static void convert_optimizer(converter *m) {
+static void convert_optimizer(megatron_converter *m) {
     static const char *const own[][2] = {{"adam-eps", "optimizer.params.eps"},
                                          {"sgd-momentum", "optimizer.params.momentum"}};
     convert_optimizer_type(m);
     convert_betas(m);
     convert_moments(m);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (is_read(m, own[i][0], own[i][1])) take(m, own[i][0], own[i][1]);
-    if (!is_given(m, "weight-decay"))
-        config_take_default(&m->v, "optimizer.params.weight_decay", "0.01", theirs);
-    if (!is_given(m, "clip-grad")) config_take_default(&m->v, "gradient_clipping", "1", theirs);
-    if (!is_given(m, "lr")) row(m, CONFIG_DIFFERENT, "lr", "not given; write optimizer.params.lr");
-    if (!is_given(m, "log-interval"))
-        config_take_default(&m->v, "training.log_interval", "100", theirs);
+        if (is_read(m, own[i][0], own[i][1])) megatron_take(m, own[i][0], own[i][1]);
+    if (!megatron_is_given(m, "weight-decay"))
+        config_take_default(&m->v, "optimizer.params.weight_decay", "0.01", megatron_default);
+    if (!megatron_is_given(m, "clip-grad"))
+        config_take_default(&m->v, "gradient_clipping", "1", megatron_default);
+    if (!megatron_is_given(m, "lr"))
+        megatron_row(m, CONFIG_DIFFERENT, "lr", "not given; write optimizer.params.lr");
+    if (!megatron_is_given(m, "log-interval"))
+        config_take_default(&m->v, "training.log_interval", "100", megatron_default);
     convert_decay(m);
-    convert_schedule(m);
+    megatron_convert_schedule(m);
 }
 
-static void convert_first_scale(converter *m) {
+static void convert_first_scale(megatron_converter *m) {
     double first = 4294967296.0;
     int power = 0;
     char text[24];
-    bool given = number_of(m, "initial-loss-scale", &first);
+    bool given = megatron_number(m, "initial-loss-scale", &first);
     bool exact = first >= 1 && frexp(first, &power) == 0.5;
     snprintf(text, sizeof text, "%d", power - 1);
     if (!exact)
-        row(m, CONFIG_REFUSED, "initial-loss-scale", "write a power of 2");
+        megatron_row(m, CONFIG_REFUSED, "initial-loss-scale", "write a power of 2");
     else if (given)
         config_take(&m->v, "--initial-loss-scale", "fp16.initial_scale_power", text);
     else
-        config_take_default(&m->v, "fp16.initial_scale_power", text, theirs);
+        config_take_default(&m->v, "fp16.initial_scale_power", text, megatron_default);
     if (exact && power - 1 >= HIGH_SCALE_POWER)
-        row(m, CONFIG_DIFFERENT, "initial-loss-scale",
+        megatron_row(
+            m, CONFIG_DIFFERENT, "initial-loss-scale",
             "the first steps are skipped until the loss scale has fallen, some 16 of them from "
             "2^32; fp16.initial_scale_power 16 avoids that");
 }
 
-static void convert_precision(converter *m) {
+static void convert_precision(megatron_converter *m) {
     static const char *const dynamic[] = {"initial-loss-scale", "loss-scale-window", "hysteresis",
                                           "min-loss-scale"};
-    bool fp16 = has(m, "fp16"), fixed = has(m, "loss-scale");
+    bool fp16 = megatron_has(m, "fp16"), fixed = megatron_has(m, "loss-scale");
     static const char sums[] = "accumulate-allreduce-grads-in-fp32";
-    if (fp16 && fixed) take(m, "loss-scale", "fp16.loss_scale");
+    if (fp16 && fixed) megatron_take(m, "loss-scale", "fp16.loss_scale");
     if (fp16 && !fixed) {
         convert_first_scale(m);
-        take(m, "loss-scale-window", "fp16.loss_scale_window");
-        if (has(m, "hysteresis") && !counts(m, "hysteresis")) /* 0 and 1: at once */
+        megatron_take(m, "loss-scale-window", "fp16.loss_scale_window");
+        if (megatron_has(m, "hysteresis") &&
+            !megatron_counts(m, "hysteresis")) /* 0 and 1: at once */
             config_take(&m->v, "--hysteresis", "fp16.hysteresis", "1");
         else
-            take(m, "hysteresis", "fp16.hysteresis");
-        take(m, "min-loss-scale", "fp16.min_loss_scale");
+            megatron_take(m, "hysteresis", "fp16.hysteresis");
+        megatron_take(m, "min-loss-scale", "fp16.min_loss_scale");
     } else {
         for (size_t i = 0; i < sizeof dynamic / sizeof *dynamic; i++) {
-            if (has(m, dynamic[i]))
-                row(m, CONFIG_NO_EFFECT, dynamic[i],
-                    fp16 ? "the loss scale is fixed" : "it is for --fp16");
+            if (megatron_has(m, dynamic[i]))
+                megatron_row(m, CONFIG_NO_EFFECT, dynamic[i],
+                             fp16 ? "the loss scale is fixed" : "it is for --fp16");
         }
-        if (!fp16 && fixed) row(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
+        if (!fp16 && fixed) megatron_row(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
     }
-    if (has(m, sums) && (fp16 || has(m, "bf16")))
+    if (megatron_has(m, sums) && (fp16 || megatron_has(m, "bf16")))
         config_take(&m->v, "--accumulate-allreduce-grads-in-fp32", "data_types.grad_accum_dtype",
                     "fp32");
-    else if (has(m, sums))
-        row(m, CONFIG_TAKEN, sums, "an fp32 run always does");
-    else if (has(m, "bf16"))
-        config_take_default(&m->v, "data_types.grad_accum_dtype", "fp32", theirs);
+    else if (megatron_has(m, sums))
+        megatron_row(m, CONFIG_TAKEN, sums, "an fp32 run always does");
+    else if (megatron_has(m, "bf16"))
+        config_take_default(&m->v, "data_types.grad_accum_dtype", "fp32", megatron_default);
 }
 
-static void convert_offload(converter *m) {
-    if (has(m, "optimizer-cpu-offload"))
+static void convert_offload(megatron_converter *m) {
+    if (megatron_has(m, "optimizer-cpu-offload"))
         config_take(&m->v, "--optimizer-cpu-offload", "zero_optimization.offload_optimizer.device",
                     "cpu");
-    take(m, "remote-device", "zero_optimization.offload_param.device");
+    megatron_take(m, "remote-device", "zero_optimization.offload_param.device");
 }
 
-static void convert_zero(converter *m) {
+static void convert_zero(megatron_converter *m) {
     static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
                                              "optim_grads_params"};
     static const char *const fsdp[] = {"use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2"};
     static const char key[] = "zero_optimization.stage";
-    const char *strategy = value_of(m, "data-parallel-sharding-strategy");
+    const char *strategy = megatron_value(&m->text, "data-parallel-sharding-strategy");
     bool whole = false;
-    if (take(m, "zero-stage", key) || is_unknown(m, "zero-stage")) {
+    if (megatron_take(m, "zero-stage", key) || megatron_is_unknown(&m->text, "zero-stage")) {
         convert_offload(m);
         return;
     }
     for (size_t i = 0; i < sizeof fsdp / sizeof *fsdp; i++) {
-        if (has(m, fsdp[i])) row(m, CONFIG_TAKEN, fsdp[i], key);
-        whole = whole || has(m, fsdp[i]);
+        if (megatron_has(m, fsdp[i])) megatron_row(m, CONFIG_TAKEN, fsdp[i], key);
+        whole = whole || megatron_has(m, fsdp[i]);
     }
-    if (has(m, "use-distributed-optimizer")) row(m, CONFIG_TAKEN, "use-distributed-optimizer", key);
+    if (megatron_has(m, "use-distributed-optimizer"))
+        megatron_row(m, CONFIG_TAKEN, "use-distributed-optimizer", key);
     convert_offload(m);
     if (strategy && !whole) {
-        row(m, CONFIG_NO_EFFECT, "data-parallel-sharding-strategy",
-            "it is for --use-megatron-fsdp");
+        megatron_row(m, CONFIG_NO_EFFECT, "data-parallel-sharding-strategy",
+                     "it is for --use-megatron-fsdp");
         strategy = NULL;
     }
     for (int i = 0; strategy && i < 4; i++) {
@@ -435,42 +220,43 @@ static void convert_zero(converter *m) {
         }
     }
     if (strategy)
-        row(m, CONFIG_REFUSED, "data-parallel-sharding-strategy",
-            "write no_shard, optim, optim_grads or optim_grads_params");
-    if (whole || has(m, "use-distributed-optimizer"))
+        megatron_row(m, CONFIG_REFUSED, "data-parallel-sharding-strategy",
+                     "write no_shard, optim, optim_grads or optim_grads_params");
+    if (whole || megatron_has(m, "use-distributed-optimizer"))
         config_take_quietly(&m->v, key, whole ? "3" : "1");
     else
-        config_take_default(&m->v, key, "0", theirs);
+        config_take_default(&m->v, key, "0", megatron_default);
 }
 
 /* Which blocks are recomputed, and how many layers share a checkpoint. */
-static void convert_recompute_layers(converter *m, bool full) {
+static void convert_recompute_layers(megatron_converter *m, bool full) {
     static const char idle[] = "it is for --recompute-granularity full";
     static const char number[] = "recompute-num-layers", method_name[] = "recompute-method";
-    const char *method = value_of(m, method_name);
+    const char *method = megatron_value(&m->text, method_name);
     double every = 1, layers = 0;
     char text[24];
-    const bool counted = number_of(m, number, &every), known = number_of(m, "num-layers", &layers);
+    const bool counted = megatron_number(m, number, &every),
+               known = megatron_number(m, "num-layers", &layers);
     const bool block = method && strcmp(method, "block") == 0;
     const bool all = block && counted && known && every >= layers;
     if (method)
-        row(m,
-            !full           ? CONFIG_NO_EFFECT
-            : block && !all ? CONFIG_REFUSED
-                            : CONFIG_TAKEN,
-            method_name,
-            !full   ? idle
-            : all   ? "every block is recomputed"
-            : block ? "every block is recomputed here; write uniform"
-                    : "same as zero3d");
+        megatron_row(m,
+                     !full           ? CONFIG_NO_EFFECT
+                     : block && !all ? CONFIG_REFUSED
+                                     : CONFIG_TAKEN,
+                     method_name,
+                     !full   ? idle
+                     : all   ? "every block is recomputed"
+                     : block ? "every block is recomputed here; write uniform"
+                             : "same as zero3d");
     if (counted && !full) {
-        row(m, CONFIG_NO_EFFECT, number, idle);
+        megatron_row(m, CONFIG_NO_EFFECT, number, idle);
     } else if (counted && block && !all) {
-        row(m, CONFIG_REFUSED, number, "it is of --recompute-method block");
+        megatron_row(m, CONFIG_REFUSED, number, "it is of --recompute-method block");
     } else if (counted && (block || every <= 1)) {
-        row(m, CONFIG_TAKEN, number, "one checkpoint in each block, same as zero3d");
+        megatron_row(m, CONFIG_TAKEN, number, "one checkpoint in each block, same as zero3d");
     } else if (counted && !known) {
-        row(m, CONFIG_REFUSED, number, "--num-layers is not given; write it, too");
+        megatron_row(m, CONFIG_REFUSED, number, "--num-layers is not given; write it, too");
     } else if (counted) {
         snprintf(text, sizeof text, "%.0f", ceil(layers / every));
         config_take(&m->v, "--recompute-num-layers", "activation_checkpointing.number_checkpoints",
@@ -478,72 +264,74 @@ static void convert_recompute_layers(converter *m, bool full) {
     }
 }
 
-static void convert_recompute(converter *m) {
+static void convert_recompute(megatron_converter *m) {
     static const char key[] = "activation_checkpointing.granularity",
                       parts[] = "distribute-saved-activations";
-    const char *granularity = value_of(m, "recompute-granularity");
+    const char *granularity = megatron_value(&m->text, "recompute-granularity");
     /* Before granularities, a switch or a method said that blocks are recomputed. */
-    const bool given = has(m, "checkpoint-activations"),
+    const bool given = megatron_has(m, "checkpoint-activations"),
                older = given || megatron_is_renamed(&m->text, "recompute-method");
-    if (has(m, "recompute-activations"))
+    if (megatron_has(m, "recompute-activations"))
         config_take(&m->v, "--recompute-activations", key, "selective");
     else if (older && !granularity)
         config_take(&m->v, given ? "--checkpoint-activations" : "--recompute-method", key,
                     granularity = "full");
     else
-        take_or_default(m, "recompute-granularity", key, "none");
+        megatron_take_or_default(m, "recompute-granularity", key, "none");
     const bool full = granularity && strcmp(granularity, "full") == 0;
-    if (has(m, parts) && full)
+    if (megatron_has(m, parts) && full)
         config_take(&m->v, "--distribute-saved-activations",
                     "activation_checkpointing.partition_activations", "true");
-    else if (has(m, parts))
-        row(m, CONFIG_NO_EFFECT, parts, "it is for --recompute-granularity full");
+    else if (megatron_has(m, parts))
+        megatron_row(m, CONFIG_NO_EFFECT, parts, "it is for --recompute-granularity full");
     convert_recompute_layers(m, full);
-    if (has(m, "checkpoint-in-cpu"))
+    if (megatron_has(m, "checkpoint-in-cpu"))
         config_take(&m->v, "--checkpoint-in-cpu", "activation_checkpointing.cpu_checkpointing",
                     "true");
 }
 
-static bool take_data(converter *m, const char *name, const char *path) {
+static bool take_data(megatron_converter *m, const char *name, const char *path) {
     const z3d_data_list *words = megatron_words(&m->text, name);
     int key = config_find(path);
     z3d_data_list list = {0};
-    if (!words) return is_unknown(m, name);
+    if (!words) return megatron_is_unknown(&m->text, name);
     if (!words->count || megatron_data_list(words, &list) != Z3D_OK) {
         config_list_free(&list);
-        row(m, CONFIG_REFUSED, name, "the paths cannot be read; write them out");
+        megatron_row(m, CONFIG_REFUSED, name, "the paths cannot be read; write them out");
         return true;
     }
     z3d_data_list *field = config_field(m->v.config, &config_table[key]);
     config_list_free(field);
     *field = list;
     m->v.config->origin->place[key] = (config_place){0, 1, 1};
-    row(m, CONFIG_TAKEN, name, path);
+    megatron_row(m, CONFIG_TAKEN, name, path);
     return true;
 }
 
 /* Files of the tokenizer that has them. */
-static void take_vocabulary(converter *m, const char *name, const char *path, bool reads,
+static void take_vocabulary(megatron_converter *m, const char *name, const char *path, bool reads,
                             const char *why) {
     if (reads)
-        take(m, name, path);
-    else if (has(m, name))
-        row(m, CONFIG_NO_EFFECT, name, why);
+        megatron_take(m, name, path);
+    else if (megatron_has(m, name))
+        megatron_row(m, CONFIG_NO_EFFECT, name, why);
 }
 
-static void convert_tokenizer(converter *m) {
+static void convert_tokenizer(megatron_converter *m) {
     static const char for_gpt2[] = "it is for GPT2BPETokenizer";
-    const char *type = value_of(m, "tokenizer-type");
+    const char *type = megatron_value(&m->text, "tokenizer-type");
     bool gpt2 = type && strcmp(type, "GPT2BPETokenizer") == 0;
     bool huggingface = type && strcmp(type, "HuggingFaceTokenizer") == 0;
     if (gpt2 || huggingface)
         config_take(&m->v, "--tokenizer-type", "data.tokenizer", gpt2 ? "gpt2" : "huggingface");
-    else if (!is_given(m, "tokenizer-type") && !is_given(m, "vocab-size"))
-        row(m, CONFIG_DIFFERENT, "tokenizer-type",
+    else if (!megatron_is_given(m, "tokenizer-type") && !megatron_is_given(m, "vocab-size"))
+        megatron_row(
+            m, CONFIG_DIFFERENT, "tokenizer-type",
             "not given, so the vocabulary is not known: without model.vocab_size a run has 50257 "
             "tokens; write its size");
     else if (type)
-        row(m, CONFIG_DIFFERENT, "tokenizer-type",
+        megatron_row(
+            m, CONFIG_DIFFERENT, "tokenizer-type",
             "text is tokenized with GPT2BPETokenizer, HuggingFaceTokenizer or bytes; write the "
             "size of your vocabulary in model.vocab_size");
     take_vocabulary(m, "vocab-file", "data.vocab", gpt2, for_gpt2);
@@ -551,12 +339,13 @@ static void convert_tokenizer(converter *m) {
     take_vocabulary(m, "tokenizer-model", "data.vocab", huggingface,
                     "tokens come from the data files; write model.vocab_size");
     if (huggingface)
-        row(m, CONFIG_DIFFERENT, "tokenizer-model",
+        megatron_row(
+            m, CONFIG_DIFFERENT, "tokenizer-model",
             "data.vocab is a folder with tokenizer.json, or that file: no name of a hub; write the "
             "size of its vocabulary in model.vocab_size");
 }
 
-static void convert_data(converter *m) {
+static void convert_data(megatron_converter *m) {
     static const char *const evaluates[][2] = {
         {"eval-interval",
          "no validation data is taken; write data.validation and training.eval_interval"},
@@ -564,121 +353,125 @@ static void convert_data(converter *m) {
          "no validation data is taken; write data.validation and training.eval_steps"}};
     const bool splits = take_data(m, "data-path", "data.train");
     if (splits)
-        row(m, CONFIG_DIFFERENT, "split",
+        megatron_row(
+            m, CONFIG_DIFFERENT, "split",
             "data is not split here: all of --data-path is trained on; write a file of its own in "
             "data.validation");
-    else if (has(m, "split"))
-        row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
+    else if (megatron_has(m, "split"))
+        megatron_row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
     take_data(m, "train-data-path", "data.train");
-    const bool unknown = is_unknown(m, "valid-data-path");
+    const bool unknown = megatron_is_unknown(&m->text, "valid-data-path");
     if (take_data(m, "valid-data-path", "data.validation") && !unknown) {
-        take_or_default(m, "eval-interval", "training.eval_interval", "1000");
-        take_or_default(m, "eval-iters", "training.eval_steps", "100");
+        megatron_take_or_default(m, "eval-interval", "training.eval_interval", "1000");
+        megatron_take_or_default(m, "eval-iters", "training.eval_steps", "100");
     } else {
         for (size_t i = 0; i < 2; i++)
-            if (has(m, evaluates[i][0]))
-                row(m, splits || unknown ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT, evaluates[i][0],
-                    splits || unknown ? evaluates[i][1] : "there is no --valid-data-path");
+            if (megatron_has(m, evaluates[i][0]))
+                megatron_row(m, splits || unknown ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT,
+                             evaluates[i][0],
+                             splits || unknown ? evaluates[i][1] : "there is no --valid-data-path");
     }
     convert_tokenizer(m);
-    take_or_default(m, "seed", "training.seed", "1234");
-    if (has(m, "seed")) config_take_quietly(&m->v, "data.seed", value_of(m, "seed"));
+    megatron_take_or_default(m, "seed", "training.seed", "1234");
+    if (megatron_has(m, "seed"))
+        config_take_quietly(&m->v, "data.seed", megatron_value(&m->text, "seed"));
 }
 
-static void convert_checkpoints(converter *m) {
-    const char *save = value_of(m, "save"), *load = value_of(m, "load");
+static void convert_checkpoints(megatron_converter *m) {
+    const char *save = megatron_value(&m->text, "save"), *load = megatron_value(&m->text, "load");
     /* Whatever the folder is, there are checkpoints. */
-    bool unknown = is_unknown(m, "save"), saves = save || unknown;
-    bool interval = saves && (take(m, "save-interval", "checkpoint.interval") ||
-                              take(m, "persistent-save-interval", "checkpoint.interval"));
-    take(m, "save", "checkpoint.dir");
+    bool unknown = megatron_is_unknown(&m->text, "save"), saves = save || unknown;
+    bool interval = saves && (megatron_take(m, "save-interval", "checkpoint.interval") ||
+                              megatron_take(m, "persistent-save-interval", "checkpoint.interval"));
+    megatron_take(m, "save", "checkpoint.dir");
     if (unknown)
-        row(m, CONFIG_DIFFERENT, "save",
-            "the folder is not known: set checkpoint.dir (unset: checkpoints in run.dir)");
+        megatron_row(m, CONFIG_DIFFERENT, "save",
+                     "the folder is not known: set checkpoint.dir (unset: checkpoints in run.dir)");
     if (saves && !interval) {
         char steps[24];
         snprintf(steps, sizeof steps, "%lld", (long long)m->v.config->training_steps);
         config_take_default(&m->v, "checkpoint.interval", steps,
                             "Megatron-LM's default (at the end only)");
     }
-    if (!saves && has(m, "save-interval"))
-        row(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
+    if (!saves && megatron_has(m, "save-interval"))
+        megatron_row(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
     if (load && save && strcmp(load, save) == 0)
-        row(m, CONFIG_TAKEN, "load", "checkpoint.resume: auto");
+        megatron_row(m, CONFIG_TAKEN, "load", "checkpoint.resume: auto");
     else if (load)
-        row(m, CONFIG_REFUSED, "load",
-            "Megatron-LM's checkpoints are not read; use checkpoint.resume or "
-            "checkpoint.init_from with one of this program's");
-    if (!load && !is_unknown(m, "load") && saves)
-        config_take_default(&m->v, "checkpoint.resume", "never", theirs);
+        megatron_row(m, CONFIG_REFUSED, "load",
+                     "Megatron-LM's checkpoints are not read; use checkpoint.resume or "
+                     "checkpoint.init_from with one of this program's");
+    if (!load && !megatron_is_unknown(&m->text, "load") && saves)
+        config_take_default(&m->v, "checkpoint.resume", "never", megatron_default);
 }
 
-static void convert_by_table(converter *m, const megatron_given *given) {
+static void convert_by_table(megatron_converter *m, const megatron_given *given) {
     const megatron_argument *found = NULL;
     for (int i = 0; i < megatron_argument_count && !found; i++) {
         if (strcmp(megatron_arguments[i].name, given->name) == 0) found = &megatron_arguments[i];
     }
     if (!found && m->text.is_log && megatron_is_printed(given->name, given->values)) {
-        row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
+        megatron_row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
     } else if (!found) {
-        row(m, CONFIG_REFUSED, given->name, "not known here; it may change the model or the run");
+        megatron_row(m, CONFIG_REFUSED, given->name,
+                     "not known here; it may change the model or the run");
         config_doubt(m->v.config, given->name);
     } else if (found->kind == MEGATRON_KEY) {
-        take(m, given->name, found->text);
+        megatron_take(m, given->name, found->text);
     } else if (found->kind == MEGATRON_TRUE && given->values[0]) {
-        row(m, CONFIG_REFUSED, given->name, "it is a switch, which has no value");
+        megatron_row(m, CONFIG_REFUSED, given->name, "it is a switch, which has no value");
     } else if (found->kind == MEGATRON_TRUE) {
         char flag[80];
         snprintf(flag, sizeof flag, "--%.70s", given->name);
         config_take(&m->v, flag, found->text, "true");
     } else if (found->kind != MEGATRON_OWN) {
-        row(m,
-            found->kind == MEGATRON_SAME   ? CONFIG_TAKEN
-            : found->kind == MEGATRON_NONE ? CONFIG_NO_EFFECT
-                                           : CONFIG_REFUSED,
-            given->name, found->text);
+        megatron_row(m,
+                     found->kind == MEGATRON_SAME   ? CONFIG_TAKEN
+                     : found->kind == MEGATRON_NONE ? CONFIG_NO_EFFECT
+                                                    : CONFIG_REFUSED,
+                     given->name, found->text);
     }
 }
 
 /* Placeholders, and older names. */
-static void report_given(converter *m) {
+static void report_given(megatron_converter *m) {
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
         char what[200];
         if (given->unknown) {
             snprintf(what, sizeof what, "'%.100s' stands for a value: write the value",
                      given->values);
-            row(m, CONFIG_REFUSED, given->name, what);
+            megatron_row(m, CONFIG_REFUSED, given->name, what);
         }
         snprintf(what, sizeof what, "it is --%.80s", given->name);
-        if (given->old) row(m, CONFIG_TAKEN, given->old, what);
+        if (given->old) megatron_row(m, CONFIG_TAKEN, given->old, what);
     }
 }
 
 /* A value that is not of the kind that its argument has, or that contradicts another. */
-static void refuse_unread(converter *m) {
+static void refuse_unread(megatron_converter *m) {
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
         char flag[80], what[160];
         snprintf(flag, sizeof flag, "--%.70s", given->name);
         snprintf(what, sizeof what, "'%.80s': not understood beside the other arguments",
                  given->values);
-        if (!config_is_mentioned(&m->v, flag)) row(m, CONFIG_REFUSED, given->name, what);
+        if (!config_is_mentioned(&m->v, flag)) megatron_row(m, CONFIG_REFUSED, given->name, what);
     }
 }
 
-static void convert(converter *m) {
+static void convert(megatron_converter *m) {
     report_given(m);
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
-        const char *last = value_of(m, given->name);
+        const char *last = megatron_value(&m->text, given->name);
         if (last == given->values)
             convert_by_table(m, given);
         else if (last && strcmp(given->values, last) != 0)
-            row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
+            megatron_row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
     }
-    megatron_convert_model(&m->v, &m->text);
-    megatron_convert_pipeline(&m->v, &m->text);
+    megatron_convert_model(m);
+    megatron_convert_pipeline(m);
     convert_optimizer(m);
     convert_precision(m);
     convert_zero(m);
@@ -692,7 +485,7 @@ static void convert(converter *m) {
 static z3d_status from(const char *source, char *text, const char *const *words, int count,
                        const z3d_config_rules *rules, z3d_string *yaml, z3d_string *table,
                        bool *complete) {
-    converter *m;
+    megatron_converter *m;
     Z3D_TRY(z3d_new(1, sizeof *m, "Megatron-LM's arguments", &m));
     z3d_status status = config_conversion_begin(&m->v, source, "Megatron-LM");
     if (status == Z3D_OK)

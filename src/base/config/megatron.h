@@ -330,11 +330,6 @@ z3d_status megatron_read_text(char *text, const char *source, megatron_text *out
 /* Whether a log has this argument, whatever it says, or with this value only, also where it changes
  * nothing here. */
 bool megatron_is_printed(const char *name, const char *values);
-/* The arguments of the model, and what splits it; the numbers of tensor ranks and of layers are
- * taken already. */
-void megatron_convert_model(config_conversion *v, const megatron_text *text);
-/* The arguments of pipelines; the number of stages is taken already. */
-void megatron_convert_pipeline(config_conversion *v, const megatron_text *text);
 void megatron_text_free(megatron_text *text);
 /* The values of --name ("" for a switch), NULL: not given, or not known. The last one counts. */
 const char *megatron_value(const megatron_text *text, const char *name);
@@ -345,6 +340,38 @@ const z3d_data_list *megatron_words(const megatron_text *text, const char *name)
 z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
 /* It is given, but its value is still to be written: no default stands for it. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
+/* A conversion and its arguments. */
+typedef struct megatron_converter {
+    config_conversion v;
+    megatron_text text;
+} megatron_converter;
+
+/* megatron_take.c: whether an argument is given; also by a placeholder. Its value as a number;
+ * false: it is not given, or no number. */
+bool megatron_has(const megatron_converter *m, const char *name);
+bool megatron_is_given(const megatron_converter *m, const char *name);
+bool megatron_number(const megatron_converter *m, const char *name, double *out);
+/* It is given and is not 0, which a log has where another argument counts. */
+bool megatron_counts(const megatron_converter *m, const char *name);
+/* A row of the report. */
+void megatron_row(megatron_converter *m, config_verdict verdict, const char *name,
+                  const char *what);
+void megatron_row_if_given(megatron_converter *m, config_verdict verdict, const char *name,
+                           const char *what);
+/* Takes the argument for our key, if it is given; as another text, unless that is NULL. No default
+ * stands for a value that is still to be written. */
+bool megatron_take(megatron_converter *m, const char *name, const char *path);
+bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
+void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
+                              const char *text);
+extern const char megatron_default[]; /* "Megatron-LM's default" */
+
+/* The arguments of the model, and what splits it; the numbers of tensor ranks and of layers are
+ * taken already. Those of pipelines; the number of stages is taken already. Those of steps and of
+ * the learning rate. */
+void megatron_convert_model(megatron_converter *m);
+void megatron_convert_pipeline(megatron_converter *m);
+void megatron_convert_schedule(megatron_converter *m);
 /* It is given by an older name. */
 bool megatron_is_renamed(const megatron_text *text, const char *name);
 
