@@ -176,7 +176,10 @@ const char *z3d_collective_name(z3d_collective_kind kind);
  * in the order of its own rings and trees, which it chooses by machine and size: its results have
  * equal bits from run to run on one machine, but not those of mpi. */
 
-enum { Z3D_SMALL_BYTES = 4096 };
+enum {
+    Z3D_SMALL_BYTES = 4096,
+    Z3D_RING_SEGMENT = 512 * 1024 /* bytes of one message */
+};
 
 /* Makes the group of this rank over a set of axes that is not empty. Collective over the world,
  * every rank the same sets in the same order. Size-1 groups get the self backend. It sets the

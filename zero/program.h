@@ -481,6 +481,10 @@ typedef struct z3d_instruction {
                                the axes; ALL: whole */
     int64_t first, count;   /* collectives: columns of z3d_instruction_matrix; moved activation
                                checkpoints: elements of one rank's part */
+    /* Collectives that travel as one follow each other, starts and waits: the first start's columns
+     * begin at `column` 0 of a packed matrix of so many columns, in the slot WORKSPACE, and the
+     * last one's end there. columns 0: it travels alone. */
+    int64_t column, columns;
     int *buffer;            /* by slot; the program's memory */
     int num_slots;          /* z3d_slots_with */
     bool keep;              /* forward: saved is for backward */

@@ -7,8 +7,7 @@
 #include "parallel/reduce/reduce.h"
 
 enum {
-    Z3D_RING_SEGMENT = 512 * 1024, /* bytes of one message */
-    Z3D_RING_WINDOW = 4            /* messages under way in each direction */
+    Z3D_RING_WINDOW = 4 /* messages under way in each direction */
 };
 
 /* The collective at the head of the queue. Every ring is a sequence of segments: number q is

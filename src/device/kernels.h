@@ -81,12 +81,14 @@ typedef struct z3d_fill {
     float value;
 } z3d_fill;
 
-/* destination[count] = source[count], converting; equal types copy bytes. */
+/* destination[count] = source[count], converting; equal types copy bytes. Of more than one row,
+ * only these: destination[rows,count] = source[rows,count], with rows so many elements apart. */
 typedef struct z3d_cast {
     void *destination;
     const void *source;
     int64_t count;
     z3d_dtype destination_dtype, source_dtype;
+    int64_t rows, destination_stride, source_stride; /* rows 0: 1 */
 } z3d_cast;
 
 /* y[count] = y + x, in fp32, rounded to y's type. */

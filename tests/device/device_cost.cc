@@ -236,7 +236,9 @@ TEST_F(Cost, Elementwise) {
     Case &fill = add(Z3D_KERNEL_fill);
     fill.kernel.as.fill = {fill.numbers(T, 20), 20, T, 3};
     Case &cast = add(Z3D_KERNEL_cast);
-    cast.kernel.as.cast = {cast.numbers(T, 20), cast.floats(20), 20, T, Z3D_F32};
+    cast.kernel.as.cast = {cast.numbers(T, 20), cast.floats(20), 20, T, Z3D_F32, 0, 0, 0};
+    Case &rows = add(Z3D_KERNEL_cast, "rows");
+    rows.kernel.as.cast = {rows.numbers(T, 18), rows.numbers(T, 14), 4, T, T, 3, 7, 5};
     Case &sum = add(Z3D_KERNEL_accumulate);
     sum.kernel.as.accumulate = {sum.floats(20), sum.numbers(T, 20), 20, Z3D_F32, T};
     Case &scale = add(Z3D_KERNEL_scale);

@@ -135,7 +135,40 @@ TEST(Cast, OtherTypesCopyOrAreRefused) {
     z3d_kernel kernel;
     std::memset(&kernel, 0, sizeof kernel);
     kernel.kind = Z3D_KERNEL_cast;
-    kernel.as.cast = z3d_cast{to, from, 3, Z3D_F32, Z3D_I32};
+    kernel.as.cast = z3d_cast{to, from, 3, Z3D_F32, Z3D_I32, 0, 0, 0};
+    EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL);
+}
+
+// Rows from one matrix to another; what lies between them stays.
+TEST(Cast, RowsOfMatrices) {
+    on_every_device([](Device &device, Bytes &bytes) {
+        for (z3d_dtype type : float_types())
+            for (int64_t count : {1, 5, 3000})
+                for (int64_t rows : {2, 7}) {
+                    const int64_t wide = count + 3, wider = count + 8;
+                    Array from(type, rows * wide), to(type, rows * wider, 3);
+                    from.random(7);
+                    to.random(8);
+                    std::vector<double> want((size_t)to.count());
+                    for (int64_t i = 0; i < rows * wider; i++)
+                        want[(size_t)i] =
+                            i % wider < count ? from[i / wider * wide + i % wider] : to[i];
+                    LAUNCH(device, cast, k.destination = to.data(), k.source = from.data(),
+                           k.count = count, k.destination_dtype = type, k.source_dtype = type,
+                           k.rows = rows, k.destination_stride = wider, k.source_stride = wide);
+                    for (int64_t i = 0; i < rows * wider; i++) ASSERT_EQ(to[i], want[(size_t)i]);
+                    to.append_to(bytes);
+                }
+    });
+}
+
+TEST(Cast, OfRowsNeedsEqualTypes) {
+    Device device(isas()[0], 1);
+    float from[4] = {}, to[4] = {};
+    z3d_kernel kernel;
+    std::memset(&kernel, 0, sizeof kernel);
+    kernel.kind = Z3D_KERNEL_cast;
+    kernel.as.cast = z3d_cast{to, from, 2, Z3D_BF16, Z3D_F32, 2, 2, 2};
     EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL);
 }
 

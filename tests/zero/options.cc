@@ -55,6 +55,7 @@ z3d_status Options::create_llama(z3d_model **out) const {
     llama.sequence_parallel = sequence_parallel;
     llama.tiling = tiling;
     llama.packed = packed;
+    llama.lora = {lora, 2, 0, ~0U};
     return z3d_llama_create(&llama, out);
 }
 
@@ -69,6 +70,7 @@ z3d_status Options::create_model(z3d_model **out) const {
             z3d_parameter_group &group = (*out)->group[g];
             const std::string name =
                 z3d_parameter_home(&group, i) + std::string(".") + group.parameter[i].name;
+            if (lora > 0) group.parameter[i].frozen = !group.parameter[i].adapter;
             for (const std::string &pattern : frozen)
                 if (z3d_pattern_matches(pattern.c_str(), name.c_str()))
                     group.parameter[i].frozen = true;
@@ -91,6 +93,7 @@ z3d_status Options::describe_model(z3d_model **out) const {
     gpt.sequence_parallel = sequence_parallel;
     gpt.tiling = tiling;
     gpt.packed = packed;
+    gpt.lora = {lora, 2, 0, ~0U};
     Z3D_TRY(z3d_gpt_create(&gpt, out));
     if (!tied) untie(*out);
     return Z3D_OK;
@@ -160,7 +163,7 @@ std::string name_of(const Options &o) {
            (o.partition ? " P_a" : "") +
            (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
            (o.sequence_parallel ? " sequence" : "") + (o.packed ? " packed" : "") +
-           (o.frozen.empty() ? "" : " frozen") +
+           (o.frozen.empty() ? "" : " frozen") + (o.lora ? " lora" : "") +
            (const char *const[]){"", " hierarchical", " hpz", " hybrid"}[o.sharding] +
            (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
            std::to_string(o.bucket);

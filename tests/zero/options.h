@@ -60,6 +60,7 @@ struct Options {
     bool inference = false;
     const char *digest = nullptr;
     std::vector<std::string> frozen; // patterns of names, as in training.freeze
+    int64_t lora = 0;                // rank of adapters of all layers; only these are trained
     bool packed = false;             // documents: samples have positions
     // Changes global sample `s`: o.sequence tokens, targets, and positions (zeros; of packed ones).
     std::function<void(int64_t s, int32_t *tokens, int32_t *targets, int32_t *positions)> sample;

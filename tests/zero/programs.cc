@@ -184,6 +184,13 @@ std::vector<Options> dozen() {
     add(1, 2, 1, 2, true, false, true, 2048);
     list.back().frozen = {"*weight"};
     list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0, false};
+    // Frozen and trained groups that travel as one, also in both halves of a data axis that is cut.
+    add(1, 2, 2, 2, true, true, true, 1 << 20);
+    list.back().frozen = {"*c_fc*"};
+    add(3, 1, 4, 2, false, true, true, 1 << 20);
+    list.back().frozen = {"*c_fc*"};
+    list.back().outer = 2;
+    list.back().sharding = Z3D_SHARDING_HPZ;
     // A data axis that is cut: whole gradients in two parts; a secondary value, also of what lies
     // on the disk; copies of the states, with sums over the tensor group.
     auto cut = [&list](z3d_sharding sharding) {

@@ -210,7 +210,7 @@ z3d_status sum_twice(z3d_unit_run *run, const void *from, void *to) {
     if (!to) return Z3D_OK; // a recompute
     z3d_kernel copy = {};
     copy.kind = Z3D_KERNEL_cast;
-    copy.as.cast = {to, from, run->batch * ODD, Z3D_F32, Z3D_F32};
+    copy.as.cast = {to, from, run->batch * ODD, Z3D_F32, Z3D_F32, 0, 0, 0};
     Z3D_TRY(z3d_launch(run->device, &copy));
     // Later it does not do what was recorded.
     const bool swapped = *(const bool *)run->unit->data;

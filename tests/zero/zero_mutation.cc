@@ -161,6 +161,14 @@ void bends(const z3d_program &p, int i, std::vector<Mutation> &out) {
         out.push_back({"next peer", false, [i](Copy &c) { at(c, i).peer++; }});
         out.push_back({"peer before", false, [i](Copy &c) { at(c, i).peer--; }});
     }
+    if (in.columns > 0) {
+        out.push_back({"next column", false, [i](Copy &c) { at(c, i).column++; }});
+        out.push_back({"one column more together", false, [i](Copy &c) { at(c, i).columns++; }});
+        out.push_back({"travels alone", false, [i](Copy &c) {
+                           at(c, i).column = at(c, i).columns = 0;
+                           at(c, i).buffer[Z3D_SLOT_WORKSPACE] = -1;
+                       }});
+    }
     if (in.unit >= 0) out.push_back({"next unit", false, [i](Copy &c) { at(c, i).unit++; }});
     if (in.group >= 0) out.push_back({"next group", false, [i](Copy &c) { at(c, i).group++; }});
 }

@@ -294,6 +294,13 @@ void expect_operands_lie_in_their_buffers(const z3d_program &p) {
             EXPECT_EQ(o.rows & ~Z3D_ROWS_ALL, 0);
             EXPECT_GE(o.first, 0);
             EXPECT_GT(o.count, 0);
+            if (o.group < 0 && in.columns > 0) { // its columns of what travels as one
+                const z3d_matrix m = z3d_instruction_matrix(&p, &in);
+                EXPECT_EQ(o.first, in.column);
+                EXPECT_EQ(o.count, m.columns);
+                EXPECT_EQ(b.bytes, z3d_bytes_of(m.dtype, m.ranks * in.columns));
+                continue;
+            }
             if (o.group < 0) {
                 EXPECT_EQ(o.first, 0);
                 EXPECT_EQ(o.count, INT64_MAX) << "all columns that there are";
@@ -340,10 +347,10 @@ class Runs {
 };
 
 // The elements of a group's flat buffer that an operand is about. What is no group's matrix is one
-// element here.
+// element here, or, of several groups', one in each column.
 Runs runs_of(const z3d_program &p, const z3d_buffer_operand &o, int rows) {
     Runs runs;
-    if (o.group < 0) return runs.push({0, 1});
+    if (o.group < 0) return runs.push({o.first, o.count == INT64_MAX ? 1 : o.count});
     const z3d_group_layout &g = p.layout->group[o.group];
     if (o.columns == 0) return runs.push({0, g.padded});
     const int64_t block = o.columns / g.shard, own = g.own / block;
@@ -362,8 +369,9 @@ class Written {
         for (int i = 0; i < p.num_instructions; i++)
             for (int s = 0; s < p.instruction[i].num_slots; s++) {
                 z3d_buffer_operand o = z3d_instruction_operand(&p, &p.instruction[i], s);
+                const int64_t own = o.count == INT64_MAX ? 1 : p.instruction[i].columns;
                 if (o.buffer >= 0)
-                    make(o.buffer, o.group < 0 ? 1 : p.layout->group[o.group].padded);
+                    make(o.buffer, o.group < 0 ? own : p.layout->group[o.group].padded);
             }
         for (int g = 0; g < p.layout->num_groups; g++) {
             const z3d_group_layout &l = p.layout->group[g];

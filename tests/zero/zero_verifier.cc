@@ -95,6 +95,50 @@ void expect_refused(const Wrong &wrong) {
             << z3d_error_message() << "\n  lacks: " << word;
 }
 
+// The first of the gathers of two groups that travel as one; the other follows.
+z3d_instruction &joined(Copy &c) {
+    return c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)];
+}
+
+TEST(Verifier, RefusesWhatDoesNotTravelAsOne) {
+    Options o = options(3, 1, 2, 1);
+    o.frozen = {"*c_fc*"};
+    o.bucket = 1 << 20;
+    const auto packed = [](Copy &c) -> z3d_buffer & {
+        return c.buffers[(size_t)joined(c).buffer[Z3D_SLOT_WORKSPACE]];
+    };
+    const Wrong list[] = {
+        {"another column", o, [](Copy &c) { joined(c).column = 64; }, {"but its neighbours"}},
+        {"more columns", o, [](Copy &c) { joined(c).columns += 64; }, {"but its neighbours"}},
+        {"one is missing",
+         o,
+         [](Copy &c) {
+             c.entries.erase(c.entries.begin() + c.find(Z3D_OP_GATHER_PARAMS, 1, Z3D_PHASE_START));
+         },
+         {"but its neighbours"}},
+        {"waits in another order",
+         o,
+         [](Copy &c) {
+             const size_t wait = (size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_WAIT);
+             std::swap(c.entries[wait], c.entries[wait + 1]);
+         },
+         {"but its neighbours"}},
+        {"a packed matrix of their own",
+         o,
+         [](Copy &c) { joined(c).buffer[Z3D_SLOT_WORKSPACE] = joined(c).buffer[Z3D_SLOT_INPUT]; },
+         {"but its neighbours"}},
+        {"a short packed matrix",
+         o,
+         [packed](Copy &c) { packed(c).bytes -= 2; },
+         {"workspace", "bytes, but needs"}},
+        {"a packed matrix that dies",
+         o,
+         [packed](Copy &c) { packed(c).last--; },
+         {"workspace", "lives only"}},
+    };
+    for (const Wrong &wrong : list) ASSERT_NO_FATAL_FAILURE(expect_refused(wrong));
+}
+
 void erase(Copy &c, int index) {
     c.entries.erase(c.entries.begin() + index);
     c.settle();

@@ -148,51 +148,6 @@ z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3
     return i;
 }
 
-/* Columns of the matrix per collective, so that its part has at most `bucket` elements. */
-static int64_t bucket_columns(const z3d_matrix *matrix, int64_t bucket) {
-    int64_t columns = bucket / matrix->ranks;
-    if (columns < 1) columns = 1;
-    return columns < matrix->columns ? columns : matrix->columns;
-}
-
-/* Refuses buckets so small that their entries would be too many. */
-static void check_entries(struct builder *b, int g, const z3d_matrix *matrix, int64_t columns,
-                          bool reduces) {
-    const z3d_program *p = b->program;
-    int64_t buckets = (matrix->columns + columns - 1) / columns;
-    if (b->status != Z3D_OK || p->num_instructions + buckets <= MAX_ENTRIES) return;
-    const char *key = reduces ? "reduce_bucket_size" : "allgather_bucket_size";
-    b->status = Z3D_ERROR(
-        Z3D_ERR_CONFIG,
-        "the step program would have more than %d entries: zero_optimization.%s %lld cuts %s into "
-        "%lld buckets; use a larger %s (the default is 1e12)",
-        MAX_ENTRIES, key, (long long)(reduces ? p->config.reduce_bucket : p->config.gather_bucket),
-        p->model->group[g].name, (long long)buckets, key);
-}
-
-void z3d_builder_emit_buckets(struct builder *b, z3d_phase phase, int *ticket,
-                              struct matrix_move move) {
-    const z3d_program *p = b->program;
-    const bool reduces = move.opcode == Z3D_OP_REDUCE_GRADS;
-    int next = *ticket;
-    if (phase == Z3D_PHASE_START) *ticket = p->num_tickets;
-    const z3d_instruction whole = {.opcode = move.opcode, .group = move.group, .axes = move.axes};
-    const z3d_matrix m = z3d_instruction_matrix(p, &whole);
-    int64_t columns =
-        bucket_columns(&m, reduces ? p->config.reduce_bucket : p->config.gather_bucket);
-    check_entries(b, move.group, &m, columns, reduces);
-    for (int64_t first = 0; first < m.columns && b->status == Z3D_OK; first += columns) {
-        z3d_instruction *i = z3d_builder_emit_group(b, move.opcode, phase, &next, move.group);
-        next++;
-        i->axes = move.axes;
-        i->micro = move.micro;
-        i->first = first;
-        i->count = first + columns < m.columns ? columns : m.columns - first;
-        i->buffer[z3d_opcode_info_of(move.opcode)->to] = move.buffer;
-        i->buffer[Z3D_SLOT_INPUT] = move.from;
-    }
-}
-
 /* ---- what persists ---- */
 
 static void add_persistent(struct builder *b) {
@@ -445,9 +400,11 @@ static void find_lifetimes(z3d_program *p) {
 static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
+        b->joins |= p->layout->group[g].frozen;
         b->group[g] = (struct group_state){
             .parameters = -1,
             .block = -1,
+            .widening = -1,
             .gathering = -1,
             .fresh = p->config.gathered && p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds,
             .decided = decide(&p->config, p->layout, g)};

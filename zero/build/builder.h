@@ -43,9 +43,9 @@ struct group_state {
     int last_reader; /* the last work that reads the parameters */
     int block;       /* buffer with the parameters of its block, or where they will be, -1: none */
     bool fresh;      /* hpZ: the secondary value is that of the parameters */
-    /* First ticket of what is under way; gathering -1: nothing. */
-    int widening, gathering, summing, sharing;
-    bool shared; /* all rows of its gradients are there */
+    int widening, gathering, sharing; /* first entry of what is under way, -1: nothing */
+    int summing;                      /* ticket */
+    bool shared;                      /* all rows of its gradients are there */
     /* Of offloaded parameters to the device; of gradients to where they are kept, and back. */
     struct route parameters_in, gradients_out, gradients_in;
     int first_piece, end_piece; /* of the host's steps */
@@ -77,7 +77,7 @@ struct sum_state {
     int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
-    int reducing;    /* first ticket of what is under way */
+    int reducing;    /* first entry of what is under way, -1: nothing */
     int narrowing;   /* the same of the second half of a reduction in parts */
 };
 
@@ -134,6 +134,9 @@ enum { MAX_ENTRIES = 5000000 };
 struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
+    bool joins; /* Moves of a unit's groups may travel as one: where something is frozen. Elsewhere
+                   a unit has one group, but for an embedding whose table is mostly a message or
+                   more by itself. */
     struct group_state *group;
     struct sum_state *sum; /* by 2 group + use */
     /* Reductions; their second half, where they are in parts; sums of reduced gradients. */
@@ -172,11 +175,17 @@ struct matrix_move {
     z3d_opcode opcode;
     z3d_axes axes;
     int group, micro, buffer, from;
+    int *under_way; /* gets its first entry: in the state of its group, or of its sum */
 };
 
-/* builder.c: an entry per bucket. ticket: the first one's. */
-void z3d_builder_emit_buckets(struct builder *b, z3d_phase phase, int *ticket,
-                              struct matrix_move move);
+/* moves.c. Of moves of one kind, of a unit's groups, whose buffers need not be known yet: how many
+ * from the first on travel as one collective, since their own rows together are one bucket, and no
+ * larger than a message; 1: it travels alone. Starts so many moves, or fewer of them: an entry
+ * each, or of one that travels alone for each bucket. */
+int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, int count);
+void z3d_builder_start(struct builder *b, const struct matrix_move *move, int count);
+/* Waits for all that was started at entry `first` (-1: that is over), and forgets it. */
+void z3d_builder_wait(struct builder *b, int first);
 
 /* routes.c: a route from a buffer; one leg more, unless a copy's end is where it begins; its last
  * stop; starts and waits until only so many are left; a wait, and the start of the leg

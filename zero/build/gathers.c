@@ -24,73 +24,83 @@ int z3d_builder_block_buffer(struct builder *b, int g) {
     return whole_parameters(b, g);
 }
 
-/* All gathers of this group's parameters copy their own rows from where these are kept, unless they
- * lie there already. */
-static struct matrix_move gather_of(const struct builder *b, int g, z3d_axes axes, int buffer,
-                                    int from) {
-    if (from == buffer || z3d_builder_fetches(b, g)) from = -1;
-    return (struct matrix_move){Z3D_OP_GATHER_PARAMS, axes, g, -1, buffer, from};
+/* Copies its own rows from where these are kept, unless they lie there already. */
+static void set_buffers(const struct builder *b, struct matrix_move *move, int buffer, int from) {
+    move->buffer = buffer;
+    move->from = from == buffer || z3d_builder_fetches(b, move->group) ? -1 : from;
 }
 
-static void widen(struct builder *b, int g, z3d_phase phase) {
-    const int own = z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE);
-    z3d_builder_emit_buckets(b, phase, &b->group[g].widening,
-                             gather_of(b, g, Z3D_ROLE_NODES, b->group[g].block, own));
+static bool keeps_block(const struct builder *b, int g) {
+    return b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
 }
 
-/* In parts: the first half of a gather, over the nodes, fills this rank's block. */
-static void start_widening(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    if (!group->decided.in_parts || group->block >= 0) return;
-    group->block = z3d_builder_fetches(b, g) ? z3d_builder_fetch(b, g, ARRIVED)
-                                             : z3d_builder_block_buffer(b, g);
-    if (!group->fresh) widen(b, g, Z3D_PHASE_START);
-}
-
-static void wait_widening(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    if (!group->decided.in_parts || group->fresh) return;
-    widen(b, g, Z3D_PHASE_WAIT);
-    group->fresh = b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
-}
-
-static void gather(struct builder *b, int g, z3d_phase phase) {
-    const int from = b->group[g].decided.in_parts
-                         ? b->group[g].block
-                         : z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE);
-    z3d_builder_emit_buckets(
-        b, phase, &b->group[g].gathering,
-        gather_of(b, g, z3d_builder_axes(b, g, Z3D_ROLE_BLOCKS), b->group[g].parameters, from));
-}
-
-static void start_gather(struct builder *b, int g) {
-    struct group_state *group = &b->group[g];
-    start_widening(b, g);
-    wait_widening(b, g);
-    if (group->decided.in_parts && !b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds) {
-        group->parameters = group->block;
-    } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
-        group->parameters = z3d_builder_fetch(b, g, ARRIVED);
-    } else {
-        group->parameters = whole_parameters(b, g);
+/* In parts: the first half of gathers, over the nodes, fills this rank's blocks. */
+static void start_widening(struct builder *b, struct matrix_move *move, int count) {
+    struct matrix_move half[Z3D_MAX_UNIT_GROUPS];
+    int halves = 0;
+    for (int n = 0; n < count; n++) {
+        const int g = move[n].group;
+        struct group_state *group = &b->group[g];
+        if (!group->decided.in_parts || group->block >= 0) continue;
+        group->block = z3d_builder_fetches(b, g) ? z3d_builder_fetch(b, g, ARRIVED)
+                                                 : z3d_builder_block_buffer(b, g);
+        if (group->fresh) continue;
+        half[halves] = move[n];
+        half[halves].axes = Z3D_ROLE_NODES;
+        half[halves].under_way = &group->widening;
+        set_buffers(b, &half[halves++], group->block,
+                    z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE));
+        group->fresh = keeps_block(b, g);
     }
-    gather(b, g, Z3D_PHASE_START);
+    z3d_builder_start(b, half, halves);
 }
 
-static void wait_gather(struct builder *b, int g) {
-    gather(b, g, Z3D_PHASE_WAIT);
-    b->group[g].gathering = -1;
+static void start_gather(struct builder *b, struct matrix_move *move, int count) {
+    start_widening(b, move, count);
+    for (int n = 0; n < count; n++) z3d_builder_wait(b, b->group[move[n].group].widening);
+    for (int n = 0; n < count; n++) {
+        const int g = move[n].group;
+        struct group_state *group = &b->group[g];
+        const bool in_parts = group->decided.in_parts;
+        if (in_parts && !keeps_block(b, g)) {
+            group->parameters = group->block;
+        } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
+            group->parameters = z3d_builder_fetch(b, g, ARRIVED);
+        } else {
+            group->parameters = whole_parameters(b, g);
+        }
+        const int own = z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE);
+        set_buffers(b, &move[n], group->parameters, in_parts ? group->block : own);
+        move[n].under_way = &group->gathering;
+    }
+    z3d_builder_start(b, move, count);
 }
+
+typedef void start_function(struct builder *b, struct matrix_move *move, int count);
 
 /* For the groups that work `step` reads and that are not there yet: starts their gathers, or of
- * those in parts the first half. */
-static void start_for(struct builder *b, int step, void (*start)(struct builder *b, int g)) {
-    if (step >= b->num_work) return;
+ * those in parts the first half. What travels alone sets out before the next one is fetched. */
+static void start_some(struct builder *b, int step, bool at_start, start_function *start) {
+    struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].parameters < 0 &&
-            z3d_builder_reads_group(b, step, unit->group[s]))
-            start(b, unit->group[s]);
+    int count = 0;
+    for (int s = 0; s < unit->num_groups; s++) {
+        const int g = unit->group[s];
+        if (b->group[g].parameters >= 0 || !z3d_builder_reads_group(b, step, g)) continue;
+        if (at_start && !b->group[g].decided.gather_at_start) continue;
+        move[count++] = (struct matrix_move){.opcode = Z3D_OP_GATHER_PARAMS,
+                                             .axes = z3d_builder_axes(b, g, Z3D_ROLE_BLOCKS),
+                                             .group = g,
+                                             .micro = -1};
+    }
+    for (int at = 0, joined; at < count; at += joined) {
+        joined = z3d_builder_joined(b, move + at, count - at);
+        start(b, move + at, joined);
+    }
+}
+
+static void start_for(struct builder *b, int step, start_function *start) {
+    if (step < b->num_work) start_some(b, step, false, start);
 }
 
 static bool widens(const struct builder *b) {
@@ -170,7 +180,7 @@ void z3d_builder_gather_before(struct builder *b, int step) {
     for (int s = 0; s < unit->num_groups; s++)
         if (b->group[unit->group[s]].gathering >= 0 &&
             z3d_builder_reads_group(b, step, unit->group[s]))
-            wait_gather(b, unit->group[s]);
+            z3d_builder_wait(b, b->group[unit->group[s]].gathering);
     if (!b->program->config.overlap) return;
     int next = gather_ahead(b, step); /* travels while this computes */
     if (widens(b)) {
@@ -201,22 +211,18 @@ void z3d_builder_release_after(struct builder *b, int step) {
     }
 }
 
+/* In parts the other half comes before the first use. */
+static void start_at_start(struct builder *b, struct matrix_move *move, int count) {
+    const bool overlap = b->program->config.overlap;
+    if (widens(b) && overlap) {
+        start_widening(b, move, count);
+        return;
+    }
+    start_gather(b, move, count);
+    if (!overlap) z3d_builder_wait(b, b->group[move->group].gathering);
+}
+
 /* At the start of a step, in the order of first use, so that they overlap the forward. */
 void z3d_builder_gather_at_start(struct builder *b) {
-    const z3d_program *p = b->program;
-    for (int step = 0; step < b->num_work; step++) {
-        const z3d_unit *unit = &p->model->unit[b->work[step].unit];
-        for (int s = 0; s < unit->num_groups; s++) {
-            int g = unit->group[s];
-            if (!b->group[g].decided.gather_at_start || b->group[g].parameters >= 0 ||
-                !z3d_builder_reads_group(b, step, g))
-                continue;
-            if (b->group[g].decided.in_parts && p->config.overlap) {
-                start_widening(b, g); /* the other half comes before its first use */
-                continue;
-            }
-            start_gather(b, g);
-            if (!p->config.overlap) wait_gather(b, g);
-        }
-    }
+    for (int step = 0; step < b->num_work; step++) start_some(b, step, true, start_at_start);
 }

@@ -79,11 +79,14 @@ static void wait_sum(struct builder *b, int g) {
 
 /* ---- gathers of reduced gradients ---- */
 
-/* In parts: first the rows of its block, from the nodes. */
-static struct matrix_move share_of(const struct builder *b, int g, bool first) {
+/* In parts: first the rows of its block, from the nodes. A group's gradients are complete at a
+ * moment of their own, so they travel alone. */
+static void start_sharing(struct builder *b, int g, bool first) {
     const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_NODES : Z3D_ROLE_BLOCKS);
     const int kept = z3d_program_group_buffer(b->program, g, Z3D_STATE_GRADIENT);
-    return (struct matrix_move){Z3D_OP_GATHER_GRADS, axes, g, -1, kept, -1};
+    z3d_builder_start(
+        b, &(struct matrix_move){Z3D_OP_GATHER_GRADS, axes, g, -1, kept, -1, &b->group[g].sharing},
+        1);
 }
 
 /* The own row of group g's gradients is complete. */
@@ -94,8 +97,7 @@ static void share_gradients(struct builder *b, int g) {
         i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
         z3d_builder_store_sum(b, g);
     }
-    if (b->group[g].decided.gather_gradients)
-        z3d_builder_emit_buckets(b, Z3D_PHASE_START, &b->group[g].sharing, share_of(b, g, true));
+    if (b->group[g].decided.gather_gradients) start_sharing(b, g, true);
 }
 
 static void wait_sums(struct builder *b) {
@@ -136,15 +138,29 @@ static void keep_shard(struct builder *b, int which, int micro) {
     sum->gradients = -1;
 }
 
-/* A reduction of the sum. In parts: first over the ranks of each node, then of the own block over
- * the nodes. */
-static void reduce(struct builder *b, int which, int micro, bool first, z3d_phase phase) {
-    struct sum_state *sum = &b->sum[which];
-    const int g = which / 2;
-    const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_BLOCKS : Z3D_ROLE_NODES);
-    z3d_builder_emit_buckets(
-        b, phase, first ? &sum->reducing : &sum->narrowing,
-        (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g, micro, sum->gradients, -1});
+/* Reduces sums of one unit's groups: first over the ranks of each node, where that is in parts. */
+static void start_reductions(struct builder *b, const int *which, int count, int micro,
+                             bool first) {
+    struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
+    for (int n = 0; n < count; n++) {
+        struct sum_state *sum = &b->sum[which[n]];
+        const int g = which[n] / 2;
+        const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_BLOCKS : Z3D_ROLE_NODES);
+        int *under_way = first ? &sum->reducing : &sum->narrowing;
+        move[n] = (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g,        micro,
+                                       sum->gradients,      -1,   under_way};
+    }
+    for (int at = 0, end = 0; at < count; at = end) {
+        end += z3d_builder_joined(b, move + at, count - at);
+        z3d_builder_start(b, move + at, end - at);
+        for (int n = at; n < end; n++) {
+            const int g = which[n] / 2;
+            if (first && micro > 0 && b->program->config.overlap &&
+                z3d_builder_gradients_leave(b, g))
+                z3d_builder_fetch_sum(b, g, ON_LAST_LEG);
+            add_started(first ? &b->reducing : &b->narrowing, which[n], micro);
+        }
+    }
 }
 
 /* The own row of this micro-batch's gradients is reduced. */
@@ -165,7 +181,7 @@ static void end_reduction(struct builder *b, int which, int micro) {
 
 static void wait_narrowings(struct builder *b) {
     for (int n = 0; n < b->narrowing.count; n++) {
-        reduce(b, b->narrowing.of[n], b->narrowing.micro, false, Z3D_PHASE_WAIT);
+        z3d_builder_wait(b, b->sum[b->narrowing.of[n]].narrowing);
         end_reduction(b, b->narrowing.of[n], b->narrowing.micro);
     }
     b->narrowing.count = 0;
@@ -174,20 +190,24 @@ static void wait_narrowings(struct builder *b) {
 /* What was started goes on: the first half of a reduction in parts is over, and the second one
  * starts. */
 static void go_on_reducing(struct builder *b) {
-    const int micro = b->reducing.micro;
+    const struct started *over = &b->reducing;
+    int half[Z3D_MAX_UNIT_GROUPS] = {0}, halves = 0;
     z3d_builder_go_on_storing(b);
     wait_sums(b);
     wait_narrowings(b);
-    for (int n = 0; n < b->reducing.count; n++) {
-        const int which = b->reducing.of[n];
-        reduce(b, which, micro, true, Z3D_PHASE_WAIT);
-        if (b->group[which / 2].decided.in_parts) {
-            reduce(b, which, micro, false, Z3D_PHASE_START);
-            add_started(&b->narrowing, which, micro);
-        } else {
-            end_reduction(b, which, micro);
+    for (int n = 0; n < over->count; n++) {
+        const int which = over->of[n];
+        if (b->sum[which].reducing >= 0) { /* what is over goes on before the next wait */
+            start_reductions(b, half, halves, over->micro, false);
+            halves = 0;
         }
+        z3d_builder_wait(b, b->sum[which].reducing);
+        if (b->group[which / 2].decided.in_parts)
+            half[halves++] = which;
+        else
+            end_reduction(b, which, over->micro);
     }
+    start_reductions(b, half, halves, over->micro, false);
     b->reducing.count = 0;
 }
 
@@ -200,18 +220,15 @@ void z3d_builder_wait_reductions(struct builder *b) {
 void z3d_builder_reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
+    int complete[Z3D_MAX_UNIT_GROUPS] = {0}, count = 0;
     go_on_reducing(b);
     for (int s = 0; s < unit->num_groups; s++) {
-        int g = unit->group[s];
-        int which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
-        struct sum_state *sum = &b->sum[which];
-        if (sum->last_writer != w.unit) continue;
+        const int g = unit->group[s], which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
+        if (b->sum[which].last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        reduce(b, which, w.micro, true, Z3D_PHASE_START);
-        if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
-            z3d_builder_fetch_sum(b, g, ON_LAST_LEG);
-        add_started(&b->reducing, which, w.micro);
+        complete[count++] = which;
     }
+    start_reductions(b, complete, count, w.micro, true);
     if (!p->config.overlap) z3d_builder_wait_reductions(b);
 }
 
@@ -242,11 +259,10 @@ void z3d_builder_complete_gradients(struct builder *b) {
 
 void z3d_builder_share_wait(struct builder *b, int g) {
     if (!b->group[g].decided.gather_gradients || b->group[g].shared) return;
-    int *ticket = &b->group[g].sharing;
-    z3d_builder_emit_buckets(b, Z3D_PHASE_WAIT, ticket, share_of(b, g, true));
+    z3d_builder_wait(b, b->group[g].sharing);
     if (b->group[g].decided.in_parts) {
-        z3d_builder_emit_buckets(b, Z3D_PHASE_START, ticket, share_of(b, g, false));
-        z3d_builder_emit_buckets(b, Z3D_PHASE_WAIT, ticket, share_of(b, g, false));
+        start_sharing(b, g, false);
+        z3d_builder_wait(b, b->group[g].sharing);
     }
     b->group[g].shared = true;
 }

@@ -291,7 +291,35 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
         .stride = m.columns,
         .peer = apart ? i->peer : 0,
     };
+    if (i->columns > 0) {
+        call.buffer = z3d_executor_address(executor, i->buffer[Z3D_SLOT_WORKSPACE], 0, m.dtype);
+        call.count = call.stride = i->columns;
+    }
     return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[i->ticket]);
+}
+
+/* What travels as one: what the entry's group brings goes into its columns of the packed matrix;
+ * back: what came. A gather brings this rank's row and gets all, a reduction the other way round.
+ */
+static z3d_status copy_packed(z3d_executor *executor, const z3d_instruction *i, bool back) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
+    const bool all = back == (info->rules == Z3D_CLASS_ALL_GATHER);
+    const int row = all ? 0 : m.own;
+    void *own = z3d_executor_matrix_address(executor, i, i->buffer[info->to], row, 0);
+    void *packed = z3d_executor_address(executor, i->buffer[Z3D_SLOT_WORKSPACE],
+                                        row * i->columns + i->column, m.dtype);
+    return Z3D_LAUNCH(
+        executor->device, cast, .destination = back ? own : packed, .source = back ? packed : own,
+        .count = m.columns, .destination_dtype = m.dtype, .source_dtype = m.dtype,
+        .rows = all ? m.ranks : 1, .destination_stride = back ? m.columns : i->columns,
+        .source_stride = back ? i->columns : m.columns);
+}
+
+/* The last of those that travel as one; its start is the collective's. */
+static const z3d_instruction *last_joined(const z3d_instruction *i) {
+    while (i->column + i->count < i->columns) i++;
+    return i;
 }
 
 /* ---- what runs beside compute ---- */
@@ -300,7 +328,8 @@ static z3d_status start(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     if (!z3d_is_collective(i)) return start_copy(executor, i);
     if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, index));
-    return start_collective(executor, index);
+    if (i->columns > 0) Z3D_TRY(copy_packed(executor, i, false));
+    return last_joined(i) == i ? start_collective(executor, index) : Z3D_OK;
 }
 
 static z3d_status wait(z3d_executor *executor, int index) {
@@ -309,7 +338,10 @@ static z3d_status wait(z3d_executor *executor, int index) {
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
     if (count == 0) return Z3D_OK;
-    return z3d_collective_wait(executor->group[i->axes], executor->ticket[i->ticket]);
+    if (i->column == 0) /* the first wait is for all that travel as one */
+        Z3D_TRY(z3d_collective_wait(executor->group[i->axes],
+                                    executor->ticket[last_joined(i)->ticket]));
+    return i->columns > 0 ? copy_packed(executor, i, true) : Z3D_OK;
 }
 
 /* ---- where this rank is ---- */
@@ -530,8 +562,9 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
 }
 
 /* Of a unit's own memory it counts what the unit takes. */
-static bool takes_itself(int slot) {
-    return slot == Z3D_SLOT_SAVED || slot == Z3D_SLOT_WORKSPACE || slot == Z3D_SLOT_DEFERRED;
+static bool takes_itself(const z3d_instruction *i, int slot) {
+    return i->unit >= 0 &&
+           (slot == Z3D_SLOT_SAVED || slot == Z3D_SLOT_WORKSPACE || slot == Z3D_SLOT_DEFERRED);
 }
 
 static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {
@@ -543,7 +576,7 @@ static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_
     if (z3d_executor_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
     if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
     for (int s = 0; s < p->instruction[n].num_slots; s++)
-        if (!takes_itself(s) && p->instruction[n].buffer[s] >= 0)
+        if (!takes_itself(&p->instruction[n], s) && p->instruction[n].buffer[s] >= 0)
             touch(executor, p->instruction[n].buffer[s],
                   p->buffer[p->instruction[n].buffer[s]].bytes);
     release_dead(executor, n);

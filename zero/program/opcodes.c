@@ -163,6 +163,7 @@ unsigned z3d_instruction_access(const z3d_instruction *in, int slot) {
         return unit_access(in, slot);
     if (info->rules == Z3D_CLASS_OPTIMIZER) return optimizer_access(slot);
     if (info->rules == Z3D_CLASS_HOST_OPTIMIZER) return host_optimizer_access(slot);
+    if (slot == Z3D_SLOT_WORKSPACE && in->columns > 0) return Z3D_ACCESS_CLOBBER;
     if (slot == (int)info->to) return to_access(in, info);
     return slot == (int)info->from ? Z3D_ACCESS_READ : Z3D_ACCESS_NONE;
 }
@@ -227,6 +228,14 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
                             .access = z3d_instruction_access(in, slot),
                             .rows = rows_of(program, in, slot),
                             .count = INT64_MAX};
+    if (slot == Z3D_SLOT_WORKSPACE && in->columns > 0)
+        return (z3d_buffer_operand){.slot = slot,
+                                    .buffer = o.buffer,
+                                    .group = -1,
+                                    .access = o.access,
+                                    .rows = Z3D_ROWS_ALL,
+                                    .first = in->column,
+                                    .count = in->count};
     if (o.group < 0) return o;
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     o.count = program->layout->group[o.group].shard;

@@ -249,6 +249,9 @@ static void print_instruction(const z3d_program *p, int index, widths width, z3d
                       micro, columns, bytes);
     if (in->peer >= 0) z3d_string_append(&line, "  stage %d", in->peer);
     if (is_in_parts(p, in)) z3d_string_append(&line, "  over %s", z3d_axes_name(in->axes).text);
+    if (in->columns > 0)
+        z3d_string_append(&line, "  joined, from column %lld of %lld", (long long)in->column,
+                          (long long)in->columns);
     print_buffers(p, in, &line);
     if (z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_FORWARD && !in->need_output)
         z3d_string_append(&line, "  (without output)");

@@ -29,6 +29,32 @@ static z3d_status check_columns(const z3d_program *p, int index) {
                      (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
 
+/* The entry behind another one travels with it, in the columns behind its own. */
+static bool follows(const z3d_instruction *in, const z3d_instruction *before) {
+    return in->opcode == before->opcode && in->phase == before->phase && in->axes == before->axes &&
+           in->micro == before->micro && in->columns == before->columns &&
+           in->column == before->column + before->count &&
+           in->buffer[Z3D_SLOT_WORKSPACE] == before->buffer[Z3D_SLOT_WORKSPACE];
+}
+
+/* What travels as one is complete, and each has all columns of its own matrix there. */
+static z3d_status check_joined(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    const bool first = in->column == 0, last = in->column + in->count == in->columns;
+    char entry[160];
+    if (in->column == 0 && in->columns == 0) return Z3D_OK;
+    if (z3d_is_collective(in) && z3d_instruction_has_columns(in) &&
+        in->count == z3d_instruction_matrix(p, in).columns && in->columns > 0 &&
+        (first || (index > 0 && follows(in, in - 1))) &&
+        (last || (index + 1 < p->num_instructions && follows(in + 1, in))))
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "entry %d, %s: it travels in %lld columns from column %lld of %lld, but its "
+                     "neighbours do not have the rest",
+                     index, z3d_instruction_describe(p, index, entry, sizeof entry),
+                     (long long)in->count, (long long)in->column, (long long)in->columns);
+}
+
 /* What moves of a unit's input is one rank's part, or the whole. */
 static z3d_status check_part(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
@@ -121,6 +147,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
                              z3d_slot_text(s));
     }
     Z3D_TRY(check_idle_fields(p, index, matrix || z3d_moves_input(info->moves)));
+    Z3D_TRY(check_joined(p, index));
     if (z3d_moves_input(info->moves)) return check_part(p, index);
     return matrix ? check_columns(p, index) : Z3D_OK;
 }

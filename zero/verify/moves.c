@@ -110,12 +110,27 @@ static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from
                          a == b ? "too" : z3d_space_text(b));
 }
 
+/* From its start to its wait an entry has its columns of the packed matrix to itself. */
+static z3d_status check_packed(z3d_flow *flow, bool start) {
+    const z3d_instruction *in = entry(flow);
+    if (in->columns == 0) return Z3D_OK;
+    const z3d_buffer_operand o = operand(flow, Z3D_SLOT_WORKSPACE);
+    const z3d_matrix m = z3d_instruction_matrix(flow->program, in);
+    Z3D_TRY(z3d_flow_operand(flow, &o, z3d_bytes_of(m.dtype, m.ranks * in->columns)));
+    if (!start) return z3d_flow_unlock(flow, o, true);
+    Z3D_TRY(z3d_flow_must_not_persist(flow, o.slot));
+    Z3D_TRY(z3d_flow_must_be_alone(flow, o.slot));
+    Z3D_TRY(z3d_flow_write(flow, o, nothing));
+    return z3d_flow_lock(flow, o, true);
+}
+
 /* From its start to its wait nobody may write what it reads, or touch what it writes. */
 z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
     z3d_buffer_operand from, to;
     z3d_value value;
     Z3D_TRY(moved_operands(flow, &from, &to));
     Z3D_TRY(check_way(flow, &from, &to));
+    Z3D_TRY(check_packed(flow, start));
     bool waits = entry(flow)->phase == Z3D_PHASE_WAIT;
     bool reads = from.buffer != to.buffer || from.rows != to.rows;
     if (waits && reads) Z3D_TRY(z3d_flow_unlock(flow, from, false));

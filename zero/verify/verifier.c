@@ -12,7 +12,8 @@
 static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
     bool same = a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
                 a->group == b->group && a->axes == b->axes && a->rows == b->rows &&
-                a->peer == b->peer && a->first == b->first && a->count == b->count;
+                a->peer == b->peer && a->first == b->first && a->count == b->count &&
+                a->column == b->column && a->columns == b->columns;
     return same && a->num_slots == b->num_slots &&
            memcmp(a->buffer, b->buffer, (size_t)a->num_slots * sizeof *a->buffer) == 0;
 }

@@ -22,7 +22,7 @@ typedef struct call {
     z3d_dtype dtype;
     bool scalar;
     int group, unit, micro, peer;
-    int64_t first, count;
+    int64_t first, count, column, columns;
 } call;
 
 enum { COPY = -1, IDLE = -2 };
@@ -73,7 +73,9 @@ static call call_of(const z3d_program *p, queued q) {
               .group = in->group,
               .unit = in->unit,
               .micro = in->micro,
-              .peer = in->peer};
+              .peer = in->peer,
+              .column = in->column,
+              .columns = in->columns};
     if (q.child >= 0) {
         const z3d_child *child = &in->child[q.child];
         c.axes = child->axes;
@@ -96,7 +98,7 @@ static bool same_call(const call *a, const call *b) {
     return a->opcode == b->opcode && a->child == b->child && a->kind == b->kind && a->op == b->op &&
            a->dtype == b->dtype && a->scalar == b->scalar && a->group == b->group &&
            a->unit == b->unit && a->micro == b->micro && a->first == b->first &&
-           a->count == b->count;
+           a->count == b->count && a->column == b->column && a->columns == b->columns;
 }
 
 static int meeting_of(const world *w, int rank, z3d_axes axes) {

@@ -74,11 +74,6 @@ static void cost_fill(const z3d_fill *kernel, z3d_cost *cost) {
     writes(cost, kernel->x, z3d_bytes_of(kernel->dtype, kernel->count));
 }
 
-static void cost_cast(const z3d_cast *kernel, z3d_cost *cost) {
-    reads(cost, kernel->source, z3d_bytes_of(kernel->source_dtype, kernel->count));
-    writes(cost, kernel->destination, z3d_bytes_of(kernel->destination_dtype, kernel->count));
-}
-
 static void cost_accumulate(const z3d_accumulate *kernel, z3d_cost *cost) {
     updates(cost, kernel->y, z3d_bytes_of(kernel->y_dtype, kernel->count));
     reads(cost, kernel->x, z3d_bytes_of(kernel->x_dtype, kernel->count));
@@ -142,6 +137,14 @@ static void heads_matrix(z3d_cost *cost, const void *pointer, int64_t rows, int6
                          int64_t stride, z3d_dtype dtype, bool read, bool written) {
     bool gaps = written && stride > cols && rows > 1; /* what lies between the rows stays */
     matrix(cost, pointer, rows, cols, stride, dtype, read || gaps, written);
+}
+
+static void cost_cast(const z3d_cast *kernel, z3d_cost *cost) {
+    const int64_t rows = kernel->rows ? kernel->rows : 1;
+    heads_matrix(cost, kernel->source, rows, kernel->count, kernel->source_stride,
+                 kernel->source_dtype, true, false);
+    heads_matrix(cost, kernel->destination, rows, kernel->count, kernel->destination_stride,
+                 kernel->destination_dtype, false, true);
 }
 
 static void cost_rmsnorm_forward(const z3d_rmsnorm_forward *kernel, z3d_cost *cost) {

@@ -69,13 +69,26 @@ static void cast_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
+static void copy_rows(const void *context, int64_t first, int64_t end) {
+    const z3d_cast *cast = context;
+    const int64_t size = (int64_t)z3d_dtype_size(cast->source_dtype);
+    for (int64_t row = first; row < end; row++)
+        memcpy((char *)cast->destination + row * cast->destination_stride * size,
+               (const char *)cast->source + row * cast->source_stride * size,
+               (size_t)(cast->count * size));
+}
+
 z3d_status Z3D_CPU_NAME(cast)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_cast *cast = &kernel->as.cast;
     if (cast->source_dtype != cast->destination_dtype) {
+        Z3D_REQUIRE(cast->rows <= 1, "cast: one row, or equal types");
         REQUIRE_FLOAT(cast, cast->source_dtype);
         REQUIRE_FLOAT(cast, cast->destination_dtype);
     }
-    for_elements(cpu, cast->count, cast_block, cast);
+    if (cast->rows > 1)
+        for_rows(cpu, cast->rows, cast->count, copy_rows, cast);
+    else
+        for_elements(cpu, cast->count, cast_block, cast);
     return Z3D_OK;
 }
 

@@ -103,6 +103,15 @@ z3d_status z3d_cuda_fill(const z3d_cuda_lane *lane, const z3d_fill *kernel) {
 z3d_status z3d_cuda_cast(const z3d_cuda_lane *lane, const z3d_cast *kernel) {
     if (kernel->count <= 0) return Z3D_OK;
     const size_t bytes = (size_t)kernel->count * z3d_dtype_size(kernel->source_dtype);
+    if (kernel->rows > 1) {
+        Z3D_REQUIRE(kernel->source_dtype == kernel->destination_dtype,
+                    "cast: one row, or equal types");
+        const size_t size = z3d_dtype_size(kernel->source_dtype);
+        return check("cast", cudaMemcpy2DAsync(
+                                 kernel->destination, (size_t)kernel->destination_stride * size,
+                                 kernel->source, (size_t)kernel->source_stride * size, bytes,
+                                 (size_t)kernel->rows, cudaMemcpyDeviceToDevice, stream_of(lane)));
+    }
     if (kernel->source_dtype == kernel->destination_dtype)
         return check("cast", cudaMemcpyAsync(kernel->destination, kernel->source, bytes,
                                              cudaMemcpyDeviceToDevice, stream_of(lane)));
