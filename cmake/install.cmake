@@ -30,7 +30,7 @@ install(FILES ${CMAKE_BINARY_DIR}/package/completion.zsh
 install(FILES ${CMAKE_BINARY_DIR}/package/completion.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zero3d.fish)
 install(FILES ${CMAKE_BINARY_DIR}/package/completion.man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zero3d.1)
-install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml" PATTERN "*.csv")
 configure_file(packaging/modulefile.in ${CMAKE_BINARY_DIR}/package/modulefile @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/package/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/zero3d
   RENAME ${PROJECT_VERSION})

@@ -133,11 +133,12 @@ static double latency(const z3d_hardware *hardware, const z3d_links *links, bool
 }
 
 /* How often a collective pays the latency: on both ways of a sum that everybody gets, and in each
- * piece of a gather of parameters. */
+ * piece of a gather of parameters or a sum of gradients. */
 static double calls(const z3d_hardware *hardware, const z3d_event *call) {
     if (call->of == Z3D_COLLECTIVE_ALL_REDUCE) return 2;
-    const bool parameters = call->of == Z3D_COLLECTIVE_ALL_GATHER && call->axes == Z3D_ROLE_ROWS;
-    return parameters ? hardware->gather_pieces : 1;
+    if (call->axes != Z3D_ROLE_ROWS) return 1;
+    if (call->of == Z3D_COLLECTIVE_ALL_GATHER) return hardware->gather_pieces;
+    return call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ? hardware->reduce_pieces : 1;
 }
 
 /* First all members of each node, then the members with the same place in their nodes, then again

@@ -8,21 +8,28 @@
 #include "src/plan/paper/paper.h"
 
 static const char help[] =
-    "usage: zero3d reproduce [table1|table2|fig2|fig3|fig4|fig6|fig7|fig8|all] [--json]\n"
-    "                        [--page FILE] [--hardware FILE] [--software NAME]\n"
+    "usage: zero3d reproduce [NAME] [--json|--markdown] [--page FILE] [--configs DIR]\n"
+    "                        [--hardware FILE] [--software NAME]\n"
     "       zero3d reproduce --calibrate [--write FILE] [--hardware FILE]\n"
     "       zero3d reproduce --write-configs DIR\n"
     "\n"
-    "Prints the numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a\n"
-    "configuration that runs here at full size on the sim device: with the step program of "
-    "training,\n"
-    "without memory, on a virtual clock. docs/reproducing-the-paper.md lists the assumptions.\n"
+    "Prints published numbers beside ours. Each row is a configuration that runs here at full "
+    "size\n"
+    "on the sim device: with the step program of training, without memory, on a virtual clock.\n"
+    "docs/reproducing-the-paper.md lists the assumptions.\n"
     "\n"
+    "  NAME                table1, table2, fig2, fig3, fig4, fig6, fig7, fig8: of the ZeRO paper\n"
+    "                      (arXiv 1910.02054); zero: all of these; a paper of configs/published,\n"
+    "                      such as megatron2; papers: all of those; all (the default): everything\n"
     "  --json              prints one array of objects: figure, system, size, gpus, quantity,\n"
-    "                      published, ours\n"
+    "                      published, ours, paper\n"
+    "  --markdown          prints tables for docs\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
-    "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml, here or as installed\n"
-    "  --software NAME     a file, or one of configs/software; default: paper-2019\n"
+    "  --configs DIR       has machines (hardware) and papers (published); default: configs, here\n"
+    "                      or as installed\n"
+    "  --hardware FILE     of the ZeRO paper; default: dgx2-v100. Rows of other papers name their\n"
+    "                      machine and their software\n"
+    "  --software NAME     likewise: a file, or one of configs/software; default: paper-2019\n"
     "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again "
     "(about\n"
     "                      a minute), and writes them to --write FILE, by default\n"
@@ -110,61 +117,113 @@ static z3d_status calibrate(z3d_hardware *hardware, const char *path, z3d_string
     return status;
 }
 
-static z3d_status reproduce(const char *what, const z3d_hardware *hardware, bool json,
-                            const char *page, z3d_string *text) {
+/* What `zero3d reproduce` is asked for. configs: NULL: as it is found. */
+typedef struct asked {
+    const char *what, *page, *configs;
+    bool json, markdown;
+} asked;
+
+static z3d_status write_points(const asked *a, const z3d_points *points,
+                               const z3d_hardware *hardware, z3d_string *text) {
+    if (a->page) {
+        z3d_string html = {0};
+        z3d_status status = z3d_points_page(points, hardware, &html);
+        if (status == Z3D_OK) status = cli_write(a->page, &html);
+        z3d_string_free(&html);
+        Z3D_TRY(status);
+    }
+    if (a->markdown) return z3d_points_markdown(points, text);
+    if (!a->json) return z3d_points_print(points, text);
+    z3d_points_json(points, text);
+    return Z3D_OK;
+}
+
+/* What is in the folder of configurations: that of --configs, `configs` here, or where `make
+ * install` puts it. */
+static z3d_status find_configs(const asked *a, const char *name, z3d_string *out) {
+    char program[512];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (a->configs) {
+        z3d_string_append(out, "%s%s", a->configs, name);
+    } else if (access("configs", F_OK) != 0 && length > 0) {
+        program[length] = '\0';
+        char *slash = strrchr(program, '/');
+        if (slash) *slash = '\0';
+        z3d_string_append(out, "%s/../share/zero3d/configs%s", program, name);
+    } else {
+        z3d_string_append(out, "configs%s", name);
+    }
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the name of a file")
+                       : Z3D_OK;
+}
+
+static z3d_status reproduce(const asked *a, const z3d_hardware *hardware, z3d_string *text) {
     z3d_points points = {0};
-    z3d_string html = {0};
-    z3d_status status = z3d_paper_reproduce(what, hardware, &points);
-    if (status == Z3D_OK && page) {
-        z3d_points_page(&points, hardware, &html);
-        status = cli_write(page, &html);
-    }
-    if (status == Z3D_OK) {
-        if (json)
-            z3d_points_json(&points, text);
-        else
-            z3d_points_print(&points, text);
-    }
-    z3d_string_free(&html);
+    z3d_string configs = {0};
+    z3d_log_configure(Z3D_LOG_WARN, 0); /* no notes on each row's configuration */
+    z3d_status status = find_configs(a, "", &configs);
+    if (status == Z3D_OK) status = z3d_paper_reproduce(a->what, hardware, &points);
+    if (status == Z3D_OK && !z3d_paper_has(a->what))
+        status = z3d_published_reproduce(configs.text, a->what, &points);
+    if (status == Z3D_OK) status = write_points(a, &points, hardware, text);
+    z3d_string_free(&configs);
     z3d_points_free(&points);
     return status;
 }
 
-/* A file of the repository: as it is named from here, or where `make install` puts it. */
-static void find(const char *name, z3d_string *out) {
-    char program[512];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (access(name, F_OK) != 0 && length > 0) {
-        program[length] = '\0';
-        char *slash = strrchr(program, '/');
-        if (slash) *slash = '\0';
-        z3d_string_append(out, "%s/../share/zero3d/%s", program, name);
-        if (!out->failed && access(out->text, F_OK) == 0) return;
-        z3d_string_clear(out);
-    }
-    z3d_string_append(out, "%s", name);
+/* Whether there is something of this name. */
+static z3d_status check_name(const asked *a) {
+    const char *what = a->what;
+    z3d_string configs = {0}, papers = {0};
+    if (z3d_paper_has(what) || strcmp(what, "all") == 0 || strcmp(what, "papers") == 0)
+        return Z3D_OK;
+    z3d_status status = find_configs(a, "", &configs);
+    if (status == Z3D_OK) status = z3d_published_names(configs.text, &papers);
+    const char *names = papers.text ? papers.text : "";
+    if (status == Z3D_OK && !z3d_has_leaf(names, what))
+        status = Z3D_ERROR(Z3D_ERR_USAGE,
+                           "cannot reproduce '%.40s'; use table1, table2, fig2, fig3, fig4, fig6, "
+                           "fig7, fig8, zero, papers, all, or a paper: %s",
+                           what, names);
+    z3d_string_free(&configs);
+    z3d_string_free(&papers);
+    return status;
 }
 
-static z3d_status read_hardware(const char *machine, const char *software, z3d_hardware *out) {
+static z3d_status read_hardware(const asked *a, const char *machine, const char *software,
+                                z3d_hardware *out) {
     z3d_string described = {0};
-    z3d_status status = Z3D_OK;
-    find(machine ? machine : "configs/hardware/dgx2-v100.yaml", &described);
-    if (described.failed)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the name of a file");
+    if (machine) return z3d_hardware_read_with(machine, software, out);
+    z3d_status status = find_configs(a, "/hardware/dgx2-v100.yaml", &described);
     if (status == Z3D_OK) status = z3d_hardware_read_with(described.text, software, out);
     z3d_string_free(&described);
     return status;
 }
 
+static z3d_status check_choices(const asked *a, bool machine) {
+    if (a->json && a->markdown)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--json and --markdown are two forms; use one of them");
+    if (machine && !z3d_paper_has(a->what) && strcmp(a->what, "all") != 0)
+        return Z3D_ERROR(
+            Z3D_ERR_USAGE,
+            "--hardware and --software are for the ZeRO paper's rows; those of '%.40s' "
+            "name their machine and software in configs/published",
+            a->what);
+    return Z3D_OK;
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *machine = NULL, *software = NULL, *page = NULL, *configs = NULL, *write = NULL;
-    bool json = false, fit = false, force = false;
+    const char *machine = NULL, *software = NULL, *configs = NULL, *write = NULL;
+    bool fit = false, force = false;
+    asked a = {.what = "all"};
     const cli_option options[] = {{"hardware", &machine, NULL, NULL},
                                   {"software", &software, NULL, NULL},
-                                  {"page", &page, NULL, NULL},
+                                  {"page", &a.page, NULL, NULL},
+                                  {"configs", &a.configs, NULL, NULL},
                                   {"write-configs", &configs, NULL, NULL},
                                   {"write", &write, NULL, NULL},
-                                  {"json", NULL, &json, NULL},
+                                  {"json", NULL, &a.json, NULL},
+                                  {"markdown", NULL, &a.markdown, NULL},
                                   {"calibrate", NULL, &fit, NULL},
                                   {"force", NULL, &force, NULL},
                                   {NULL, NULL, NULL, NULL}};
@@ -173,23 +232,26 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count > 1)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
-    const char *what = count == 1 ? argv[1] : "all";
-    Z3D_TRY(z3d_paper_check_name(what));
-    if (configs && (count || machine || software || page || write || json || fit || force))
+                         "expected one figure, table or paper, or all; '%.40s' is one too many",
+                         argv[2]);
+    if (count == 1) a.what = argv[1];
+    Z3D_TRY(check_name(&a));
+    const bool prints = count || software || a.page || a.json || a.markdown || a.configs;
+    if (configs && (prints || machine || write || fit || force))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--write-configs writes every row and takes nothing else beside it");
     if (configs) return write_configs(configs, text);
-    if ((write && !fit) || (fit && (software || page || json || count)))
+    if ((write && !fit) || (fit && prints))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate fits paper-2019 and accepts only --hardware, "
                                         "--write and --force beside it; --write needs it");
+    Z3D_TRY(check_choices(&a, machine || software));
     const char *written = !fit ? NULL : write ? write : "configs/software/paper-2019.yaml";
-    const cli_output outputs[] = {{page, &z3d_output_page}, {written, &z3d_output_software}};
+    const cli_output outputs[] = {{a.page, &z3d_output_page}, {written, &z3d_output_software}};
     const char *const inputs[] = {machine, software};
     Z3D_TRY(cli_check_outputs(outputs, 2, inputs, 2, force));
-    Z3D_TRY(read_hardware(machine, software ? software : "paper-2019", &hardware));
+    Z3D_TRY(read_hardware(&a, machine, software ? software : "paper-2019", &hardware));
     if (fit) return calibrate(&hardware, written, text);
-    return reproduce(what, &hardware, json, page, text);
+    return reproduce(&a, &hardware, text);
 }
 
 static int run(int argc, char **argv) {
@@ -201,5 +263,7 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_reproduce = {
-    "reproduce", "print the ZeRO paper's numbers beside ours",      help, run,
-    false,       "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 all", false};
+    "reproduce", "print papers' numbers beside ours",
+    help,        run,
+    false,       "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 zero papers all",
+    false};

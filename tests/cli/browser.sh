@@ -11,7 +11,7 @@ fi
 tiny
 expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2
 expect 0 "$ZERO3D" report run run --html report.html
-expect 0 "$ZERO3D" reproduce all --page paper.html --hardware "$SOURCE/configs/hardware/dgx2-v100.yaml" --software paper-2019
+expect 0 "$ZERO3D" reproduce all --page paper.html --configs "$SOURCE/configs"
 
 for page in report.html paper.html; do
     for width in 390 1280; do

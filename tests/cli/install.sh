@@ -9,6 +9,7 @@ mv first zero3d # nothing may remember where it was
 prefix=$work/zero3d
 expect 0 "$prefix/bin/zero3d" --version
 expect 0 "$prefix/bin/zero3d" reproduce table1 # by the descriptions that were installed
+expect 0 "$prefix/bin/zero3d" reproduce zero-infinity
 
 for file in bash-completion/completions/zero3d zsh/site-functions/_zero3d fish/vendor_completions.d/zero3d.fish man/man1/zero3d.1; do
     grep -q reproduce "$prefix/share/$file" || fail "share/$file was not installed"

@@ -24,7 +24,7 @@ z3d_hardware machine() {
     hardware.network_efficiency = 0.5;
     hardware.link_latency_us = 1;
     hardware.network_latency_us = 100;
-    hardware.gather_pieces = 1;
+    hardware.gather_pieces = hardware.reduce_pieces = 1;
     return hardware;
 }
 
@@ -58,9 +58,9 @@ TEST(Links, Map) {
     EXPECT_EQ(find(4, 3, 4, Z3D_AXES_WORLD).nodes, 3);
 }
 
-// Software that fetches parameters one by one pays the latency for each; other gathers do not
-// change.
-TEST(Links, GathersInPieces) {
+// Software that fetches or reduces parameters one by one pays the latency for each; other gathers
+// do not change.
+TEST(Links, InPieces) {
     z3d_hardware hardware = machine();
     z3d_links links = find(1, 8, 4, Z3D_ROLE_ROWS);
     z3d_event parameters = call(Z3D_COLLECTIVE_ALL_GATHER, 1000), others = parameters;
@@ -70,6 +70,11 @@ TEST(Links, GathersInPieces) {
     hardware.gather_pieces = 12;
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &parameters) - whole, 11 * 106e-6, 1e-12);
     EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &others), whole);
+    z3d_event gradients = call(Z3D_COLLECTIVE_REDUCE_SCATTER, 1000);
+    gradients.axes = Z3D_ROLE_ROWS;
+    EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &gradients), whole);
+    hardware.reduce_pieces = 12;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gradients) - whole, 11 * 106e-6, 1e-12);
 }
 
 TEST(Links, RingInsideANode) {

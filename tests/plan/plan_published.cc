@@ -1,165 +1,162 @@
-// Published runs of ZeRO-Offload (2101.06840) and ZeRO-Infinity (2104.07857) on DGX-2 nodes: every
-// size fits or does not as published, and speeds are near. Nothing is fitted to these runs.
-// docs/results/offload-published.md has the table that this prints, and what was assumed.
+// Published runs of other papers, the files of configs/published: every table is as near as it is
+// said to be, every size fits or does not as published, docs/results/published.md is what the
+// program prints, and files with errors are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 extern "C" {
+#include "src/plan/paper/paper.h"
 #include "src/plan/price/accuracy.h"
-#include "src/plan/price/estimate.h"
 }
 
 namespace {
 
-// Sizes on which the papers' systems differ. Checkpoints of activations go to the host in
-// ZeRO-Infinity.
-const std::string host = "zero_optimization: { stage: 2, offload_optimizer: { device: cpu } }",
-                  zero3 = "zero_optimization: { stage: 3 }";
-
-std::string infinity(const std::string &tier, bool overlap = true) {
-    const std::string device = "device: " + tier + (tier == "nvme" ? ", nvme_path: /nvme" : "");
-    return "zero_optimization: { stage: 3, offload_optimizer: { " + device +
-           " }, offload_param: { " + device +
-           " }, sub_group_size: 1e8, overlap_comm: " + (overlap ? "true" : "false") + " }";
-}
-
-struct Shape {
-    int layers, hidden, heads;
-};
-
-struct Run {
-    Shape shape;
-    int gpus, tensor, micro_batch, accumulation;
-    std::string zero; // the block
-    bool checkpoints_on_host = false;
-    int tiling = 1;
-};
-
-std::string text_of(const Run &run) {
-    auto line = [](const std::string &key, int value) {
-        return key + ": " + std::to_string(value) + "\n";
-    };
-    return "model: { num_layers: " + std::to_string(run.shape.layers) +
-           ", hidden_size: " + std::to_string(run.shape.hidden) +
-           ", num_attention_heads: " + std::to_string(run.shape.heads) +
-           ", seq_length: 1024, vocab_size: 51200, tiling: " + std::to_string(run.tiling) +
-           " }\nparallel: { tensor_model_parallel_size: " + std::to_string(run.tensor) +
-           ", sequence_parallel: " + (run.tensor > 1 ? "true" : "false") + " }\n" +
-           line("train_micro_batch_size_per_gpu", run.micro_batch) +
-           line("gradient_accumulation_steps", run.accumulation) +
-           "fp16: { enabled: true }\nactivation_checkpointing: { replay: full" +
-           (run.checkpoints_on_host ? ", cpu_checkpointing: true" : "") + " }\n" + run.zero + "\n";
-}
-
-z3d_estimate estimate(const Run &run) {
-    z3d_hardware hardware;
-    z3d_config *config;
-    z3d_case *of;
-    z3d_estimate out{};
-    const std::string text = text_of(run),
-                      machine = std::string(ZERO3D_CONFIGS) + "/hardware/dgx2-v100.yaml";
-    EXPECT_EQ(z3d_hardware_read_with(machine.c_str(), "deepspeed-2021", &hardware), Z3D_OK)
-        << z3d_error_message();
-    EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
-    EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "published"), Z3D_OK)
-        << z3d_error_message() << text;
-    EXPECT_EQ(z3d_case_create(config, run.gpus, 0, {}, &of), Z3D_OK) << z3d_error_message();
-    EXPECT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &out), Z3D_OK) << z3d_error_message();
-    z3d_case_destroy(of);
-    z3d_config_destroy(config);
-    return out;
-}
-
-// ---- speeds ----
-
-struct Speed {
-    const char *name;
-    Run run;
-    double published, most; // TFLOP/s of a GPU; the error that is known
-};
-
-const Shape one{20, 2048, 16}, eight{72, 3072, 24}, ten{50, 4096, 32}, thirteen{65, 4096, 32},
-    half{124, 18432, 144};
-
-const std::vector<Speed> speeds = {
-    {"ZeRO-Offload 1B", {one, 1, 1, 32, 16, host}, 35.9, 0.20},
-    {"ZeRO-Offload 8B", {eight, 1, 1, 16, 32, host}, 41.6, 0.05},
-    {"ZeRO-Offload 10B", {ten, 1, 1, 8, 64, host}, 35, 0.15},
-    {"ZeRO-Offload 13B", {thirteen, 1, 1, 4, 128, host}, 34.3, 0.10},
-    {"ZeRO-Offload 10B", {ten, 16, 1, 8, 4, host}, 31, 0.50},
-    {"ZeRO-Offload 10B", {ten, 128, 1, 8, 1, host}, 31.5, 0.50},
-    {"ZeRO-Infinity 10B", {ten, 16, 1, 8, 1, zero3, true}, 45, 0.10},
-    {"ZeRO-Infinity 0.5T", {half, 16, 1, 8, 1, infinity("nvme"), true, 2}, 33, 0.20},
-    {"ZeRO-Infinity 0.5T", {half, 512, 4, 28, 1, zero3, true, 2}, 46, 0.10},
-    {"ZeRO-Infinity 5T",
-     {{174, 49152, 384}, 512, 4, 12, 1, infinity("nvme", false), true, 2},
-     44,
-     0.20},
-    {"ZeRO-Infinity 20T",
-     {{205, 90112, 704}, 512, 8, 10, 1, infinity("nvme", false), true, 2},
-     34,
-     0.20},
-};
-
-TEST(Published, Speeds) {
-    std::vector<double> errors;
-    for (const Speed &speed : speeds) {
-        const z3d_estimate e = estimate(speed.run);
-        const double error = e.tflops_96 / speed.published - 1, step = e.time.seconds;
-        SCOPED_TRACE(speed.name);
-        EXPECT_TRUE(e.memory.fits) << e.memory.free * 1e-9;
-        EXPECT_LE(std::fabs(error), speed.most) << e.tflops_96;
-        errors.push_back(std::fabs(error));
-        printf("| %s | %d | %.1f | %.1f | %+.0f %% | %.0f | %.0f | %.0f | %.0f |\n", speed.name,
-               speed.run.gpus, speed.published, e.tflops_96, 100 * error,
-               100 * e.time.transfer / step, 100 * e.time.disk / step, 100 * e.time.host / step,
-               100 * e.time.exposed[Z3D_AXES_DATA] / step);
+// All papers, worked out once.
+struct Points {
+    z3d_points all{};
+    Points(const Points &) = delete;
+    Points() {
+        z3d_log_configure(Z3D_LOG_WARN, 0);
+        EXPECT_EQ(z3d_published_reproduce(ZERO3D_CONFIGS, "papers", &all), Z3D_OK)
+            << z3d_error_message();
     }
+    ~Points() {
+        z3d_points_free(&all);
+    }
+};
+
+const z3d_points &points() {
+    static const Points known;
+    return known.all;
+}
+
+// Median and worst error that are known, in percent. The aims are 10 and 25, for memory 5.
+const struct {
+    const char *paper, *table;
+    double median, worst;
+} known[] = {
+    {"megatron2", "table 1", 6, 21},     {"megatron2", "table 2", 29, 32},
+    {"korthikanti", "times", 8, 9},      {"korthikanti", "memory", 1, 5},
+    {"korthikanti", "layer", 4, 11},     {"zero-bubble", "table 4", 8, 27},
+    {"zero-bubble", "table 5", 10, 16},  {"zero-offload", "speeds", 18, 43},
+    {"zero-infinity", "speeds", 14, 16}, {"h100", "Megatron-LM", 7, 25},
+    {"h100", "llm.c", 13, 13},           {"h100", "torchtitan", 15, 32},
+};
+
+TEST(Published, TablesAreAsNearAsKnown) {
+    std::set<std::string> seen;
+    for (const auto &k : known) {
+        z3d_errors errors;
+        z3d_point of{};
+        of.paper = k.paper;
+        of.figure = k.table;
+        ASSERT_EQ(z3d_points_errors(&points(), z3d_points_same_table, &of, &errors), Z3D_OK);
+        SCOPED_TRACE(std::string(k.paper) + ", " + k.table);
+        EXPECT_GT(errors.count, 0);
+        EXPECT_LE(100 * errors.median, k.median);
+        EXPECT_LE(100 * std::fabs(errors.worst), k.worst);
+        seen.insert(std::string(k.paper) + k.table);
+    }
+    for (int i = 0; i < points().count; i++) {
+        const z3d_point &p = points().point[i];
+        if (std::string(p.quantity) == "fits")
+            EXPECT_EQ(p.ours, p.published) << p.paper << " " << p.system << " " << p.size;
+        else
+            EXPECT_EQ(seen.count(std::string(p.paper) + p.figure), 1u) << p.paper << p.figure;
+    }
+}
+
+// What plan --fit says of predictions with offload is what is compared here.
+TEST(Published, AccuracyOfOffload) {
+    std::vector<double> errors;
+    for (int i = 0; i < points().count; i++) {
+        const z3d_point &p = points().point[i];
+        if (std::string(p.paper).find("zero-") == 0 && std::string(p.figure) == "speeds" &&
+            std::string(p.quantity) == "tflops_per_gpu")
+            errors.push_back(std::fabs(p.ours / p.published - 1));
+    }
+    const z3d_accuracy &told = z3d_accuracies[2];
+    ASSERT_EQ(size_t(told.count), errors.size());
     std::sort(errors.begin(), errors.end());
-    EXPECT_LE(errors[errors.size() / 2], 0.15);
-    const z3d_accuracy &told = z3d_accuracies[2]; // what plan --fit says of such predictions
-    EXPECT_EQ(size_t(told.count), errors.size());
     EXPECT_NEAR(told.median, 100 * errors[errors.size() / 2], 0.5);
     EXPECT_NEAR(told.most, 100 * errors.back(), 0.5);
 }
 
-// ---- sizes ----
+TEST(Published, PagesAreWhatIsPrinted) {
+    z3d_string text{};
+    ASSERT_EQ(z3d_points_markdown(&points(), &text), Z3D_OK);
+    std::ifstream file(ZERO3D_CONFIGS "/../docs/results/published.md");
+    std::stringstream page;
+    page << file.rdbuf();
+    EXPECT_EQ(page.str(), text.text)
+        << "zero3d reproduce papers --markdown > docs/results/published.md";
+    z3d_string_free(&text);
+}
 
-// The list of sizes that ZeRO-Infinity's authors tried, and how far each system gets on 16 GPUs.
-const struct {
-    double billions;
-    Shape shape;
-} ladder[] = {{1.4, {24, 2048, 16}}, {10, ten},
-              {13, thirteen},        {20, {98, 4096, 32}},
-              {70, {87, 8192, 64}},  {1000, {128, 25600, 160}}};
+// ---- files with errors ----
 
-const struct {
-    const char *name;
-    std::string zero;
-    double largest;
-    bool infinity; // with activation checkpoints on the host, and tiling
-} systems[] = {
-    {"data parallel", "zero_optimization: { stage: 0 }", 1.4, false},
-    {"ZeRO-2", "zero_optimization: { stage: 2 }", 10, false},
-    {"ZeRO-Offload", host, 13, false},
-    {"ZeRO-3", zero3, 20, false},
-    {"ZeRO-Infinity, host", infinity("cpu"), 70, true},
-    {"ZeRO-Infinity, NVMe", infinity("nvme"), 1000, true},
-};
+const std::string head = "table,system,size,hardware,software,ranks,rank,layers,hidden,heads,"
+                         "batch,software.launch_us,seconds,fits\n",
+                  row = "t,a,1B,dgx-a100,megatron-2021,2,,2,64,2,4,,1,\n";
 
-TEST(Published, LargestModelOn16Gpus) {
-    for (const auto &system : systems)
-        for (const auto &size : ladder) {
-            const int tiling = system.infinity ? 4 : 1;
-            const z3d_estimate e =
-                estimate({size.shape, 16, 1, 1, 1, system.zero, system.infinity, tiling});
-            EXPECT_EQ(e.memory.fits, size.billions <= system.largest)
-                << system.name << " " << size.billions << "B: " << e.memory.free * 1e-9 << " GB";
-        }
+void refused(const std::string &rows, const std::string &word) {
+    namespace fs = std::filesystem;
+    z3d_points out{};
+    fs::create_directories("papers/published");
+    fs::remove("papers/hardware");
+    fs::create_directory_symlink(ZERO3D_CONFIGS "/hardware", "papers/hardware");
+    std::ofstream("papers/published/papers.csv") << "name,title\nmine,A paper\n";
+    std::ofstream("papers/published/mine.yaml") << "fp16: { enabled: true }\n";
+    std::ofstream("papers/published/mine.csv") << rows;
+    const z3d_status status = z3d_published_reproduce("papers", "mine", &out);
+    if (word.empty()) {
+        EXPECT_EQ(status, Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(out.count, 1);
+    } else {
+        EXPECT_NE(status, Z3D_OK) << rows;
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message();
+    }
+    z3d_points_free(&out);
+}
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+    return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(Published, FilesThatAreRefused) {
+    refused(head + row, "");
+    refused("table,hardware,seconds\n", "line 1: the header lacks the column: ranks");
+    refused("layers,model.num_layers\n", "line 1: two columns mean the same");
+    refused(replaced(head, "layers", "layer") + row, "line 2: override layer=2: unknown key");
+    refused(head + row + "t\n", "line 3: not as many fields");
+    refused(head + replaced(row, "dgx-a100", "dgx"), "line 2");
+    refused(head + replaced(row, "megatron-2021", "megatron"), "there is no software 'megatron'");
+    refused(head + replaced(row, ",2,,2", ",0,,2"), "line 2: ranks is no number");
+    refused(head + replaced(row, ",2,,2", ",2,x,2"), "line 2: rank is no number: x");
+    refused(head + replaced(row, ",2,,2", ",2,1e300,2"), "line 2: rank is no rank: 1e300");
+    refused(head + replaced(row, ",2,,2", ",2,2,2"), "line 2: ");
+    refused(head + replaced(row, ",1,\n", ",-1,\n"), "line 2: expected more than 0: -1");
+    refused(head + replaced(row, ",1,\n", ",1,2\n"), "line 2: fits is 0 or 1: 2");
+    refused(head + replaced(row, ",1,\n", ",nan,\n"), "line 2: seconds is no number: nan");
+    refused(head + replaced(row, "4,,1", "4,-1,1"), "software.launch_us is from 0 to 100000: -1");
+    refused(head + replaced(row, "64,2", "64,3"), "line 2: ");
+    z3d_string names{};
+    EXPECT_EQ(z3d_published_names("papers", &names), Z3D_OK);
+    EXPECT_STREQ(names.text, "mine");
+    z3d_string_clear(&names);
+    std::ofstream("papers/published/papers.csv") << "name\nmine\n";
+    EXPECT_NE(z3d_published_names("papers", &names), Z3D_OK);
+    EXPECT_NE(z3d_published_names("nowhere", &names), Z3D_OK);
+    z3d_string_free(&names);
 }
 
 } // namespace

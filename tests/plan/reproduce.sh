@@ -1,10 +1,10 @@
 #!/bin/sh
-# `zero3d reproduce` and `zero3d plan --hardware`: forms of output, files written, what is refused.
+# `zero3d reproduce`, of the ZeRO paper and of others, and `zero3d plan --hardware`: forms of output, files written, what is refused.
 . "$SOURCE/tests/cli/lib.sh"
 v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml"
 fit="--software paper-2019"
 run() { # shellcheck disable=SC2086 # two options each
-    expect "$1" "$ZERO3D" reproduce $v100 $fit "$2" "$3" "$4"
+    expect "$1" "$ZERO3D" reproduce --configs "$SOURCE/configs" $v100 $fit "$2" "$3" "$4"
 }
 
 run 0 all --json --page=page.html
@@ -13,14 +13,21 @@ grep -q '^{"figure": "fig8", "system": "C1", "size": "60B", "gpus": 128, "quanti
     fail "the JSON has another form"
 grep -q '"quantity": "tflops_per_gpu", "published": null, "ours": ' out || fail "a point left out has no null"
 grep -q '"quantity": "fits", "published": false, "ours": false' out || fail "fits is no truth value"
+megatron="Megatron-LM, Narayanan et al. (arXiv 2104.04473)" bubble="Zero bubble, Qi et al. (arXiv 2401.10241)"
+korthikanti="Sequence parallelism and selective recompute, Korthikanti et al. (arXiv 2205.05198)"
+infinity="ZeRO-Infinity, Rajbhandari et al. (arXiv 2104.07857)"
 /usr/bin/python3 "$SOURCE/tests/page.py" page.html --charts=1 "The ZeRO paper's figures, published and ours" "Figure 2" "Figure 3" "Figure 4" \
-    "C1 to C5" "Figure 6" "Figure 7" "Figure 8" "Table 1" "Table 2" >out 2>err || fail "the page of figures"
+    "C1 to C5" "Figure 6" "Figure 7" "Figure 8" "Table 1" "Table 2" "$megatron" "$megatron" "$korthikanti" "$korthikanti" "$korthikanti" "$bubble" "$bubble" \
+    "ZeRO-Offload, Ren et al. (arXiv 2101.06840)" "$infinity" "$infinity" "H100s" "H100s" "H100s" >out 2>err || fail "the page of figures"
 # A bar for each speed, memory and size, and a ring for what is published of them; ZeRO and Megatron of one size beside each other.
 /usr/bin/python3 - >look 2>&1 <<'END' || fail "$(cat look)"
 import json, re
 page = open("page.html").read()
 points = json.load(open("points.json"))
-bars = [p for p in points if (p["figure"], p["quantity"]) in [("fig2", "tflops_per_gpu"), ("fig4", "tflops_per_gpu"), ("fig6", "max_params"), ("fig7", "gb"), ("fig8", "tflops_per_gpu")]]
+papers = [p for p in points if p["paper"] != "zero"]
+assert {p["paper"] for p in papers} == {"megatron2", "korthikanti", "zero-bubble", "zero-offload", "zero-infinity", "h100"}
+assert all(p["ours"] is not None and p["published"] is not None for p in papers) and len(papers) > 80
+bars = [p for p in points if p["paper"] == "zero" and (p["figure"], p["quantity"]) in [("fig2", "tflops_per_gpu"), ("fig4", "tflops_per_gpu"), ("fig6", "max_params"), ("fig7", "gb"), ("fig8", "tflops_per_gpu")]]
 assert page.count('class="fill ') == len(bars) > 30, len(bars)
 assert page.count('class="ring"') == sum(p["published"] is not None for p in bars)
 assert max(float(w) for w in re.findall(r"(?:width|left):([0-9.]+)%", page)) <= 100
@@ -30,11 +37,22 @@ exact = [p for p in points if p["published"] == p["ours"]]
 folded = sum(int(n) for n in re.findall("<summary>([0-9]+) numbers? exactly as published", page))
 assert folded == len(exact) > 50, (folded, len(exact))
 END
-run 1 fig5 --json --page=other.html
+run 2 fig5 --json --page=other.html
 says 'cannot reproduce .fig5.'
 [ ! -e other.html ] || fail "a page of nothing was written"
+says 'or a paper: megatron2 korthikanti zero-bubble zero-offload zero-infinity h100; see '
+# A paper's rows name their machine and their software.
+expect 0 "$ZERO3D" reproduce zero-infinity --configs "$SOURCE/configs"
+grep -q '^ZeRO-Infinity, .*, sizes$' out || fail "a table has no name"
+grep -q '^zero-infinity .* 5 points: median error [0-9.]* %, worst [-+][0-9.]* %$' out || fail "a table's errors are missing"
+expect 2 "$ZERO3D" reproduce zero-infinity --configs "$SOURCE/configs" --software megatron-2021
+says "are for the ZeRO paper's rows; those of 'zero-infinity' name their machine and software"
+expect 2 "$ZERO3D" reproduce table1 --json --markdown
+says 'two forms'
+expect 1 "$ZERO3D" reproduce papers --configs nowhere
+says 'nowhere'
 # The name is looked at first, wherever the machine's description is.
-run 1 fig5 --hardware nowhere.yaml
+run 2 fig5 --hardware nowhere.yaml
 says 'cannot reproduce .fig5.'
 
 # The shipped rows are some of what it writes.

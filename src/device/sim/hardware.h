@@ -48,6 +48,7 @@
   X(host_launch_us, "software.launch_us", 0, 1e5, 0, "what the host takes to launch a kernel, a collective, a send or a receive, while the device does what it still has to do") \
   X(transfers_block, "software.transfers_block", 0, 1, 0, "1: the host waits until a send or receive between pipeline stages is over; 0: it goes on") \
   X(gather_pieces, "software.gather_pieces", 1, 1000, 1, "collectives that fetch the parameters of a unit from the data group: 1, or one for each of its parameters") \
+  X(reduce_pieces, "software.reduce_pieces", 1, 1000, 1, "collectives that sum the gradients of a unit over the data group to shards: 1, or one for each of its parameters") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \

@@ -23,7 +23,7 @@ static const struct figure {
 };
 
 static bool belongs(const z3d_point *point, const struct figure *figure) {
-    return strcmp(point->figure, figure->name) == 0 &&
+    return !point->paper && strcmp(point->figure, figure->name) == 0 &&
            strcmp(point->quantity, figure->quantity) == 0;
 }
 
@@ -139,8 +139,11 @@ static void cell(const z3d_point *p, double value, z3d_string *out) {
 }
 
 static void row(const z3d_point *p, z3d_string *out) {
-    z3d_string_append(out, "<tr><td>%s</td><td>%s</td><td>%d</td><td>%s</td>", p->system, p->size,
-                      p->gpus, p->quantity);
+    z3d_string_append(out, "<tr><td>");
+    z3d_page_text(out, p->system);
+    z3d_string_append(out, "</td><td>");
+    z3d_page_text(out, p->size);
+    z3d_string_append(out, "</td><td>%d</td><td>%s</td>", p->gpus, p->quantity);
     cell(p, p->published, out);
     cell(p, p->ours, out);
     if (isnan(p->published) || strcmp(p->quantity, "fits") == 0)
@@ -154,42 +157,42 @@ static void row(const z3d_point *p, z3d_string *out) {
 }
 
 /* The rows of a figure: those that are exactly as published, or the others. */
-static int count_rows(const z3d_points *points, const char *figure, bool exact) {
+static int count_rows(const z3d_points *points, const z3d_point *of, bool exact) {
     int count = 0;
     for (int i = 0; i < points->count; i++)
-        count += strcmp(points->point[i].figure, figure) == 0 &&
+        count += z3d_points_same_table(&points->point[i], of) &&
                  (points->point[i].published == points->point[i].ours) == exact;
     return count;
 }
 
-static void rows(const z3d_points *points, const char *figure, bool exact, z3d_string *out) {
+static void rows(const z3d_points *points, const z3d_point *of, bool exact, z3d_string *out) {
     z3d_string_append(out, "<div class=\"wide\"><table>\n<tr><th>system</th><th>size</th>"
                            "<th>GPUs</th><th>quantity</th><th>published</th><th>ours</th>"
                            "<th>error</th><th></th></tr>\n");
     for (int i = 0; i < points->count; i++)
-        if (strcmp(points->point[i].figure, figure) == 0 &&
+        if (z3d_points_same_table(&points->point[i], of) &&
             (points->point[i].published == points->point[i].ours) == exact)
             row(&points->point[i], out);
     z3d_string_append(out, "</table></div>\n");
 }
 
 /* What is exactly as published is folded; of a figure also the rest, which its bars show. */
-static void table(const z3d_points *points, const char *figure, bool drawn, z3d_string *out) {
-    int exact = count_rows(points, figure, true), others = count_rows(points, figure, false);
+static void table(const z3d_points *points, const z3d_point *of, bool drawn, z3d_string *out) {
+    int exact = count_rows(points, of, true), others = count_rows(points, of, false);
     if (others && drawn) z3d_string_append(out, "<details><summary>%d numbers</summary>\n", others);
-    if (others) rows(points, figure, false, out);
+    if (others) rows(points, of, false, out);
     if (others && drawn) z3d_string_append(out, "</details>\n");
     if (exact) {
         z3d_string_append(out, "<details><summary>%d number%s exactly as published</summary>\n",
                           exact, exact == 1 ? "" : "s");
-        rows(points, figure, true, out);
+        rows(points, of, true, out);
         z3d_string_append(out, "</details>\n");
     }
 }
 
-static bool has(const z3d_points *points, const char *figure) {
+static bool has(const z3d_points *points, const z3d_point *of) {
     for (int i = 0; i < points->count; i++)
-        if (strcmp(points->point[i].figure, figure) == 0) return true;
+        if (z3d_points_same_table(&points->point[i], of)) return true;
     return false;
 }
 
@@ -223,28 +226,22 @@ static void append_tables(const z3d_points *points, z3d_string *out) {
     static const char *const titles[] = {"Table 1: GB of model states a device",
                                          "Table 2: largest model, by formula and as it fits here"};
     for (int t = 0; t < 2; t++) {
-        if (!has(points, tables[t])) continue;
+        const z3d_point of = {.figure = tables[t]};
+        if (!has(points, &of)) continue;
         z3d_string_append(out,
                           "<h2>%s</h2>\n<p class=\"note\">base: plain data parallelism; os, os+g, "
                           "os+g+p: ZeRO stages 1, 2, 3.</p>\n",
                           titles[t]);
-        table(points, tables[t], false, out);
+        table(points, &of, false, out);
     }
 }
 
-void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out) {
+static void append_figures(const z3d_points *points, z3d_string *out) {
     bool explained = false;
-    z3d_page_open(out, "ZeRO, published and ours", style);
-    z3d_string_append(out, "<h1>The ZeRO paper's figures, published and ours</h1>\n"
-                           "<p class=\"note\">arXiv 1910.02054. Bars: ours, predicted by the sim "
-                           "device from the step programs that training runs, on ");
-    z3d_page_text(out, hardware->name);
-    z3d_string_append(out, ". Rings: published; left out: not in our list of published numbers. "
-                           "TFLOPS count the recomputed forward: 96 B s l "
-                           "h<sup>2</sup> (1 + s/6h + V/16lh).</p>\n");
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
         const struct figure *figure = &figures[f];
-        if (!has(points, figure->name)) continue;
+        const z3d_point of = {.figure = figure->name};
+        if (!has(points, &of)) continue;
         if (strcmp(figure->name, "fig6") >= 0 && !explained)
             z3d_string_append(out, "%s", configurations);
         explained = explained || strcmp(figure->name, "fig6") >= 0;
@@ -253,8 +250,47 @@ void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d
             draw_scaling(points, figure, out);
         else
             draw_bars(points, figure, out);
-        table(points, figure->name, true, out);
+        table(points, &of, true, out);
     }
+}
+
+static z3d_status append_papers(const z3d_points *points, z3d_string *out) {
+    for (int i = 0; i < points->count; i++) {
+        const z3d_point *p = &points->point[i];
+        z3d_errors errors;
+        if (!p->paper || !z3d_points_begin_table(points, i)) continue;
+        z3d_string_append(out, "<h2>");
+        z3d_page_text(out, p->title);
+        z3d_string_append(out, ": ");
+        z3d_page_text(out, p->figure);
+        z3d_string_append(out, "</h2>\n");
+        Z3D_TRY(z3d_points_errors(points, z3d_points_same_table, p, &errors));
+        if (errors.count > 0)
+            z3d_string_append(out, "<p class=\"note\">Median error %.0f %%, worst %+.0f %%.</p>\n",
+                              100 * errors.median, 100 * errors.worst);
+        table(points, p, false, out);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_points_page(const z3d_points *points, const z3d_hardware *hardware,
+                           z3d_string *out) {
+    const bool zero = points->count > 0 && !points->point[0].paper;
+    z3d_page_open(out, "Published and ours", style);
+    z3d_string_append(out, "<h1>%s, published and ours</h1>\n<p class=\"note\">",
+                      zero ? "The ZeRO paper's figures" : "Papers");
+    if (zero) {
+        z3d_string_append(out, "arXiv 1910.02054. Bars: ours, predicted by the sim device from the "
+                               "step programs that training runs, on ");
+        z3d_page_text(out, hardware->name);
+        z3d_string_append(out,
+                          ". Rings: published; left out: not in our list of published numbers. ");
+    }
+    z3d_string_append(out, "TFLOPS count the recomputed forward: 96 B s l "
+                           "h<sup>2</sup> (1 + s/6h + V/16lh).</p>\n");
+    append_figures(points, out);
     append_tables(points, out);
+    Z3D_TRY(append_papers(points, out));
     z3d_page_close(out);
+    return Z3D_OK;
 }

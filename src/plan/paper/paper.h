@@ -1,6 +1,7 @@
 /* The ZeRO paper (arXiv 1910.02054) as configurations: every row of its figures 2, 3, 4, 6, 7 and 8
  * as a table, its tables 1 and 2 from the program's own accounting, and each published number
- * beside ours. Start reading at rows.c. */
+ * beside ours. Start reading at rows.c. Runs of other papers are files of configs/published
+ * (published.c). */
 #ifndef ZERO3D_PLAN_PAPER_H
 #define ZERO3D_PLAN_PAPER_H
 
@@ -45,13 +46,15 @@ z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,
 
 /* One published number and ours. */
 typedef struct z3d_point {
+    const char *paper, *title; /* NULL: the ZeRO paper; else of configs/published */
     const char *figure, *system;
     char size[16];
     int gpus;
-    const char *quantity; /* tflops_per_gpu, gb, fits, max_params */
-    double published;     /* NAN: left out */
-    double ours;          /* fits: 0 or 1 */
-    double other;         /* speed: by the 72 convention; table 2: the formula itself; else NAN */
+    const char
+        *quantity;    /* tflops_per_gpu, gb, fits, max_params; published.c has those of papers */
+    double published; /* NAN: left out */
+    double ours;      /* fits: 0 or 1 */
+    double other;     /* speed: by the 72 convention; table 2: the formula itself; else NAN */
     bool fitted;
     int row; /* in z3d_paper_rows, -1: none */
 } z3d_point;
@@ -59,10 +62,26 @@ typedef struct z3d_point {
 typedef struct z3d_points {
     int count, capacity;
     z3d_point *point;
+    int texts, texts_capacity; /* that points refer to */
+    char **text;
 } z3d_points;
 
 void z3d_points_free(z3d_points *points);
 z3d_status z3d_points_add(z3d_points *points, const z3d_point *point);
+/* Whether the point is the first of its table or figure. */
+bool z3d_points_begin_table(const z3d_points *points, int index);
+/* The errors of those points that `belongs` wants, without those that fit or do not. */
+typedef struct z3d_errors {
+    int count;
+    double median, worst; /* shares; median: without signs */
+} z3d_errors;
+typedef bool z3d_point_filter(const z3d_point *point, const void *context);
+z3d_status z3d_points_errors(const z3d_points *points, z3d_point_filter *belongs,
+                             const void *context, z3d_errors *out);
+/* Of `context`'s table (a z3d_point) of a paper. */
+z3d_point_filter z3d_points_same_table;
+/* A copy of a text that lives as long as the points. */
+z3d_status z3d_points_keep(z3d_points *points, const char *text, const char **out);
 
 /* Table 1 as printed: rounded to three digits or so below 100, truncated from 100 on. */
 z3d_status z3d_paper_table1(z3d_points *out);
@@ -75,14 +94,22 @@ z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardw
                              double *parameters);
 double z3d_paper_printed(double gigabytes);
 
-/* "table1" ... "fig8" or "all"; ERR_USAGE on another name. */
-z3d_status z3d_paper_check_name(const char *what);
-/* The same names. */
+/* The ZeRO paper's: "table1" ... "fig8", or "zero": all of them. Another name adds nothing. */
+bool z3d_paper_has(const char *what);
 z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out);
-void z3d_points_print(const z3d_points *points, z3d_string *out);
+
+/* The names of the papers of configs/published, with spaces between them. configs: the folder that
+ * has `hardware` and `published`. Errors: ERR_IO, ERR_CONFIG with file and line. */
+z3d_status z3d_published_names(const char *configs, z3d_string *out);
+/* Adds the points of the paper of that name; of "papers" or "all": of each. Errors: the same, and
+ * those of z3d_case_create and z3d_estimate_make. */
+z3d_status z3d_published_reproduce(const char *configs, const char *what, z3d_points *out);
+z3d_status z3d_points_print(const z3d_points *points, z3d_string *out);
+/* Tables for docs. */
+z3d_status z3d_points_markdown(const z3d_points *points, z3d_string *out);
 void z3d_points_json(const z3d_points *points, z3d_string *out);
 /* One self-contained HTML page with the figures redrawn. */
-void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out);
+z3d_status z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out);
 
 /* How many constants paper-2019 has that are fitted. */
 int z3d_paper_constants(void);

@@ -62,21 +62,17 @@ z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3
 
 static const char *const figures[] = {"fig2", "fig3", "fig4", "fig6", "fig7", "fig8"};
 
-z3d_status z3d_paper_check_name(const char *what) {
-    static const char *const others[] = {"all", "table1", "table2"};
+bool z3d_paper_has(const char *what) {
+    static const char *const others[] = {"zero", "table1", "table2"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(what, others[i]) == 0) return Z3D_OK;
+        if (strcmp(what, others[i]) == 0) return true;
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        if (strcmp(what, figures[i]) == 0) return Z3D_OK;
-    return Z3D_ERROR(
-        Z3D_ERR_USAGE,
-        "cannot reproduce '%.40s'; use table1, table2, fig2, fig3, fig4, fig6, fig7, fig8 or all",
-        what);
+        if (strcmp(what, figures[i]) == 0) return true;
+    return false;
 }
 
 z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out) {
-    bool all = strcmp(what, "all") == 0;
-    Z3D_TRY(z3d_paper_check_name(what));
+    bool all = strcmp(what, "all") == 0 || strcmp(what, "zero") == 0;
     if (all || strcmp(what, "table1") == 0) Z3D_TRY(z3d_paper_table1(out));
     if (all || strcmp(what, "table2") == 0) Z3D_TRY(z3d_paper_table2(hardware, out));
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
@@ -99,9 +95,13 @@ static void print_value(const z3d_point *point, double value, z3d_string *out) {
         z3d_string_append(out, " %12.5g", value);
 }
 
+#define FORM "%-6s %-24s %-7s %5s  %-24s"
+
 static void print_point(const z3d_point *point, z3d_string *out) {
-    z3d_string_append(out, "%-7s %-14s %-7s %5d  %-15s", point->figure, point->system, point->size,
-                      point->gpus, point->quantity);
+    char gpus[16];
+    snprintf(gpus, sizeof gpus, "%d", point->gpus);
+    z3d_string_append(out, FORM, point->paper ? "" : point->figure, point->system, point->size,
+                      gpus, point->quantity);
     print_value(point, point->published, out);
     print_value(point, point->ours, out);
     if (strcmp(point->quantity, "fits") == 0)
@@ -112,54 +112,33 @@ static void print_point(const z3d_point *point, z3d_string *out) {
         z3d_string_append(out, " %9s", "");
     if (!isnan(point->other) && strcmp(point->quantity, "tflops_per_gpu") == 0)
         z3d_string_append(out, "  %6.2f", point->other);
+    else if (!isnan(point->other) && point->paper)
+        z3d_string_append(out, "  %.4g zero3d's own", point->other);
     else if (!isnan(point->other))
         z3d_string_append(out, "  %.2fB by the formula", point->other * 1e-9);
     z3d_string_append(out, "%s\n", point->fitted ? "  fitted" : "");
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+/* Of the speeds of the ZeRO paper: of all points, of those the calibration fitted, of those it
+ * never saw. */
+typedef enum { ALL, FITTED, VALIDATION } choice;
+static bool is_chosen(const z3d_point *point, const void *context) {
+    const choice which = *(const choice *)context;
+    return !point->paper && strcmp(point->quantity, "tflops_per_gpu") == 0 &&
+           (which == ALL || point->fitted == (which == FITTED));
 }
 
-/* Median and worst of the errors of speeds: of all points, of those the calibration fitted, of
- * those it never saw. */
-typedef enum { ALL, FITTED, VALIDATION } choice;
-static void print_errors(const z3d_points *points, choice which, z3d_string *out) {
+static z3d_status print_zero_errors(const z3d_points *points, z3d_string *out) {
     static const char *const names[] = {
         "all published points:", "points fitted on:", "points not fitted on:"};
-    double *error;
-    int count = 0;
-    if (z3d_new((size_t)points->count + 1, sizeof *error, "errors", &error) != Z3D_OK) return;
-    for (int i = 0; i < points->count; i++) {
-        const z3d_point *p = &points->point[i];
-        if (strcmp(p->quantity, "tflops_per_gpu") != 0 || isnan(p->published)) continue;
-        if (which != ALL && p->fitted != (which == FITTED)) continue;
-        error[count++] = fabs(p->ours / p->published - 1);
+    for (choice which = ALL; which <= VALIDATION; which++) {
+        z3d_errors errors;
+        Z3D_TRY(z3d_points_errors(points, is_chosen, &which, &errors));
+        if (errors.count == 0) continue;
+        z3d_string_append(
+            out, "TFLOPS per GPU, %-25s %2d points: median error %.1f %%, worst %.1f %%\n",
+            names[which], errors.count, 100 * errors.median, 100 * fabs(errors.worst));
     }
-    if (count > 0) {
-        qsort(error, (size_t)count, sizeof *error, by_size);
-        z3d_string_append(out,
-                          "TFLOPS per GPU, %-25s %2d points: median error %.1f %%, worst %.1f %%\n",
-                          names[which], count, 100 * error[count / 2], 100 * error[count - 1]);
-    }
-    free(error);
-}
-
-void z3d_points_print(const z3d_points *points, z3d_string *out) {
-    const char *figure = "";
-    for (int i = 0; i < points->count; i++) {
-        const z3d_point *point = &points->point[i];
-        if (strcmp(figure, point->figure) != 0) {
-            figure = point->figure;
-            z3d_string_append(out, "%s%-7s %-14s %-7s %5s  %-15s %12s %12s %9s  %s\n",
-                              i > 0 ? "\n" : "", "figure", "system", "size", "GPUs", "quantity",
-                              "published", "ours", "error", "by 72 B s l h^2");
-        }
-        print_point(point, out);
-    }
-    z3d_string_append(out, "\n");
-    for (choice which = ALL; which <= VALIDATION; which++) print_errors(points, which, out);
     z3d_string_append(out, "paper-2019 has %d fitted constants.\n", z3d_paper_constants());
     z3d_string_append(out, "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); "
                            "the last column does not: 72 B s l h^2 (1 + s/6h + V/12lh).\n"
@@ -167,6 +146,45 @@ void z3d_points_print(const z3d_points *points, z3d_string *out) {
                            "calibration used it.\n"
                            "The sim device predicted our numbers from the step programs that "
                            "training runs; nothing was measured on V100s.\n");
+    return Z3D_OK;
+}
+
+/* A line for each table of the other papers. */
+static z3d_status print_paper_errors(const z3d_points *points, z3d_string *out) {
+    for (int i = 0; i < points->count; i++) {
+        const z3d_point *p = &points->point[i];
+        z3d_errors errors;
+        if (!p->paper || !z3d_points_begin_table(points, i)) continue;
+        Z3D_TRY(z3d_points_errors(points, z3d_points_same_table, p, &errors));
+        if (errors.count == 0) continue;
+        z3d_string_append(out, "%-14s %-30s %2d points: median error %.1f %%, worst %+.1f %%\n",
+                          p->paper, p->figure, errors.count, 100 * errors.median,
+                          100 * errors.worst);
+    }
+    return Z3D_OK;
+}
+
+static void print_heading(const z3d_points *points, int index, z3d_string *out) {
+    const z3d_point *p = &points->point[index];
+    if (index > 0) z3d_string_append(out, "\n");
+    if (p->paper) z3d_string_append(out, "%s, %s\n", p->title, p->figure);
+    z3d_string_append(out, FORM " %12s %12s %9s  %s\n", p->paper ? "" : "figure", "system", "size",
+                      "GPUs", "quantity", "published", "ours", "error",
+                      p->paper ? "" : "by 72 B s l h^2");
+}
+
+z3d_status z3d_points_print(const z3d_points *points, z3d_string *out) {
+    bool zero = false, others = false;
+    for (int i = 0; i < points->count; i++) {
+        if (z3d_points_begin_table(points, i)) print_heading(points, i, out);
+        print_point(&points->point[i], out);
+        zero |= !points->point[i].paper;
+        others |= points->point[i].paper != NULL;
+    }
+    z3d_string_append(out, "\n");
+    if (zero) Z3D_TRY(print_zero_errors(points, out));
+    if (others) Z3D_TRY(print_paper_errors(points, out));
+    return Z3D_OK;
 }
 
 /* ---- JSON ---- */
@@ -182,14 +200,19 @@ void z3d_points_json(const z3d_points *points, z3d_string *out) {
     z3d_string_append(out, "[");
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];
-        z3d_string_append(
-            out,
-            "%s\n{\"figure\": \"%s\", \"system\": \"%s\", \"size\": \"%s\", \"gpus\": "
-            "%d, \"quantity\": \"%s\", \"published\": ",
-            i ? "," : "", p->figure, p->system, p->size, p->gpus, p->quantity);
+        z3d_string_append(out, "%s\n{\"figure\": ", i ? "," : "");
+        z3d_string_append_json(out, p->figure);
+        z3d_string_append(out, ", \"system\": ");
+        z3d_string_append_json(out, p->system);
+        z3d_string_append(out, ", \"size\": ");
+        z3d_string_append_json(out, p->size);
+        z3d_string_append(out, ", \"gpus\": %d, \"quantity\": \"%s\", \"published\": ", p->gpus,
+                          p->quantity);
         append_value(p->quantity, p->published, out);
         z3d_string_append(out, ", \"ours\": ");
         append_value(p->quantity, p->ours, out);
+        z3d_string_append(out, ", \"paper\": ");
+        z3d_string_append_json(out, p->paper ? p->paper : "zero");
         z3d_string_append(out, "}");
     }
     z3d_string_append(out, "\n]\n");

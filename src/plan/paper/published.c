@@ -1,0 +1,240 @@
+/* Runs of other papers: configs/published/papers.csv lists them, NAME.yaml is what a paper's runs
+ * have in common, NAME.csv has a row for each run: its sizes, and a column for each published
+ * number. docs/reproducing-the-paper.md explains the columns. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/plan/calibrate/row.h"
+#include "src/plan/choose/choose.h"
+#include "src/plan/paper/paper.h"
+#include "src/plan/paper/quantities.h"
+
+/* Columns that say what a run is called and where it ran; others are numbers of the machine's or
+ * the software's description, or keys of the configuration. */
+enum { TABLE, SYSTEM, SIZE, HARDWARE, SOFTWARE, RANKS, RANK, KEPT, FACTS };
+static const char *const facts[FACTS] = {"table",    "system", "size", "hardware",
+                                         "software", "ranks",  "rank", "kept_per_bsh"};
+
+static int find_name(const char *name, const char *const *names, int count) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+/* A run as its row says it. */
+typedef struct run {
+    const char *configs, *paper, *title;
+    z3d_csv csv;
+    z3d_config *config;
+    z3d_hardware hardware;
+    const char *fact[FACTS]; /* NULL: no such column */
+    int ranks, rank;
+    double kept;
+} run;
+
+/* ---- rows ---- */
+
+static const char *fact(const run *r, int which) {
+    return r->fact[which] ? r->fact[which] : "";
+}
+
+static z3d_status read_number(const z3d_csv *csv, int column, double *out) {
+    if (z3d_parse_float(csv->field[column], out) == Z3D_OK) return Z3D_OK;
+    char what[160];
+    snprintf(what, sizeof what, "%.120s is no number", csv->column[column]);
+    return z3d_csv_refuse(csv, what, csv->field[column]);
+}
+
+/* An error that does not say where it is. */
+static z3d_status at_line(const run *r, z3d_status status) {
+    if (status == Z3D_OK) return status;
+    return z3d_error_context(status, "%.200s, line %d", r->csv.path, r->csv.line);
+}
+
+/* A column that says which of the run's ranks, or what is kept. */
+static z3d_status read_fact(run *r, int column, int which) {
+    const z3d_csv *csv = &r->csv;
+    double number = 0;
+    r->fact[which] = csv->field[column];
+    if (which == RANKS) return z3d_row_ranks(csv, column, &r->ranks);
+    if ((which != RANK && which != KEPT) || !csv->field[column][0]) return Z3D_OK;
+    Z3D_TRY(read_number(csv, column, &number));
+    if (which == KEPT) {
+        r->kept = number;
+        return Z3D_OK;
+    }
+    if (!(number >= 0 && number < 1e6 && number == floor(number)))
+        return z3d_csv_refuse(csv, "rank is no rank", csv->field[column]);
+    r->rank = (int)number;
+    return Z3D_OK;
+}
+
+/* The machine and the software first: other columns change their numbers. */
+static z3d_status read_facts(run *r) {
+    const z3d_csv *csv = &r->csv;
+    z3d_string path = {0};
+    r->rank = 0;
+    r->kept = 0;
+    for (int i = 0; i < csv->columns; i++) {
+        int which = find_name(csv->column[i], facts, FACTS);
+        if (which >= 0) Z3D_TRY(read_fact(r, i, which));
+    }
+    z3d_string_append(&path, "%s/hardware/%s.yaml", r->configs, fact(r, HARDWARE));
+    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name");
+    const char *software = fact(r, SOFTWARE);
+    z3d_status status =
+        z3d_hardware_read_with(path.text, software[0] ? software : NULL, &r->hardware);
+    z3d_string_free(&path);
+    return at_line(r, status);
+}
+
+/* Without these there is nothing to print and nothing to run. */
+static z3d_status check_header(const z3d_csv *csv) {
+    static const int needed[] = {TABLE, HARDWARE, RANKS};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!z3d_csv_field(csv, facts[needed[i]]))
+            return z3d_csv_refuse(csv, "the header lacks the column", facts[needed[i]]);
+    return Z3D_OK;
+}
+
+static z3d_status read_keys(run *r) {
+    const z3d_csv *csv = &r->csv;
+    for (int i = 0; i < csv->columns; i++) {
+        if (find_name(csv->column[i], facts, FACTS) >= 0) continue;
+        if (find_name(csv->column[i], z3d_quantities, Z3D_Q_COUNT) >= 0) continue;
+        double number, low, high;
+        const char *meaning;
+        if (!z3d_hardware_describe(csv->column[i], &low, &high, &meaning)) {
+            Z3D_TRY(z3d_row_assign(csv, i, r->config));
+        } else if (csv->field[i][0]) {
+            Z3D_TRY(read_number(csv, i, &number));
+            if (number < low || number > high) {
+                char what[160];
+                snprintf(what, sizeof what, "%.80s is from %g to %g", csv->column[i], low, high);
+                return z3d_csv_refuse(csv, what, csv->field[i]);
+            }
+            z3d_hardware_set(&r->hardware, csv->column[i], number);
+        }
+    }
+    return Z3D_OK;
+}
+
+static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_points *out) {
+    const z3d_csv *csv = &r->csv;
+    z3d_point point = {.gpus = r->ranks, .other = NAN, .row = -1};
+    Z3D_TRY(z3d_points_keep(out, r->paper, &point.paper));
+    Z3D_TRY(z3d_points_keep(out, r->title, &point.title));
+    Z3D_TRY(z3d_points_keep(out, fact(r, TABLE), &point.figure));
+    Z3D_TRY(z3d_points_keep(out, fact(r, SYSTEM), &point.system));
+    snprintf(point.size, sizeof point.size, "%s", fact(r, SIZE));
+    for (int i = 0; i < csv->columns; i++) {
+        int which = find_name(csv->column[i], z3d_quantities, Z3D_Q_COUNT);
+        if (which < 0 || csv->field[i][0] == '\0') continue;
+        Z3D_TRY(read_number(csv, i, &point.published));
+        const bool yes_or_no = point.published == 0 || point.published == 1;
+        if (which == Z3D_Q_fits ? !yes_or_no : !(point.published > 0))
+            return z3d_csv_refuse(csv,
+                                  which == Z3D_Q_fits ? "fits is 0 or 1" : "expected more than 0",
+                                  csv->field[i]);
+        point.quantity = z3d_quantities[which];
+        point.ours = predicted->value[which];
+        point.other = predicted->own[which];
+        Z3D_TRY(z3d_points_add(out, &point));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status read_base(const run *r) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/published/%s.yaml", r->configs, r->paper);
+    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name")
+                                    : z3d_config_read_file(r->config, path.text);
+    z3d_string_free(&path);
+    return status;
+}
+
+static z3d_status run_row(run *r, z3d_points *out) {
+    z3d_predicted predicted;
+    z3d_case *of;
+    Z3D_TRY(read_base(r));
+    Z3D_TRY(read_facts(r));
+    Z3D_TRY(read_keys(r));
+    z3d_status status = z3d_choose_nodes(r->config, (int64_t)r->hardware.devices);
+    if (status == Z3D_OK)
+        status = z3d_case_create(r->config, r->ranks, r->rank,
+                                 z3d_case_node(r->config, &r->hardware), &of);
+    Z3D_TRY(at_line(r, status));
+    status = at_line(r, z3d_quantities_find(of, &r->hardware, (int)r->config->model_hidden_size,
+                                            r->kept, &predicted));
+    z3d_case_destroy(of);
+    return status == Z3D_OK ? add_points(r, &predicted, out) : status;
+}
+
+static z3d_status run_rows(run *r, z3d_points *out) {
+    for (bool found;;) {
+        Z3D_TRY(z3d_csv_next(&r->csv, &found));
+        if (!found) return Z3D_OK;
+        Z3D_TRY(z3d_config_create(&r->config));
+        z3d_status status = run_row(r, out);
+        z3d_config_destroy(r->config);
+        Z3D_TRY(status);
+    }
+}
+
+/* ---- papers ---- */
+
+static z3d_status run_paper(run *r, z3d_points *out) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/published/%s.csv", r->configs, r->paper);
+    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name")
+                                    : z3d_csv_open(path.text, &r->csv);
+    if (status == Z3D_OK) {
+        status = z3d_row_name_keys(&r->csv);
+        if (status == Z3D_OK) status = check_header(&r->csv);
+        if (status == Z3D_OK) status = run_rows(r, out);
+        z3d_csv_close(&r->csv);
+    }
+    z3d_string_free(&path);
+    return status;
+}
+
+static z3d_status open_list(const char *configs, z3d_string *path, z3d_csv *out) {
+    z3d_string_append(path, "%s/published/papers.csv", configs);
+    if (path->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name");
+    Z3D_TRY(z3d_csv_open(path->text, out));
+    if (z3d_csv_field(out, "name") && z3d_csv_field(out, "title")) return Z3D_OK;
+    z3d_status status = z3d_csv_refuse(out, "expected the columns name and title", NULL);
+    z3d_csv_close(out);
+    return status;
+}
+
+/* names: NULL, or gets the names; points: NULL, or gets the points of those that are wanted. */
+static z3d_status each_paper(const char *configs, const char *what, z3d_string *names,
+                             z3d_points *points) {
+    z3d_csv list = {0};
+    z3d_string path = {0};
+    bool found = true, every = strcmp(what, "all") == 0 || strcmp(what, "papers") == 0;
+    z3d_status status = open_list(configs, &path, &list);
+    while (status == Z3D_OK && found) {
+        status = z3d_csv_next(&list, &found);
+        if (status != Z3D_OK || !found) break;
+        run r = {.configs = configs,
+                 .paper = z3d_csv_field(&list, "name"),
+                 .title = z3d_csv_field(&list, "title")};
+        if (names) z3d_string_append(names, "%s%s", names->length ? " " : "", r.paper);
+        if (points && (every || strcmp(what, r.paper) == 0)) status = run_paper(&r, points);
+    }
+    z3d_csv_close(&list);
+    z3d_string_free(&path);
+    return status;
+}
+
+z3d_status z3d_published_names(const char *configs, z3d_string *out) {
+    return each_paper(configs, "", out, NULL);
+}
+
+z3d_status z3d_published_reproduce(const char *configs, const char *what, z3d_points *out) {
+    return each_paper(configs, what, NULL, out);
+}
