@@ -201,6 +201,9 @@ void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]);
  * their own for it. Collective over the world. Errors: ERR_COMM, ERR_MEMORY. */
 z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, int64_t bytes,
                           uint64_t layout, const int64_t bucket[Z3D_AXES_COUNT]);
+/* What these groups count as between nodes: as if each `ranks` ranks that follow each other were a
+ * node. Without this call nodes are the world's. */
+void z3d_groups_play_nodes(z3d_group *const group[Z3D_AXES_COUNT], int ranks);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out);
 /* The same for the sim device: it writes every start and wait on the tape, which must outlive the
@@ -274,6 +277,7 @@ void z3d_group_set_result_observer(z3d_group *group,
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;
     int64_t scalar_calls, scalar_bytes;
+    double bytes_between_nodes; /* of both, what leaves a node: of a ring on average over members */
     /* seconds: from a transfer's turn in the group's queue to its completion; exposed_seconds:
      * spent in wait. NAN: not all were timed. */
     double seconds, exposed_seconds;

@@ -88,8 +88,12 @@ typedef struct z3d_program_config {
     z3d_space checkpoint_space;           /* where they lie; P_a+cpu: in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
-    int64_t gather_ahead; /* elements of parameters that may be gathered before the units that use
-                             them; at least the next unit's */
+    int64_t gather_ahead;   /* elements of parameters that may be gathered before the units that use
+                               them; at least the next unit's */
+    int64_t reuse_distance; /* parameters that are gathered for use stay for a later one if fewer
+                               elements of others come before it; those of the next unit always */
+    int64_t max_live; /* elements of parameters that are gathered at a time; those of the unit that
+                         runs always are. 0: any number */
     int64_t prefetch; /* elements of offloaded parameters, behind the next unit's, that may be on
                          their way to the device, and behind those from a disk to the host; at least
                          one unit's */

@@ -51,6 +51,16 @@ static void unlink_group(z3d_group *group) {
     if (group->device) z3d_device_set_poll(group->device, NULL, NULL);
 }
 
+static void place(z3d_group *group, z3d_places places) {
+    group->places = places;
+    group->hops = z3d_links_hops(&group->mesh, group->axes, &places);
+}
+
+void z3d_groups_play_nodes(z3d_group *const group[Z3D_AXES_COUNT], int ranks) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (group[axes] && group[axes]->world) place(group[axes], (z3d_places){.devices = ranks});
+}
+
 z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
                             z3d_device *device, z3d_group **out) {
     *out = NULL;
@@ -70,6 +80,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
         group->world = world;
         group->device = device;
         group->ops = &z3d_self_ops;
+        place(group, (z3d_places){.node = world->node});
     }
     /* Everybody takes part in making it, or nobody. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
@@ -198,6 +209,7 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
     traffic->volume_elements += times * amount->volume_elements;
     traffic->scalar_calls += times * amount->scalar_calls;
     traffic->scalar_bytes += times * amount->scalar_bytes;
+    traffic->bytes_between_nodes += times * amount->bytes_between_nodes;
 }
 
 /* ---- starting ---- */
@@ -261,10 +273,20 @@ static int64_t volume(const z3d_group *group, const z3d_collective *call) {
     }
 }
 
+static double between_nodes(const z3d_group *group, const z3d_collective *call, int64_t bytes) {
+    if (!group->world) return 0;
+    if (call->kind != Z3D_COLLECTIVE_SEND)
+        return z3d_links_crossing((double)bytes, group->hops, group->size);
+    const int rank = group->mesh.rank,
+              peer = z3d_mesh_member(&group->mesh, group->axes, rank, call->peer);
+    return z3d_links_across(&group->places, rank, peer) ? (double)bytes : 0;
+}
+
 static void count_call(z3d_group *group, const z3d_collective *call) {
     z3d_traffic *traffic = &group->traffic[call->kind];
     int64_t elements = volume(group, call);
     int64_t bytes = elements ? z3d_bytes_of(call->dtype, elements) : 0; /* a barrier has no type */
+    if (bytes > 0) traffic->bytes_between_nodes += between_nodes(group, call, bytes);
     if (call->scalar) {
         traffic->scalar_calls++;
         traffic->scalar_bytes += bytes;

@@ -5,6 +5,7 @@
 
 #include "parallel/interface/transport.h"
 #include "parallel/parallel.h"
+#include "parallel/sim/links.h"
 
 /* What the members of a group on one node share. Results are the same; tests ask for less. */
 typedef enum z3d_sharing {
@@ -64,6 +65,8 @@ struct z3d_group {
     z3d_status (*result)(void *context, z3d_group *group, const z3d_collective *call);
     void *result_context;
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
+    z3d_places places; /* for the traffic between nodes; none: recording */
+    int hops;          /* z3d_links_hops */
     int64_t next_id;
     int pending;                  /* live operations that are not done */
     z3d_operation *live, *latest; /* in the order of their starts, which is that of most waits */

@@ -7,53 +7,70 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, int devices) {
-    return z3d_mesh_ascending(at, axes, at->rank, index) / devices;
+static int node_of(const z3d_places *places, int rank) {
+    return places->node ? places->node[rank] : rank / places->devices;
 }
 
-/* Nodes that this rank's group spans. */
-static int nodes_of(const z3d_mesh *at, z3d_axes axes, int devices) {
+static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, const z3d_places *places) {
+    return node_of(places, z3d_mesh_ascending(at, axes, at->rank, index));
+}
+
+/* Nodes that this rank's group spans, one after the other. */
+static int nodes_of(const z3d_mesh *at, z3d_axes axes, const z3d_places *places) {
     int nodes = 0, last = -1;
     for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
-        int node = node_of_member(at, axes, i, devices);
+        int node = node_of_member(at, axes, i, places);
         if (node != last) nodes++;
         last = node;
     }
     return nodes;
 }
 
+int z3d_links_hops(const z3d_mesh *mesh, z3d_axes axes, const z3d_places *places) {
+    const int nodes = nodes_of(mesh, axes, places);
+    return nodes > 1 ? nodes : 0;
+}
+
+bool z3d_links_across(const z3d_places *places, int rank, int peer) {
+    return node_of(places, rank) != node_of(places, peer);
+}
+
+double z3d_links_crossing(double bytes, int hops, int members) {
+    return bytes * hops / members;
+}
+
 /* Adds one to `crossing` of every node that this rank's group touches, when it leaves a node. */
-static void mark(const z3d_mesh *at, z3d_axes axes, int devices, int *crossing) {
+static void mark(const z3d_mesh *at, z3d_axes axes, const z3d_places *places, int *crossing) {
     int last = -1;
     for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
-        int node = node_of_member(at, axes, i, devices);
+        int node = node_of_member(at, axes, i, places);
         if (node != last) crossing[node]++;
         last = node;
     }
 }
 
 /* Members on each of the `nodes` nodes of this rank's group, 0: not as many on all of them. */
-static int members_on_each(const z3d_mesh *at, z3d_axes axes, int devices, int nodes) {
+static int members_on_each(const z3d_mesh *at, z3d_axes axes, const z3d_places *places, int nodes) {
     int local = z3d_mesh_size(at, axes) / nodes;
     if (z3d_mesh_size(at, axes) % nodes != 0) return 0;
     for (int i = 1; i < z3d_mesh_size(at, axes); i++)
         if (i % local != 0 &&
-            node_of_member(at, axes, i, devices) != node_of_member(at, axes, i - 1, devices))
+            node_of_member(at, axes, i, places) != node_of_member(at, axes, i - 1, places))
             return 0;
     return local;
 }
 
-static void each_group(const z3d_mesh *mesh, z3d_axes axes, int devices, int *crossing,
+static void each_group(const z3d_mesh *mesh, z3d_axes axes, const z3d_places *places, int *crossing,
                        z3d_links *out) {
     z3d_mesh at = *mesh;
     bool first = true;
     for (at.rank = 0; at.rank < z3d_mesh_size(mesh, Z3D_AXES_WORLD); at.rank++) {
         if (z3d_mesh_index(mesh, axes, at.rank) != 0) continue;
-        int nodes = nodes_of(&at, axes, devices);
+        int nodes = nodes_of(&at, axes, places);
         if (nodes > out->nodes) out->nodes = nodes;
         if (nodes < 2) continue;
-        mark(&at, axes, devices, crossing);
-        int local = members_on_each(&at, axes, devices, nodes);
+        mark(&at, axes, places, crossing);
+        int local = members_on_each(&at, axes, places, nodes);
         out->local = first || out->local == local ? local : 0;
         first = false;
     }
@@ -65,7 +82,7 @@ z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_
     Z3D_TRY(z3d_new((size_t)nodes, sizeof *crossing, "a map of nodes", &crossing));
     *out = (z3d_links){.members = z3d_mesh_size(mesh, axes), .nodes = 1, .sharing = 1};
     out->local = out->members;
-    each_group(mesh, axes, devices, crossing, out);
+    each_group(mesh, axes, &(z3d_places){.devices = devices}, crossing, out);
     for (int n = 0; n < nodes; n++)
         if (crossing[n] > out->sharing) out->sharing = crossing[n];
     if (out->nodes > 1) out->hops = out->nodes;
@@ -116,7 +133,7 @@ double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, con
     double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;
     *between_nodes = in_levels(hardware, links, call)
                          ? bytes * (links->nodes - 1) / (links->members - 1)
-                         : bytes * links->hops / links->members;
+                         : z3d_links_crossing(bytes, links->hops, links->members);
     return bytes;
 }
 
@@ -195,7 +212,7 @@ z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_li
                                       const z3d_mesh *mesh, const z3d_event *call) {
     int devices = (int)hardware->devices;
     int peer = z3d_mesh_member(mesh, (z3d_axes)call->axes, mesh->rank, call->peer);
-    bool across = mesh->rank / devices != peer / devices;
+    bool across = z3d_links_across(&(z3d_places){.devices = devices}, mesh->rank, peer);
     double width = hardware->link_bandwidth * 1e9 * hardware->link_efficiency;
     double share =
         hardware->network_bandwidth * 1e9 * hardware->network_efficiency / pipeline->sharing;

@@ -6,11 +6,24 @@
 #include "parallel/parallel.h"
 #include "src/device/sim/hardware.h"
 
+/* Who sits where: rank r on node[r], or, without that, on node r / devices. */
+typedef struct z3d_places {
+    const int *node;
+    int devices;
+} z3d_places;
+
+/* Hops between nodes of a ring over this rank's group, that visits node after node: 0, or one a
+ * node. */
+int z3d_links_hops(const z3d_mesh *mesh, z3d_axes axes, const z3d_places *places);
+bool z3d_links_across(const z3d_places *places, int rank, int peer);
+/* Of the bytes that each member of a ring sends, those that leave a node, on average over them. */
+double z3d_links_crossing(double bytes, int hops, int members);
+
 /* The slowest group along one axis. */
 typedef struct z3d_links {
     int members;
     int nodes;   /* that it spans */
-    int hops;    /* of a ring over it that cross nodes: 0 or one a node */
+    int hops;    /* z3d_links_hops */
     int sharing; /* groups of the axis that leave the fullest of its nodes, and share its adapters
                   */
     int local;   /* members on each node that a group spans; 0: not as many on all of them */

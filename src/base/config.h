@@ -199,8 +199,12 @@ typedef enum z3d_data_cut {
     Z3D_CUT_HYBRID
 } z3d_data_cut;
 z3d_data_cut z3d_config_data_cut(const z3d_config *config);
+/* stage3_max_live_parameters where it limits nothing. */
+#define Z3D_ANY_LIVE 1000000000000000
 /* Whether that goes with the ZeRO stage. */
 bool z3d_config_takes_stage(const z3d_config *config, int stage);
+/* Whether comms_logger reports this kind of collective (z3d_collective_name). */
+bool z3d_config_logs_collective(const z3d_config *config, const char *name);
 /* Takes back all keys about it: for commands that do not train. */
 void z3d_config_leave_sharding(z3d_config *config);
 /* The inner part of a data axis of `data` ranks; `data`: it is not cut. */

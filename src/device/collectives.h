@@ -6,17 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "src/base/collectives.h"
 #include "src/base/dtype.h"
 #include "src/base/status.h"
-
-#define Z3D_COLLECTIVE_MAP(X)                                                                      \
-    X(ALL_REDUCE, all_reduce)                                                                      \
-    X(REDUCE_SCATTER, reduce_scatter)                                                              \
-    X(ALL_GATHER, all_gather)                                                                      \
-    X(BROADCAST, broadcast)                                                                        \
-    X(SEND, send)                                                                                  \
-    X(RECV, recv)                                                                                  \
-    X(BARRIER, barrier)
 
 typedef enum z3d_collective_kind {
 #define X(NAME, name) Z3D_COLLECTIVE_##NAME,

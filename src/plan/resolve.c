@@ -76,6 +76,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
                                    z3d_program_config *out) {
     const z3d_dtype dtype = z3d_plan_dtype(config);
     const int64_t prefetch = config->zero_optimization_stage3_prefetch_bucket_size;
+    const int64_t live = config->zero_optimization_stage3_max_live_parameters;
     const bool offloads = config->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE;
     *out = (z3d_program_config){
         .stage = (int)config->zero_optimization_stage,
@@ -103,6 +104,8 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .gather_bucket = config->zero_optimization_allgather_bucket_size,
         .gather_ahead = prefetch == Z3D_AUTO || offloads ? 0 : prefetch,
         .prefetch = prefetch == Z3D_AUTO ? PREFETCHED : prefetch,
+        .reuse_distance = config->zero_optimization_stage3_max_reuse_distance,
+        .max_live = live > 1 ? live : 1, /* 0 there is any number */
         .offload = offload_of(config)};
     z3d_plan_speeds speeds;
     z3d_status status = z3d_plan_speeds_find(config, &speeds);

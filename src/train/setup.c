@@ -482,8 +482,11 @@ static z3d_status check_room(z3d_trainer *trainer, int threads, const z3d_room *
 static z3d_status make_groups(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: making process groups");
     z3d_trainer_wait_place(trainer);
-    return z3d_trainer_agree(trainer, z3d_groups_create(trainer->world, &trainer->mesh,
-                                                        trainer->device, trainer->group));
+    Z3D_TRY(z3d_trainer_agree(trainer, z3d_groups_create(trainer->world, &trainer->mesh,
+                                                         trainer->device, trainer->group)));
+    if (trainer->config->parallel_ranks_per_node != Z3D_AUTO)
+        z3d_groups_play_nodes(trainer->group, (int)trainer->config->parallel_ranks_per_node);
+    return Z3D_OK;
 }
 
 /* Per token, of all pipeline stages: this rank replays its own units only. Collective, agreed. */

@@ -20,7 +20,8 @@ typedef struct progress {
     /* Of all steps; among them exposed communication, exposed transfers, waits for the disk, the
      * host's steps. */
     double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
-    int64_t comm_bytes; /* counted so far */
+    int64_t comm_bytes; /* counted so far, and of each kind of collective */
+    z3d_sent sent[Z3D_COLLECTIVE_COUNT];
 } progress;
 
 void z3d_trainer_note_write(z3d_trainer *trainer, z3d_status status) {
@@ -91,6 +92,22 @@ static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *rec
     write_board(trainer, record->step, scalars, count);
 }
 
+/* What was sent since the last time. */
+static void record_sent(const z3d_trainer *trainer, progress *progress, z3d_step_record *record) {
+    z3d_sent sent[Z3D_COLLECTIVE_COUNT];
+    const int64_t bytes = z3d_metrics_sent(trainer->group, sent);
+    record->comm_bytes = bytes - progress->comm_bytes;
+    progress->comm_bytes = bytes;
+    for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+        const z3d_sent *before = &progress->sent[kind];
+        record->logged[kind] = z3d_config_logs_collective(
+            trainer->config, z3d_collective_name((z3d_collective_kind)kind));
+        record->sent[kind] = (z3d_sent){sent[kind].bytes - before->bytes,
+                                        sent[kind].between_nodes - before->between_nodes};
+    }
+    memcpy(progress->sent, sent, sizeof sent);
+}
+
 /* Rank 0. */
 static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step_result *result,
                         float lr, double seconds) {
@@ -99,7 +116,6 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     int64_t tokens = config->train_batch_size * config->model_seq_length;
     double tokens_a_rank = (double)tokens / z3d_world_size(trainer->world);
     double tera = tokens_a_rank / (seconds > 0 ? seconds : NAN) / 1e12;
-    int64_t bytes = z3d_metrics_comm_bytes(trainer->group);
     z3d_step_record record = {
         .step = result->step,
         .time = wall_time(),
@@ -124,10 +140,9 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                      trainer->program.checkpoint_space == Z3D_SPACE_DISK,
         .exposed_disk_seconds = result->exposed_disk_seconds,
         .host_step_seconds = result->host_step_seconds,
-        .comm_bytes = bytes - progress->comm_bytes,
         .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
-    progress->comm_bytes = bytes;
+    record_sent(trainer, progress, &record);
     memcpy(record.memory, z3d_engine_measured(trainer->engine, Z3D_SPACE_DEVICE)->peak,
            sizeof record.memory);
     record.host_memory = z3d_engine_measured(trainer->engine, Z3D_SPACE_HOST)->total_peak;
@@ -327,7 +342,7 @@ static void tell_losses(z3d_trainer *trainer, int64_t step, const double *loss) 
 
 static void tell_validation(z3d_trainer *trainer, progress *progress, int64_t step,
                             const double *loss, double targets, double seconds) {
-    progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
+    progress->comm_bytes = z3d_metrics_sent(trainer->group, progress->sent);
     if (trainer->rank != 0) return;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
     z3d_metrics_validation_line(step, wall_time(), progress->validation_loss, loss,

@@ -434,6 +434,8 @@ TEST(DeepSpeed, NamesRangesAndNotes) {
     EXPECT_TRUE(m->bf16_enabled);
     EXPECT_EQ(m->zero_optimization_stage3_prefetch_bucket_size, 7);
     EXPECT_EQ(m->zero_optimization_stage3_param_persistence_threshold, 1);
+    EXPECT_EQ(m->zero_optimization_stage3_max_live_parameters, 1);
+    EXPECT_EQ(m->zero_optimization_stage3_max_reuse_distance, 1);
     EXPECT_EQ(m->zero_optimization_sub_group_size, 100000000000000);
     EXPECT_EQ(m->parallel_tensor_model_parallel_size, 2);
     for (const char *name : {"_comment", "//", "#a", "wandb", "flops_profiler", "compile"})

@@ -146,6 +146,8 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
         {PARAM ".nvme_path", "a", "unless " PARAM ".device is nvme"},
         {"zero_optimization.sub_group_size", "7", "while " OPTIMIZER ".device is none"},
         {"zero_optimization.stage3_prefetch_bucket_size", "7", "below zero_optimization.stage 3"},
+        {"zero_optimization.stage3_max_live_parameters", "7", "below zero_optimization.stage 3"},
+        {"zero_optimization.stage3_max_reuse_distance", "7", "below zero_optimization.stage 3"},
     };
     for (const auto &k : keys) {
         std::string assignment = std::string(k.key) + "=" + k.value;
@@ -159,6 +161,41 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
               "accepted");
     EXPECT_EQ(all_errors("zero_optimization: {sub_group_size: 5e7}\n", {}), "accepted");
     EXPECT_EQ(all_errors("zero_optimization: {offload_optimizer: null}\n", {}), "accepted");
+}
+
+TEST(CommsLogger, SaysWhatHasNoEffect) {
+    const char *const on = "comms_logger: {enabled: true}\n", *const some =
+                                                                  "comms_logger.prof_all=false";
+    EXPECT_EQ(all_errors("comms_logger: {enabled: false, verbose: true, debug: true, "
+                         "prof_all: false, prof_ops: [send]}\n",
+                         {}),
+              "accepted");
+    EXPECT_TRUE(has(all_errors("", {"comms_logger.prof_ops=[send]"}),
+                    "has no effect while comms_logger.enabled is false; set it to true"));
+    EXPECT_TRUE(has(all_errors(on, {"comms_logger.prof_ops=[send]"}),
+                    "has no effect while comms_logger.prof_all is true; set it to false"));
+    EXPECT_TRUE(has(all_errors(on, {some}), "names no collective"));
+    for (const char *name : {"recv", "barrier", "all_to_all_single"})
+        EXPECT_TRUE(
+            has(all_errors(on, {some, (std::string("comms_logger.prof_ops=") + name).c_str()}),
+                std::string(name) + " is no collective whose bytes are counted; write some of"));
+    for (const char *key : {"comms_logger.verbose=true", "comms_logger.debug=true"})
+        EXPECT_TRUE(has(all_errors(on, {key}), "not supported: training.trace_steps")) << key;
+}
+
+TEST(Sharding, OnlyWhatIsKeptOrGatheredAheadCanBeLimited) {
+    const char *const live = "zero_optimization.stage3_max_live_parameters=7",
+                      *const reuse = "zero_optimization.stage3_max_reuse_distance=7",
+                      *const alone = "zero_optimization.overlap_comm=false",
+                      *const pipeline = "parallel.pipeline_model_parallel_size=2",
+                      *const per_step = "zero_optimization.pipeline_gather=per_step";
+    const std::string three = "zero_optimization: {stage: 3}\n";
+    EXPECT_EQ(all_errors(three, {live, reuse}), "accepted");
+    EXPECT_EQ(all_errors(three, {live, reuse, alone}), "accepted");
+    EXPECT_TRUE(has(all_errors(three, {live, alone}), "only the unit that runs"));
+    EXPECT_EQ(all_errors(three, {live, pipeline, per_step}), "accepted");
+    EXPECT_EQ(all_errors(three, {live, alone, pipeline, per_step}), "accepted");
+    EXPECT_TRUE(has(all_errors(three, {reuse, pipeline, per_step}), "all stay gathered"));
 }
 
 TEST(Offload, ADelayedUpdateIsOfWhatTheHostStepsOnly) {

@@ -209,10 +209,16 @@ TEST(Deepspeed, BlocksThatAreOff) {
                               "flops_profiler.enabled=false", "aio.block_size=3"}),
               "accepted");
     // What only looks on changes nothing.
-    for (const char *block : {"flops_profiler", "wandb", "csv_monitor", "comet", "comms_logger",
-                              "autotuning", "compile", "monitor_config"})
+    for (const char *block : {"flops_profiler", "wandb", "csv_monitor", "comet", "autotuning",
+                              "compile", "monitor_config"})
         EXPECT_EQ(all_errors(std::string(block) + ": {enabled: true, x: [1, {y: z}]}\n", {}),
                   "accepted");
+    Config logged("comms_logger: {enabled: true, verbose: false, prof_all: false, debug: false, "
+                  "prof_ops: [all_reduce, all_gather_into_tensor, isend]}\n");
+    EXPECT_EQ(z3d_config_check(logged.get, NULL), Z3D_OK);
+    for (const char *kind : {"all_reduce", "all_gather", "send"})
+        EXPECT_TRUE(z3d_config_logs_collective(logged.get, kind)) << kind;
+    EXPECT_FALSE(z3d_config_logs_collective(logged.get, "reduce_scatter"));
     Config split("tensor_parallel: {autotp_size: 4}\n");
     EXPECT_EQ(z3d_config_check(split.get, NULL), Z3D_OK);
     EXPECT_EQ(split->parallel_tensor_model_parallel_size, 4);

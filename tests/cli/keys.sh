@@ -31,7 +31,7 @@ show() {
         case $how in
         plan*) "$ZERO3D" plan base.yaml --ranks "${how#plan}" --print-program "$@" ;;
         described) "$ZERO3D" plan base.yaml --ranks 16 --hardware "$SOURCE/configs/hardware/dgx-h100.yaml" "$@" ;;
-        train*) "$LAUNCH" -n "${how#train}" "$ZERO3D" train base.yaml "$@" ;;
+        train*) "$LAUNCH" -n "${how#train}" "$ZERO3D" train base.yaml "$@" </dev/null ;;
         generate) "$ZERO3D" generate first/checkpoints --prompt "Line 2" generate.tokens=30 "$@" ;;
         export) "$ZERO3D" train base.yaml checkpoint.interval=2 training.steps=2 "$@" && "$ZERO3D" checkpoint export run/checkpoints/step-00000002 run/exported && cat run/exported/config.json ;;
         esac
@@ -131,6 +131,8 @@ plan1 zero_optimization.offload_optimizer.delayed_param_update=true zero_optimiz
 plan2 zero_optimization.offload_param.device=cpu zero_optimization.stage=3 zero_optimization.offload_optimizer.device=cpu
 train1 zero_optimization.offload_param.nvme_path=elsewhere zero_optimization.stage=3 zero_optimization.offload_optimizer.device=cpu zero_optimization.offload_param.device=nvme
 plan2 zero_optimization.stage3_prefetch_bucket_size=0 zero_optimization.stage=3 zero_optimization.offload_optimizer.device=cpu zero_optimization.offload_param.device=cpu
+plan2 zero_optimization.stage3_max_live_parameters=1 zero_optimization.stage=3
+plan2 zero_optimization.stage3_max_reuse_distance=1e6 zero_optimization.stage=3
 plan1 activation_checkpointing.granularity=none
 plan1 activation_checkpointing.recompute_activation=false
 plan2 activation_checkpointing.partition_activations=true activation_checkpointing.granularity=full parallel.tensor_model_parallel_size=2
@@ -219,6 +221,9 @@ train1 checkpoint.verify=sizes checkpoint.resume=broken/checkpoints training.ste
 export checkpoint.export.dtype=bf16
 export checkpoint.export.max_position_embeddings=64 $LLAMA
 plan1 checkpoint.async=true checkpoint.interval=1
+train2 comms_logger.enabled=true
+train2 comms_logger.prof_all=false comms_logger.enabled=true "comms_logger.prof_ops=[all_reduce]"
+train2 "comms_logger.prof_ops=[all_reduce]" comms_logger.enabled=true comms_logger.prof_all=false
 train1 run.dir=elsewhere
 train1 run.tensorboard=true
 train1 generate.prompt=other

@@ -2,7 +2,7 @@
 if(TARGET zero3d_program)
   add_executable(forbid EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/forbid.c)
   add_dependencies(tests forbid)
-  set(names usage readme models fine_tuning best config keys plan prove digest replay trace report outputs bad_runs generate evaluate elastic submit offload tiling sharding memory_limit disk_faults disk_breaks pipeline launch tcp slurm cuda products stuck signals)
+  set(names usage readme models fine_tuning best config keys plan prove digest replay trace report outputs bad_runs generate evaluate elastic submit offload tiling sharding comms memory_limit disk_faults disk_breaks pipeline launch tcp slurm cuda products stuck signals)
   # Of pages and of what is installed sanitizers see nothing that other tests lack.
   if(NOT ZERO3D_SANITIZE)
     list(APPEND names pages browser install module)

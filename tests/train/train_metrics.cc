@@ -53,6 +53,20 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
                                 "\"exposed_disk_seconds\":0.25,\"host_step_seconds\":0.125,"),
               nullptr)
         << line.text;
+    EXPECT_EQ(strstr(line.text, "comms"), nullptr);
+    z3d_string_clear(&line);
+    record.logged[Z3D_COLLECTIVE_ALL_REDUCE] = record.logged[Z3D_COLLECTIVE_SEND] = true;
+    record.logged[Z3D_COLLECTIVE_BROADCAST] = true;
+    record.sent[Z3D_COLLECTIVE_ALL_REDUCE] = {100, 25};
+    record.sent[Z3D_COLLECTIVE_ALL_GATHER] = {7, 7};
+    record.sent[Z3D_COLLECTIVE_SEND] = {8, 8};
+    z3d_metrics_step_line(&record, &line);
+    EXPECT_NE(strstr(line.text,
+                     "\"comm_bytes\":123,"
+                     "\"comms\":{\"all_reduce\":{\"inside_node\":75,\"between_nodes\":25},"
+                     "\"send\":{\"inside_node\":0,\"between_nodes\":8}},\"loss_scale\":65536"),
+              nullptr)
+        << line.text;
     z3d_string_free(&line);
 }
 

@@ -136,6 +136,8 @@ z3d_program_config Options::program_config() const {
     c.reduce_bucket = c.gather_bucket = bucket;
     c.prefetch = prefetch;
     c.gather_ahead = gather_ahead;
+    c.reuse_distance = reuse_distance;
+    c.max_live = max_live;
     c.generate_batch = generate_batch;
     c.generate_positions = generate_positions;
     c.offload = tiers;

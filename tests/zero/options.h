@@ -46,7 +46,7 @@ struct Options {
     z3d_space checkpoint_space = Z3D_SPACE_DEVICE; // of activation checkpoints
     bool sequence_parallel = false;
     int checkpoint_every = 1;
-    int64_t bucket = 4096, prefetch = 0, gather_ahead = 0;
+    int64_t bucket = 4096, prefetch = 0, gather_ahead = 0, reuse_distance = 0, max_live = 0;
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;

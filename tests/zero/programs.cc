@@ -216,6 +216,18 @@ std::vector<Options> dozen() {
     add(3, 1, 2, 2, false, true, true, 2048);
     list.back().layers = 4;
     list.back().gather_ahead = 10000;
+    // Gathered parameters that stay: for the turn to backward; for all of a step, but for a limit,
+    // in halves and without; what comes from the disk.
+    add(3, 1, 2, 2, false, true, true, 2048);
+    list.back().reuse_distance = 20000;
+    add(3, 1, 4, 2, false, false, true, 2048);
+    cut(Z3D_SHARDING_HIERARCHICAL);
+    list.back().layers = 4;
+    list.back().reuse_distance = 1 << 20, list.back().max_live = 40000;
+    add(3, 2, 1, 2, false, true, true, 2048);
+    list.back().reuse_distance = 1 << 20, list.back().max_live = 20000;
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0, false};
+    list.back().prefetch = 10000;
     return list;
 }
 

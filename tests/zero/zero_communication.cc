@@ -118,6 +118,71 @@ TEST(Communication, DataGroupInParts) {
     }
 }
 
+namespace {
+
+struct Sent {
+    int64_t inside, between; // bytes of all kinds
+};
+
+// What a rank of `axes` sends in one step, on average, while each two ranks play a node.
+Sent sent_in_nodes(Trainer &t, z3d_axes axes) {
+    z3d_step_result result;
+    auto sum = [&] {
+        Sent out = {0, 0};
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic =
+                z3d_group_traffic(t.group[axes], (z3d_collective_kind)kind);
+            out.between += (int64_t)traffic->bytes_between_nodes;
+            out.inside += traffic->bytes + traffic->scalar_bytes;
+        }
+        out.inside -= out.between;
+        return out;
+    };
+    EXPECT_Z3D(t.create());
+    z3d_groups_play_nodes(t.group, 2);
+    EXPECT_Z3D(t.step(&result));
+    const Sent before = sum();
+    EXPECT_Z3D(t.step(&result));
+    const Sent after = sum();
+    return {after.inside - before.inside, after.between - before.between};
+}
+
+} // namespace
+
+// The bytes of docs/communication.md, "How many bytes", of a node's two ranks: with one ring each
+// node's last rank sends all that it sends to the other node.
+TEST(Communication, BytesBetweenNodes) {
+    if (z3d_world_size(world) != 4) GTEST_SKIP() << "two nodes of two ranks";
+    const int64_t n = 2, i = 2, width = 4; // nodes, their ranks, bytes of fp32
+    for (int micros : {1, 2})
+        for (z3d_sharding sharding : {Z3D_SHARDING_FLAT, Z3D_SHARDING_HIERARCHICAL,
+                                      Z3D_SHARDING_HPZ, Z3D_SHARDING_HYBRID}) {
+            Options o;
+            o.stage = 3, o.accumulation = micros, o.global_batch = 16;
+            o.outer = sharding == Z3D_SHARDING_FLAT ? 1 : 2;
+            o.sharding = sharding;
+            const bool flat = o.outer == 1, hybrid = sharding == Z3D_SHARDING_HYBRID;
+            Trainer one(o), other(o);
+            const Sent ring = sent_in_nodes(one, flat ? Z3D_ROLE_ROWS : Z3D_ROLE_BLOCKS);
+            const Sent border = flat ? ring : sent_in_nodes(other, Z3D_ROLE_NODES);
+            const int64_t p = z3d_engine_layout(one.engine)->padded_total;
+            const int64_t gathered =
+                micros * (2 * p - padded(one, 1) - padded(one, one.model->num_groups - 1));
+            const int64_t reduced = micros * p;
+            int64_t node = (gathered + reduced) * (n - 1) / n; // sends to the other node
+            if (flat) node = (gathered + reduced) * (n * i - 1) / (n * i);
+            if (sharding == Z3D_SHARDING_HPZ) node = (p + reduced) * (n - 1) / n;
+            if (hybrid) node = 2 * p * (n - 1) / n;
+            EXPECT_EQ(i * border.between, node * width) << name_of(o);
+            if (flat) {
+                EXPECT_EQ(ring.inside, ring.between) << name_of(o); // every other hop
+            } else {
+                EXPECT_EQ(ring.between + border.inside, 0) << name_of(o);
+                EXPECT_EQ(ring.inside, (gathered + reduced) / i * (i - 1) * width) << name_of(o);
+            }
+        }
+}
+
 // What stage 3 keeps whole is gathered once a step, not before each use.
 TEST(Communication, SmallGroupsAreGatheredOnceAStep) {
     Options o;
@@ -135,6 +200,31 @@ TEST(Communication, SmallGroupsAreGatheredOnceAStep) {
     for (int g = 0; g <= last; g++)
         EXPECT_EQ(z3d_state_is_whole(z3d_engine_layout(some.engine), g, Z3D_STATE_VALUE),
                   g == 1 || g == last);
+}
+
+// What is read again before so many elements of others come is not gathered again: the last block
+// from forward to backward; the last two, and the first from one micro-batch to the next; all.
+TEST(Communication, ReuseDistanceSavesGathers) {
+    Options o;
+    o.stage = 3, o.accumulation = 2, o.layers = 4, o.recompute = false;
+    Trainer all(o);
+    const Traffic before = one_step(all, Z3D_ROLE_ROWS);
+    const int64_t n = all.o.data, last = all.model->num_groups - 1;
+    const int64_t head = padded(all, 0) + padded(all, last), block = padded(all, 2),
+                  p = z3d_engine_layout(all.engine)->padded_total;
+    const struct {
+        int64_t distance, saved;
+    } ways[] = {{head, 0},
+                {head + 1, o.accumulation * block},
+                {head + 2 * block + 1, (o.accumulation * 2 + o.accumulation - 1) * block},
+                {1 << 20, before.all_gather / (n > 1 ? n - 1 : 1) * n - p}};
+    for (const auto &way : ways) {
+        o.reuse_distance = way.distance;
+        Trainer some(o);
+        const Traffic after = one_step(some, Z3D_ROLE_ROWS);
+        EXPECT_EQ(before.all_gather - after.all_gather, way.saved / n * (n - 1)) << way.distance;
+        EXPECT_EQ(before.reduce_scatter, after.reduce_scatter);
+    }
 }
 
 TEST(Communication, TensorGroup) {

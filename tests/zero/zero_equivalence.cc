@@ -177,6 +177,27 @@ TEST(Equivalence, KeptGroupsOfStage3AreBitwiseEqual) {
         }
 }
 
+// What stays gathered, and how much of it, changes no bit.
+TEST(Equivalence, ReuseOfGatheredParametersIsBitwiseEqual) {
+    if (z3d_world_size(world) != 4) GTEST_SKIP() << "data 2 x 2";
+    for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST})
+        for (z3d_sharding sharding : {Z3D_SHARDING_FLAT, Z3D_SHARDING_HIERARCHICAL}) {
+            Options o;
+            o.outer = sharding == Z3D_SHARDING_FLAT ? 1 : 2;
+            o.sharding = sharding;
+            o.stage = 3, o.accumulation = 2, o.layers = 4;
+            o.steps = steps_of(o, 3);
+            o.tiers.optimizer = o.tiers.parameters = space;
+            const Result plain = train(o);
+            for (int64_t live : {0, 1, 30000}) {
+                o.reuse_distance = 1 << 20, o.max_live = live;
+                expect_same(plain, train(o),
+                            name_of(o) + ", live " + std::to_string(live) + ", space " +
+                                std::to_string(space));
+            }
+        }
+}
+
 // Parameters come from their tier once a step; the secondary value stays on the device.
 TEST(Equivalence, HpzWithOffloadedParametersIsBitwiseEqual) {
     if (z3d_world_size(world) != 4) GTEST_SKIP() << "data 2 x 2";

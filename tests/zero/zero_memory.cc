@@ -144,6 +144,29 @@ TEST(Memory, PlannedIsMeasuredByCategory) {
     }
 }
 
+// Parameters that stay gathered take memory, up to the limit; planned is measured with both.
+TEST(Memory, GatheredParametersThatStay) {
+    const int64_t any = 0;
+    int64_t before = 0;
+    for (int64_t live : {(int64_t)1, (int64_t)40000, any}) {
+        Options o;
+        o.stage = 3, o.layers = 6, o.recompute = true;
+        o.reuse_distance = 1 << 20, o.max_live = live;
+        Trainer t(o);
+        ASSERT_Z3D(t.create());
+        z3d_step_result result;
+        ASSERT_Z3D(t.step(&result));
+        const z3d_ledger *planned = z3d_engine_planned(t.engine, Z3D_SPACE_DEVICE),
+                         *measured = z3d_engine_measured(t.engine, Z3D_SPACE_DEVICE);
+        for (int k = 0; k < Z3D_CATEGORY_COUNT; k++) EXPECT_EQ(planned->peak[k], measured->peak[k]);
+        EXPECT_EQ(planned->total_peak, measured->total_peak);
+        // One data rank keeps all parameters: nothing is gathered.
+        const int64_t now = planned->peak[Z3D_CATEGORY_TEMPORARY];
+        EXPECT_EQ(now > before || z3d_world_size(world) == 1, true) << live;
+        before = now;
+    }
+}
+
 TEST(Memory, NoAllocationInAStep) {
     for (int tensor : tensor_sizes()) {
         for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16}) {

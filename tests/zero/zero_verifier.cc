@@ -972,6 +972,76 @@ TEST(GatheredParameters, AreGatheredAheadByElements) {
     }
 }
 
+namespace {
+
+struct Live {
+    int64_t most; // elements gathered at a time
+    int gathers;
+};
+
+// Of rank 0's training step with all of a step's reuse, of which so many elements may be gathered.
+Live live_of(Options o, int64_t most, int64_t *largest_unit) {
+    o.reuse_distance = 1 << 20;
+    o.max_live = most;
+    World world(o);
+    EXPECT_Z3D(world.prepare());
+    EXPECT_Z3D(world.build());
+    const z3d_program &p = *world.programs[0];
+    EXPECT_Z3D(z3d_program_verify(world.programs[0]));
+    EXPECT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    *largest_unit = 0;
+    for (int u = 0; u < p.model->num_units; u++) {
+        int64_t elements = 0;
+        for (int s = 0; s < p.model->unit[u].num_groups; s++)
+            elements += p.layout->group[p.model->unit[u].group[s]].padded;
+        *largest_unit = std::max(*largest_unit, elements);
+    }
+    std::vector<bool> live((size_t)p.layout->num_groups);
+    Live out = {0, 0};
+    for (int n = 0; n < p.num_instructions; n++) {
+        const z3d_instruction &i = p.instruction[n];
+        int64_t now = 0;
+        if (i.opcode == Z3D_OP_GATHER_PARAMS && i.phase != Z3D_PHASE_WAIT) {
+            out.gathers += !live[(size_t)i.group];
+            live[(size_t)i.group] = true;
+        }
+        if (i.opcode == Z3D_OP_RELEASE_PARAMS) live[(size_t)i.group] = false;
+        for (int g = 0; g < p.layout->num_groups; g++)
+            if (live[(size_t)g]) now += p.layout->group[g].padded;
+        out.most = std::max(out.most, now);
+    }
+    return out;
+}
+
+} // namespace
+
+// No more than the limit is gathered at a time, but for the unit that runs; what the limit releases
+// is gathered again. Without one every group is gathered once a step.
+TEST(GatheredParameters, StayWithinTheLimit) {
+    for (z3d_sharding sharding : {Z3D_SHARDING_FLAT, Z3D_SHARDING_HIERARCHICAL, Z3D_SHARDING_HPZ})
+        for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST}) {
+            Options o = options(3, 1, 4, 1);
+            o.layers = 8, o.accumulation = 2, o.global_batch = 16;
+            o.outer = sharding == Z3D_SHARDING_FLAT ? 1 : 2;
+            o.sharding = sharding;
+            o.tiers.optimizer = o.tiers.parameters = space;
+            SCOPED_TRACE(name_of(o) + ", space " + std::to_string(space));
+            int64_t largest = 0;
+            Live before = live_of(o, 1, &largest);
+            EXPECT_EQ(before.most, largest);
+            for (int64_t limit : {3 * largest, 5 * largest, (int64_t)0}) {
+                const Live now = live_of(o, limit, &largest);
+                EXPECT_LE(now.most, limit ? limit : INT64_MAX);
+                EXPECT_GT(now.most, before.most);
+                EXPECT_LT(now.gathers, before.gathers);
+                before = now;
+            }
+            World world(o);
+            ASSERT_Z3D(world.prepare());
+            EXPECT_EQ(before.gathers, world.model->num_groups);
+        }
+}
+
 // ---- text ----
 
 TEST(Print, ShowsConfigurationEntriesAndInnerCollectives) {

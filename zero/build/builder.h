@@ -41,6 +41,7 @@ enum { ARRIVED = 0, ON_LAST_LEG = 1, ON_LEG_BEFORE = 3 };
 struct group_state {
     int parameters;  /* buffer to read parameters from, -1: not gathered */
     int last_reader; /* the last work that reads the parameters */
+    int wanted;      /* gathered: the next work that reads them */
     int block;       /* buffer with the parameters of its block, or where they will be, -1: none */
     bool fresh;      /* hpZ: the secondary value is that of the parameters */
     int widening, gathering, sharing; /* first entry of what is under way, -1: nothing */
@@ -204,11 +205,15 @@ void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int
  * or all its rows. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
 int z3d_builder_block_buffer(struct builder *b, int g);
-/* At the start of a step, and before work number `step`: parameters are there, or on their way.
- * After it: what nothing reads next is released. */
+/* At the start of a step, and before work number `step`: parameters are there, or on their way. */
 void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int step);
+
+/* live.c: after work number `step`: what does not stay for later work is released. Before a gather
+ * for work `step`: of what is wanted later, as much is released as makes room for it. False: what
+ * is left and it are more than config.max_live. */
 void z3d_builder_release_after(struct builder *b, int step);
+bool z3d_builder_make_room(struct builder *b, int step);
 
 /* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
  * gradients, and that it does; after it. At the end of a task: what was started has ended. After

@@ -1,5 +1,5 @@
-/* Parameters: gathered before use, ahead of it, at the start of a step; released after it. In parts
- * a gather has two halves: over the nodes, then over the ranks of a node. */
+/* Parameters: gathered before use, ahead of it, at the start of a step. In parts a gather has two
+ * halves: over the nodes, then over the ranks of a node. */
 #include "zero/build/builder.h"
 
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
@@ -88,6 +88,7 @@ static void start_some(struct builder *b, int step, bool at_start, start_functio
         const int g = unit->group[s];
         if (b->group[g].parameters >= 0 || !z3d_builder_reads_group(b, step, g)) continue;
         if (at_start && !b->group[g].decided.gather_at_start) continue;
+        b->group[g].wanted = step;
         move[count++] = (struct matrix_move){.opcode = Z3D_OP_GATHER_PARAMS,
                                              .axes = z3d_builder_axes(b, g, Z3D_ROLE_BLOCKS),
                                              .group = g,
@@ -101,6 +102,13 @@ static void start_some(struct builder *b, int step, bool at_start, start_functio
 
 static void start_for(struct builder *b, int step, start_function *start) {
     if (step < b->num_work) start_some(b, step, false, start);
+}
+
+/* The same ahead of work `step`, if there is room. */
+static bool start_ahead(struct builder *b, int step, start_function *start) {
+    if (!z3d_builder_make_room(b, step)) return false;
+    start_for(b, step, start);
+    return true;
 }
 
 static bool widens(const struct builder *b) {
@@ -148,6 +156,7 @@ static int fetch_ahead(struct builder *b, int step, int left) {
     for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
         elements += gathered_elements(b, step, true);
         if (n > 0 && elements > b->program->config.prefetch) break;
+        if (left == ON_LAST_LEG && !z3d_builder_make_room(b, step)) break;
         fetch_for(b, step, left);
         step = next_unit(b, step);
     }
@@ -163,7 +172,7 @@ static int gather_ahead(struct builder *b, int step) {
     for (int n = 0; n < b->program->model->num_units && next < b->num_work; n++) {
         elements += gathered_elements(b, next, false);
         if (n > 0 && (most == 0 || elements > most)) break;
-        start_for(b, next, start_gather);
+        if (!start_ahead(b, next, start_gather)) break;
         next = next_unit(b, next);
     }
     return next;
@@ -172,9 +181,10 @@ static int gather_ahead(struct builder *b, int step) {
 /* Before work `step`: what it reads is there, and what the next one reads is on its way. */
 void z3d_builder_gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    z3d_builder_make_room(b, step);
     if (widens(b) && b->program->config.overlap) { /* of the first work; later ones' are there */
         start_for(b, step, start_widening);
-        start_for(b, next_unit(b, step), start_widening);
+        start_ahead(b, next_unit(b, step), start_widening);
     }
     start_for(b, step, start_gather);
     for (int s = 0; s < unit->num_groups; s++)
@@ -183,32 +193,10 @@ void z3d_builder_gather_before(struct builder *b, int step) {
             z3d_builder_wait(b, b->group[unit->group[s]].gathering);
     if (!b->program->config.overlap) return;
     int next = gather_ahead(b, step); /* travels while this computes */
-    if (widens(b)) {
-        start_for(b, next, start_widening);
-        next = next_unit(b, next);
-    }
+    if (widens(b) && start_ahead(b, next, start_widening)) next = next_unit(b, next);
     if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
     int fetched = fetch_ahead(b, next, ON_LAST_LEG);
     fetch_ahead(b, fetched, ON_LEG_BEFORE);
-}
-
-/* By what comes next, or, where parameters are gathered once a step, by anything. */
-static bool is_read_later(const struct builder *b, int step, int g) {
-    if (b->program->config.pipeline.gather_per_step) return step < b->group[g].last_reader;
-    return z3d_builder_reads_group(b, step + 1, g);
-}
-
-void z3d_builder_release_after(struct builder *b, int step) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    for (int s = 0; s < unit->num_groups; s++) {
-        int g = unit->group[s];
-        if (!b->group[g].decided.gather_each_use) continue;
-        if (!z3d_builder_reads_group(b, step, g) || is_read_later(b, step, g)) continue;
-        z3d_instruction *i =
-            z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
-        i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
-        b->group[g].parameters = b->group[g].block = -1;
-    }
 }
 
 /* In parts the other half comes before the first use. */

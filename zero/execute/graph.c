@@ -39,6 +39,7 @@ static void subtract(z3d_traffic *from, const z3d_traffic *what) {
     from->volume_elements -= what->volume_elements;
     from->scalar_calls -= what->scalar_calls;
     from->scalar_bytes -= what->scalar_bytes;
+    from->bytes_between_nodes -= what->bytes_between_nodes;
 }
 
 /* since: what there was before; becomes what came since. */

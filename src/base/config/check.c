@@ -630,6 +630,7 @@ void config_check_into(config_checker *k) {
     check_nccl(k);
     check_unused_parts(k);
     check_prompts(k);
+    config_check_comms(k);
     if (k->c->run_dir[0] == '\0') {
         config_complain(k, "run.dir", "is empty; write a folder to write to");
     }

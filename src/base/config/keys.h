@@ -87,6 +87,8 @@
   X(zero_optimization_zero_hpz_partition_size, "zero_optimization.zero_hpz_partition_size", INT, SUM, "1", "[1,1000000]", "stage 3: data ranks, of one node, that together keep a second copy of the parameters (hpZ of ZeRO++): after each step parameters cross the nodes once, and are then gathered inside of them. Costs that copy's memory. 1: off") \
   X(zero_optimization_mics_shard_size, "zero_optimization.mics_shard_size", INT, SUM, "-1", "[-1,1000000]", "hybrid sharding (MiCS, HSDP): states are sharded over so many data ranks only, and each such group has them all. -1: over all data ranks") \
   X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, SUM, "auto", "[0,1e12] auto", "stage 3: elements of parameters that may be gathered before the units that use them; at least the next unit's. More hide a slow network better and take more memory. With offload_param: elements, behind the next unit's, that may be on their way to the device, and with nvme as many behind those from the disk to host memory. auto: the next unit's; with offload_param 5e7") \
+  X(zero_optimization_stage3_max_live_parameters, "zero_optimization.stage3_max_live_parameters", INT, SUM, "1e15", "[0,1e15]", "stage 3: elements of parameters that may be gathered at a time. Where more would be, gathers ahead wait and what stage3_max_reuse_distance keeps is released; the unit that runs always has its own. The default: any number") \
+  X(zero_optimization_stage3_max_reuse_distance, "zero_optimization.stage3_max_reuse_distance", INT, SUM, "0", "[0,1e15]", "stage 3: gathered parameters stay until their next use if fewer elements of other gathered parameters come before it: fewer gathers, more memory. 0: only for the next unit. DeepSpeed's default for this key and stage3_max_live_parameters is 1e9") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, SUM, "auto", "full|selective|none|auto", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept. auto: the first of none, selective and full whose planned memory leaves a tenth of the machine's free, in a run at least 64 MiB, whatever else runs there (plan --hardware: of the described one's; full where no machine is known); full if a key beside this one needs it. A resumed run keeps it, or what it then fits in") \
   X(activation_checkpointing_recompute_activation, "activation_checkpointing.recompute_activation", ENUM, SUM, "auto", "auto|true|false", "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, in GPT 4 b s h more per block; with granularity full of the blocks that are recomputed at a time. auto: false if it leaves a tenth of the machine's memory free, in a run at least 64 MiB, whatever else runs there, or if keeping it needs no more memory, in a run or on the machine of plan --hardware; true where the memory is not known") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, SUM, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
@@ -177,6 +179,9 @@
   X(checkpoint_export_dtype, "checkpoint.export.dtype", ENUM, NONE, "fp32", "fp32|bf16|fp16", "type of the tensors in an export, unless --dtype says another; an import sets it to the model's own") \
   X(checkpoint_export_max_position_embeddings, "checkpoint.export.max_position_embeddings", INT, NONE, "auto", "[1,16777216] auto", "llama: the longest text of the model as an export's config.json has it; an import sets it to the model's own, which a run with a shorter model.seq_length keeps. auto: model.seq_length") \
   X(checkpoint_async, "checkpoint.async", BOOL, SUM, "false", "", "save from a copy in host memory while training continues") \
+  X(comms_logger_enabled, "comms_logger.enabled", BOOL, NONE, "false", "", "report the bytes that each kind of collective sends, inside a node and between nodes: in metrics.jsonl, at the end of the run and in zero3d report. Nodes are those of parallel.ranks_per_node, if it is set") \
+  X(comms_logger_prof_all, "comms_logger.prof_all", BOOL, NONE, "true", "", "report all kinds of collectives; false: those of comms_logger.prof_ops") \
+  X(comms_logger_prof_ops, "comms_logger.prof_ops", LIST, NONE, "", "texts", "kinds of collectives that are reported with comms_logger.prof_all false: a list of all_reduce, reduce_scatter, all_gather, broadcast and send") \
   X(run_dir, "run.dir", STRING, NONE, "runs/default", "", "folder that the run writes to") \
   X(run_tensorboard, "run.tensorboard", BOOL, NONE, "true", "", "write TensorBoard event files") \
   X(generate_prompt, "generate.prompt", STRING, SUM, "", "", "text to continue at the end of the run; unset: no sample") \
@@ -206,10 +211,6 @@
     X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
     X("zero_optimization.round_robin_gradients",                                                   \
       "shards are equal column ranges; there is no rank order to rotate")                          \
-    X("zero_optimization.stage3_max_live_parameters",                                              \
-      "stage3_prefetch_bucket_size says how much is gathered ahead")                               \
-    X("zero_optimization.stage3_max_reuse_distance",                                               \
-      "a gather is reused only by the next instruction")                                           \
     X("zero_optimization.stage3_gather_16bit_weights_on_model_save",                               \
       "zero3d checkpoint export makes such a file from any checkpoint")                            \
     X("zero_optimization.ignore_unused_parameters",                                                \
@@ -227,9 +228,6 @@
     X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
     X("zero_optimization.model_persistence_threshold",                                             \
       "groups up to stage3_param_persistence_threshold are kept whole, however many there are")    \
-    X("zero_optimization.max_live_parameters",                                                     \
-      "stage3_prefetch_bucket_size says how much is gathered ahead")                               \
-    X("zero_optimization.max_reuse_distance", "a gather is reused only by the next instruction")   \
     X("zero_optimization.gather_16bit_weights_on_model_save",                                      \
       "zero3d checkpoint export makes such a file from any checkpoint")                            \
     X("zero_optimization.module_granularity_threshold",                                            \
@@ -295,7 +293,6 @@
     X("comet", "metrics.jsonl in the run folder has every step")                                   \
     X("monitor_config", "metrics.jsonl in the run folder has every step")                          \
     X("flops_profiler", "use training.trace_steps")                                                \
-    X("comms_logger", "use training.trace_steps")                                                  \
     X("compile", "kernels are compiled with the program")                                          \
     X("autotuning", "use zero3d plan --recommend")                                                 \
     X("local_rank", "use zero3d-launch")                                                           \
@@ -330,7 +327,7 @@
 
 /* Numbers and switches that say again, or in another way, what a key of ours says: X(NAME, path,
  * type, rule). They set that key where nobody did, else must agree with it (peers.c); a switch that
- * is false says nothing, but tensorboard's. */
+ * is false says nothing, but tensorboard's. Those of comms_logger say what it does not do. */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
     X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
@@ -338,10 +335,14 @@
     X(AUTOTP_SIZE, "tensor_parallel.autotp_size", FLOAT, "[0,65536]")                              \
     X(PREFETCH, "zero_optimization.prefetch_bucket_size", FLOAT, "[0,1e12]")                       \
     X(PERSISTENCE, "zero_optimization.param_persistence_threshold", FLOAT, "[0,1e15]")             \
+    X(MAX_LIVE, "zero_optimization.max_live_parameters", FLOAT, "[0,1e15]")                        \
+    X(MAX_REUSE, "zero_optimization.max_reuse_distance", FLOAT, "[0,1e15]")                        \
     X(SHARD_DEGREE, "parallel.data_parallel_shard_degree", FLOAT, "[-1,1e6]")                      \
     X(CPU_OFFLOAD, "zero_optimization.cpu_offload", BOOL, "")                                      \
     X(CPU_OFFLOAD_PARAM, "zero_optimization.cpu_offload_param", BOOL, "")                          \
     X(CPU_OFFLOAD_PARAMS, "zero_optimization.cpu_offload_params", BOOL, "")                        \
+    X(COMMS_VERBOSE, "comms_logger.verbose", BOOL, "")                                             \
+    X(COMMS_DEBUG, "comms_logger.debug", BOOL, "")                                                 \
     X(TENSORBOARD, "tensorboard.enabled", BOOL, "")
 
 /* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a

@@ -93,6 +93,8 @@ static void settle_renamed(config_checker *k) {
         {CONFIG_PEER_AUTOTP_SIZE, CONFIG_KEY_parallel_tensor_model_parallel_size},
         {CONFIG_PEER_PREFETCH, CONFIG_KEY_zero_optimization_stage3_prefetch_bucket_size},
         {CONFIG_PEER_PERSISTENCE, CONFIG_KEY_zero_optimization_stage3_param_persistence_threshold},
+        {CONFIG_PEER_MAX_LIVE, CONFIG_KEY_zero_optimization_stage3_max_live_parameters},
+        {CONFIG_PEER_MAX_REUSE, CONFIG_KEY_zero_optimization_stage3_max_reuse_distance},
         {CONFIG_PEER_SHARD_DEGREE, CONFIG_KEY_zero_optimization_mics_shard_size},
     };
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
@@ -102,6 +104,22 @@ static void settle_renamed(config_checker *k) {
             config_sound(k, config_table[renamed[i].key].path, NULL))
             settle_number(k, renamed[i].peer, renamed[i].key, peer->value);
     }
+}
+
+/* A block that is off may ask for anything. */
+static void refuse_loud_logger(config_checker *k) {
+    static const struct {
+        int peer;
+        const char *what;
+    } asks[] = {
+        {CONFIG_PEER_COMMS_VERBOSE, "not supported: training.trace_steps writes each collective of "
+                                    "the first steps; leave it out or write false"},
+        {CONFIG_PEER_COMMS_DEBUG, "not supported: training.trace_steps names the entry of the step "
+                                  "program that waits; leave it out or write false"},
+    };
+    for (size_t i = 0; i < sizeof asks / sizeof *asks && k->c->comms_logger_enabled; i++)
+        if (k->c->origin->peer[asks[i].peer].place.source >= 0)
+            refuse(k, asks[i].peer, CONFIG_KEY_comms_logger_enabled, asks[i].what);
 }
 
 void config_settle_optimizer(z3d_config *c) {
@@ -125,6 +143,7 @@ void config_settle_peers(config_checker *k) {
     }
     settle_renamed(k);
     settle_offload(k);
+    refuse_loud_logger(k);
     const config_peer *board = &peer[CONFIG_PEER_TENSORBOARD];
     if (board->place.source >= 0 && config_sound(k, "run.tensorboard", NULL))
         settle(k, CONFIG_PEER_TENSORBOARD, CONFIG_KEY_run_tensorboard,

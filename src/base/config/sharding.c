@@ -4,10 +4,15 @@
 
 #define STAGE "zero_optimization.stage"
 #define PERSISTENCE "zero_optimization.stage3_param_persistence_threshold"
+#define LIVE "zero_optimization.stage3_max_live_parameters"
+#define REUSE "zero_optimization.stage3_max_reuse_distance"
 #define HPZ "zero_optimization.zero_hpz_partition_size"
 #define MICS "zero_optimization.mics_shard_size"
 #define ALGORITHM "parallel.collective_algorithm"
 #define NODE "parallel.ranks_per_node"
+#define COMMS "comms_logger.enabled"
+#define GATHER "zero_optimization.pipeline_gather"
+#define OVERLAP "zero_optimization.overlap_comm"
 
 z3d_data_cut z3d_config_data_cut(const z3d_config *config) {
     if (config->zero_optimization_mics_shard_size > 0) return Z3D_CUT_HYBRID;
@@ -25,6 +30,8 @@ void z3d_config_leave_sharding(z3d_config *config) {
     config->zero_optimization_mics_shard_size = -1;
     config->zero_optimization_zero_hpz_partition_size = 1;
     config->zero_optimization_stage3_param_persistence_threshold = 0;
+    config->zero_optimization_stage3_max_live_parameters = Z3D_ANY_LIVE;
+    config->zero_optimization_stage3_max_reuse_distance = 0;
     config->parallel_collective_algorithm = Z3D_ALGORITHM_RING;
     config->parallel_ranks_per_node = Z3D_AUTO;
 }
@@ -53,27 +60,57 @@ int64_t z3d_config_data_inner(const z3d_config *config, int64_t data) {
 static void check_node(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key key = {NODE, c->parallel_ranks_per_node != Z3D_AUTO};
-    const idle_reason ring = {
-        {ALGORITHM, HPZ}, "while " ALGORITHM " is ring and " HPZ " is 1", NULL, true};
-    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && config_sound(k, NODE, ALGORITHM, HPZ, NULL))
+    const idle_reason ring = {{ALGORITHM, HPZ, COMMS},
+                              "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false",
+                              NULL,
+                              true};
+    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled &&
+        config_sound(k, NODE, ALGORITHM, HPZ, COMMS, NULL))
         config_refuse_idle(k, &key, 1, &ring);
 }
 
-static void check_persistence(config_checker *k) {
+/* Where parameters are gathered for each use, only what is gathered ahead or kept can be limited.
+ */
+static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key key = {PERSISTENCE,
-                          c->zero_optimization_stage3_param_persistence_threshold != 0};
+    const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
+    const idle_key live = {LIVE, c->zero_optimization_stage3_max_live_parameters != Z3D_ANY_LIVE},
+                   reuse = {REUSE, c->zero_optimization_stage3_max_reuse_distance != 0};
+    const idle_reason kept = {
+        {GATHER}, "while " GATHER " is per_step: all stay gathered", NULL, true};
+    const idle_reason alone = {{OVERLAP, REUSE},
+                               "while " OVERLAP " is false and " REUSE " is 0: only the unit that "
+                               "runs has gathered parameters",
+                               NULL,
+                               true};
+    if (!config_sound(k, LIVE, REUSE, GATHER, OVERLAP, NULL)) return;
+    if (per_step)
+        config_refuse_idle(k, &reuse, 1, &kept);
+    else if (!c->zero_optimization_overlap_comm && !reuse.differs)
+        config_refuse_idle(k, &live, 1, &alone);
+}
+
+/* What says how stage 3 gathers. */
+static void check_stage_3(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key keys[] = {
+        {PERSISTENCE, c->zero_optimization_stage3_param_persistence_threshold != 0},
+        {LIVE, c->zero_optimization_stage3_max_live_parameters != Z3D_ANY_LIVE},
+        {REUSE, c->zero_optimization_stage3_max_reuse_distance != 0}};
     const idle_reason whole = {
         {STAGE}, "below " STAGE " 3: every rank keeps whole parameters", NULL, true};
-    if (c->zero_optimization_stage < 3 && config_sound(k, STAGE, PERSISTENCE, NULL))
-        config_refuse_idle(k, &key, 1, &whole);
+    if (!config_sound(k, STAGE, NULL)) return;
+    if (c->zero_optimization_stage < 3)
+        config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &whole);
+    else
+        check_live(k);
 }
 
 void config_check_sharding(config_checker *k) {
     const z3d_config *c = k->c;
     const int64_t hpz = c->zero_optimization_zero_hpz_partition_size,
                   mics = c->zero_optimization_mics_shard_size, stage = c->zero_optimization_stage;
-    check_persistence(k);
+    check_stage_3(k);
     check_node(k);
     if (!config_sound(k, STAGE, HPZ, MICS, ALGORITHM, NULL)) return;
     if (mics == 0)

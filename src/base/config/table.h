@@ -184,6 +184,8 @@ bool config_check_micro_batches(config_checker *k, int64_t data);
  */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
+/* Which collectives are reported. */
+void config_check_comms(config_checker *k);
 /* The ranks' speeds: each of them; their number. */
 void config_check_speeds(config_checker *k);
 /* Where optimizer states and parameters lie. */

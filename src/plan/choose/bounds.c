@@ -179,7 +179,8 @@ static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micro
            trained = own * frame->trained;
     double out = z3d_plan_reduces_per_step(w->config, way->stage) ? trained : micros * trained;
     if (!z3d_way_shards(way->stage, Z3D_STATE_VALUE) ||
-        w->config->zero_optimization_stage3_param_persistence_threshold > 0)
+        w->config->zero_optimization_stage3_param_persistence_threshold > 0 ||
+        w->config->zero_optimization_stage3_max_reuse_distance > 0)
         return out;
     if (way->gather == Z3D_PIPELINE_GATHER_PER_STEP) return out + own;
     const int passes = frame->trained < 1 ? 1 : 2; /* frozen units may have no way back */

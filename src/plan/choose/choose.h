@@ -46,8 +46,9 @@ bool z3d_ratio_is_open(const z3d_config *config);
 z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
                             const z3d_hardware *hardware, const z3d_room *room, z3d_string *why);
 
-/* Whether it makes a difference when parameters are gathered: ranks keep only their own rows, and
- * there are several data ranks and pipeline stages. The pipeline size must be known. */
+/* Whether it makes a difference when parameters are gathered: ranks keep only their own rows, there
+ * are several data ranks and pipeline stages, and no stage3_max_reuse_distance says what stays. The
+ * pipeline size must be known. */
 bool z3d_gather_matters(const z3d_config *config, int ranks);
 
 /* Decides zero_optimization.pipeline_gather if it is `auto` and matters, for a world of `ranks` (0:

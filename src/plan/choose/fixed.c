@@ -69,6 +69,8 @@ static void find_fixed(z3d_config *c, z3d_fixed *out) {
     out->chunks = if_set(c, CHUNKS, (int)c->parallel_virtual_pipeline_model_parallel_size, 0);
     out->schedule = c->parallel_pipeline_schedule;
     out->gather = c->zero_optimization_pipeline_gather;
+    if (!out->gather && c->zero_optimization_stage3_max_reuse_distance > 0)
+        out->gather = Z3D_PIPELINE_GATHER_PER_MICROBATCH;
     if (file || list) {
         out->pipeline = (int)c->parallel_pipeline_model_parallel_size;
         out->chunks = (int)c->parallel_virtual_pipeline_model_parallel_size;

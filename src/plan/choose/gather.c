@@ -6,6 +6,7 @@ static const int ways[] = {Z3D_PIPELINE_GATHER_PER_MICROBATCH, Z3D_PIPELINE_GATH
 
 bool z3d_gather_matters(const z3d_config *config, int ranks) {
     return config->parallel_pipeline_model_parallel_size > 1 &&
+           config->zero_optimization_stage3_max_reuse_distance == 0 &&
            ranks > z3d_config_model_ranks(config) &&
            z3d_way_shards((int)config->zero_optimization_stage, Z3D_STATE_VALUE);
 }

@@ -187,6 +187,22 @@ static void tell_exposed(telling *t) {
     tell(t, "exposed");
 }
 
+/* With comms_logger: the mean of rank 0's steps. */
+static void tell_sent(telling *t) {
+    const z3d_history *history = t->history;
+    char inside[32], between[32];
+    for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+        const double *sent = history->sent[kind], steps = (double)history->sent_steps;
+        if (!(sent[0] + sent[1] > 0)) continue;
+        z3d_string_append(&t->text, "%s%s %s inside a node, %s between nodes",
+                          t->text.length ? "; " : "",
+                          z3d_collective_name((z3d_collective_kind)kind),
+                          z3d_format_bytes((int64_t)(sent[0] / steps), inside, sizeof inside),
+                          z3d_format_bytes((int64_t)(sent[1] / steps), between, sizeof between));
+    }
+    tell(t, "sent a step");
+}
+
 static void tell_memory(telling *t) {
     char bytes[32];
     for (int m = 0; m < Z3D_HISTORY_MEMORIES; m++)
@@ -254,6 +270,7 @@ void z3d_history_facts(const z3d_history *history,
     tell_rate(&t);
     tell_speed(&t);
     tell_exposed(&t);
+    tell_sent(&t);
     tell_memory(&t);
     tell_checkpoints(&t);
     tell_ends(&t);

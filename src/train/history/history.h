@@ -3,6 +3,7 @@
 #ifndef ZERO3D_TRAIN_HISTORY_H
 #define ZERO3D_TRAIN_HISTORY_H
 
+#include "parallel/parallel.h"
 #include "src/base/base.h"
 
 /* X(NAME, member of a step's line): a column of numbers. Lines without it, or with null, have
@@ -54,6 +55,9 @@ enum { Z3D_HISTORY_MEMORIES = Z3D_CATEGORY_COUNT + 2 };
 typedef struct z3d_history {
     char *name; /* as it was given */
     z3d_history_table steps, validations;
+    /* Bytes of each kind of collective: of all steps that say so; inside a node, between nodes. */
+    double sent[Z3D_COLLECTIVE_COUNT][2];
+    int64_t sent_steps;
     double memory[Z3D_HISTORY_MEMORIES]; /* bytes, of the last step that says so; NAN: not said */
     int events, events_capacity;
     z3d_history_event *event;

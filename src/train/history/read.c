@@ -48,6 +48,19 @@ static z3d_status grow(z3d_history_table *table) {
     return Z3D_OK;
 }
 
+static void take_sent(z3d_history *history, const z3d_json *comms) {
+    static const char *const ways[] = {"inside_node", "between_nodes"};
+    history->sent_steps++;
+    for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+        const z3d_json *sent =
+            z3d_json_member(comms, z3d_collective_name((z3d_collective_kind)kind));
+        for (int way = 0; way < 2 && sent; way++) {
+            const double bytes = number_up_to(sent, ways[way], MOST_BYTES);
+            if (isfinite(bytes)) history->sent[kind][way] += bytes;
+        }
+    }
+}
+
 static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
     static const char *const names[] = {
 #define X(NAME, name) name,
@@ -56,11 +69,13 @@ static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
     };
     bool validation = z3d_json_member(line, "validation_loss") != NULL;
     z3d_history_table *table = validation ? &history->validations : &history->steps;
-    const z3d_json *memory = z3d_json_member(line, "memory");
+    const z3d_json *memory = z3d_json_member(line, "memory"),
+                   *comms = z3d_json_member(line, "comms");
     if (table->count == table->capacity) Z3D_TRY(grow(table));
     for (int c = 0; c < Z3D_COLUMN_COUNT; c++)
         table->column[c][table->count] = number_of(line, names[c]);
     table->count++;
+    if (comms) take_sent(history, comms);
     for (int m = 0; m < Z3D_HISTORY_MEMORIES && memory; m++)
         history->memory[m] = number_up_to(memory, z3d_history_memory_name(m), MOST_BYTES);
     return Z3D_OK;

@@ -161,6 +161,20 @@ static void append_time(z3d_string *out, double time) {
     z3d_string_append(out, ",\"time\":%.3f", time);
 }
 
+/* Kinds of which nothing was sent are left out. */
+static void append_sent(z3d_string *out, const z3d_step_record *record) {
+    const char *before = ",\"comms\":{";
+    for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+        const z3d_sent *sent = &record->sent[kind];
+        if (!record->logged[kind] || sent->bytes == 0) continue;
+        z3d_string_append(out, "%s\"%s\":{\"inside_node\":%.0f,\"between_nodes\":%.0f}", before,
+                          z3d_collective_name((z3d_collective_kind)kind),
+                          (double)sent->bytes - sent->between_nodes, sent->between_nodes);
+        before = ",";
+    }
+    if (*before == ',' && before[1] == '\0') z3d_string_append(out, "}");
+}
+
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
     z3d_string_append(out, "{\"step\":%lld", (long long)record->step);
@@ -184,6 +198,7 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
         append_measured(out, "host_step_seconds", record->host_step_seconds);
     }
     z3d_string_append(out, ",\"comm_bytes\":%lld", (long long)record->comm_bytes);
+    append_sent(out, record);
     append_float(out, "loss_scale", record->loss_scale);
     z3d_string_append(out, ",\"skipped\":%s", record->skipped ? "true" : "false");
     if (record->overflow_group) {
@@ -247,10 +262,10 @@ void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out) {
 static void append_traffic(const z3d_traffic *traffic, z3d_string *out) {
     z3d_string_append(out,
                       "{\"calls\":%lld,\"bytes\":%lld,\"volume_elements\":%lld,"
-                      "\"scalar_calls\":%lld,\"scalar_bytes\":%lld",
+                      "\"scalar_calls\":%lld,\"scalar_bytes\":%lld,\"bytes_between_nodes\":%.0f",
                       (long long)traffic->calls, (long long)traffic->bytes,
                       (long long)traffic->volume_elements, (long long)traffic->scalar_calls,
-                      (long long)traffic->scalar_bytes);
+                      (long long)traffic->scalar_bytes, traffic->bytes_between_nodes);
     append_measured(out, "seconds", traffic->seconds);
     append_measured(out, "exposed_seconds", traffic->exposed_seconds);
     z3d_string_append(out, "}");
@@ -275,12 +290,17 @@ void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, 
     z3d_string_append(out, "}}");
 }
 
-int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]) {
+int64_t z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT],
+                         z3d_sent sent[Z3D_COLLECTIVE_COUNT]) {
     int64_t bytes = 0;
-    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+    for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+        sent[kind] = (z3d_sent){0, 0};
+        for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
             const z3d_traffic *traffic = z3d_group_traffic(group[axes], (z3d_collective_kind)kind);
-            bytes += traffic->bytes + traffic->scalar_bytes;
+            sent[kind].bytes += traffic->bytes + traffic->scalar_bytes;
+            sent[kind].between_nodes += traffic->bytes_between_nodes;
         }
+        bytes += sent[kind].bytes;
+    }
     return bytes;
 }

@@ -35,6 +35,16 @@ z3d_status z3d_line_file_close(z3d_line_file *file);
 /* Writes a small file whole: under a temporary name, then renamed. ERR_IO. */
 z3d_status z3d_write_whole_file(const char *path, const char *text, size_t length);
 
+/* What this rank sends of one kind of collective: all bytes, and those that leave its node. */
+typedef struct z3d_sent {
+    int64_t bytes;
+    double between_nodes;
+} z3d_sent;
+
+/* Over all groups so far, by kind; gives the bytes of all kinds. */
+int64_t z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT],
+                         z3d_sent sent[Z3D_COLLECTIVE_COUNT]);
+
 /* One training step. A number that is not finite is written as null: JSON has no other word. */
 typedef struct z3d_step_record {
     int64_t step;
@@ -51,14 +61,16 @@ typedef struct z3d_step_record {
     double mfu, hfu;             /* shares of one rank's peak, NAN when that is unknown; hfu with
                                     what is replayed (z3d_plan_hardware_flops) */
     double exposed_comm_seconds; /* compute waited for collectives */
-    double exposed_transfer_seconds;    /* and for copies from and to host memory */
-    bool offloaded;                     /* optimizer states, or to a disk; else without these: */
-    double exposed_disk_seconds;        /* compute waited for the disk */
-    double host_step_seconds;           /* the host stepped, and nothing else computed */
-    int64_t comm_bytes;                 /* this rank's, over all groups */
-    int64_t memory[Z3D_CATEGORY_COUNT]; /* measured peaks of this rank, bytes */
-    int64_t host_memory;                /* of its arena in host memory; 0: none, left out */
-    int64_t outside_memory;             /* beyond the categories; -1: unknown, left out */
+    double exposed_transfer_seconds;     /* and for copies from and to host memory */
+    bool offloaded;                      /* optimizer states, or to a disk; else without these: */
+    double exposed_disk_seconds;         /* compute waited for the disk */
+    double host_step_seconds;            /* the host stepped, and nothing else computed */
+    int64_t comm_bytes;                  /* this rank's, over all groups */
+    bool logged[Z3D_COLLECTIVE_COUNT];   /* kinds that comms_logger reports */
+    z3d_sent sent[Z3D_COLLECTIVE_COUNT]; /* of these */
+    int64_t memory[Z3D_CATEGORY_COUNT];  /* measured peaks of this rank, bytes */
+    int64_t host_memory;                 /* of its arena in host memory; 0: none, left out */
+    int64_t outside_memory;              /* beyond the categories; -1: unknown, left out */
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
@@ -81,7 +93,5 @@ typedef struct z3d_start_record {
 void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out);
 /* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
 void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
-/* Bytes over all groups and kinds so far. */
-int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]);
 
 #endif

@@ -79,25 +79,33 @@ static void append_unexplained(z3d_string *out, const z3d_run_end *end) {
 
 static void append_traffic(z3d_string *out, z3d_axes axes, z3d_collective_kind kind,
                            const z3d_traffic *traffic) {
-    char name[48], bytes[32], seconds[32], exposed[32];
+    char name[48], inside[32], between[32], seconds[32], exposed[32];
+    const double bytes = (double)(traffic->bytes + traffic->scalar_bytes);
+    const int64_t across = (int64_t)traffic->bytes_between_nodes;
     snprintf(name, sizeof name, "%s %s", z3d_axes_name(axes).text, z3d_collective_name(kind));
-    z3d_string_append(out, "  %-26s %10lld %11s %11s %11s\n", name,
+    z3d_string_append(out, "  %-26s %10lld %14s %14s %11s %11s\n", name,
                       (long long)(traffic->calls + traffic->scalar_calls),
-                      z3d_format_bytes(traffic->bytes + traffic->scalar_bytes, bytes, sizeof bytes),
+                      z3d_format_bytes((int64_t)bytes - across, inside, sizeof inside),
+                      z3d_format_bytes(across, between, sizeof between),
                       z3d_format_seconds(traffic->seconds, seconds, sizeof seconds),
                       z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
 }
 
-static void append_communication(z3d_string *out, z3d_group *const *group) {
+/* all: also of kinds that comms_logger does not report. */
+static void append_communication(z3d_string *out, const z3d_run_end *end, bool all) {
     bool any = false;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
-        if (!group[axes] || z3d_group_size(group[axes]) < 2) continue;
+        const z3d_group *group = end->group[axes];
+        if (!group || z3d_group_size(group) < 2) continue;
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
-            const z3d_traffic *traffic = z3d_group_traffic(group[axes], (z3d_collective_kind)kind);
+            const z3d_traffic *traffic = z3d_group_traffic(group, (z3d_collective_kind)kind);
             if (traffic->calls + traffic->scalar_calls == 0) continue;
+            if (!all && !z3d_config_logs_collective(end->config,
+                                                    z3d_collective_name((z3d_collective_kind)kind)))
+                continue;
             if (!any)
-                z3d_string_append(out, "communication of rank 0           calls       bytes       "
-                                       "time     exposed\n");
+                z3d_string_append(out, "communication of rank 0           calls  inside a node  "
+                                       "between nodes        time     exposed\n");
             any = true;
             append_traffic(out, (z3d_axes)axes, (z3d_collective_kind)kind, traffic);
         }
@@ -126,9 +134,8 @@ void z3d_summary_tables(const z3d_run_end *end, bool all, z3d_string *out) {
     append_differences(out, end->memory);
     if (all && end->resident) append_resident(out, end->resident);
     if (end->resident) append_unexplained(out, end);
-    if (!all) return;
-    append_communication(out, end->group);
-    append_transfers(out, end);
+    append_communication(out, end, all);
+    if (all) append_transfers(out, end);
 }
 
 /* ---- JSON ---- */

@@ -47,7 +47,8 @@ typedef struct z3d_run_end {
 } z3d_run_end;
 
 /* Tables of memory by category, of the process's memory and of communication; without `all` only
- * what does not agree with the plan, which is nothing in a healthy run. */
+ * what does not agree with the plan, which is nothing in a healthy run, and the collectives that
+ * comms_logger reports. */
 void z3d_summary_tables(const z3d_run_end *end, bool all, z3d_string *out);
 /* All of them as one JSON object. */
 void z3d_summary_json(const z3d_run_end *end, z3d_string *out);

@@ -1,0 +1,92 @@
+/* Gathered parameters between their uses: which stay for later work (config.reuse_distance, or all
+ * of a step), and room for more where their elements are limited (config.max_live). */
+#include "zero/build/builder.h"
+
+/* Elements of what work `step` reads and the work before it does not. */
+static int64_t coming(const struct builder *b, int step) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    int64_t elements = 0;
+    for (int s = 0; s < unit->num_groups; s++) {
+        const int g = unit->group[s];
+        if (b->group[g].decided.gather_each_use && z3d_builder_reads_group(b, step, g) &&
+            !z3d_builder_reads_group(b, step - 1, g))
+            elements += b->program->layout->group[g].padded;
+    }
+    return elements;
+}
+
+/* The work behind `step` for which group g, that `step` reads, stays gathered: the next one; behind
+ * that, one before which fewer elements of others come than config.reuse_distance; or, where
+ * parameters are gathered once a step, any. -1: none. */
+static int stays_for(const struct builder *b, int step, int g) {
+    const z3d_program_config *c = &b->program->config;
+    const int64_t most = c->pipeline.gather_per_step ? INT64_MAX : c->reuse_distance;
+    int64_t others = 0;
+    for (int next = step + 1; next <= b->group[g].last_reader; next++) {
+        if (next > step + 1 && others >= most) return -1;
+        if (z3d_builder_reads_group(b, next, g)) return next;
+        others += coming(b, next);
+    }
+    return -1;
+}
+
+static void release(struct builder *b, int g) {
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
+    i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
+    b->group[g].parameters = b->group[g].block = -1;
+}
+
+void z3d_builder_release_after(struct builder *b, int step) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        const int g = unit->group[s];
+        struct group_state *group = &b->group[g];
+        if (!group->decided.gather_each_use || !z3d_builder_reads_group(b, step, g)) continue;
+        group->wanted = stays_for(b, step, g);
+        if (group->wanted < 0) release(b, g);
+    }
+}
+
+/* Whether a buffer for all rows of group g's parameters is taken. Of hpZ the block has a place of
+ * its own, which persists. */
+static bool is_live(const struct builder *b, int g) {
+    const struct group_state *group = &b->group[g];
+    if (!group->decided.gather_each_use) return false;
+    if (b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds)
+        return group->parameters >= 0;
+    return group->parameters >= 0 || group->block >= 0 || group->parameters_in.left == ON_LAST_LEG;
+}
+
+/* Elements of all that is gathered, and of what work `step` has yet to gather. */
+static int64_t live_with(const struct builder *b, int step) {
+    int64_t elements = 0;
+    for (int g = 0; g < b->program->model->num_groups; g++) {
+        const bool missing =
+            b->group[g].decided.gather_each_use && z3d_builder_reads_group(b, step, g);
+        if (missing || is_live(b, g)) elements += b->program->layout->group[g].padded;
+    }
+    return elements;
+}
+
+/* Of what is gathered, what is wanted last, and later than by work `step`; -1: nothing is. */
+static int wanted_last(const struct builder *b, int step) {
+    int last = -1;
+    for (int g = 0; g < b->program->model->num_groups; g++) {
+        const struct group_state *group = &b->group[g];
+        if (is_live(b, g) && group->parameters >= 0 && group->gathering < 0 &&
+            group->wanted > (last < 0 ? step : b->group[last].wanted))
+            last = g;
+    }
+    return last;
+}
+
+bool z3d_builder_make_room(struct builder *b, int step) {
+    const int64_t most = b->program->config.max_live;
+    if (most >= b->program->layout->padded_total) return true;
+    while (step < b->num_work && live_with(b, step) > most) {
+        const int g = wanted_last(b, step);
+        if (g < 0) return false;
+        release(b, g);
+    }
+    return true;
+}
