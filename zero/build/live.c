@@ -82,7 +82,7 @@ static int wanted_last(const struct builder *b, int step) {
 
 bool z3d_builder_make_room(struct builder *b, int step) {
     const int64_t most = b->program->config.max_live;
-    if (most >= b->program->layout->padded_total) return true;
+    if (most == 0 || most >= b->program->layout->padded_total) return true;
     while (step < b->num_work && live_with(b, step) > most) {
         const int g = wanted_last(b, step);
         if (g < 0) return false;
