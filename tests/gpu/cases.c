@@ -285,14 +285,16 @@ static void set_patterns(maker *m, const int64_t *s, check_array *a) {
                 (float)((number_of(to, (uint16_t)i) + number_of(to, (uint16_t)(i + 1))) / 2);
 }
 
-static const shape casts[] = {{1}, {7}, {8}, {300}, {2056}, {65536}};
+/* With columns: so many rows. */
+static const shape casts[] = {{1}, {7}, {8}, {300}, {2056}, {65536}, {7, 3}, {2056, 4}};
 static const double misfits[] = {INFINITY, 1e-6, 1e5};
 
-KERNEL(cast, casts, 3, .count = s[ROWS], .destination_dtype = types[form],
-       .source_dtype = m->type) {
+KERNEL(cast, casts, 3, .count = s[ROWS], .destination_dtype = s[COLS] ? m->type : types[form],
+       .source_dtype = m->type, .rows = s[COLS], .destination_stride = s[ROWS] + 9,
+       .source_stride = s[ROWS] + 1) {
     SPECIAL(misfits, 3);
     CHANGED(source, m->type, 100, s[ROWS] == 65536 ? set_patterns : set_special);
-    AROUND(destination, types[form], 0, 1);
+    AROUND(destination, k->destination_dtype, 0, 1);
 }
 
 KERNEL(accumulate, lines, 3, .count = s[ROWS], .y_dtype = types[form], .x_dtype = m->type) {

@@ -184,13 +184,6 @@ std::vector<Options> dozen() {
     add(1, 2, 1, 2, true, false, true, 2048);
     list.back().frozen = {"*weight"};
     list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0, false};
-    // Frozen and trained groups that travel as one, also in both halves of a data axis that is cut.
-    add(1, 2, 2, 2, true, true, true, 1 << 20);
-    list.back().frozen = {"*c_fc*"};
-    add(3, 1, 4, 2, false, true, true, 1 << 20);
-    list.back().frozen = {"*c_fc*"};
-    list.back().outer = 2;
-    list.back().sharding = Z3D_SHARDING_HPZ;
     // A data axis that is cut: whole gradients in two parts; a secondary value, also of what lies
     // on the disk; copies of the states, with sums over the tensor group.
     auto cut = [&list](z3d_sharding sharding) {
@@ -203,6 +196,7 @@ std::vector<Options> dozen() {
     cut(Z3D_SHARDING_HIERARCHICAL);
     add(3, 1, 4, 2, false, true, true, 2048);
     cut(Z3D_SHARDING_HPZ);
+    list.back().frozen = {"*c_fc*"}; // small groups travel as one, in both parts
     add(3, 1, 4, 1, false, true, true, 1 << 20);
     cut(Z3D_SHARDING_HPZ);
     list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 2048, 3, 0, false};
@@ -228,6 +222,9 @@ std::vector<Options> dozen() {
     list.back().reuse_distance = 1 << 20, list.back().max_live = 20000;
     list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0, false};
     list.back().prefetch = 10000;
+    // Trained and frozen groups that travel as one.
+    add(1, 2, 2, 2, true, true, true, 1 << 20);
+    list.back().frozen = {"*c_fc*"};
     return list;
 }
 

@@ -228,14 +228,12 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
                             .access = z3d_instruction_access(in, slot),
                             .rows = rows_of(program, in, slot),
                             .count = INT64_MAX};
-    if (slot == Z3D_SLOT_WORKSPACE && in->columns > 0)
-        return (z3d_buffer_operand){.slot = slot,
-                                    .buffer = o.buffer,
-                                    .group = -1,
-                                    .access = o.access,
-                                    .rows = Z3D_ROWS_ALL,
-                                    .first = in->column,
-                                    .count = in->count};
+    if (in->columns > 0 && slot == Z3D_SLOT_WORKSPACE) {
+        o.group = -1;
+        o.rows = Z3D_ROWS_ALL;
+        o.first = in->column;
+        o.count = in->count;
+    }
     if (o.group < 0) return o;
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     o.count = program->layout->group[o.group].shard;
