@@ -171,9 +171,13 @@ const char *z3d_collective_name(z3d_collective_kind kind);
 /* Order of a sum, of the call that src/device/collectives.h describes: element of row r is
  * (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded to dtype;
  * an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter followed by an
- * all_gather; up to Z3D_SMALL_BYTES it instead sums in member order 0, 1, ... on every member. So
- * with mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums
- * in the order of its own rings and trees, which it chooses by machine and size: its results have
+ * all_gather; up to Z3D_SMALL_BYTES it instead sums in member order 0, 1, ... on every member.
+ * With a narrower type on the wire there is no ring, in which each hop would round: element of row
+ * r is ((x[r] + x'[r+1]) + x'[r+2]) + ..., in fp32, where x' was rounded to that type once. An
+ * all_reduce of any size then is such a reduce_scatter, and its rows are rounded once more, on
+ * their own member too: all members have equal bits. A group of one member rounds nothing. So with
+ * mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums in
+ * the order of its own rings and trees, which it chooses by machine and size: its results have
  * equal bits from run to run on one machine, but not those of mpi. */
 
 enum {
@@ -270,9 +274,9 @@ void z3d_group_set_result_observer(z3d_group *group,
                                                         const z3d_collective *call),
                                    void *context);
 
-/* What a group has done since its creation. calls, bytes (volume_elements times the type's size)
- * and volume_elements do not count calls marked scalar. volume_elements, as in the formulas:
- * elements that leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and
+/* What a group has done since its creation. calls, bytes (volume_elements in the type in which they
+ * travel) and volume_elements do not count calls marked scalar. volume_elements, as in the
+ * formulas: elements that leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and
  * all_gather count (N-1) of a row each (= total x (N-1)/N), broadcast, send: count. */
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;

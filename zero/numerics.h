@@ -14,6 +14,7 @@ typedef enum z3d_term_kind {
     Z3D_TERM_SHARE,  /* the same, for the data rank that has these samples */
     Z3D_TERM_ADD,    /* rounded sum of two; their order does not matter */
     Z3D_TERM_INTO,   /* a unit's backward adds its gradient to a sum */
+    Z3D_TERM_ROUND,  /* rounded to the type in which it travels */
     Z3D_TERM_REDUCE, /* over the data ranks, or over a part of their axis, in the order of
                         parallel.h */
     Z3D_TERM_COPIES, /* hybrid sharding: an all-reduce over the nodes */
@@ -24,8 +25,10 @@ typedef enum z3d_term_kind {
 typedef struct z3d_term {
     z3d_term_kind kind;
     int64_t a, b, c; /* PART: which of the group's units (z3d_unit_part), micro-batch. SHARE: which
-                        unit, first sample, their number. TWIN: group. Else the operands' numbers;
-                        REDUCE: b is the axes where these are a part of the data axis, else 0 */
+                        unit, first sample, their number. TWIN: group. ROUND: c is the type. Else
+                        the operands' numbers; REDUCE: b is the axes where these are a part of the
+                        data axis, else 0; REDUCE, COPIES, TENSOR: c is the wire's type
+                        (z3d_collective), fp32: none */
 } z3d_term;
 
 typedef struct z3d_terms {

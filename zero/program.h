@@ -61,6 +61,7 @@ typedef struct z3d_program_config {
     z3d_sharding sharding;
     z3d_dtype dtype;      /* of parameters, activations: fp32, bf16, fp16 */
     z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
+    z3d_dtype wire;       /* in which fp32 gradients travel to be summed: z3d_collective's */
     z3d_optimizer optimizer;
     bool ema;            /* an average of the parameters is one of its states */
     int64_t micro_batch; /* samples per rank and micro-batch */
@@ -600,6 +601,8 @@ bool z3d_is_point_to_point(const z3d_instruction *in); /* of collectives: a send
 bool z3d_communicates(const z3d_instruction *in);
 z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in);
 z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in);
+/* z3d_collective's: of those that sum gradients the configuration's, else fp32. */
+z3d_dtype z3d_instruction_wire(const z3d_program *program, const z3d_instruction *in);
 /* Whether it moves from one buffer to another, not in place. */
 bool z3d_moves_apart(const z3d_instruction *in);
 /* Whether it is about some columns of its group's matrix: first, count. */

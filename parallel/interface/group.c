@@ -54,6 +54,11 @@ static void unlink_group(z3d_group *group) {
 static void place(z3d_group *group, z3d_places places) {
     group->places = places;
     group->hops = z3d_links_hops(&group->mesh, group->axes, &places);
+    group->across = 0;
+    for (int i = 0; i < group->size; i++)
+        group->across +=
+            z3d_links_across(&places, group->mesh.rank,
+                             z3d_mesh_member(&group->mesh, group->axes, group->mesh.rank, i));
 }
 
 void z3d_groups_play_nodes(z3d_group *const group[Z3D_AXES_COUNT], int ranks) {
@@ -227,6 +232,25 @@ static z3d_status refuse(const z3d_group *group, const z3d_collective *call, con
                      call->peer);
 }
 
+static bool adds(z3d_collective_kind kind) {
+    return kind == Z3D_COLLECTIVE_ALL_REDUCE || kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
+}
+
+static z3d_status check_wire(const z3d_group *group, const z3d_collective *call) {
+    if (call->wire == Z3D_F32) return Z3D_OK;
+    if (call->wire != Z3D_BF16 && call->wire != Z3D_F16)
+        return refuse(group, call, "elements travel in fp32, bf16 or fp16");
+    if (!adds(call->kind) || call->op != Z3D_SUM || call->dtype != Z3D_F32)
+        return refuse(group, call, "only sums of fp32 elements travel in another type");
+    if (group->ops == &z3d_nccl_ops)
+        return Z3D_ERROR(
+            Z3D_ERR_UNSUPPORTED,
+            "%s on the %s group: NCCL adds in the type in which elements travel; write "
+            "communication_data_type auto, or training.collectives host",
+            z3d_collective_name(call->kind), z3d_axes_name(group->axes).text);
+    return Z3D_OK;
+}
+
 static z3d_status check_call(const z3d_group *group, const z3d_collective *call) {
     z3d_collective_kind kind = call->kind;
     if ((unsigned)kind >= Z3D_COLLECTIVE_COUNT) return refuse(group, call, "no such collective");
@@ -240,15 +264,14 @@ static z3d_status check_call(const z3d_group *group, const z3d_collective *call)
         !z3d_bytes_fit(call->dtype, elements, &bytes))
         return refuse(group, call, "too many bytes for an int64");
     if (call->count > 0 && !call->buffer) return refuse(group, call, "no buffer");
-    if ((kind == Z3D_COLLECTIVE_ALL_REDUCE || kind == Z3D_COLLECTIVE_REDUCE_SCATTER) &&
-        !z3d_reduce_find(call->dtype, call->op))
+    if (adds(kind) && !z3d_reduce_find(call->dtype, call->op))
         return refuse(group, call, "this type cannot be summed or compared");
     if ((is_p2p(kind) || kind == Z3D_COLLECTIVE_BROADCAST) &&
         (call->peer < 0 || call->peer >= group->size))
         return refuse(group, call, "no such member");
     if (is_p2p(kind) && call->peer == group->index && group->size > 1)
         return refuse(group, call, "a member cannot send to itself");
-    return Z3D_OK;
+    return check_wire(group, call);
 }
 
 /* 2 count (N-1)/N without overflow of the product. */
@@ -275,6 +298,8 @@ static int64_t volume(const z3d_group *group, const z3d_collective *call) {
 
 static double between_nodes(const z3d_group *group, const z3d_collective *call, int64_t bytes) {
     if (!group->world) return 0;
+    if (z3d_collective_travels_in(call) != call->dtype) /* straight to every other member */
+        return (double)bytes * group->across / (group->size - 1);
     if (call->kind != Z3D_COLLECTIVE_SEND)
         return z3d_links_crossing((double)bytes, group->hops, group->size);
     const int rank = group->mesh.rank,
@@ -285,7 +310,8 @@ static double between_nodes(const z3d_group *group, const z3d_collective *call, 
 static void count_call(z3d_group *group, const z3d_collective *call) {
     z3d_traffic *traffic = &group->traffic[call->kind];
     int64_t elements = volume(group, call);
-    int64_t bytes = elements ? z3d_bytes_of(call->dtype, elements) : 0; /* a barrier has no type */
+    /* A barrier has no type. */
+    int64_t bytes = elements ? z3d_bytes_of(z3d_collective_travels_in(call), elements) : 0;
     if (bytes > 0) traffic->bytes_between_nodes += between_nodes(group, call, bytes);
     if (call->scalar) {
         traffic->scalar_calls++;

@@ -67,6 +67,7 @@ struct z3d_group {
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
     z3d_places places; /* for the traffic between nodes; none: recording */
     int hops;          /* z3d_links_hops */
+    int across;        /* members on other nodes */
     int64_t next_id;
     int pending;                  /* live operations that are not done */
     z3d_operation *live, *latest; /* in the order of their starts, which is that of most waits */

@@ -43,6 +43,8 @@ static void drop_messages(z3d_message_group *own, int size) {
     for (int i = 0; i < Z3D_RING_WINDOW; i++) {
         z3d_message_drop(&own->ring.receive[i]);
         z3d_message_drop(&own->ring.send[i]);
+        z3d_message_drop(&own->encoded.receive[i]);
+        z3d_message_drop(&own->encoded.send[i]);
     }
     for (int i = 0; own->exchanged && i < 2 * size; i++) z3d_message_drop(&own->exchanged[i]);
     for (z3d_operation *p2p = own->p2p; p2p; p2p = p2p->queued) z3d_message_drop(&p2p->message);
@@ -68,30 +70,41 @@ static bool is_small(const z3d_collective *call) {
             z3d_bytes_of(call->dtype, call->count) <= Z3D_SMALL_BYTES);
 }
 
+static z3d_way way_of_messages(const z3d_message_group *own, const z3d_collective *call) {
+    if (call->wire != Z3D_F32) return Z3D_WAY_ENCODED;
+    return !own->node && is_small(call) ? Z3D_WAY_EXCHANGE : Z3D_WAY_RING;
+}
+
 static z3d_status begin_head(z3d_group *group) {
     z3d_message_group *own = group->state;
     z3d_operation *head = own->head;
     own->tag = (int)(own->sequence++ % (Z3D_TAGS / 2)) * 2;
     own->active = true;
     head->started = z3d_now(); /* not when it was queued: its time would be the others', too */
-    if (own->node) {
-        bool taken = z3d_node_takes(own->node, &head->call);
-        own->way = taken ? Z3D_WAY_NODE : Z3D_WAY_RING;
-        if (taken)
-            z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
-        else
-            z3d_node_skip(own->node, (uint64_t)own->sequence);
-    } else {
-        own->way = is_small(&head->call) ? Z3D_WAY_EXCHANGE : Z3D_WAY_RING;
+    own->way = way_of_messages(own, &head->call);
+    if (own->node && z3d_node_takes(own->node, &head->call)) {
+        own->way = Z3D_WAY_NODE;
+        z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
+    } else if (own->node) {
+        z3d_node_skip(own->node, (uint64_t)own->sequence);
     }
-    if (own->way == Z3D_WAY_EXCHANGE) return z3d_exchange_begin(group, head);
-    return own->way == Z3D_WAY_RING ? z3d_ring_begin(group, head) : Z3D_OK;
+    switch (own->way) {
+    case Z3D_WAY_RING:
+        return z3d_ring_begin(group, head);
+    case Z3D_WAY_EXCHANGE:
+        return z3d_exchange_begin(group, head);
+    case Z3D_WAY_ENCODED:
+        return z3d_encoded_begin(group, head);
+    default:
+        return Z3D_OK;
+    }
 }
 
 static z3d_status progress_head(z3d_group *group, bool *moved) {
     z3d_message_group *own = group->state;
     if (own->way == Z3D_WAY_EXCHANGE) return z3d_exchange_progress(group, own->head, moved);
     if (own->way == Z3D_WAY_RING) return z3d_ring_progress(group, own->head, moved);
+    if (own->way == Z3D_WAY_ENCODED) return z3d_encoded_progress(group, own->head, moved);
     bool done;
     Z3D_TRY(z3d_node_progress(own->node, &own->head->call, moved, &done));
     if (done) own->active = false;

@@ -23,8 +23,17 @@ typedef struct z3d_ring {
     z3d_reduce_function reduce;
 } z3d_ring;
 
+/* The same of a sum whose elements travel in another type: no ring, everybody sends to everybody.
+ * Segment q is segment q % segments of step q / segments. */
+typedef struct z3d_encoded {
+    bool gathers;                            /* an all_reduce: complete rows are under way */
+    int64_t segments, total;                 /* of one row; of all steps */
+    int64_t posted, received, sending, sent; /* segments, as in a ring */
+    z3d_message receive[Z3D_RING_WINDOW], send[Z3D_RING_WINDOW];
+} z3d_encoded;
+
 /* How the collective at the head is done. */
-typedef enum z3d_way { Z3D_WAY_RING, Z3D_WAY_EXCHANGE, Z3D_WAY_NODE } z3d_way;
+typedef enum z3d_way { Z3D_WAY_RING, Z3D_WAY_EXCHANGE, Z3D_WAY_ENCODED, Z3D_WAY_NODE } z3d_way;
 
 typedef struct z3d_message_group {
     z3d_channel *channel;
@@ -37,6 +46,7 @@ typedef struct z3d_message_group {
     int64_t sequence;                 /* of the collectives: gives their tags */
     int64_t *sent_to, *received_from; /* sends and receives by peer: give theirs */
     z3d_ring ring;
+    z3d_encoded encoded;
     char *slots;            /* segments received for a reduction */
     char *small;            /* size x Z3D_SMALL_BYTES: everybody's vector, own one included */
     z3d_message *exchanged; /* 2 x size: from everybody, to everybody */
@@ -48,6 +58,9 @@ z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *m
 /* exchange.c: barriers and small all_reduces, by everybody sending to everybody. */
 z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation);
 z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, bool *moved);
+/* encoded.c: sums whose elements travel in another type. */
+z3d_status z3d_encoded_begin(z3d_group *group, z3d_operation *operation);
+z3d_status z3d_encoded_progress(z3d_group *group, z3d_operation *operation, bool *moved);
 /* p2p.c: sends and receives. */
 z3d_status z3d_p2p_start(z3d_group *group, z3d_operation *operation);
 z3d_status z3d_p2p_progress(z3d_group *group, bool *moved);

@@ -211,7 +211,8 @@ static stage after_post(const z3d_node *node, const z3d_collective *call) {
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
         return REDUCE;
     case Z3D_COLLECTIVE_ALL_REDUCE:
-        return whole_bytes(node, call) <= Z3D_SMALL_BYTES ? SUM_SMALL : REDUCE;
+        return whole_bytes(node, call) <= Z3D_SMALL_BYTES && call->wire == Z3D_F32 ? SUM_SMALL
+                                                                                   : REDUCE;
     case Z3D_COLLECTIVE_BROADCAST:
         return node->index == call->peer ? FINISH : GATHER;
     case Z3D_COLLECTIVE_ALL_GATHER:
@@ -265,26 +266,56 @@ static bool sum_small(z3d_node *node, const z3d_collective *call) {
     return true;
 }
 
+/* Member m's part of one chunk of the own row: in its slot, or read into `to`. */
+static z3d_status find_part(const z3d_node *node, int m, const row *at, char *to, int64_t bytes,
+                            const char **part) {
+    *part = node->large ? to : slot_of(node, m) + at->in_slot + node->at;
+    return node->large ? read_peer(node, m, at->in_buffer + node->at, to, bytes) : Z3D_OK;
+}
+
 /* Members' parts of one chunk of the own row, in the contract's order: the next member's first, the
  * own last. */
-static z3d_status reduce_chunk(z3d_node *node, const z3d_collective *call, const row *at,
+static z3d_status reduce_chunk(z3d_node *node, const z3d_collective *call, const row *at, char *own,
                                int64_t bytes) {
     z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
     int64_t count = z3d_values_in(call->dtype, bytes);
-    const char *sum = NULL;
+    const char *sum = NULL, *part;
     for (int k = 1; k < node->size; k++) {
         int m = (node->index + k) % node->size;
-        const char *part = slot_of(node, m) + at->in_slot + node->at;
-        if (node->large) {
-            char *to = k == 1 ? node->partial : node->incoming;
-            Z3D_TRY(read_peer(node, m, at->in_buffer + node->at, to, bytes));
-            part = to;
-        }
+        Z3D_TRY(find_part(node, m, at, sum ? node->incoming : node->partial, bytes, &part));
         if (sum) reduce(node->partial, sum, part, count);
         sum = sum ? node->partial : part;
     }
-    char *own = (char *)call->buffer + at->in_buffer + node->at;
     reduce(own, sum, own, count);
+    return Z3D_OK;
+}
+
+/* As if the parts had come in the wire's type: the own first, the others rounded. A row that others
+ * will have is rounded, too. */
+static z3d_status reduce_rounded(z3d_node *node, const z3d_collective *call, const row *at,
+                                 char *own, int64_t bytes) {
+    const z3d_codec *codec = z3d_codec_of(call->wire);
+    z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
+    int64_t count = z3d_values_in(call->dtype, bytes);
+    const char *part;
+    for (int k = 1; k < node->size; k++) {
+        int m = (node->index + k) % node->size;
+        Z3D_TRY(find_part(node, m, at, node->incoming, bytes, &part));
+        codec->encode(node->partial, (const float *)(const void *)part, count);
+        codec->decode((float *)(void *)node->incoming, node->partial, count);
+        reduce(own, own, node->incoming, count);
+    }
+    if (call->kind != Z3D_COLLECTIVE_ALL_REDUCE) return Z3D_OK;
+    codec->encode(node->partial, (const float *)(const void *)own, count);
+    codec->decode((float *)(void *)own, node->partial, count);
+    return Z3D_OK;
+}
+
+static z3d_status reduce_part(z3d_node *node, const z3d_collective *call, const row *at,
+                              int64_t bytes) {
+    char *own = (char *)call->buffer + at->in_buffer + node->at;
+    Z3D_TRY(call->wire == Z3D_F32 ? reduce_chunk(node, call, at, own, bytes)
+                                  : reduce_rounded(node, call, at, own, bytes));
     if (!node->large && call->kind == Z3D_COLLECTIVE_ALL_REDUCE)
         memcpy(slot_of(node, node->index) + at->in_slot + node->at, own, (size_t)bytes);
     return Z3D_OK;
@@ -294,7 +325,7 @@ static z3d_status reduce_own_row(z3d_node *node, const z3d_collective *call, boo
     if (node->at == 0 && !all_posted(node)) return Z3D_OK;
     row at = find_row(node, call, node->index);
     int64_t left = at.bytes - node->at, bytes = left < CHUNK ? left : CHUNK;
-    if (bytes > 0) Z3D_TRY(reduce_chunk(node, call, &at, bytes));
+    if (bytes > 0) Z3D_TRY(reduce_part(node, call, &at, bytes));
     node->at += bytes;
     *moved = true;
     if (node->at < at.bytes) return Z3D_OK;

@@ -90,10 +90,16 @@ z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_
     return Z3D_OK;
 }
 
-/* Bytes of the whole vector or matrix of a call. */
+/* Elements travel in another type: a sum that takes no ring (parallel.h). */
+static bool is_encoded(const z3d_event *call) {
+    return call->form != Z3D_F32;
+}
+
+/* Bytes of the whole vector or matrix of a call, as it travels. */
 static double total_bytes(const z3d_links *links, const z3d_event *call) {
     bool rows = call->of == Z3D_COLLECTIVE_REDUCE_SCATTER || call->of == Z3D_COLLECTIVE_ALL_GATHER;
-    return (double)z3d_bytes_of(call->dtype, call->count) * (rows ? links->members : 1);
+    z3d_dtype dtype = is_encoded(call) ? (z3d_dtype)call->form : call->dtype;
+    return (double)z3d_bytes_of(dtype, call->count) * (rows ? links->members : 1);
 }
 
 /* How often a ring passes over the data: twice for a sum that everybody gets. */
@@ -115,7 +121,7 @@ static double passes(const z3d_links *links, const z3d_event *call) {
 /* Small sums take a tree, whichever way the others take. */
 static bool takes_tree(const z3d_hardware *hardware, const z3d_links *links,
                        const z3d_event *call) {
-    return call->of == Z3D_COLLECTIVE_ALL_REDUCE &&
+    return call->of == Z3D_COLLECTIVE_ALL_REDUCE && !is_encoded(call) &&
            total_bytes(links, call) <= hardware->tree_kib * 1024;
 }
 
@@ -124,16 +130,28 @@ static bool in_levels(const z3d_hardware *hardware, const z3d_links *links, cons
     return hardware->hierarchical > 0 && links->nodes > 1 && links->local > 0 &&
            (call->of == Z3D_COLLECTIVE_ALL_REDUCE || call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ||
             call->of == Z3D_COLLECTIVE_ALL_GATHER) &&
-           !takes_tree(hardware, links, call);
+           !is_encoded(call) && !takes_tree(hardware, links, call);
 }
 
-/* Between nodes a member handles 1/local of the data, of which 1/nodes stays; inside, the rest. */
+/* Members on each node, on average where they are not as many on all of them. */
+static double members_of_node(const z3d_links *links) {
+    return links->local > 0 ? links->local : (double)links->members / links->nodes;
+}
+
+/* The share of what a member sends that leaves its node. In levels it handles 1/local of the data
+ * between nodes, of which 1/nodes stays; inside, the rest. */
+static double share_between(const z3d_hardware *hardware, const z3d_links *links,
+                            const z3d_event *call) {
+    if (links->nodes < 2) return 0;
+    if (is_encoded(call)) return (links->members - members_of_node(links)) / (links->members - 1);
+    return in_levels(hardware, links, call) ? (double)(links->nodes - 1) / (links->members - 1)
+                                            : z3d_links_crossing(1, links->hops, links->members);
+}
+
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes) {
     double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;
-    *between_nodes = in_levels(hardware, links, call)
-                         ? bytes * (links->nodes - 1) / (links->members - 1)
-                         : z3d_links_crossing(bytes, links->hops, links->members);
+    *between_nodes = bytes * share_between(hardware, links, call);
     return bytes;
 }
 
@@ -171,10 +189,25 @@ static double levels(const z3d_hardware *hardware, const z3d_links *links, const
     return (bytes - between) / width + between / own + ways * steps * 1e-6;
 }
 
+/* Everybody sends to everybody, to one after the other: inside of the node, then over its adapter,
+ * which all its members share. */
+static double everybody(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
+                        double width, double share) {
+    double between, bytes = z3d_links_bytes(hardware, links, call, &between);
+    double local = members_of_node(links);
+    double own = share / local < width ? share / local : width;
+    double steps = (local - 1) * hardware->link_latency_us +
+                   (links->members - local) * hardware->network_latency_us;
+    return (bytes - between) / width + between / own + calls(hardware, call) * steps * 1e-6;
+}
+
 /* Seconds inside a node where this machine's collectives were measured; negative: they were not. */
 static double measured(const z3d_hardware *hardware, const z3d_links *links,
                        const z3d_event *call) {
-    double bytes = passes(links, call) * total_bytes(links, call);
+    /* Members read each other's elements as they are. */
+    z3d_event whole = *call;
+    whole.form = Z3D_F32;
+    double bytes = passes(links, call) * total_bytes(links, &whole);
     z3d_sample sample = {.dtype = call->dtype, .size = {bytes, 1, 1}};
     switch (call->of) {
     case Z3D_COLLECTIVE_ALL_REDUCE:
@@ -202,6 +235,7 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     double share =
         hardware->network_bandwidth * 1e9 * hardware->network_efficiency / links->sharing;
     if (in_levels(hardware, links, call)) return levels(hardware, links, call, width, share);
+    if (is_encoded(call) && links->nodes > 1) return everybody(hardware, links, call, width, share);
     if (links->nodes > 1 && share < width) width = share;
     double bytes = passes(links, call) * total_bytes(links, call);
     bool tree = takes_tree(hardware, links, call);

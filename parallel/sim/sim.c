@@ -8,6 +8,7 @@ static z3d_status sim_start(z3d_group *group, z3d_operation *operation) {
     z3d_event event = {.kind = Z3D_EVENT_START,
                        .of = (int)call->kind,
                        .dtype = call->dtype,
+                       .form = (int)call->wire,
                        .axes = (int)group->axes,
                        .peer = call->peer,
                        .id = operation->id,

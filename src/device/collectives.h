@@ -29,16 +29,24 @@ typedef enum z3d_reduce_op { Z3D_SUM, Z3D_MAX } z3d_reduce_op;
  *   broadcast       buffer[count] from member `peer`.
  *   send, recv      buffer[count] to, from member `peer`.
  * A bucket is a column range of a parameter group's [N x shard] matrix: buffer points at its first
- * column, stride is the shard's length. parallel.h has the order of sums. */
+ * column, stride is the shard's length. parallel.h has the order of sums.
+ * wire: bf16 or fp16: fp32 elements of a sum (reduce_scatter, all_reduce) travel in it, and are
+ * added in fp32; of a reduce_scatter the other rows are then undefined on every backend. fp32,
+ * which is 0: elements travel as they are, whatever their type. */
 typedef struct z3d_collective {
     z3d_collective_kind kind;
     z3d_reduce_op op;
-    z3d_dtype dtype;
+    z3d_dtype dtype, wire;
     void *buffer;
     int64_t count, stride;
     int peer;
     bool scalar; /* counted separately: control and statistics, not tensors */
 } z3d_collective;
+
+/* The type in which a call's elements travel. */
+static inline z3d_dtype z3d_collective_travels_in(const z3d_collective *call) {
+    return call->wire == Z3D_F32 ? call->dtype : call->wire;
+}
 
 enum { Z3D_COLLECTIVES_ID_BYTES = 128 };
 

@@ -33,12 +33,14 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
     print_world(t, out);
     z3d_string_append(out,
                       "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
-                      "ZeRO-%d, %s%s%s, gradients %sreduced %s%s\n",
+                      "ZeRO-%d, %s%s%s, gradients %s%s%sreduced %s%s\n",
                       (long long)samples, (long long)c->micro_batch, c->accumulation,
                       z3d_mesh_size(t, Z3D_ROLE_SAMPLES), c->stage, z3d_dtype_name(c->dtype),
                       c->recompute ? ", activations recomputed" : "",
                       plan->model->sequence_parallel ? ", sequence parallel" : "",
                       c->grad_dtype != c->dtype ? "in fp32, " : "",
+                      c->wire != Z3D_F32 ? z3d_dtype_name(c->wire) : "",
+                      c->wire != Z3D_F32 ? " on the wire, " : "",
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then"
                                                                   : "");
@@ -116,6 +118,17 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
                                                       : "the recomputed units send");
 }
 
+/* What travels in another type than it has. */
+static void print_encoded(const z3d_program *program, z3d_axes axes, z3d_string *out) {
+    int64_t volume = 0;
+    for (int i = 0; i < program->num_instructions; i++)
+        if (z3d_instruction_wire(program, &program->instruction[i]) != Z3D_F32)
+            volume += z3d_instruction_volume(program, i, axes, false);
+    if (volume > 0)
+        z3d_string_append(out, "    of them in %-8s %16lld\n", z3d_dtype_name(program->config.wire),
+                          (long long)volume);
+}
+
 /* Buckets beyond the largest group change nothing. */
 static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
@@ -148,6 +161,7 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
             z3d_string_append(out, "  = %.4g P (N-1)/N with N = %d",
                               (double)volume / p * size / (size - 1), size);
         z3d_string_append(out, "\n");
+        print_encoded(program, (z3d_axes)axes, out);
         if (axes == Z3D_ROLE_PARTS) print_partitioning(program, out);
     }
     print_buckets(plan, out);

@@ -69,6 +69,14 @@ z3d_dtype z3d_plan_dtype(const z3d_config *config) {
     return Z3D_F32;
 }
 
+static z3d_dtype wire_of(const z3d_config *config) {
+    static const z3d_dtype wire[] = {[Z3D_ACCUM_AUTO] = Z3D_F32,
+                                     [Z3D_ACCUM_FP32] = Z3D_F32,
+                                     [Z3D_ACCUM_BF16] = Z3D_BF16,
+                                     [Z3D_ACCUM_FP16] = Z3D_F16};
+    return wire[config->communication_data_type];
+}
+
 /* Elements of offloaded parameters on their way: DeepSpeed's default. */
 enum { PREFETCHED = 50000000 };
 
@@ -84,6 +92,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .sharding = (z3d_sharding)z3d_config_data_cut(config),
         .dtype = dtype,
         .grad_dtype = z3d_config_grad_accum(config) == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
+        .wire = wire_of(config),
         .optimizer = optimizer_of(config),
         .ema = config->optimizer_ema_decay > 0,
         .micro_batch = config->train_micro_batch_size_per_gpu,

@@ -47,6 +47,7 @@ static z3d_status fit_config(z3d_config *config) {
     config->activation_checkpointing_partition_activations = false;
     config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_AUTO;
     config->data_types_grad_accum_dtype = Z3D_ACCUM_AUTO; /* the precision may be another */
+    config->communication_data_type = Z3D_ACCUM_AUTO;
     return leave_run(config);
 }
 

@@ -295,6 +295,39 @@ TEST(Check, Schedule) {
               std::string::npos);
 }
 
+TEST(Check, TypesOnTheWire) {
+    auto on = [](const std::string &more, int ranks) {
+        Config c;
+        int data;
+        z3d_status status = c.read("communication_data_type: " + more);
+        if (status == Z3D_OK) status = z3d_config_resolve(c.get, nullptr, ranks, &data);
+        return status == Z3D_OK ? std::string("accepted") : std::string(z3d_error_message());
+    };
+    const std::string at = "run.yaml:1:1: communication_data_type: ",
+                      bf16 = "\nbf16: {enabled: true}\n", two = "gradient_accumulation_steps: 2\n",
+                      way = "set data_types.grad_accum_dtype to fp32, or leave this key out";
+    for (const char *type : {"auto", "null", "fp32", "bf16", "fp16"})
+        EXPECT_EQ(on(type + bf16 + two, 2), "accepted") << type;
+    for (const char *type : {"auto", "fp32", "bf16", "fp16"})
+        EXPECT_EQ(on(type, 1), "accepted") << type << " in an fp32 run";
+    EXPECT_EQ(on("bf16" + bf16, 2),
+              at + "bf16 has no effect: the gradients are bf16 already; " + way);
+    EXPECT_EQ(on("fp16" + bf16, 2),
+              at + "fp16 has no effect: the gradients are bf16 already; " + way);
+    EXPECT_EQ(on("fp32" + bf16, 2),
+              at + "fp32 is wider than the gradients, which are bf16; " + way);
+    EXPECT_EQ(on("fp16\nfp16: {enabled: true}\n", 2),
+              at + "fp16 has no effect: the gradients are fp16 already; " + way);
+    EXPECT_EQ(on("bf16" + bf16 + "data_types: {grad_accum_dtype: fp32}\n", 2), "accepted");
+    const std::string gpu = "bf16" + bf16 + two + "training: {device: cuda";
+    EXPECT_EQ(on(gpu + "}\n", 2),
+              at + "bf16 is not built for NCCL, which adds in the type that travels; set "
+                   "training.collectives to host, or leave this key out");
+    EXPECT_EQ(on(gpu + ", collectives: host}\n", 2), "accepted");
+    EXPECT_NE(on("int8", 2).find("use one of auto, fp32, bf16, fp16"), std::string::npos)
+        << on("int8", 2);
+}
+
 TEST(Check, TypesThatARunDoesNotUse) {
     expect_check(
         "data_types: {grad_accum_dtype: fp32}",

@@ -415,6 +415,29 @@ TEST(DeepSpeed, ZeroPlusPlusAndMics) {
     EXPECT_TRUE(is_in(c, REFUSED, "zero_optimization.zero_quantized_gradients")) << c.table;
 }
 
+TEST(DeepSpeed, TypeOfCommunication) {
+    const std::string key = "communication_data_type", fp32 = "{\"" + key + "\": \"fp32\", ",
+                      bf16 = "{\"" + key + "\": \"bf16\", ", on = "\"bf16\": {\"enabled\": true}",
+                      cpu = ", \"training\": {\"device\": \"cpu\"}",
+                      two = ", \"gradient_accumulation_steps\": 2",
+                      one = ", \"gradient_accumulation_steps\": 1";
+    conversion c = deepspeed(fp32 + on + one + "}"); // adds in fp32: so do fp32 gradients
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->data_types_grad_accum_dtype, Z3D_ACCUM_FP32) << c.yaml;
+    EXPECT_EQ(Config(c.yaml)->communication_data_type, Z3D_ACCUM_FP32);
+    c = deepspeed(bf16 + on + one + "}");
+    EXPECT_TRUE(is_in(c, IDLE, key)) << c.table;
+    EXPECT_EQ(Config(c.yaml)->communication_data_type, Z3D_ACCUM_AUTO) << c.yaml;
+    c = deepspeed(bf16 + on + two + "}"); // it is for GPUs
+    EXPECT_TRUE(is_in(c, DIFFERENT, key)) << c.table;
+    EXPECT_EQ(Config(c.yaml)->communication_data_type, Z3D_ACCUM_AUTO) << c.yaml;
+    c = deepspeed(bf16 + on + two + cpu + "}");
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_EQ(Config(c.yaml)->communication_data_type, Z3D_ACCUM_BF16) << c.yaml;
+    c = deepspeed("{\"" + key + "\": \"int8\"}");
+    EXPECT_TRUE(is_in(c, REFUSED, key)) << c.table;
+}
+
 TEST(DeepSpeed, NamesRangesAndNotes) {
     conversion c = deepspeed(
         "{\"_comment\": \"x\", \"//\": [1], \"#a\": {\"b\": 1}, \"bf16\": {\"enabled\": True},\n"

@@ -113,6 +113,7 @@ plan1 train_batch_size=4
 plan1 train_micro_batch_size_per_gpu=4 gradient_accumulation_steps=auto
 plan1 gradient_accumulation_steps=2
 train1 gradient_clipping=0.1
+plan2 communication_data_type=bf16
 plan2 zero_optimization.stage=3
 plan2 zero_optimization.reduce_bucket_size=100
 plan2 zero_optimization.allgather_bucket_size=100

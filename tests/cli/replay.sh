@@ -25,7 +25,7 @@ stages="0 3"
 [ -z "${ZERO3D_LONG:-}" ] || stages="0 1 2 3"
 for stage in $stages; do
     replayed stage$stage 4 $stage zero_optimization.stage=$stage parallel.tensor_model_parallel_size=2 gradient_accumulation_steps=2 \
-        model.attention_dropout=0.1 bf16.enabled=true training.gemm.bf16=sgemm
+        model.attention_dropout=0.1 bf16.enabled=true training.gemm.bf16=sgemm communication_data_type=bf16
 done
 [ -z "${ZERO3D_LONG:-}" ] || replayed last 2 1 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2
 replayed first 2 0 parallel.pipeline_model_parallel_size=2 gradient_accumulation_steps=2 zero_optimization.stage=2 optimizer.type=Lion \

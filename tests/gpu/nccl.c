@@ -24,7 +24,7 @@ typedef struct trial {
 } trial;
 
 #define TRIAL(KIND, OP, TYPE, COUNT, STRIDE, PEER)                                                 \
-    { Z3D_COLLECTIVE_##KIND, Z3D_##OP, Z3D_##TYPE, NULL, COUNT, STRIDE, PEER, false }
+    { Z3D_COLLECTIVE_##KIND, Z3D_##OP, Z3D_##TYPE, Z3D_F32, NULL, COUNT, STRIDE, PEER, false }
 
 static const trial trials[] = {
     {"nccl all_reduce", TRIAL(ALL_REDUCE, SUM, F32, 1000, 0, 0)},

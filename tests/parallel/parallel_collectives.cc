@@ -116,6 +116,99 @@ TEST_P(Collectives, ReduceScatterOfColumns) {
         }
 }
 
+// fp32 sums that travel in 16 bits: odd counts, no elements, fewer than members, several segments.
+static const z3d_dtype kWires[] = {Z3D_BF16, Z3D_F16};
+static const int64_t kTravelling[] = {
+    0,       1, 2, 3, 5, 1023, 1025, 262143, 262145,
+#ifndef ZERO3D_SANITIZED
+    1100003,
+#endif
+};
+
+TEST_P(Collectives, ReduceScatterThatTravelsInAnotherType) {
+    uint64_t seed = 7000;
+    int size = z3d_group_size(group), index = z3d_group_index(group);
+    for (z3d_dtype wire : kWires)
+        for (int64_t count : kTravelling) {
+            int64_t stride = count + 7;
+            auto inputs = inputs_of_all(Z3D_F32, count, seed, index * stride);
+            Bytes mine = make_input(Z3D_F32, stride * size, seed++, index), before = mine;
+            z3d_collective call =
+                call_of(Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_F32, mine.data(), count);
+            call.stride = stride;
+            call.wire = wire;
+            run(call);
+            Bytes want(static_cast<size_t>(count * 4));
+            reduce_rounded(wire, inputs, 0, count, index, want.data());
+            ASSERT_TRUE(std::equal(want.begin(), want.end(), mine.begin() + index * stride * 4))
+                << z3d_dtype_name(wire) << " " << count;
+            for (int row = 0; row < size; row++) {
+                auto from = (row * stride + count) * 4, to = (row + 1) * stride * 4;
+                ASSERT_TRUE(
+                    std::equal(mine.begin() + from, mine.begin() + to, before.begin() + from));
+            }
+        }
+}
+
+TEST_P(Collectives, AllReduceThatTravelsInAnotherTypeIsEqualOnAllMembers) {
+    uint64_t seed = 8000;
+    for (z3d_dtype wire : kWires)
+        for (int64_t count : kTravelling) {
+            auto inputs = inputs_of_all(Z3D_F32, count, seed++);
+            Bytes mine = inputs[size_t(z3d_group_index(group))];
+            z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, mine.data(), count);
+            call.wire = wire;
+            run(call);
+            ASSERT_TRUE(mine == reference_rounded_all_reduce(wire, inputs))
+                << z3d_dtype_name(wire) << " " << count;
+        }
+}
+
+// A value beyond fp16 arrives as an infinity, and what is no number as no number.
+TEST_P(Collectives, WhatAnotherTypeCannotHoldIsSeen) {
+    int size = z3d_group_size(group), index = z3d_group_index(group);
+    if (size == 1) GTEST_SKIP() << "nothing travels";
+    std::vector<float> data(size_t(size) * 3, 1.0f);
+    for (int row = 0; row < size && index == 0; row++) {
+        data[size_t(row) * 3] = 70000.0f;
+        data[size_t(row) * 3 + 1] = NAN;
+    }
+    z3d_collective call = call_of(Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_F32, data.data(), 3);
+    call.wire = Z3D_F16;
+    run(call);
+    const float *own = &data[size_t(index) * 3];
+    EXPECT_EQ(own[0], index == 0 ? 70000.0f + float(size - 1) : INFINITY);
+    EXPECT_TRUE(std::isnan(own[1]));
+    EXPECT_EQ(own[2], float(size));
+}
+
+// Sums in both types, gathers and barriers of two groups take turns.
+TEST_P(Collectives, EncodedOnesTakeTurnsWithOthers) {
+    z3d_group *second;
+    ASSERT_EQ(z3d_group_create(world, &mesh, Z3D_AXES_DATA, device, &second), Z3D_OK);
+    const int ops = 24;
+    const int64_t counts[] = {5, 300000, 1000, 600001};
+    std::vector<Bytes> buffers, wants;
+    std::vector<z3d_ticket> tickets(ops);
+    for (size_t i = 0; i < ops; i++) {
+        int64_t count = counts[i % 4];
+        auto inputs = inputs_of_all(Z3D_F32, count, 9000 + i);
+        z3d_dtype wire = i % 3 == 0 ? Z3D_F32 : kWires[i % 2];
+        buffers.push_back(inputs[size_t(z3d_group_index(group))]);
+        wants.push_back(wire == Z3D_F32 ? reference_all_reduce(Z3D_F32, Z3D_SUM, inputs)
+                                        : reference_rounded_all_reduce(wire, inputs));
+        z3d_collective call =
+            call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, buffers.back().data(), count);
+        call.wire = wire;
+        ASSERT_EQ(z3d_collective_start(i % 5 ? group : second, &call, &tickets[i]), Z3D_OK);
+    }
+    for (size_t i = ops; i-- > 0;) {
+        ASSERT_EQ(z3d_collective_wait(i % 5 ? group : second, tickets[i]), Z3D_OK);
+        EXPECT_TRUE(buffers[i] == wants[i]) << "operation " << i;
+    }
+    z3d_group_destroy(second);
+}
+
 TEST_P(Collectives, AllGatherOfColumns) {
     uint64_t seed = 2000;
     int size = z3d_group_size(group), index = z3d_group_index(group);
@@ -363,6 +456,15 @@ TEST_P(Collectives, TrafficIsTheFormula) {
         EXPECT_EQ(traffic(kind).volume_elements, 3001 * (n - 1));
         EXPECT_EQ(traffic(kind).bytes, 2 * 3001 * (n - 1));
     }
+    int64_t before = traffic(Z3D_COLLECTIVE_REDUCE_SCATTER).bytes;
+    for (z3d_dtype wire : {Z3D_F32, Z3D_BF16}) { // of fp32 elements: 4 bytes each, then 2
+        z3d_collective call = call_of(Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_F32, data.data(), 1000);
+        call.wire = wire;
+        ASSERT_EQ(z3d_collective_run(fresh, &call), Z3D_OK) << z3d_error_message();
+        int64_t now = traffic(Z3D_COLLECTIVE_REDUCE_SCATTER).bytes;
+        EXPECT_EQ(now - before, (wire == Z3D_F32 ? 4 : 2) * 1000 * (n - 1));
+        before = now;
+    }
     go(Z3D_COLLECTIVE_BROADCAST, 100, false);
     EXPECT_EQ(traffic(Z3D_COLLECTIVE_BROADCAST).volume_elements, n > 1 ? 100 : 0);
     EXPECT_GE(traffic(Z3D_COLLECTIVE_ALL_GATHER).seconds, 0);
@@ -396,6 +498,18 @@ TEST_P(Collectives, BadCallsAreRefused) {
     EXPECT_TRUE(refused(call));
     call = good;
     call.stride = INT64_MAX / 2;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.wire = Z3D_F64;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.wire = Z3D_BF16, call.op = Z3D_MAX;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.wire = Z3D_BF16, call.dtype = Z3D_F64;
+    EXPECT_TRUE(refused(call));
+    call = call_of(Z3D_COLLECTIVE_ALL_GATHER, Z3D_F32, x, 1);
+    call.wire = Z3D_BF16;
     EXPECT_TRUE(refused(call));
     call = call_of(Z3D_COLLECTIVE_BROADCAST, Z3D_F32, x, 1);
     call.peer = z3d_group_size(group);

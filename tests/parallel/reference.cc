@@ -109,3 +109,44 @@ Bytes reference_all_reduce(z3d_dtype dtype, z3d_reduce_op op, const std::vector<
     }
     return out;
 }
+
+static float round_through(z3d_dtype wire, float value) {
+    return wire == Z3D_BF16 ? z3d_bf16_to_float(z3d_float_to_bf16(value))
+                            : z3d_f16_to_float(z3d_float_to_f16(value));
+}
+
+static float float_at(const Bytes &bytes, int64_t element) {
+    float value;
+    std::memcpy(&value, &bytes[size_t(element) * 4], 4);
+    return value;
+}
+
+void reduce_rounded(z3d_dtype wire, const std::vector<Bytes> &inputs, int64_t element,
+                    int64_t count, int row, unsigned char *to) {
+    const size_t members = inputs.size();
+    for (int64_t i = 0; i < std::min(count, PERIOD); i++) {
+        float sum = float_at(inputs[size_t(row)], element + i);
+        for (size_t k = 1; k < members; k++)
+            sum += round_through(wire, float_at(inputs[(size_t(row) + k) % members], element + i));
+        std::memcpy(to + i * 4, &sum, 4);
+    }
+    repeat(to, count, 4);
+}
+
+Bytes reference_rounded_all_reduce(z3d_dtype wire, const std::vector<Bytes> &inputs) {
+    const int64_t members = int64_t(inputs.size()), count = int64_t(inputs[0].size() / 4);
+    Bytes out(inputs[0].size());
+    if (members == 1) return inputs[0];
+    int64_t first = 0;
+    for (int64_t row = 0; row < members; row++) {
+        int64_t in_row = count / members + (row < count % members);
+        unsigned char *to = out.data() + first * 4;
+        reduce_rounded(wire, inputs, first, in_row, int(row), to);
+        for (int64_t i = 0; i < in_row; i++) {
+            float rounded = round_through(wire, float_at(out, first + i));
+            std::memcpy(to + i * 4, &rounded, 4);
+        }
+        first += in_row;
+    }
+    return out;
+}

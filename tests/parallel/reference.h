@@ -51,3 +51,9 @@ void reduce_elements(z3d_dtype dtype, z3d_reduce_op op, const std::vector<Bytes>
                      int64_t element, int64_t count, int first, unsigned char *to);
 
 Bytes reference_all_reduce(z3d_dtype dtype, z3d_reduce_op op, const std::vector<Bytes> &inputs);
+
+// The same of fp32 sums that travel in type `wire`: own row `row` first, the others rounded.
+void reduce_rounded(z3d_dtype wire, const std::vector<Bytes> &inputs, int64_t element,
+                    int64_t count, int row, unsigned char *to);
+
+Bytes reference_rounded_all_reduce(z3d_dtype wire, const std::vector<Bytes> &inputs);

@@ -102,6 +102,27 @@ TEST(Links, RingsThatShareTheAdapters) {
                      z3d_links_collective(&hardware, &links, &gather));
 }
 
+// Two nodes of four ranks: 3 of 7 peers are inside, 4 across; all four of a node send at once.
+TEST(Links, SumsThatTravelInAnotherType) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(8, 1, 4, Z3D_AXES_TENSOR);
+    z3d_event scatter = call(Z3D_COLLECTIVE_REDUCE_SCATTER, 1000000);
+    scatter.dtype = Z3D_F32;
+    scatter.form = Z3D_BF16;
+    double between;
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &scatter, &between), 14e6);
+    EXPECT_DOUBLE_EQ(between, 8e6);
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &scatter),
+                6e6 / 50e9 + 8e6 / (5e9 / 4) + 403e-6, 1e-12);
+    scatter.of = Z3D_COLLECTIVE_ALL_REDUCE; // of a vector: 2/8 of it to each of them
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &scatter, &between), 3.5e6);
+    EXPECT_DOUBLE_EQ(between, 2e6);
+    // One rank a node: half of what the ring sends, in the same time otherwise.
+    links = find(4, 8, 4, Z3D_AXES_DATA);
+    scatter.of = Z3D_COLLECTIVE_REDUCE_SCATTER;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &scatter), 14e6 / (5e9 / 4) + 7e-4, 1e-9);
+}
+
 // Two nodes of four ranks, by hand: 50 GB/s and 1 us inside, 5 GB/s a node and 100 us between.
 TEST(Links, InLevels) {
     z3d_hardware hardware = machine();

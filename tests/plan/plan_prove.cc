@@ -140,6 +140,23 @@ TEST(Prove, AutomaticTypesOfGradientsAreCompared) {
     EXPECT_TRUE(v.names(key)) << v.text;
 }
 
+// Each way of rounding what travels makes another sum, also of the same ranks in another order.
+TEST(Prove, ComparesTypesOnTheWire) {
+    const std::string bf16 = "bf16.enabled=true\ndata_types.grad_accum_dtype=fp32\n",
+                      key = "communication_data_type", narrow = bf16 + key + "=bf16\n";
+    EXPECT_TRUE(prove(2, bf16, bf16 + key + "=fp32\n").equal);
+    EXPECT_TRUE(prove(1, bf16, narrow).equal) << "one rank sends nothing";
+    EXPECT_TRUE(prove(4, narrow + zero2, narrow + "zero_optimization.stage=3\n").equal);
+    Verdict v = prove(2, bf16, narrow);
+    EXPECT_FALSE(v.equal || v.open || v.parameters) << v.text;
+    EXPECT_NE(v.text.find("reduce_scatter in bf16(m0"), std::string::npos) << v.text;
+    EXPECT_NE(v.text.find("bf16 on the wire"), std::string::npos) << v.text;
+    EXPECT_FALSE(prove(2, narrow, bf16 + key + "=fp16\n").parameters);
+    const std::string untied16 = untied + narrow + "train_micro_batch_size_per_gpu=2\n";
+    EXPECT_FALSE(prove(2, untied16 + "train_batch_size=8\n", 4, untied16 + "train_batch_size=8\n")
+                     .parameters);
+}
+
 // Two data ranks add as two micro-batches do; four begin in other places in each shard.
 TEST(Prove, DataRanksLikeMicroBatches) {
     const std::string big = zero2 + "train_batch_size=2\n", four = zero2 + "train_batch_size=4\n";

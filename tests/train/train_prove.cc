@@ -46,7 +46,7 @@ struct Sizes {
 
 struct Case {
     std::string model = "gpt2", dtype = "fp32", optimizer = "AdamW", granularity = "full",
-                schedule = "1f1b", grad_reduce = "auto", gemm = "sgemm", frozen, cut;
+                schedule = "1f1b", grad_reduce = "auto", gemm = "sgemm", frozen, cut, wire = "auto";
     Sizes sizes{1, 1, 1};
     int accumulation = 1, stage = 0, threads = 1, seed = 1, data_seed = 1, tiling = 1, offload = 0;
     int reduce_bucket = 1000, gather_bucket = 1000;
@@ -133,6 +133,7 @@ std::string Case::text() const {
     if (dtype != "fp32")
         t += line("data_types.grad_accum_dtype",
                   grad_fp32 ? "fp32" : dtype); // auto depends on accumulation
+    if (dtype == "fp32" || grad_fp32) t += line("communication_data_type", wire);
     return t +
            line("training.gemm." + dtype, dtype == "fp32" || gemm != "matmul" ? gemm : "sgemm") +
            line("optimizer.type", optimizer) + line("optimizer.params.lr", lr) +
@@ -306,6 +307,21 @@ std::vector<Pair> all_pairs() {
             if (pair.of[0].cut == "mics" && cuts.chance(50)) c.cut = "mics";
             c.settle();
         }
+        pairs.push_back(pair);
+    }
+    Random wires(34); // gradients travel in 16 bits, on one side or on both
+    for (int k = 0; k < count_pairs() / 8; k++) {
+        Pair pair = some_pair(wires);
+        const Sizes sizes =
+            wires.of<Sizes>({{1, 1, 2}, {1, 1, 4}, {1, 1, 4}, {2, 1, 2}, {1, 2, 2}});
+        for (Case &c : pair.of) {
+            c.grad_fp32 = true;
+            c.wire = wires.of<const char *>({"auto", "bf16", "bf16", "fp16"});
+            c.sizes = sizes;
+        }
+        if (wires.chance(60)) pair.of[1].wire = pair.of[0].wire;
+        if (wires.chance(30)) pair.of[1].sizes = {1, 1, 4};
+        for (Case &c : pair.of) c.settle();
         pairs.push_back(pair);
     }
     return pairs;

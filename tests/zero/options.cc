@@ -121,6 +121,7 @@ z3d_program_config Options::program_config() const {
     c.optimizer = optimizer;
     c.ema = ema;
     c.grad_dtype = grad_dtype();
+    c.wire = wire;
     c.micro_batch = micro_batch;
     c.first_sample = first_sample.empty() ? nullptr : first_sample.data();
     c.accumulation = accumulation;
@@ -164,6 +165,9 @@ std::string name_of(const Options &o) {
            (o.keep_activation ? " kept" : "") + (o.replay_full ? " replay" : "") +
            (o.partition ? " P_a" : "") +
            (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
+           (o.wire == Z3D_F32    ? ""
+            : o.wire == Z3D_BF16 ? " bf16_wire"
+                                 : " fp16_wire") +
            (o.sequence_parallel ? " sequence" : "") + (o.packed ? " packed" : "") +
            (o.frozen.empty() ? "" : " frozen") + (o.lora ? " lora" : "") +
            (const char *const[]){"", " hierarchical", " hpz", " hybrid"}[o.sharding] +

@@ -39,6 +39,7 @@ struct Options {
     std::vector<int64_t> first_sample;         // of data ranks with unequal shares; empty: equal
     z3d_dtype dtype = Z3D_F32;
     bool grad_fp32 = false;
+    z3d_dtype wire = Z3D_F32; // of fp32 gradients
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
     bool recompute = true, replay_full = false, overlap = true, verify = true;
     bool selective = false, keep_activation = false;

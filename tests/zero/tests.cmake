@@ -41,6 +41,7 @@ set_tests_properties(zero_pipeline.8 PROPERTIES FIXTURES_REQUIRED "pipelines_of_
 zero3d_test(zero_pipeline_programs ROOM zero)
 zero3d_test(zero_unequal ROOM zero RANKS 2 4)
 zero3d_test(zero_communication ROOM zero RANKS 1 2 4)
+zero3d_test(zero_wire ROOM zero RANKS 2 4)
 zero3d_test(zero_memory ROOM zero RANKS 1 2 4 STATIC)
 zero3d_count_allocations(zero_memory)
 zero3d_test(zero_host_copies ROOM zero RANKS 1 STATIC)

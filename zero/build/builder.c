@@ -486,6 +486,12 @@ static z3d_status check_config(const z3d_program_config *c) {
             Z3D_ERR_CONFIG,
             "gradients in %s with a model in %s are not supported; use the model's type or fp32",
             z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->dtype));
+    if (c->wire != Z3D_F32 && c->grad_dtype != Z3D_F32)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "gradients in %s cannot travel in %s: only those in fp32 travel in another "
+            "type",
+            z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->wire));
     return Z3D_OK;
 }
 

@@ -286,6 +286,7 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
         .kind = z3d_instruction_kind(i),
         .op = Z3D_SUM,
         .dtype = m.dtype,
+        .wire = z3d_instruction_wire(p, i),
         .buffer = z3d_executor_matrix_address(executor, i, buffer, apart ? m.own : 0, first),
         .count = count,
         .stride = m.columns,

@@ -79,7 +79,7 @@ static int share_of(evaluation *e, z3d_term part, int rank) {
 static int combine(evaluation *e, z3d_term term, const int *value) {
     int a = value[term.a], b = has_two_operands(&term) ? value[term.b] : 0;
     if (e->loosely && term.kind == Z3D_TERM_INTO) term.kind = Z3D_TERM_ADD;
-    return a < 0 || b < 0 ? -1 : z3d_terms_find(e->terms, (z3d_term){term.kind, a, b, 0});
+    return a < 0 || b < 0 ? -1 : z3d_terms_find(e->terms, (z3d_term){term.kind, a, b, term.c});
 }
 
 static void evaluate_on(evaluation *e, int rank) {
@@ -92,19 +92,27 @@ static void evaluate_on(evaluation *e, int rank) {
     }
 }
 
-/* The sum for elements of row `row`: it begins at the member behind the row. */
+/* Adds what the k-th member behind the row has, to a sum over all of them. It begins at k = 1 and
+ * ends with the row's own; one whose parts are rounded on their way begins with that. */
+static void add_member(evaluation *e, int id, int k) {
+    const z3d_term term = e->terms->term[id];
+    const int first = term.c == Z3D_F32 ? 1 : 0, size = data_size(e->of);
+    int mine = e->local[term.a];
+    if (k < first || k >= first + size) return;
+    if (first == 0 && k > 0)
+        mine = z3d_terms_find(e->terms, (z3d_term){Z3D_TERM_ROUND, mine, 0, term.c});
+    e->over[id] = k == first
+                      ? mine
+                      : z3d_terms_find(e->terms, (z3d_term){Z3D_TERM_ADD, e->over[id], mine, 0});
+}
+
+/* The sum for elements of row `row`. */
 static int evaluate(evaluation *e, int row) {
     const int size = data_size(e->of);
-    for (int k = 1; k <= size; k++) {
+    for (int k = 0; k <= size; k++) {
         evaluate_on(e, (row + k) % size);
-        for (int id = 0; id <= e->root; id++) {
-            const z3d_term term = e->terms->term[id];
-            if (!e->needed[id] || term.kind != Z3D_TERM_REDUCE) continue;
-            int mine = e->local[term.a];
-            e->over[id] =
-                k == 1 ? mine
-                       : z3d_terms_find(e->terms, (z3d_term){Z3D_TERM_ADD, e->over[id], mine, 0});
-        }
+        for (int id = 0; id <= e->root; id++)
+            if (e->needed[id] && e->terms->term[id].kind == Z3D_TERM_REDUCE) add_member(e, id, k);
     }
     for (int id = 0; id <= e->root; id++) {
         const z3d_term term = e->terms->term[id];
@@ -174,9 +182,11 @@ static z3d_status compare(z3d_terms *terms, const sum *a, const sum *b, int64_t 
     return status;
 }
 
-/* Sums of more than two tensor ranks begin in places that depend on the shard. */
+/* Sums of more than two tensor ranks begin in places that depend on the shard; so does which rank's
+ * part is not rounded, if they travel in another type. */
 static bool tensor_sums_agree(const z3d_numerics *a, const z3d_numerics *b, int group) {
-    return a->layout->tensor_size <= 2 || data_size(a) == data_size(b) ||
+    const bool rounds = a->config.wire != Z3D_F32 || b->config.wire != Z3D_F32;
+    return a->layout->tensor_size <= (rounds ? 1 : 2) || data_size(a) == data_size(b) ||
            a->layout->group[group].replica_axes == Z3D_AXES_NONE;
 }
 

@@ -81,13 +81,16 @@ static void print_chain(const printer *p, const z3d_term *chain) {
     }
 }
 
-static void print_over(const printer *p, const char *name, z3d_axes axes, int64_t id, bool inside) {
+static void print_over(const printer *p, const char *name, z3d_axes axes, const z3d_term *term,
+                       bool inside) {
     if (z3d_mesh_size(&p->of->mesh, axes) == 1) {
-        print(p, id, inside);
+        print(p, term->a, inside);
         return;
     }
-    z3d_string_append(p->out, "%s(", name);
-    print(p, id, false);
+    z3d_string_append(p->out, "%s", name);
+    if (term->c != Z3D_F32) z3d_string_append(p->out, " in %s", z3d_dtype_name((z3d_dtype)term->c));
+    z3d_string_append(p->out, "(");
+    print(p, term->a, false);
     z3d_string_append(p->out, ")");
 }
 
@@ -99,14 +102,13 @@ static void print(const printer *p, int64_t id, bool inside) {
         z3d_string_append(p->out, "m%lld", (long long)term->b);
         break;
     case Z3D_TERM_REDUCE:
-        print_over(p, "reduce_scatter", term->b ? (z3d_axes)term->b : Z3D_ROLE_ROWS, term->a,
-                   inside);
+        print_over(p, "reduce_scatter", term->b ? (z3d_axes)term->b : Z3D_ROLE_ROWS, term, inside);
         break;
     case Z3D_TERM_COPIES:
-        print_over(p, "all_reduce", Z3D_ROLE_NODES, term->a, inside);
+        print_over(p, "all_reduce", Z3D_ROLE_NODES, term, inside);
         break;
     case Z3D_TERM_TENSOR:
-        print_over(p, "all_reduce", Z3D_ROLE_REPLICAS, term->a, inside);
+        print_over(p, "all_reduce", Z3D_ROLE_REPLICAS, term, inside);
         break;
     case Z3D_TERM_ADD:
     case Z3D_TERM_INTO:

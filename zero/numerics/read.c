@@ -58,8 +58,10 @@ static void read_sum(reader *r, const z3d_instruction *in, int from, int to) {
     r->value[to] = in->accumulate ? add(r, r->value[to], r->value[from]) : r->value[from];
 }
 
-static int over(reader *r, z3d_term_kind kind, int value) {
-    return z3d_terms_find(r->terms, (z3d_term){kind, value, 0, 0});
+static int over(reader *r, const z3d_instruction *in, z3d_term_kind kind, z3d_axes axes,
+                int value) {
+    return z3d_terms_find(r->terms,
+                          (z3d_term){kind, value, axes, z3d_instruction_wire(r->program, in)});
 }
 
 static int received(reader *r, const z3d_instruction *in) {
@@ -74,13 +76,12 @@ static void read_gradients(reader *r, const z3d_instruction *in) {
     int to = info->to < Z3D_SLOT_COUNT ? in->buffer[info->to] : -1;
     switch (info->rules) {
     case Z3D_CLASS_REDUCE_SCATTER:
-        r->value[to] =
-            z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_REDUCE, r->value[to],
-                                                in->axes == Z3D_ROLE_ROWS ? 0 : in->axes, 0});
+        r->value[to] = over(r, in, Z3D_TERM_REDUCE,
+                            in->axes == Z3D_ROLE_ROWS ? Z3D_AXES_NONE : in->axes, r->value[to]);
         break;
     case Z3D_CLASS_ALL_REDUCE:
-        r->value[to] =
-            over(r, info->over == Z3D_OVER_COPY ? Z3D_TERM_COPIES : Z3D_TERM_TENSOR, r->value[to]);
+        r->value[to] = over(r, in, info->over == Z3D_OVER_COPY ? Z3D_TERM_COPIES : Z3D_TERM_TENSOR,
+                            Z3D_AXES_NONE, r->value[to]);
         break;
     case Z3D_CLASS_SUM:
         read_sum(r, in, from, to);

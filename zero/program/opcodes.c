@@ -86,6 +86,13 @@ z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instructio
     }
 }
 
+z3d_dtype z3d_instruction_wire(const z3d_program *program, const z3d_instruction *in) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    const bool sums =
+        info->rules == Z3D_CLASS_REDUCE_SCATTER || info->rules == Z3D_CLASS_ALL_REDUCE;
+    return sums && info->moves == Z3D_MOVES_GRADIENTS ? program->config.wire : Z3D_F32;
+}
+
 /* ---- operands ---- */
 
 z3d_call z3d_instruction_call(const z3d_instruction *in) {

@@ -111,8 +111,9 @@ static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
     int64_t first, count;
     if (!z3d_is_collective(in) && !copy) return 0;
     z3d_instruction_columns(p, in, &first, &count);
+    const z3d_dtype wire = z3d_instruction_wire(p, in);
     return (matrix ? z3d_mesh_size(&p->mesh, in->axes) : 1) *
-           z3d_bytes_of(z3d_instruction_dtype(p, in), count);
+           z3d_bytes_of(wire == Z3D_F32 ? z3d_instruction_dtype(p, in) : wire, count);
 }
 
 const char *z3d_mode_name(z3d_mode mode) {
@@ -127,9 +128,11 @@ static void print_header(const z3d_program *p, z3d_string *out) {
     char a[32], b[32], h[32];
     z3d_string_append(out, "step program: %s, ZeRO stage %d, %s", z3d_mode_name(p->mode), c->stage,
                       z3d_dtype_name(c->dtype));
-    if (c->grad_dtype != c->dtype) {
-        z3d_string_append(out, " (gradients %s)", z3d_dtype_name(c->grad_dtype));
-    }
+    const bool other = c->grad_dtype != c->dtype, encoded = c->wire != Z3D_F32;
+    if (other || encoded)
+        z3d_string_append(out, " (gradients %s%s%s%s)", other ? z3d_dtype_name(c->grad_dtype) : "",
+                          other && encoded ? ", " : "", encoded ? z3d_dtype_name(c->wire) : "",
+                          encoded ? " on the wire" : "");
     z3d_string_append(out, ", %lld samples x %d micro-batches, gradients reduced %s%s%s\n",
                       (long long)c->micro_batch, c->accumulation,
                       c->reduce_per_step ? "once a step" : "every micro-batch",

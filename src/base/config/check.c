@@ -431,6 +431,38 @@ static void check_gradients(config_checker *k) {
                         bf16 ? "bf16" : "fp16", bf16 ? "bf16" : "fp16");
 }
 
+#define WIRE "communication_data_type"
+
+static const char *accum_name(z3d_accum type) {
+    return type == Z3D_ACCUM_FP16 ? "fp16" : type == Z3D_ACCUM_BF16 ? "bf16" : "fp32";
+}
+
+void config_check_wire(config_checker *k) {
+    const z3d_config *c = k->c;
+    const z3d_accum wire = (z3d_accum)c->communication_data_type;
+    const z3d_accum gradients = z3d_config_grad_accum(c);
+    const bool wide = gradients == Z3D_ACCUM_AUTO || gradients == Z3D_ACCUM_FP32;
+    if (wire == Z3D_ACCUM_AUTO || !config_sound(k, WIRE, GRADIENTS, "bf16.enabled", "fp16.enabled",
+                                                "training.device", "training.collectives", NULL))
+        return;
+    if (!wide && wire == Z3D_ACCUM_FP32)
+        config_complain(k, WIRE,
+                        "fp32 is wider than the gradients, which are %s; set " GRADIENTS
+                        " to fp32, or leave this key out",
+                        accum_name(gradients));
+    else if (!wide)
+        config_complain(k, WIRE,
+                        "%s has no effect: the gradients are %s already; set " GRADIENTS
+                        " to fp32, or leave this key out",
+                        accum_name(wire), accum_name(gradients));
+    else if (wire != Z3D_ACCUM_FP32 && c->training_device == Z3D_TRAINING_CUDA &&
+             c->training_collectives != Z3D_COLLECTIVES_HOST)
+        config_complain(k, WIRE,
+                        "%s is not built for NCCL, which adds in the type that travels; set "
+                        "training.collectives to host, or leave this key out",
+                        accum_name(wire));
+}
+
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;

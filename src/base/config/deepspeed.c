@@ -163,6 +163,36 @@ static void fill_scheduler(config_conversion *v) {
     }
 }
 
+/* It is not written, for a reason. */
+static void leave_wire(config_conversion *v, config_verdict verdict, const char *why) {
+    static const char key[] = "communication_data_type";
+    config_report_remove(&v->report, CONFIG_TAKEN, key);
+    config_report_add(&v->report, verdict, key, "%s", why);
+    config_unset(v->config, CONFIG_KEY_communication_data_type);
+}
+
+/* fp32 on the wire asks for fp32 gradients here. What gradients in bf16 are is known where the
+ * number of micro-batches is. */
+static void fill_wire(config_conversion *v) {
+    static const char accum[] = "data_types.grad_accum_dtype";
+    const z3d_config *c = v->config;
+    const z3d_accum wire = (z3d_accum)c->communication_data_type;
+    const z3d_accum gradients = z3d_config_grad_accum(c);
+    const bool narrow = gradients == Z3D_ACCUM_BF16 || gradients == Z3D_ACCUM_FP16;
+    if (wire == Z3D_ACCUM_AUTO) return;
+    if (wire == Z3D_ACCUM_FP32) {
+        if (narrow && !config_is_mentioned(v, accum))
+            config_take_default(v, accum, "fp32", "communication_data_type fp32");
+    } else if (narrow && (c->fp16_enabled || c->gradient_accumulation_steps != Z3D_AUTO)) {
+        leave_wire(v, CONFIG_NO_EFFECT, "the gradients are of 16 bits anyway");
+    } else if (c->training_device == Z3D_TRAINING_CUDA &&
+               c->training_collectives != Z3D_COLLECTIVES_HOST) {
+        leave_wire(v, CONFIG_DIFFERENT,
+                   "not built for NCCL, which here sums gradients in the type that they have; on "
+                   "CPUs, or with training.collectives host, write it yourself");
+    }
+}
+
 /* PipelineModule's. */
 static void fill_pipeline(config_conversion *v) {
     const config_peer *stages = &v->config->origin->peer[CONFIG_PEER_PIPELINE_STAGES];
@@ -184,6 +214,7 @@ static void convert(config_conversion *v, const char *type) {
                             "not in the file; the Trainer's default");
     fill_pipeline(v);
     config_take_device(v);
+    fill_wire(v);
     if (!config_is_mentioned(v, "activation_checkpointing.granularity"))
         config_report_add(&v->report, CONFIG_DIFFERENT, "activation_checkpointing.granularity",
                           "DeepSpeed leaves it to the model's code; auto, the default here, "

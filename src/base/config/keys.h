@@ -69,6 +69,7 @@
   X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, SUM, "auto", "[1,1000000] auto", "samples per rank and micro-batch, on average if parallel.device_speeds differ; any two of the three batch keys give the third") \
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, SUM, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
   X(gradient_clipping, "gradient_clipping", FLOAT, DECIDE, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
+  X(communication_data_type, "communication_data_type", ENUM, SUM, "auto", "auto|fp32|bf16|fp16", "type in which fp32 gradients travel to be summed: bf16 or fp16 halves the bytes; they are still added in fp32. auto, fp32: as they are. Every rank sends straight to every other one, so with several data ranks per node use it with parallel.collective_algorithm hierarchical. With one data rank the choice has no effect and is allowed") \
   X(zero_optimization_stage, "zero_optimization.stage", INT, SUM, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
   X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one reduction; the default: all of a parameter group. A smaller one costs NCCL a copy, and memory for a bucket") \
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, SUM, "1e12", "[1,1e12]", "largest number of elements in one all-gather; the default: all of a parameter group, likewise") \
@@ -359,8 +360,8 @@
       "write zero_optimization.mics_shard_size: the data ranks of one copy")                       \
     X("zero_optimization.pipeline_loading_checkpoint", "false", "loading while reading", "")       \
     X("zero_optimization.zenflow", "null|false", "ZenFlow", "")                                    \
-    X("communication_data_type", "null|auto", "another type for communication", "")                \
-    X("fp32_allreduce", "false", "another type for communication", "")                             \
+    X("fp32_allreduce", "false", "another type for communication",                                 \
+      "not supported: use communication_data_type")                                                \
     X("sparse_gradients", "false", "sparse gradients", "")                                         \
     X("optimizer.params.amsgrad", "false|null", "AMSGrad", "")                                     \
     X("optimizer.params.bias_correction", "true|null", "Adam without bias correction", "")         \

@@ -20,6 +20,7 @@ static const struct {
     {"zero_optimization.stage", "zero|fsdp|shard|sharding|"},
     {"activation_checkpointing.granularity", "recompute|recomputation|checkpointing|"},
     {"data_types.grad_accum_dtype", "accum|accumulate|accumulation|dtype|"},
+    {"communication_data_type", "reduce|allreduce|communication|"},
     {"fp16.initial_scale_power", "scale|"},
     {"optimizer.params.lr", "lr|learning-rate|"},
     {"optimizer.params.betas", "beta|betas|beta1|beta2|"},

@@ -246,6 +246,7 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
         !config_check_micro_batches(k, data) || !config_check_ranks_speeds(k, world_size) ||
         !config_resolve_epochs(k) || !check_sizes(k))
         return;
+    config_check_wire(k);
     if (z3d_config_decays(c) && c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps; /* or still auto */
     }

@@ -180,6 +180,8 @@ void config_check_into(config_checker *k);
 /* What pipelines need: of the file alone; of the number of micro-batches. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
+/* Of a resolved batch: the type in which gradients travel. */
+void config_check_wire(config_checker *k);
 /* hpZ, hybrid sharding, hierarchical collectives: of the file alone; of the number of data ranks.
  */
 void config_check_sharding(config_checker *k);

@@ -20,7 +20,8 @@ typedef struct z3d_event {
     z3d_event_kind kind;
     int of; /* kernels: z3d_kernel_kind; collectives: z3d_collective_kind */
     z3d_dtype dtype;
-    int form;        /* products: 2 (A transposed) + (B transposed); with dropout: 1; else 0 */
+    int form;        /* products: 2 (A transposed) + (B transposed); with dropout: 1; collectives:
+                        z3d_collective's wire; else 0 */
     int axes;        /* collectives: z3d_axes, the set that is their group */
     int peer;        /* sends and receives: the other member of the group; else 0 */
     int from, to;    /* z3d_space. copies: their ends. kernels: to: HOST: one that works on host

@@ -133,7 +133,8 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     Z3D_TRY(z3d_ways_leave_pipeline(w->flat));
     Z3D_TRY(copy(w->flat, &w->alone));
     if (w->alone->bf16_enabled && w->alone->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO)
-        w->alone->data_types_grad_accum_dtype = Z3D_ACCUM_BF16; /* the least of what it may be */
+        w->alone->data_types_grad_accum_dtype = /* the least of what it may be */
+            c->communication_data_type == Z3D_ACCUM_AUTO ? Z3D_ACCUM_BF16 : Z3D_ACCUM_FP32;
     z3d_config_leave_sharding(w->alone);
     Z3D_TRY(leave_tiers(w->alone));
     return leave_sizes(w->alone);

@@ -12,6 +12,7 @@ static void describe(const z3d_plan *plan, const char *name, char letter, z3d_st
                       z3d_samples_in_all(p, mesh) == 1 ? "" : "s", z3d_dtype_name(p->dtype));
     if (p->grad_dtype != p->dtype)
         z3d_string_append(out, ", gradients in %s", z3d_dtype_name(p->grad_dtype));
+    if (p->wire != Z3D_F32) z3d_string_append(out, ", %s on the wire", z3d_dtype_name(p->wire));
     z3d_string_append(out, "\n");
 }
 

@@ -111,9 +111,11 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     if (z3d_mesh_size(facts->mesh, Z3D_ROLE_NODES) > 1)
         z3d_string_append(&sharding, "%s over %d data ranks each", cut[program->sharding], inner);
     z3d_console_say(
-        console, "method      ZeRO stage %d%s, %s, gradients %sreduced once per %s%s, %s",
+        console, "method      ZeRO stage %d%s, %s, gradients %s%s%sreduced once per %s%s, %s",
         program->stage, sharding.text ? sharding.text : "", z3d_dtype_name(z3d_plan_dtype(config)),
         program->grad_dtype != program->dtype ? "in fp32, " : "",
+        program->wire != Z3D_F32 ? z3d_dtype_name(program->wire) : "",
+        program->wire != Z3D_F32 ? " on the wire, " : "",
         program->reduce_per_step ? "step" : "micro-batch", whole ? ", kept whole until then" : "",
         program->recompute   ? "activations recomputed"
         : program->selective ? "layernorms and attention recomputed"
