@@ -202,7 +202,7 @@ z3d_data_cut z3d_config_data_cut(const z3d_config *config);
 /* stage3_max_live_parameters where it limits nothing. */
 #define Z3D_ANY_LIVE 1000000000000000
 /* Whether that goes with the ZeRO stage. */
-bool z3d_config_takes_stage(const z3d_config *config, int stage);
+bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
 /* Whether comms_logger reports this kind of collective (z3d_collective_name). */
 bool z3d_config_logs_collective(const z3d_config *config, const char *name);
 /* Takes back all keys about it: for commands that do not train. */
@@ -264,7 +264,10 @@ z3d_status z3d_config_from_megatron_command(const char *const *words, int count,
 
 /* The whole configuration as YAML that reads back to the same values (every key, resolved). */
 void z3d_config_write(const z3d_config *config, z3d_string *out);
-/* The same without the keys that have their defaults, except those named in `also`, up to NULL. */
+/* Another configuration with the keys that are set in this one. Errors: ERR_MEMORY. */
+z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out);
+/* z3d_config_write without the keys that have their defaults, except those named in `also`, up to
+ * NULL. */
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
 /* A key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);

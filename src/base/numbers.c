@@ -150,6 +150,22 @@ z3d_status z3d_parse_float(const char *text, double *out) {
     return Z3D_OK;
 }
 
+z3d_status z3d_parse_count(const char *text, double *out) {
+    static const char units[] = "KMBT";
+    char number[NUMBER_BYTES];
+    const size_t length = strlen(text);
+    const char *unit = length > 0 ? strchr(units, text[length - 1]) : NULL;
+    if (length >= sizeof number) return refuse(text, "is too long for a number");
+    if (!unit) return z3d_parse_float(text, out);
+    memcpy(number, text, length);
+    size_t end = length - 1;
+    if (end > 0 && number[end - 1] == ' ') end--;
+    number[end] = '\0';
+    Z3D_TRY(z3d_parse_float(number, out));
+    for (const char *u = units; u <= unit; u++) *out *= 1000;
+    return isfinite(*out) ? Z3D_OK : refuse(text, "is too large for a double");
+}
+
 z3d_status z3d_parse_bytes(const char *text, int64_t *out) {
     static const struct {
         const char *name;

@@ -50,6 +50,9 @@ z3d_status z3d_parse_int(const char *text, int64_t *out);
 z3d_status z3d_parse_float(const char *text, double *out); /* finite only */
 /* "16GiB", "512 MiB", "3e9", "80GB" -> bytes. */
 z3d_status z3d_parse_bytes(const char *text, int64_t *out);
+/* "1T", "300 B", "1e12" -> a number: K, M, B and T are thousands, as z3d_format_count writes them.
+ */
+z3d_status z3d_parse_count(const char *text, double *out);
 
 /* "1.50 GiB", "12.3 M", "2 h 03 min" into buf; returns buf. */
 const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);

@@ -3,57 +3,49 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/cli/cli.h"
-#include "src/plan/choose/advice.h"
-#include "src/plan/choose/choose.h"
+#include "src/cli/plan.h"
 #include "src/plan/memory.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
-    "                   [--memory [FILE.svg]] [--hardware FILE [--software NAME] [--tokens N]\n"
+    "                   [--memory [FILE.svg]] [--hardware NAME [--software NAME] [--tokens N]\n"
     "                   [--json] [--trace FILE] [--schedule FILE.svg]] [--force]\n"
-    "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
-    "                   [--write FILE]\n"
-    "       zero3d plan CONFIG [key=value ...] --recommend --hardware FILE [--ranks N] [--json]\n"
-    "                   [--write FILE]\n"
-    "       zero3d plan CONFIG [key=value ...] --calibrate STEPS.csv|RUN --hardware FILE --write "
+    "       zero3d plan CONFIG [key=value ...] --recommend --hardware NAME [--ranks N]\n"
+    "                   [--tokens N [--days D]] [--verbose] [--json] [--write FILE]\n"
+    "       zero3d plan CONFIG [key=value ...] --fit SIZE [--hardware NAME] [the same]\n"
+    "       zero3d plan CONFIG [key=value ...] --calibrate STEPS.csv|RUN --hardware NAME --write "
     "FILE\n"
     "\n"
     "Shows what a run would need, without running it: of any rank of any world the memory by\n"
-    "category, the arena that holds it, the elements that it sends along each axis, and its work.\n"
+    "category, the arena that holds it, what it sends along each axis, and its work.\n"
     "\n"
-    "  --ranks N         number of ranks; default: parallel.world_size, or what the tensor and "
-    "pipeline\n"
-    "                    sizes and the batch keys imply\n"
+    "  --ranks N         number of ranks; default: parallel.world_size, or a node's devices with\n"
+    "                    --recommend and --fit, or what parallel sizes and batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
     "  --print-program   also prints its training step, one instruction per line\n"
-    "  --memory          also prints the memory of its training step: the plan, a lower bound and\n"
-    "                    other allocators; with FILE.svg, also draws a picture\n"
-    "  --hardware FILE   the description of a machine (configs/hardware): also predicts whether "
-    "the\n"
-    "                    run fits, the time of a step and its parts, TFLOPS, MFU and HFU\n"
-    "  --software NAME   what software reaches on it: a file, or one of configs/software; on GPUs\n"
-    "                    megatron-2025 is the default\n"
-    "  --tokens N        also predicts the time and device hours to train on N tokens\n"
+    "  --memory          also prints the memory of its training step; FILE.svg: draws it\n"
+    "  --hardware NAME   a described machine (h100; `list` shows all), or a FILE.yaml: predicts\n"
+    "                    whether the run fits, the time of a step and its parts, TFLOPS and MFU\n"
+    "  --software NAME   what software reaches on it (default on GPUs: megatron-2025)\n"
+    "  --tokens N        also the days, energy and price of training on N tokens (1T, 300B)\n"
+    "  --days D          with --recommend or --fit: finds how many nodes do that in D days\n"
+    "  --price-per-device-hour P  what a device costs an hour, in any currency\n"
     "  --json            prints the prediction as one JSON object\n"
-    "  --trace FILE      writes the predicted timeline, for Perfetto\n"
-    "  --schedule FILE.svg  draws the predicted timeline of all pipeline stages\n"
-    "  --fit SIZE        finds the ten fastest ways to train this model and batch on devices of "
-    "SIZE\n"
-    "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
-    "                    pipeline size, chunks and schedule where the configuration does not set\n"
-    "                    them, and ZeRO stage, recompute, P_a, host memory, micro-batch, and\n"
-    "                    sequence parallelism and offload where it does not set that\n"
-    "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
-    "schedule\n"
-    "                    also where the configuration sets them; train_batch_size stays\n"
+    "  --trace FILE      writes the predicted timeline, for Perfetto; --schedule FILE.svg draws "
+    "it\n"
+    "  --recommend       finds the best way to train this model and batch on the machine: "
+    "parallel\n"
+    "                    sizes, schedule, ZeRO stage, micro-batch, recompute, offload\n"
+    "  --fit SIZE        the same on devices of SIZE (24GiB, or `device`: as described); parallel\n"
+    "                    sizes and schedule stay where the configuration sets them\n"
+    "  --verbose         with --recommend or --fit: all tables\n"
+    "  --write FILE      with --fit or --recommend: saves the first way as a configuration\n"
     "  --calibrate STEPS.csv  fits software to measured steps, of any framework or of a RUN\n"
     "                    (docs/software.md), and writes it to --write FILE; may be given again\n"
-    "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
     "  --force           FILE may replace a file of another kind\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
-    "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 train_batch_size=256\n";
+    "          zero3d plan configs/gpt2-124m.yaml --recommend --hardware h100\n";
 
 static z3d_status read_number(const char *text, const char *option, int64_t low, int *out) {
     int64_t value;
@@ -65,19 +57,15 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
     return Z3D_OK;
 }
 
-typedef struct priced {
-    const char *hardware, *software, *tokens, *trace, *schedule, *fit, *write, *picture;
-    cli_values steps; /* of --calibrate */
-    bool json, print_program, memory, recommend, force;
-} priced;
-
 /* Of a case that does not fit. */
 static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
-                         const z3d_memory_need *need, z3d_string *text) {
+                         const z3d_memory_need *need, const z3d_hardware *hardware,
+                         z3d_string *text) {
     z3d_room room = {.device = need->arena + (int64_t)need->free,
                      .host = (int64_t)need->host_capacity};
     z3d_string_append(text, "\n");
-    return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room, text);
+    return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room,
+                           hardware, text);
 }
 
 static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware,
@@ -91,15 +79,10 @@ static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware
 
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
                         const z3d_hardware *hardware, const z3d_gather_price gathers[2],
-                        const priced *options, z3d_string *text) {
+                        const cli_plan_asked *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
-    double tokens = 0;
     FILE *timeline = NULL;
-    if (options->tokens &&
-        (z3d_parse_float(options->tokens, &tokens) != Z3D_OK || tokens < 1 || tokens > 1e18))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: expected a number from 1 to 1e18",
-                         options->tokens);
     if (options->trace && !(timeline = fopen(options->trace, "w")))
         return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                          strerror(errno));
@@ -117,16 +100,16 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     if (options->json)
-        z3d_estimate_json(of, hardware, &estimate, &saving, tokens, text);
+        z3d_estimate_json(of, hardware, &estimate, &saving, options->train_tokens, text);
     else
-        z3d_estimate_print(of, hardware, &estimate, &saving, tokens, text);
+        z3d_estimate_print(of, hardware, &estimate, &saving, options->train_tokens, text);
     if (estimate.fullest.fits || options->json) return Z3D_OK;
-    return advise(config, of, node.threads, &estimate.fullest, text);
+    return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
 
 /* The same configuration on the sim device. */
 static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
-                          const z3d_gather_price gathers[2], const priced *options,
+                          const z3d_gather_price gathers[2], const cli_plan_asked *options,
                           z3d_string *text) {
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
@@ -137,8 +120,8 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_har
 }
 
 /* The machine of --hardware, or the one that the configuration names. */
-static z3d_status read_hardware(z3d_config *config, const priced *options, bool *known,
-                                z3d_hardware *out) {
+z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, bool *known,
+                             z3d_hardware *out) {
     const char *path = options->hardware;
     bool chosen;
     if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
@@ -146,78 +129,12 @@ static z3d_status read_hardware(z3d_config *config, const priced *options, bool 
     *known = path != NULL;
     if (!path) return Z3D_OK;
     Z3D_TRY(z3d_hardware_read_with(path, options->software, out));
+    if (options->price > 0) out->price = options->price;
     Z3D_TRY(z3d_choose_device(config, out, &chosen));
     return z3d_choose_nodes(config, (int64_t)out->devices);
 }
 
-static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *hardware) {
-    int64_t bytes;
-    if (strcmp(wanted, "device") == 0 && known) return Z3D_OK;
-    if (strcmp(wanted, "device") == 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit device needs --hardware FILE");
-    if (z3d_parse_bytes(wanted, &bytes) != Z3D_OK || bytes < 1)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit %s: expected a size such as 16GiB, or device",
-                         wanted);
-    hardware->memory_gib = (double)bytes / 1073741824.0;
-    return Z3D_OK;
-}
-
-/* Saves the configuration that --fit or --recommend (`how`) found. */
-static z3d_status write_best(const z3d_config *config, const char *how, double seconds,
-                             const z3d_hardware *hardware, const priced *options,
-                             z3d_string *said) {
-    /* What the search decides is written also where it is the default. */
-    static const char *const decided[] = {"parallel.tensor_model_parallel_size",
-                                          "parallel.sequence_parallel",
-                                          "parallel.pipeline_model_parallel_size",
-                                          "parallel.virtual_pipeline_model_parallel_size",
-                                          "parallel.pipeline_schedule",
-                                          "train_batch_size",
-                                          "train_micro_batch_size_per_gpu",
-                                          "gradient_accumulation_steps",
-                                          "zero_optimization.stage",
-                                          "zero_optimization.offload_optimizer.device",
-                                          "zero_optimization.offload_param.device",
-                                          "activation_checkpointing.granularity",
-                                          "activation_checkpointing.partition_activations",
-                                          "activation_checkpointing.cpu_checkpointing",
-                                          "training.device",
-                                          NULL};
-    z3d_string text = {0};
-    if (!options->write) return Z3D_OK;
-    z3d_string_append(&text, "%s%s --write`: %.4g s a step, predicted on %s.\n",
-                      z3d_output_config.begins, how, seconds, hardware->name);
-    z3d_config_write_changed(config, decided, &text);
-    z3d_status status = cli_write(options->write, &text);
-    z3d_string_free(&text);
-    if (!options->json) z3d_string_append(said, "written: %s\n", options->write);
-    return status;
-}
-
-/* --fit and --recommend. */
-static z3d_status find_best(z3d_config *config, int ranks, const priced *options,
-                            z3d_string *text) {
-    z3d_hardware hardware;
-    z3d_recommendation found;
-    bool known;
-    char how[80] = "--recommend";
-    Z3D_TRY(read_hardware(config, options, &known, &hardware));
-    if (!known && options->recommend)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
-    if (!known) Z3D_TRY(z3d_nominal_machine(config, ranks, &hardware));
-    if (options->fit) {
-        Z3D_TRY(fit_capacity(options->fit, known, &hardware));
-        snprintf(how, sizeof how, "--fit %s", options->fit);
-    }
-    Z3D_TRY(z3d_recommend(config, ranks, &hardware, options->fit != NULL, &found));
-    if (options->json)
-        z3d_recommend_json(&found, text);
-    else
-        z3d_recommend_print(&found, text);
-    return write_best(config, how, found.row[0].seconds, &hardware, options, text);
-}
-
-static z3d_status calibrate(const z3d_config *config, const priced *p, z3d_string *text) {
+static z3d_status calibrate(const z3d_config *config, const cli_plan_asked *p, z3d_string *text) {
     const cli_calibration asked = {p->hardware, p->software, p->write, &p->steps};
     return cli_plan_calibrate(config, &asked, text);
 }
@@ -249,7 +166,7 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     memcpy(need.arena, plan->set.program[Z3D_MODE_TRAIN]->arena, sizeof need.arena);
     z3d_string_append(text, "\nthis machine: ");
     if (z3d_need_missing(&need, &room) > 0)
-        return z3d_plan_advice(config, 1, plan->threads, &room, text);
+        return z3d_plan_advice(config, 1, plan->threads, &room, NULL, text);
     z3d_string_append(text, "it fits: the rank needs %s (%s of it outside the plan)",
                       z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed),
                       z3d_format_bytes(need.outside, outside, sizeof outside));
@@ -290,13 +207,13 @@ static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hard
     return status;
 }
 
-static z3d_status plan_config(z3d_config *config, int ranks, int rank, const priced *options,
-                              z3d_string *text) {
+static z3d_status plan_config(z3d_config *config, int ranks, int rank,
+                              const cli_plan_asked *options, z3d_string *text) {
     z3d_hardware hardware;
     z3d_gather_price gathers[2];
     z3d_plan *plan = NULL;
     bool known;
-    z3d_status status = read_hardware(config, options, &known, &hardware);
+    z3d_status status = cli_plan_hardware(config, options, &known, &hardware);
     if (status == Z3D_OK)
         status = choose(config, ranks, known ? &hardware : NULL, options->json, gathers, text);
     if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
@@ -313,35 +230,50 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
     return status;
 }
 
-/* Which options go together. */
-static z3d_status check_options(const priced *p, bool rank) {
-    bool chooses = p->fit || p->recommend;
-    if (p->steps.count && (chooses || p->tokens || p->trace || p->schedule || rank ||
-                           p->print_program || p->memory || p->json || !p->hardware || !p->write))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate needs --hardware FILE and --write FILE, and "
-                                        "accepts only --software beside them");
+/* Of those that find the best. */
+static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
     if (p->fit && p->recommend)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
                                         "sets, --recommend none; use one of the two");
-    if (chooses && (p->tokens || p->trace || p->schedule || rank || p->print_program || p->memory))
+    if (p->trace || p->schedule || rank || p->print_program || p->memory)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--%s accepts only --hardware, --software, --ranks, --json and --write",
+                         "--%s accepts only --hardware, --software, --ranks, --tokens, --days, "
+                         "--price-per-device-hour, --verbose, --json and --write",
                          p->fit ? "fit" : "recommend");
+    if (p->days && (!p->train_tokens || p->ranks > 0))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--days finds how many nodes train --tokens N in so many "
+                                        "days: write --tokens, and no --ranks");
+    return Z3D_OK;
+}
+
+/* Which options go together. */
+static z3d_status check_options(const cli_plan_asked *p, bool rank) {
+    const bool chooses = p->fit || p->recommend, priced = p->tokens || p->price_text;
+    if (p->steps.count && (chooses || priced || p->trace || p->schedule || rank ||
+                           p->print_program || p->memory || p->json || !p->hardware || !p->write))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate needs --hardware NAME and --write FILE, and "
+                                        "accepts only --software beside them");
+    if (chooses) Z3D_TRY(check_choice(p, rank));
+    if (!chooses && (p->days || p->verbose))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--days and --verbose need --recommend or --fit");
     if (p->write && !chooses && !p->steps.count)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--write needs --fit, --recommend or --calibrate: it saves "
                                         "what they find");
-    bool needs = p->software || p->tokens || p->trace || p->schedule || (p->json && !chooses);
+    bool needs = p->software || priced || p->trace || p->schedule || (p->json && !chooses);
     if (needs && !p->hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--software, --tokens, --json, --trace and --schedule need --hardware "
-                         "FILE");
+                         "--software, --tokens, --price-per-device-hour, --json, --trace and "
+                         "--schedule need --hardware NAME");
+    if (p->price_text && !p->tokens)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--price-per-device-hour needs --tokens N: it prices a "
+                                        "whole training");
     if ((p->print_program || p->memory) && p->json)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--json cannot be combined with --print-program or --memory");
     return Z3D_OK;
 }
 
-static z3d_status check_outputs(const priced *p, const char *config) {
+static z3d_status check_outputs(const cli_plan_asked *p, const char *config) {
     const cli_output outputs[] = {
         {p->write, p->steps.count ? &z3d_output_software : &z3d_output_config},
         {p->trace, &z3d_output_timeline},
@@ -353,39 +285,61 @@ static z3d_status check_outputs(const priced *p, const char *config) {
                              p->force);
 }
 
-static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *ranks_text = NULL, *rank_text = NULL;
-    priced prediction = {.json = false};
-    const cli_option options[] = {{"fit", &prediction.fit, NULL, NULL},
-                                  {"recommend", NULL, &prediction.recommend, NULL},
-                                  {"calibrate", NULL, NULL, &prediction.steps},
-                                  {"write", &prediction.write, NULL, NULL},
-                                  {"hardware", &prediction.hardware, NULL, NULL},
-                                  {"software", &prediction.software, NULL, NULL},
-                                  {"tokens", &prediction.tokens, NULL, NULL},
-                                  {"trace", &prediction.trace, NULL, NULL},
-                                  {"schedule", &prediction.schedule, NULL, NULL},
-                                  {"json", NULL, &prediction.json, NULL},
-                                  {"ranks", &ranks_text, NULL, NULL},
-                                  {"rank", &rank_text, NULL, NULL},
-                                  {"print-program", NULL, &prediction.print_program, NULL},
-                                  {"memory", &prediction.picture, &prediction.memory, NULL},
-                                  {"force", NULL, &prediction.force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
-    int count, ranks = 0, rank = 0;
-    Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
-    Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
-    Z3D_TRY(check_options(&prediction, rank_text != NULL));
-    Z3D_TRY(check_outputs(&prediction, count > 0 ? argv[1] : NULL));
+static z3d_status read_count(const char *text, const char *option, double most, double *out) {
+    if (!text) return Z3D_OK;
+    if (z3d_parse_count(text, out) == Z3D_OK && *out > 0 && *out <= most) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a number above 0, at most %g", option, text,
+                     most);
+}
+
+/* The numbers of the options. */
+static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_asked *p) {
+    Z3D_TRY(read_number(ranks, "ranks", 1, &p->ranks));
+    Z3D_TRY(read_number(rank, "rank", 0, &p->rank));
+    Z3D_TRY(read_count(p->tokens, "tokens", 1e18, &p->train_tokens));
+    Z3D_TRY(read_count(p->days_text, "days", 1e6, &p->days));
+    return read_count(p->price_text, "price-per-device-hour", 1e6, &p->price);
+}
+
+static z3d_status answer(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
     z3d_config *config;
-    Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = prediction.steps.count ? calibrate(config, &prediction, text)
-                        : prediction.fit || prediction.recommend
-                            ? find_best(config, ranks, &prediction, text)
-                            : plan_config(config, ranks, rank, &prediction, text);
+    if (p->hardware && strcmp(p->hardware, "list") == 0) return z3d_machines_list(text);
+    Z3D_TRY(cli_read_config(count, arguments, &config));
+    z3d_status status = p->steps.count           ? calibrate(config, p, text)
+                        : p->fit || p->recommend ? cli_plan_best(&config, p, text)
+                                                 : plan_config(config, p->ranks, p->rank, p, text);
     z3d_config_destroy(config);
     return status;
+}
+
+static z3d_status make(int argc, char **argv, z3d_string *text) {
+    const char *ranks = NULL, *rank = NULL;
+    cli_plan_asked p = {.json = false};
+    const cli_option options[] = {{"fit", &p.fit, NULL, NULL},
+                                  {"recommend", NULL, &p.recommend, NULL},
+                                  {"calibrate", NULL, NULL, &p.steps},
+                                  {"write", &p.write, NULL, NULL},
+                                  {"hardware", &p.hardware, NULL, NULL},
+                                  {"software", &p.software, NULL, NULL},
+                                  {"tokens", &p.tokens, NULL, NULL},
+                                  {"days", &p.days_text, NULL, NULL},
+                                  {"price-per-device-hour", &p.price_text, NULL, NULL},
+                                  {"trace", &p.trace, NULL, NULL},
+                                  {"schedule", &p.schedule, NULL, NULL},
+                                  {"json", NULL, &p.json, NULL},
+                                  {"verbose", NULL, &p.verbose, NULL},
+                                  {"ranks", &ranks, NULL, NULL},
+                                  {"rank", &rank, NULL, NULL},
+                                  {"print-program", NULL, &p.print_program, NULL},
+                                  {"memory", &p.picture, &p.memory, NULL},
+                                  {"force", NULL, &p.force, NULL},
+                                  {NULL, NULL, NULL, NULL}};
+    int count;
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    Z3D_TRY(read_numbers(ranks, rank, &p));
+    Z3D_TRY(check_options(&p, rank != NULL));
+    Z3D_TRY(check_outputs(&p, count > 0 ? argv[1] : NULL));
+    return answer(count, argv + 1, &p, text);
 }
 
 static int run(int argc, char **argv) {

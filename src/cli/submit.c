@@ -262,7 +262,7 @@ static z3d_status read_machine(const request *r, const z3d_config *config, bool 
     if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
         path = config->training_hardware;
     *known = path != NULL;
-    if (r->software && !path) return Z3D_ERROR(Z3D_ERR_USAGE, "--software needs --hardware FILE");
+    if (r->software && !path) return Z3D_ERROR(Z3D_ERR_USAGE, "--software needs --hardware NAME");
     return path ? z3d_hardware_read_with(path, r->software, out) : Z3D_OK;
 }
 

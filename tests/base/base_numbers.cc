@@ -47,6 +47,18 @@ static void refuse_bytes(const char *text, const char *why) {
     EXPECT_NE(strstr(z3d_error_message(), why), nullptr) << text << ": " << z3d_error_message();
 }
 
+TEST(ParseCount, UnitsAreThousands) {
+    double value = -99;
+    for (const char *text : {"1T", "1 T", "1000B", "1e12", "1000000 M", "1e9K"}) {
+        ASSERT_EQ(z3d_parse_count(text, &value), Z3D_OK) << text << ": " << z3d_error_message();
+        EXPECT_EQ(value, 1e12) << text;
+    }
+    ASSERT_EQ(z3d_parse_count("1.5B", &value), Z3D_OK);
+    EXPECT_EQ(value, 1.5e9);
+    for (const char *text : {"", "T", " T", "1TT", "1t", "1 tokens", "1e308T"})
+        EXPECT_EQ(z3d_parse_count(text, &value), Z3D_ERR_CONFIG) << text << " gave " << value;
+}
+
 TEST(ParseInt, Whole) {
     expect_int("0", 0);
     expect_int("-0", 0);

@@ -82,6 +82,19 @@ for word in 'does not fit: rank 0 needs' 'the largest part is parameters' 'zero_
     grep -q "$word" out || fail "the advice says nothing of $word"
 done
 
+# Recomputed FLOPs are counted only where there are some; memory is in GiB.
+h100="$SOURCE/configs/gpt2-124m.yaml --ranks 1 --hardware h100"
+for full in full none; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 0 "$ZERO3D" plan $h100 activation_checkpointing.granularity=$full
+    grep -q 'TFLOPS a device.*recompute counted' out && counted=full || counted=none
+    [ $counted = $full ] || fail "granularity $full: recomputed FLOPs"
+    grep -q '^memory of rank 0 on H100-SXM5-80GB, GiB$' out || fail "memory in another unit"
+done
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan $h100 --tokens 10B --price-per-device-hour 2 --json
+grep -Eq '"train_tokens": 10000000000, "train_seconds": [0-9.]+, "device_hours": [0-9.]+, "joules": [0-9.e+]+, "price": [0-9.]+' out || fail "no bill"
+
 # Pipeline stages: each is listed, the fullest named; a picture of the predicted step; any stage's rank.
 set -- "$SOURCE/configs/gpt2-124m.yaml" --ranks 8 parallel.pipeline_model_parallel_size=4 train_batch_size=auto gradient_accumulation_steps=8
 expect 0 "$ZERO3D" plan "$@" --rank 7
@@ -96,7 +109,7 @@ expect 0 "$ZERO3D" plan "$@" gradient_accumulation_steps=2
 grep -q 'fewer micro-batches (2) than pipeline stages (4): at most 2 stages work at a time' out || fail "not told that stages wait"
 expect 0 "$ZERO3D" plan "$@" zero_optimization.stage=3 --hardware "$SOURCE/configs/hardware/dgx-a100.yaml"
 grep -Eq '^pipeline_gather auto: (per_step|per_microbatch) \(per_step: [0-9.]+ s' out || fail "not told when parameters are gathered"
-[ "$(grep -Ec '^ +per_(step|microbatch) .* s a step, arena .* GB, fits' out)" = 2 ] || fail "not both prices"
+[ "$(grep -Ec '^ +per_(step|microbatch) .* s a step, arena .* GiB, fits' out)" = 2 ] || fail "not both prices"
 [ "$(grep -c ': used here' out)" = 1 ] || fail "not told which of the two prices is the plan's"
 expect 2 "$ZERO3D" plan "$@" --schedule step.svg
 says 'need --hardware'

@@ -10,7 +10,7 @@ END
 # The written file has all that is no default, and trains.
 expect 0 "$ZERO3D" plan tiny.yaml --fit 848KiB --write best.yaml
 grep -q 'nominal' out || fail "nothing says which machine"
-grep -Eq '[1-9][0-9]* do not fit' out || fail "nothing says how many ways do not fit"
+grep -Eq '^[1-9][0-9]* of [0-9]+ ways do not fit' out || fail "nothing says how many ways do not fit"
 grep -q 'written: best.yaml' out || fail "nothing says what was written"
 grep -q 'train_batch_size: 8$' best.yaml || fail "another global batch"
 expect 0 "$ZERO3D" train best.yaml
@@ -38,7 +38,7 @@ grep -Eq '"micro_batch": [12],' out && fail "a row in which a rank has no sample
 # The paper's 100B on 400 devices, far from fitting without ZeRO.
 # shellcheck disable=SC2086 # two options each
 expect 0 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.pipeline_model_parallel_size=1 --fit device $v100 --write 100B.yaml
-grep -Eq '[1-9][0-9]* do not fit' out || fail "ZeRO-0 cannot fit 100 B parameters"
+grep -Eq '^[1-9][0-9]* of [0-9]+ ways do not fit' out || fail "ZeRO-0 cannot fit 100 B parameters"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" plan 100B.yaml $v100 --json
 grep -q '"fits": true' out || fail "what was found does not fit"
@@ -47,12 +47,14 @@ grep -q '"fits": true' out || fail "what was found does not fit"
 expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.pipeline_model_parallel_size=1 zero_optimization.offload_optimizer.device=none --fit 7GiB $v100 --write no.yaml
 says 'no way fits 400 ranks with 7.00 GiB each: .* with ZeRO-3, .* too much'
 [ ! -e no.yaml ] || fail "a file of nothing was written"
-for wrong in 16Gib8 0 -- ''; do
+for wrong in 16Gib8 0 24 -24G 3e9 -- ''; do # a number alone is no size
     expect 2 "$ZERO3D" plan tiny.yaml "--fit=$wrong"
-    says 'expected a size'
+    says 'expected a size with its unit, such as 24GiB or 24G, or device'
 done
+expect 0 "$ZERO3D" plan tiny.yaml --fit 24G
+grep -Eq ' of 24 GiB a device$' out || fail "24G are not 24 GiB"
 expect 2 "$ZERO3D" plan tiny.yaml --fit device
-says 'needs --hardware FILE'
+says 'needs --hardware NAME'
 expect 2 "$ZERO3D" plan tiny.yaml --fit 1GiB --trace x.json
 expect 2 "$ZERO3D" plan tiny.yaml --write x.yaml
 says 'needs --fit, --recommend or --calibrate'
@@ -82,16 +84,27 @@ grep -Eq '"best": \{"tensor": [0-9], .*"lost_shares": .*"rows": \[\{' out || fai
 expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.world_size=auto zero_optimization.offload_optimizer.device=none --recommend --ranks 2 $v100
 says 'no way fits 2 ranks with 31.* each: tensor .* too much \(its largest part is .*; use more ranks'
 # shellcheck disable=SC2086
-# The fastest may leave little memory free: said on its line.
+# The answer comes first, then a table of at most 100 columns; without --ranks it is for a node.
 cat >7b.yaml <<END
 model: { num_layers: 32, hidden_size: 4096, num_attention_heads: 32, seq_length: 4096, vocab_size: 32000 }
 train_batch_size: 256
 bf16: { enabled: true }
 data_types: { grad_accum_dtype: bf16 }
 END
-expect 0 "$ZERO3D" plan 7b.yaml --recommend --ranks 8 $h100
-grep -q '^ 1 .*; tight$' out || fail "the first line leaves 4 % and says nothing"
-grep -q '^tight: less than a tenth' out || fail "tight is not explained"
+expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100
+head -n 1 out | grep -q '^# Recommended for 8 ranks (1 node) of DGX H100' || fail "not a node's devices"
+sed -n 3p out | grep -q '^parallel:$' || fail "the keys do not come first"
+sed -n '/^    tp /,/^With less /p' out >table
+[ "$(wc -l <table)" = 12 ] && ! grep -Eq '.{101}' table || fail "no table of ten ways in 100 columns"
+[ "$(grep -c '~' out)" = 1 ] || fail "more marks than one"
+grep -q ' GB' out && fail "memory in two units"
+grep -q 'tokens/s bubble' out && fail "details without --verbose"
+# Of those that are equally fast, one that is not tight comes first.
+grep -q 'tight: less than a tenth' out && fail "a tight way is the first"
+expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --verbose
+for word in 'tokens/s bubble tensor' '^   GiB  *of the rank that needs most' '^estimates in the machine.s description: device.memory_gib, .*software.overlap'; do
+    grep -q "$word" out || fail "--verbose does not show $word"
+done
 
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 7 $h100
 says 'no tensor, pipeline and data size for 7 ranks and train_batch_size 8'
@@ -99,7 +112,7 @@ says 'no tensor, pipeline and data size for 7 ranks and train_batch_size 8'
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 4 $h100 model.num_attention_heads=3
 says 'model.num_attention_heads=3: 3 does not divide model.hidden_size '
 expect 2 "$ZERO3D" plan tiny.yaml --recommend
-says '--recommend needs --hardware FILE'
+says '--recommend needs --hardware NAME'
 # shellcheck disable=SC2086
 expect 2 "$ZERO3D" plan tiny.yaml --recommend --fit 1GiB $h100
 says 'use one of the two'
@@ -107,19 +120,17 @@ says 'use one of the two'
 expect 2 "$ZERO3D" plan tiny.yaml --recommend --rank 1 $h100
 says '--recommend accepts only'
 
-# Numbers that rest on estimates have a mark, on a measured machine none; the keys come last.
+# A number that rests on estimates has a mark, on a measured machine none.
 sed 's/!estimate //' "$SOURCE/configs/hardware/dgx-h100.yaml" >measured.yaml
 # shellcheck disable=SC2086
-expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 16 $h100 train_batch_size=16 model.num_attention_heads=16
-grep -Eq '^ 1 .* ~[0-9.e-]+ +~[0-9.]+ % ' out || fail "no mark at what rests on estimates"
-grep -q '^~ rests on estimates of the machine: device.memory_gib, .*software.overlap' out || fail "the mark is not explained"
-grep -q 'off by .*24 published runs' out || fail "nothing says how far predictions were off"
+expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 16 --verbose $h100 train_batch_size=16 model.num_attention_heads=16
+grep -Eq '^~[0-9.e-]+ s a step' out || fail "no mark at what rests on estimates"
+grep -q ' 24 published runs' out || fail "nothing says how far predictions were off"
 grep -q '^Tensor sizes above 8, which leave a node, were left out' out || fail "nothing says that larger tensor sizes were left out"
-sed -n '/^Recommended: /,$p' out | tail -n 1 | grep -q '^gradient_accumulation_steps: ' || fail "the keys are not the end"
 sed "s/!estimate //" "$SOURCE/configs/software/megatron-2021.yaml" >sure.yaml
 expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 --hardware measured.yaml --software sure.yaml
 grep -q '~' out && fail "a mark on a measured machine"
-grep -q 'off by .*15 runs on a measured machine' out || fail "nothing says how far such predictions were off"
+grep -q '15 runs on a measured machine' out || fail "nothing says how far such predictions were off"
 sed 's/!estimate /!guess /' "$SOURCE/configs/hardware/dgx-h100.yaml" >guess.yaml
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 --hardware guess.yaml
 says 'guess.yaml:[0-9]+:[0-9]+: device.memory_gib: the only tag is !estimate'
@@ -143,11 +154,12 @@ shows() {
 # shellcheck disable=SC2086
 {
     expect 0 "$ZERO3D" plan large.yaml $v100
-    shows '^  zero_optimization.offload_optimizer.device=cpu needs [0-9.]+ GiB$'
-    expect 0 "$ZERO3D" plan large.yaml --fit device $v100 --write fits.yaml
+    shows '^  zero_optimization.offload_optimizer.device=cpu needs [0-9.]+ GiB, [0-9.]+ s a step$'
+    expect 0 "$ZERO3D" plan large.yaml --fit device $v100 --verbose --write fits.yaml
     shows '^ 1 +1 +- +1 +1 +- +[0-9] +cpu '
-    shows '^ 1  cpu +~[0-9.]+ +~[0-9.]+ +0 +[0-9.]+ +0.00$'
-    shows '^[1-9][0-9]* ways do not fit: [1-9][0-9]* lack device memory, .*The nearest miss: .* needs .* too much'
+    shows '^ 1  cpu +[0-9.]+ +[0-9.]+ +0 +[0-9.]+ +0.00$'
+    shows '^[1-9][0-9]* of [0-9]+ ways do not fit: [1-9][0-9]* lack device memory, '
+    shows '^The nearest miss: .* needs .* too much'
     shows '^  offload_optimizer: . device: cpu .$'
     expect 0 "$ZERO3D" plan fits.yaml $v100 --json
     shows '"fits": true'
@@ -158,3 +170,29 @@ shows() {
     expect 0 "$ZERO3D" plan large.yaml $v100 model.num_layers=10 zero_optimization.stage=2 zero_optimization.offload_optimizer.device=cpu zero_optimization.offload_optimizer.ratio=auto
     shows '^offload_optimizer.ratio auto: 0.[0-9]+, [0-9.]+ s a step \(.*; 0.* do(es)? not fit\)$'
 }
+
+# A training: days, energy and price; and how many nodes it needs.
+expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --price-per-device-hour 2
+shows '^300 B tokens: [0-9]+ d .* on 8 ranks \(1 node\), [0-9]+ device hours$'
+shows '^  at most [0-9.]+e\+[0-9]+ J \([0-9.e+]+ MWh\): 1.02e\+04 W a node, without switches and cooling; price [0-9]+, at 2 a device hour$'
+expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --days 7 --json
+nodes=$(grep -o '"ranks": [0-9]*' out | head -n 1 | awk '{ print $2 / 8 }')
+seconds=$(grep -o '"train_seconds": [0-9.]*' out | head -n 1 | awk '{ print $2 }')
+awk -v n="$nodes" -v s="$seconds" 'BEGIN { exit !(n > 5 && n < 16 && s <= 7 * 86400) }' || fail "$nodes nodes take $seconds s"
+expect 1 "$ZERO3D" plan tiny.yaml --recommend --hardware h100 --tokens 1e18 --days 1
+says 'no number of nodes that was tried trains on the tokens in 1 days; the fastest takes .* larger train_batch_size|for [0-9]+ ranks and train_batch_size 8'
+expect 1 "$ZERO3D" plan tiny.yaml --recommend --hardware h100 --tokens 1e18 --days 1e-6
+says '1e-06 days are too few for 1e\+18 tokens'
+for wrong in '--tokens 0' '--tokens x' '--tokens 1e19' '--tokens 1T --days -1' '--tokens 1T --price-per-device-hour 0' '--days 30' '--tokens 1T --days 30 --ranks 8' '--price-per-device-hour 2'; do
+    # shellcheck disable=SC2086
+    expect 2 "$ZERO3D" plan tiny.yaml --recommend --hardware h100 $wrong
+    says 'expected a number above 0|--days finds how many nodes|needs --tokens N'
+done
+
+# Described machines by name.
+expect 0 "$ZERO3D" plan --hardware list
+shows '^dgx-h100 +DGX H100'
+expect 1 "$ZERO3D" plan tiny.yaml --hardware h1000
+says "there is no machine 'h1000'; known are .*dgx-h100, "
+expect 1 "$ZERO3D" plan tiny.yaml --hardware dgx
+says "several machines have 'dgx' in their name: .*dgx-a100, .*write one"

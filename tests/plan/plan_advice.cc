@@ -37,9 +37,10 @@ struct Config {
     }
 };
 
-std::string advice(const Config &c, const z3d_room &room) {
+std::string advice(const Config &c, const z3d_room &room, const z3d_hardware *hardware = nullptr) {
     z3d_string text{};
-    EXPECT_EQ(z3d_plan_advice(c.config, 4, 1, &room, &text), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_plan_advice(c.config, 4, 1, &room, hardware, &text), Z3D_OK)
+        << z3d_error_message();
     std::string out = text.text ? text.text : "";
     z3d_string_free(&text);
     return out;
@@ -126,6 +127,33 @@ TEST(Advice, EveryChangeMakesItFit) {
                             "parallel.sequence_parallel", "parallel.tensor_model_parallel_size",
                             "train_micro_batch_size_per_gpu"})
         EXPECT_EQ(keys.count(key), 1u) << key;
+}
+
+// On a described machine each change has its price, and the fastest comes first.
+TEST(Advice, TheFastestChangeComesFirst) {
+    z3d_hardware hardware{};
+    ASSERT_EQ(z3d_hardware_read_with("dgx-h100", nullptr, &hardware), Z3D_OK);
+    const z3d_need need = Config().need();
+    const z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] * 75 / 100,
+                           .host = INT64_C(1) << 40,
+                           .shared = false,
+                           .reserved = 0,
+                           .from = nullptr};
+    const std::string text = advice(Config({"training.device=cuda"}), room, &hardware);
+    EXPECT_NE(text.find("the fastest first:"), std::string::npos) << text;
+    double before = 0;
+    int priced = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const size_t at = line.find("iB, ");
+        if (line.find(" s a step") == std::string::npos || at == std::string::npos) continue;
+        const double seconds = std::stod(line.substr(at + 4));
+        EXPECT_GE(seconds, before) << text;
+        before = seconds;
+        priced++;
+    }
+    EXPECT_EQ(priced, (int)proposed(text).size()) << text;
+    EXPECT_GT(priced, 3);
 }
 
 TEST(Advice, AKeptActivationMayBeComputedAgain) {

@@ -83,8 +83,10 @@ TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
         Config c(TEXT);
         z3d_recommendation fit;
         ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
-        EXPECT_NEAR(fit.row[0].seconds, best[i], 1e-3 * best[i]) << sizes[i] << " MiB";
-        for (int k = 1; k < fit.count; k++) EXPECT_LE(fit.row[k - 1].seconds, fit.row[k].seconds);
+        double fastest = fit.row[0].seconds;
+        for (int k = 1; k < fit.count; k++) fastest = std::fmin(fastest, fit.row[k].seconds);
+        EXPECT_NEAR(fastest, best[i], 1e-3 * best[i]) << sizes[i] << " MiB";
+        EXPECT_LE(fit.row[0].seconds, 1.02 * fastest) << sizes[i] << " MiB";
     }
     // Nothing fits: one line, with by how much.
     z3d_hardware hardware = machine(4);
@@ -239,26 +241,29 @@ TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
 
 // A row is what the configuration made of it comes to, micro-batches that were left out included.
 TEST(Fit, RowsAreTrue) {
-    z3d_hardware hardware = machine(24);
-    Config c(TEXT);
-    z3d_recommendation fit;
-    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
     static const char *const granularity[] = {"full", "selective", "none"};
     int seen = 0, many = 0;
-    for (int i = 0; i < fit.count; i++) {
-        const z3d_fit_row &r = fit.row[i];
-        Config one(text_of({r.stage, granularity[r.granularity], r.partition ? "true" : "false",
-                            r.offload ? "true" : "false", static_cast<int>(r.micro_batch),
-                            r.tiers.optimizer, r.tiers.parameters}));
-        z3d_estimate e = estimate(one.it, hardware);
-        EXPECT_EQ(r.micro_batch * r.accumulation, 8);
-        EXPECT_TRUE(r.fits && e.memory.fits) << i;
-        EXPECT_NEAR(double(r.memory.arena), double(e.memory.arena), 0.01 * double(r.memory.arena));
-        EXPECT_NEAR(r.seconds, e.time.seconds, 1e-3 * r.seconds) << i;
-        seen++;
-        many += r.accumulation > 3;
+    for (double mib : {9, 24}) {
+        z3d_hardware hardware = machine(mib);
+        Config c(TEXT);
+        z3d_recommendation fit;
+        ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+        for (int i = 0; i < fit.count; i++) {
+            const z3d_fit_row &r = fit.row[i];
+            Config one(text_of({r.stage, granularity[r.granularity], r.partition ? "true" : "false",
+                                r.offload ? "true" : "false", static_cast<int>(r.micro_batch),
+                                r.tiers.optimizer, r.tiers.parameters}));
+            z3d_estimate e = estimate(one.it, hardware);
+            EXPECT_EQ(r.micro_batch * r.accumulation, 8);
+            EXPECT_TRUE(r.fits && e.memory.fits) << i;
+            EXPECT_NEAR(double(r.memory.arena), double(e.memory.arena),
+                        0.01 * double(r.memory.arena));
+            EXPECT_NEAR(r.seconds, e.time.seconds, 1e-3 * r.seconds) << i;
+            seen++;
+            many += r.accumulation > 3;
+        }
     }
-    EXPECT_GT(seen, 5);
+    EXPECT_GT(seen, 10);
     EXPECT_GT(many, 0);
 }
 

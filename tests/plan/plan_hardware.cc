@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -62,12 +63,21 @@ z3d_event gemm(int64_t m, int64_t n, int64_t k) {
 }
 
 TEST(Hardware, FilesOfThisRepository) {
-    for (const char *name : {"dgx2-v100", "dgx-a100", "dgx-h100", "h200"}) {
-        z3d_hardware hardware;
-        std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/" + name + ".yaml";
-        ASSERT_EQ(z3d_hardware_read(path.c_str(), &hardware), Z3D_OK) << z3d_error_message();
-        EXPECT_GT(hardware.peak_fp16, 100);
+    int files = 0;
+    for (const auto &file : std::filesystem::directory_iterator(ZERO3D_CONFIGS "/hardware")) {
+        z3d_hardware hardware, named;
+        ASSERT_EQ(z3d_hardware_read(file.path().c_str(), &hardware), Z3D_OK) << z3d_error_message();
+        EXPECT_GT(hardware.peak_fp16, 100) << file.path();
+        EXPECT_GT(hardware.device_watts, 100) << file.path();
+        EXPECT_EQ(hardware.price, 0) << "no price is shipped: " << file.path();
+        // The same is in the program, by its name.
+        ASSERT_EQ(z3d_hardware_read(file.path().stem().c_str(), &named), Z3D_OK)
+            << z3d_error_message();
+        EXPECT_STREQ(named.name, hardware.name);
+        EXPECT_EQ(named.estimates, hardware.estimates);
+        files++;
     }
+    EXPECT_GE(files, 12);
     z3d_hardware v100;
     std::string folder = ZERO3D_CONFIGS;
     ASSERT_EQ(z3d_hardware_read((folder + "/hardware/dgx2-v100.yaml").c_str(), &v100), Z3D_OK);
@@ -77,6 +87,29 @@ TEST(Hardware, FilesOfThisRepository) {
     EXPECT_LE(v100.overhead_gb, 4.1);
     EXPECT_GE(v100.network_efficiency, 0.36);
     EXPECT_LE(v100.network_efficiency, 0.50);
+}
+
+// "h100" is the machine of that name, or NVIDIA's own; a part of one name is that one; of several
+// or none it is an error that lists them. A file comes before parts of names.
+TEST(Hardware, MachinesByName) {
+    z3d_hardware hardware;
+    const std::pair<const char *, const char *> names[] = {
+        {"dgx-h100", "DGX H100"},  {"h100", "DGX H100"}, {"a100", "DGX A100"},
+        {"b200", "DGX B200"},      {"h200", "HGX H200"}, {"azure", "Azure ND H100 v5"},
+        {"40gb", "DGX A100 320GB"}};
+    for (const auto &[name, machine] : names) {
+        ASSERT_EQ(z3d_hardware_read(name, &hardware), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(std::string(hardware.name).rfind(std::string(machine) + ",", 0), 0u)
+            << name << ": " << hardware.name;
+    }
+    for (const char *name : {"", "h1000", "100", "-"}) {
+        EXPECT_EQ(z3d_hardware_read(name, &hardware), Z3D_ERR_USAGE) << name;
+        EXPECT_NE(strstr(z3d_error_message(), "dgx-h100"), nullptr) << z3d_error_message();
+    }
+    std::ofstream("azure") << complete;
+    ASSERT_EQ(z3d_hardware_read("azure", &hardware), Z3D_OK) << z3d_error_message();
+    EXPECT_STREQ(hardware.name, "box");
+    std::filesystem::remove("azure");
 }
 
 // Software says what it reaches, not what a machine is; a machine's own numbers stay where nobody

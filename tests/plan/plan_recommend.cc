@@ -104,16 +104,42 @@ std::vector<Grid> look_at_all(int ranks, const std::vector<z3d_hardware> &machin
     return grids;
 }
 
+// The fastest first; but of those within 2 % of the fastest that is left the simplest.
+void expect_order(const z3d_recommendation &found) {
+    for (int i = 0; i < found.count; i++) {
+        const z3d_fit_row &row = found.row[i];
+        double fastest = row.seconds;
+        for (int k = i; k < found.count; k++) fastest = std::fmin(fastest, found.row[k].seconds);
+        EXPECT_LE(row.seconds, 1.02 * fastest) << i;
+        for (int k = i + 1; k < found.count; k++) {
+            const z3d_fit_row &other = found.row[k];
+            if (other.seconds > 1.02 * fastest || z3d_row_is_tight(&row) < z3d_row_is_tight(&other))
+                continue;
+            EXPECT_LE(z3d_row_is_tight(&row), z3d_row_is_tight(&other)) << i << " " << k;
+            EXPECT_LE(z3d_row_mechanisms(&row), z3d_row_mechanisms(&other)) << i << " " << k;
+            if (z3d_row_mechanisms(&row) == z3d_row_mechanisms(&other)) {
+                EXPECT_GE(row.memory.free, other.memory.free) << i << " " << k;
+            }
+        }
+    }
+}
+
+double fastest_of(const z3d_recommendation &found) {
+    double fastest = INFINITY;
+    for (int i = 0; i < found.count; i++) fastest = std::fmin(fastest, found.row[i].seconds);
+    return fastest;
+}
+
 void expect_best(const Grid &grid, int ranks, const z3d_hardware &hardware) {
     EXPECT_GT(grid.fitting, 10);
     Config c(MODEL + ON_DEVICE);
     z3d_recommendation found;
     ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, &found), Z3D_OK) << z3d_error_message();
-    EXPECT_NEAR(found.row[0].seconds, grid.seconds, 2e-3 * grid.seconds)
+    EXPECT_NEAR(fastest_of(found), grid.seconds, 2e-3 * grid.seconds)
         << found.row[0].layout.tensor << " x " << found.row[0].layout.pipeline;
     EXPECT_LT(found.priced, grid.possible / 2);
     EXPECT_EQ(found.count, found.priced < Z3D_RECOMMENDED ? found.priced : Z3D_RECOMMENDED);
-    for (int i = 1; i < found.count; i++) EXPECT_LE(found.row[i - 1].seconds, found.row[i].seconds);
+    expect_order(found);
 }
 
 void expect_refused(const Grid &grid, int ranks, const z3d_hardware &hardware) {
@@ -127,8 +153,8 @@ void expect_refused(const Grid &grid, int ranks, const z3d_hardware &hardware) {
     EXPECT_EQ(said.find('\n'), std::string::npos) << said;
 }
 
-// Each way's bounds are below what it takes, so none is left out wrongly; and the first row is the
-// fastest of all ways, each of them priced.
+// Each way's bounds are below what it takes, so none is left out wrongly; and the first row is as
+// fast as the fastest of all ways, each of them priced.
 void expect_sound(const std::string &text, int ranks, const z3d_hardware &hardware, int atLeast) {
     Config c(text);
     z3d_ways w{};
@@ -169,7 +195,7 @@ void expect_sound(const std::string &text, int ranks, const z3d_hardware &hardwa
     Config again(text);
     z3d_recommendation found;
     ASSERT_EQ(z3d_recommend(again.it, ranks, &hardware, false, &found), Z3D_OK);
-    EXPECT_NEAR(found.row[0].seconds, fastest, 1e-6 * fastest);
+    EXPECT_LE(found.row[0].seconds, 1.02 * fastest);
 }
 
 } // namespace
@@ -238,6 +264,40 @@ TEST(Recommend, PipelinesOverASlowNetwork) {
             EXPECT_GT(found.row[i].seconds, 1.5 * found.row[0].seconds);
         }
     }
+}
+
+// Over a slow network data ranks communicate in two parts: the search finds that, and what it
+// writes comes to what it says. What is written stays.
+TEST(Recommend, PartsOfTheDataAxisOverASlowNetwork) {
+    z3d_hardware hardware = machine(60);
+    hardware.devices = 4;
+    hardware.network_bandwidth = 0.5;
+    hardware.network_overlap = 0;
+    const std::string text = MODEL +
+                             "parallel: {tensor_model_parallel_size: 1, "
+                             "pipeline_model_parallel_size: 1}\n" +
+                             ON_DEVICE;
+    z3d_recommendation found, ring;
+    Config c(text), same(text);
+    ASSERT_EQ(z3d_recommend(c.it, 16, &hardware, true, &found), Z3D_OK) << z3d_error_message();
+    const z3d_fit_layout &best = found.row[0].layout;
+    EXPECT_NE(best.cut, Z3D_CUT_NONE);
+    EXPECT_EQ(best.inner, 4);
+    EXPECT_EQ(z3d_config_data_cut(c.it), best.cut);
+    z3d_string written = {};
+    z3d_config_write(c.it, &written);
+    Config again(written.text);
+    z3d_string_free(&written);
+    z3d_case *of = nullptr;
+    z3d_estimate e{};
+    ASSERT_EQ(z3d_case_create(again.it, 16, 0, {}, &of), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &e), Z3D_OK) << z3d_error_message();
+    z3d_case_destroy(of);
+    EXPECT_NEAR(e.time.seconds, found.row[0].seconds, 2e-3 * e.time.seconds);
+    ASSERT_EQ(z3d_config_override(same.it, "parallel.collective_algorithm=ring"), Z3D_OK);
+    ASSERT_EQ(z3d_recommend(same.it, 16, &hardware, true, &ring), Z3D_OK) << z3d_error_message();
+    for (int i = 0; i < ring.count; i++) EXPECT_EQ(ring.row[i].layout.cut, Z3D_CUT_NONE);
+    EXPECT_GT(ring.row[0].seconds, 1.02 * found.row[0].seconds);
 }
 
 // Rows are what the configurations made of them come to, and the one left behind is the first's.

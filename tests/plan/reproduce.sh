@@ -142,7 +142,7 @@ expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate wrong.csv --wr
 says 'wrong.csv, line 4: ranks is no number from 1 to 1000000: x'
 [ ! -e few.yaml ] || fail "a refused calibration wrote a file"
 expect 2 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv
-says 'needs --hardware FILE and --write FILE'
+says 'needs --hardware NAME and --write FILE'
 expect 1 "$ZERO3D" plan small.yaml --hardware "$a100" --calibrate steps.csv --write small.yaml
 says 'small.yaml'
 cp steps.csv more.csv

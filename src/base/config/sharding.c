@@ -21,8 +21,7 @@ z3d_data_cut z3d_config_data_cut(const z3d_config *config) {
                                                                        : Z3D_CUT_HIERARCHICAL;
 }
 
-bool z3d_config_takes_stage(const z3d_config *config, int stage) {
-    const z3d_data_cut cut = z3d_config_data_cut(config);
+bool z3d_cut_takes_stage(z3d_data_cut cut, int stage) {
     return cut == Z3D_CUT_HPZ ? stage == 3 : cut != Z3D_CUT_HYBRID || stage > 0;
 }
 
@@ -119,12 +118,12 @@ void config_check_sharding(config_checker *k) {
         config_complain(k, HPZ,
                         "%lld, but with " MICS " %lld no gather leaves the partition; write 1",
                         (long long)hpz, (long long)mics);
-    else if (mics > 0 && !z3d_config_takes_stage(c, (int)stage))
+    else if (mics > 0 && !z3d_cut_takes_stage(z3d_config_data_cut(c), (int)stage))
         config_complain(k, MICS,
                         "%lld, but " STAGE " 0 shards nothing; write stage 1, 2 or 3, or "
                         "-1 (off)",
                         (long long)mics);
-    else if (hpz > 1 && !z3d_config_takes_stage(c, (int)stage))
+    else if (hpz > 1 && !z3d_cut_takes_stage(z3d_config_data_cut(c), (int)stage))
         config_complain(k, HPZ,
                         "%lld, but " STAGE " %lld keeps whole parameters, which need no second "
                         "copy; write stage 3, or 1 (off)",

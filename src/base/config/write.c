@@ -197,6 +197,21 @@ void config_write_set(const z3d_config *config, z3d_string *out) {
     write_keys(config, is_set, NULL, out);
 }
 
+z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out) {
+    z3d_string text = {0};
+    *out = NULL;
+    config_write_set(config, &text);
+    z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a text")
+                                    : z3d_config_create(out);
+    if (status == Z3D_OK && text.length > 0)
+        status = z3d_config_read_text(*out, text.text, text.length, "the configuration");
+    z3d_string_free(&text);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_config_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out) {
     write_keys(config, is_changed, also, out);
 }

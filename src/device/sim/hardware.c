@@ -241,6 +241,7 @@ z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char 
 z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
     char *text;
     size_t length;
+    if (!z3d_is_description(path)) return z3d_machine_read(path, out);
     Z3D_TRY(z3d_read_file(path, FILE_LIMIT, &text, &length));
     z3d_status status = z3d_hardware_read_text(text, length, path, out);
     free(text);
@@ -277,12 +278,6 @@ static z3d_status adjust_by_name(const char *name, file_kind kind, z3d_hardware 
     return status;
 }
 
-static bool is_file(const char *software) {
-    static const char end[] = ".yaml";
-    const size_t length = strlen(software), most = sizeof end - 1;
-    return strchr(software, '/') || (length > most && !strcmp(software + length - most, end));
-}
-
 z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
     char *text;
     size_t length;
@@ -291,7 +286,7 @@ z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
                          "%s is a cpu machine, which only zero3d's own measurements describe; "
                          "software descriptions are for GPUs",
                          hardware->name);
-    if (!is_file(software)) {
+    if (!z3d_is_description(software)) {
         const bool standard = strcmp(software, Z3D_SOFTWARE_STANDARD) == 0;
         return adjust_by_name(software, standard ? STANDARD : SOFTWARE, hardware);
     }
@@ -343,10 +338,16 @@ static bool is_room(int number) {
     return false;
 }
 
+/* What decides about neither. */
+static bool is_cost(int number) {
+    const char *path = numbers[number].path;
+    return strstr(path, "watts") || strstr(path, "price");
+}
+
 bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out) {
     bool some = false;
     for (int i = 0; i < NUMBERS; i++) {
-        if (!(hardware->estimates >> i & 1) || is_room(i) == time) continue;
+        if (!(hardware->estimates >> i & 1) || is_room(i) == time || is_cost(i)) continue;
         if (out) z3d_string_append(out, "%s%s", some ? ", " : "", numbers[i].path);
         some = true;
     }

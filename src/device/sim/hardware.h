@@ -25,8 +25,11 @@
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
   X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
   X(attention_passes, "device.attention_passes", 1, 64, 8, "how often attention that is not fused reads or writes all scores, forward; backward does it half as often again") \
+  X(device_watts, "device.watts", 0, 1e5, 0, "most that a device draws, by its data sheet; 0: not known") \
+  X(price, "device.price_per_hour", 0, 1e6, 0, "what a device costs an hour, in any currency; 0: not known") \
   X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "relative speed of attention products that are not fused, where the head size is not a multiple of 8 (no tensor cores)") \
   X(devices, "node.devices", 1, 65536, NAN, "devices in a node") \
+  X(node_watts, "node.watts", 0, 1e7, 0, "most that a whole node draws, by its data sheet; 0: not known") \
   X(cores, "node.cores", 0, 1e6, 0, "cores that the ranks of a cpu node share; 0: nothing is shared") \
   X(link_bandwidth, "node.link_gb_per_s", 0.001, 1e5, NAN, "between devices of a node, one way, each device") \
   X(link_efficiency, "node.link_efficiency", 0.01, 1, 1, "share of it that collectives reach") \
@@ -87,13 +90,22 @@ typedef struct z3d_hardware {
     uint64_t given;        /* likewise: the machine's own description says it */
 } z3d_hardware;
 
-/* Reads a description. "measured_us" holds pairs of a sample's name and its microseconds. Unknown,
+/* Reads a description: a file, or one of configs/hardware by its name (z3d_machine_read).
+ * "measured_us" holds pairs of a sample's name and its microseconds. Unknown,
  * "!estimate" before a number marks it as one. Unknown, doubled and
  * missing keys, numbers out of range: ERR_CONFIG with "file:line:column: ..." and what would be
  * right. */
 z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out);
+/* hardware_names.c: configs/hardware, which is part of the program. Whether this is a file's path:
+ * it has a slash, or ends in .yaml. */
+bool z3d_is_description(const char *given);
+/* One of them by its name, or by a part of it ("h100") that one has, or "dgx-" before it makes one;
+ * else a file of that name. ERR_USAGE with a list of those that are meant, or of all. */
+z3d_status z3d_machine_read(const char *name, z3d_hardware *out);
+/* A table of all. */
+z3d_status z3d_machines_list(z3d_string *out);
 /* What software reaches, over a machine that was read: the same keys, but none that says what the
  * machine is; attention stays unfused on a machine whose description says so. software: one of
  * configs/software by its name, or a file: its path has a slash, or ends in .yaml. ERR_USAGE: a cpu

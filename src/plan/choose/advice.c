@@ -103,12 +103,14 @@ typedef struct change {
     int count;
     z3d_need need;
     bool possible;
+    double seconds; /* of a step; 0: not priced */
 } change;
 
 typedef struct advisor {
     z3d_string given; /* the configuration, as text */
     int ranks, threads;
     const z3d_room *room;
+    const z3d_hardware *hardware; /* NULL: changes have no price */
     change change[MAX_CHANGES];
     int count, first_part; /* from first_part on: a half, a quarter ... of the micro-batch */
 } advisor;
@@ -222,6 +224,41 @@ static void try_change(const advisor *a, change *c) {
     z3d_config_destroy(config);
 }
 
+static bool does_fit(const advisor *a, const change *c) {
+    return c->possible && z3d_need_missing(&c->need, a->room) == 0;
+}
+
+/* Of a change that fits. What the sim refuses has no price. */
+static void price_change(const advisor *a, change *c) {
+    z3d_config *config = NULL;
+    z3d_case *of = NULL;
+    z3d_estimate e;
+    z3d_status status = reread(a, c, &config);
+    if (status == Z3D_OK)
+        status = z3d_case_create(config, a->ranks, 0, z3d_case_node(config, a->hardware), &of);
+    if (status == Z3D_OK) status = z3d_estimate_make(of, a->hardware, 0, NULL, &e);
+    if (status == Z3D_OK) c->seconds = e.time.seconds;
+    z3d_case_destroy(of);
+    z3d_config_destroy(config);
+}
+
+/* The fastest first, those without a price last. */
+static void price_changes(advisor *a) {
+    if (!a->hardware) return;
+    for (int k = 0; k < a->count; k++)
+        if (does_fit(a, &a->change[k])) price_change(a, &a->change[k]);
+    for (int k = 1; k < a->count; k++) {
+        const change moved = a->change[k];
+        int at = k;
+        for (; at > 0 && moved.seconds > 0; at--) {
+            const double before = a->change[at - 1].seconds;
+            if (before > 0 && before <= moved.seconds) break;
+            a->change[at] = a->change[at - 1];
+        }
+        a->change[at] = moved;
+    }
+}
+
 /* ---- text ---- */
 
 static void say_change(const advisor *a, const change *c, z3d_string *out) {
@@ -235,6 +272,7 @@ static void say_change(const advisor *a, const change *c, z3d_string *out) {
     if (short_by > 0)
         z3d_string_append(out, ", still %s too much",
                           z3d_format_bytes(short_by, missing, sizeof missing));
+    if (c->seconds > 0) z3d_string_append(out, ", %.4g s a step", c->seconds);
     z3d_string_append(out, "\n");
 }
 
@@ -275,14 +313,14 @@ static void say_changes(const advisor *a, int64_t missing_now, z3d_string *out) 
         if (missing == 0) fitting++;
         if (missing < least) best = c, least = missing;
     }
-    z3d_string_append(out, fitting ? "one change that makes it fit:\n"
-                           : best
-                               ? "no single change makes it fit; this one helps most (plan --fit "
-                                 "looks for several together):\n"
-                               : "no single change helps\n");
+    z3d_string_append(out,
+                      fitting && a->hardware ? "one change that makes it fit, the fastest first:\n"
+                      : fitting              ? "one change that makes it fit:\n"
+                      : best ? "no single change makes it fit; this one helps most (plan --fit "
+                               "looks for several together):\n"
+                             : "no single change helps\n");
     for (int k = 0; k < a->count && fitting; k++)
-        if (a->change[k].possible && z3d_need_missing(&a->change[k].need, a->room) == 0)
-            say_change(a, &a->change[k], out);
+        if (does_fit(a, &a->change[k])) say_change(a, &a->change[k], out);
     if (best && !fitting) say_change(a, best, out);
 }
 
@@ -296,9 +334,10 @@ static z3d_status advise(advisor *a, z3d_string *out) {
         for (int k = 0; k < a->count; k++) {
             change *c = &a->change[k];
             try_change(a, c);
-            if (k >= a->first_part && c->possible && z3d_need_missing(&c->need, a->room) == 0)
+            if (k >= a->first_part && does_fit(a, c))
                 a->count = k + 1; /* smaller parts would fit, too */
         }
+        price_changes(a);
         say_shortage(a, &need, out);
         say_changes(a, z3d_need_missing(&need, a->room), out);
     }
@@ -321,7 +360,7 @@ static void join_lines(const char *line, z3d_string *out) {
 z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
                                const z3d_room *room) {
     z3d_string text = {0}, line = {0};
-    z3d_status status = z3d_plan_advice(config, ranks, threads, room, &text);
+    z3d_status status = z3d_plan_advice(config, ranks, threads, room, NULL, &text);
     if (text.text) join_lines(text.text, &line);
     if (status == Z3D_OK && (text.failed || line.failed))
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
@@ -332,12 +371,13 @@ z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
 }
 
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
-                           z3d_string *out) {
+                           const z3d_hardware *hardware, z3d_string *out) {
     advisor *a;
     Z3D_TRY(z3d_new(1, sizeof *a, "advice", &a));
     a->ranks = ranks;
     a->threads = threads;
     a->room = room;
+    a->hardware = hardware;
     z3d_config_write(config, &a->given);
     z3d_status status =
         a->given.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration's text")

@@ -2,6 +2,7 @@
 #ifndef ZERO3D_PLAN_ADVICE_H
 #define ZERO3D_PLAN_ADVICE_H
 
+#include "src/device/sim/hardware.h"
 #include "src/plan/plan.h"
 
 /* Bytes that one rank needs: its arenas, and what is outside of them. */
@@ -43,10 +44,11 @@ extern const char z3d_tiers_folder[];
  * when parameters are gathered, activation checkpoints in host memory or not, fewer of them,
  * synchronous checkpoints, offload of optimizer or parameters, twice the tensor size, the largest
  * part of the micro-batch) would make it fit. Each change is planned; if none is enough, the one
- * that helps most. No text if it fits. Errors: ERR_MEMORY, and as z3d_plan_create for the
+ * that helps most. hardware: NULL, or what prices the changes that fit, of which the fastest comes
+ * first. No text if it fits. Errors: ERR_MEMORY, and as z3d_plan_create for the
  * configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
-                           z3d_string *out);
+                           const z3d_hardware *hardware, z3d_string *out);
 
 /* ERR_MEMORY with the same in one line if it does not fit. */
 z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,

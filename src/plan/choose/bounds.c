@@ -117,8 +117,9 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
     bytes[Z3D_SPACE_DEVICE] = way->kept;
     for (int role = 0; role < Z3D_STATE_COUNT; role++) {
         bool whole = role == Z3D_STATE_VALUE && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
+        const int parts = layout->cut == Z3D_CUT_HYBRID ? layout->inner : layout->data;
         double all = (double)alone->peak[category[role]] / p,
-               own = state[role].at.sharded != Z3D_AXES_NONE ? all / layout->data : all;
+               own = state[role].at.sharded != Z3D_AXES_NONE ? all / parts : all;
         if (state[role].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
         if (state[role].at.space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
@@ -193,7 +194,7 @@ static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micro
                          const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
     const int members = frame->layout.data;
-    if (z3d_config_data_cut(w->config) != Z3D_CUT_NONE) return 0;
+    if (frame->layout.cut != Z3D_CUT_NONE) return 0;
     if (members == 1 || (w->hardware->measured.count > 0 && frame->links.nodes == 1)) return 0;
     double elements = least_sent(w, alone, micros, way) / members / 4;
     const z3d_event event = {.kind = Z3D_EVENT_START,
@@ -206,7 +207,7 @@ static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micro
 double z3d_way_once(const z3d_ways *w, const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
     const z3d_alone *alone = &w->alone_group[w->work[way->work].alone];
-    if (z3d_config_data_cut(w->config) != Z3D_CUT_NONE) return INFINITY;
+    if (frame->layout.cut != Z3D_CUT_NONE) return INFINITY;
     const z3d_event event = {.kind = Z3D_EVENT_START,
                              .of = Z3D_COLLECTIVE_ALL_REDUCE,
                              .dtype = Z3D_F32,

@@ -4,6 +4,7 @@
 #define ZERO3D_PLAN_CHOOSE_H
 
 #include "src/plan/choose/advice.h"
+#include "src/plan/price/bill.h"
 #include "src/plan/price/estimate.h"
 
 /* Settles parallel.ranks_per_node auto if collectives depend on it. node: ranks of every node; 0:
@@ -79,6 +80,9 @@ typedef struct z3d_fit_layout {
     int chunks;                           /* of units, on each pipeline stage */
     int schedule;                         /* z3d_pipeline_schedule, as the configuration says it */
     bool sequence_parallel, across_nodes; /* the latter: tensor groups may leave a node */
+    z3d_data_cut cut;                     /* of the data axis */
+    int inner;                            /* data ranks of a part of it */
+    bool cut_open;                        /* the search decides about it */
 } z3d_fit_layout;
 
 /* Where offload_optimizer and offload_param put optimizer states and kept parameters:
@@ -129,7 +133,13 @@ typedef struct z3d_misses {
     z3d_fit_row nearest, nearest_elsewhere;
 } z3d_misses;
 
-enum { Z3D_RECOMMENDED = 10 };
+/* What a whole training is to be: tokens, in so many days. 0: not asked. */
+typedef struct z3d_goal {
+    double tokens, days;
+} z3d_goal;
+
+/* Rows that are told; and that are kept until they are in order. */
+enum { Z3D_RECOMMENDED = 10, Z3D_CANDIDATES = 40 };
 typedef struct z3d_recommendation {
     z3d_hardware hardware;
     int ranks;
@@ -143,28 +153,51 @@ typedef struct z3d_recommendation {
     int largest_tensor; /* that was tried because it must stay in a node, though the model allows
                            larger ones; 0: none was left out */
     char folder[512];   /* nvme_path of the first row */
-    int count;          /* rows: the fastest first; all fit */
-    z3d_fit_row row[Z3D_RECOMMENDED];
+    z3d_goal goal;
+    int count; /* rows, in the order of z3d_rows_order; all fit */
+    z3d_fit_row row[Z3D_CANDIDATES];
 } z3d_recommendation;
 
-/* Searches tensor size x pipeline size x chunks x schedule x ZeRO stage x when parameters are
- * gathered x micro-batch x recompute x P_a x host memory x where optimizer states and parameters
- * lie for the fastest ways that fit a machine (recommend.c says what is left out). Model, number of
- * ranks and train_batch_size stay. ranks 0: as z3d_plan_place finds them. keep: so do the parallel
- * sizes, chunks, schedule, partition and pipeline_gather that the configuration sets, and
- * train_batch_size may be `auto`: it is that of the configuration's own sizes. Else units are split
- * by time, and ranks are equal. Tensor groups stay in a node, unless
- * parallel.allow_tensor_across_nodes is true. Sequence parallelism is searched, too, unless the
- * configuration sets parallel.sequence_parallel. States and parameters lie
- * where the configuration says; where it says nothing, tiers.c has what is tried; nvme_path is then
- * z3d_tiers_folder. On success `config` is resolved and is that of the first row. Not collective,
- * allocates no device memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible;
- * ERR_MEMORY: nothing fits (says how much is missing); z3d_case_create's and z3d_estimate_make's.
+/* Searches tensor size x pipeline size x chunks x schedule x how data ranks communicate over nodes
+ * (where no key of it is set) x ZeRO stage x when parameters are gathered x micro-batch x recompute
+ * x P_a x host memory x where optimizer states and parameters lie for the fastest ways that fit a
+ * machine (recommend.c says what is left out). Model, number of ranks and train_batch_size stay.
+ * ranks 0: as z3d_plan_place finds them. keep: so do the parallel sizes, chunks, schedule,
+ * partition and pipeline_gather that the configuration sets, and train_batch_size may be `auto`: it
+ * is that of the configuration's own sizes. Else units are split by time, and ranks are equal.
+ * Tensor groups stay in a node, unless parallel.allow_tensor_across_nodes is true. Sequence
+ * parallelism is searched, too, unless the configuration sets parallel.sequence_parallel. States
+ * and parameters lie where the configuration says; where it says nothing, tiers.c has what is
+ * tried; nvme_path is then z3d_tiers_folder. On success `config` is resolved and is that of the
+ * first row. Not collective, allocates no device memory. Errors: ERR_CONFIG: no train_batch_size,
+ * or no sizes are possible; ERR_MEMORY: nothing fits (says how much is missing); z3d_case_create's
+ * and z3d_estimate_make's.
  */
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
                          z3d_recommendation *out);
-/* Tables for people, with the first row's keys as YAML; and one JSON object. */
-void z3d_recommend_print(const z3d_recommendation *recommendation, z3d_string *out);
+/* The ranks of --fit and --recommend: `ranks`, or if it is 0 those of parallel.world_size, or else
+ * (auto) a node's devices, or the next multiple of the parallel sizes that are set. */
+int z3d_default_ranks(const z3d_config *config, int ranks, const z3d_hardware *hardware);
+
+/* z3d_recommend on as few nodes as train on the goal's tokens in its days. Their number is a power
+ * of two times what divides the batch and the layers. *config becomes another one, of the first
+ * row. Errors: ERR_CONFIG, ERR_MEMORY: no number of nodes does. */
+z3d_status z3d_recommend_nodes(z3d_config **config, const z3d_hardware *hardware, bool keep,
+                               const z3d_goal *goal, z3d_recommendation *out);
+
+/* prefer.c: puts rows in order. The fastest comes first; but of those within 2 % of the fastest
+ * that is left, one that leaves a tenth of the device free comes before one that does not, then one
+ * of fewer mechanisms, then one that leaves more memory free. */
+void z3d_rows_order(z3d_fit_row *row, int count);
+/* Less than a tenth of the device stays free: a run may need more than its plan. */
+bool z3d_row_is_tight(const z3d_fit_row *row);
+/* How much there is to understand and to go wrong: tensor, sequence and pipeline parallelism,
+ * chunks, each ZeRO stage, recompute, P_a, offload, a data axis in two parts. */
+int z3d_row_mechanisms(const z3d_fit_row *row);
+
+/* The answer for people: the first row's keys as YAML, what they come to, and a table; verbose: all
+ * tables. And one JSON object. */
+void z3d_recommend_print(const z3d_recommendation *recommendation, bool verbose, z3d_string *out);
 void z3d_recommend_json(const z3d_recommendation *recommendation, z3d_string *out);
 
 #endif

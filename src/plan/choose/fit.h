@@ -29,7 +29,7 @@ typedef struct z3d_fit_frame {
     int divisors;
 } z3d_fit_frame;
 
-/* Zero-initialise with config .. rough set; close also after a failure. */
+/* Zero-initialise with config .. rough and layout.cut_open set; close also after a failure. */
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks);
 void z3d_fit_close(z3d_fit_frame *w);
 

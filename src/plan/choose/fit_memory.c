@@ -48,17 +48,31 @@ static z3d_status drop_small(z3d_fit_frame *w) {
 static void take_layout(z3d_fit_frame *w) {
     const z3d_config *c = w->config;
     int schedule = (int)z3d_config_pipeline_schedule(c);
+    const bool open = w->layout.cut_open;
+    const int data = z3d_mesh_size(&w->mesh, Z3D_ROLE_SAMPLES);
     w->layout = (z3d_fit_layout){
         .tensor = z3d_mesh_size(&w->mesh, Z3D_ROLE_PARTS),
         .pipeline = z3d_mesh_size(&w->mesh, Z3D_ROLE_STAGES),
-        .data = z3d_mesh_size(&w->mesh, Z3D_ROLE_SAMPLES),
+        .data = data,
         .chunks = (int)c->parallel_virtual_pipeline_model_parallel_size,
         .schedule = c->parallel_pipeline_schedule,
         .sequence_parallel = c->parallel_sequence_parallel,
         .across_nodes = c->parallel_allow_tensor_across_nodes,
+        .cut = z3d_config_data_cut(c),
+        .inner = (int)z3d_config_data_inner(c, data),
+        .cut_open = open,
     };
     w->whole =
         w->layout.pipeline > 1 && (schedule == Z3D_PIPELINE_GPIPE || schedule == Z3D_PIPELINE_FILE);
+}
+
+static void apply_cut(z3d_config *config, const z3d_fit_layout *layout) {
+    const int inner = layout->inner;
+    const bool nodes = layout->cut == Z3D_CUT_HIERARCHICAL;
+    config->zero_optimization_mics_shard_size = layout->cut == Z3D_CUT_HYBRID ? inner : -1;
+    config->zero_optimization_zero_hpz_partition_size = layout->cut == Z3D_CUT_HPZ ? inner : 1;
+    config->parallel_collective_algorithm = nodes ? Z3D_ALGORITHM_HIERARCHICAL : Z3D_ALGORITHM_RING;
+    config->parallel_ranks_per_node = nodes ? inner * layout->tensor : Z3D_AUTO;
 }
 
 void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout) {
@@ -69,6 +83,7 @@ void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout) {
     config->parallel_pipeline_model_parallel_size = layout->pipeline;
     config->parallel_virtual_pipeline_model_parallel_size = layout->chunks;
     config->parallel_pipeline_schedule = layout->schedule;
+    if (layout->cut_open) apply_cut(config, layout);
 }
 
 void z3d_fit_close(z3d_fit_frame *w) {

@@ -8,7 +8,8 @@
  *   P_a, no host memory, states and parameters no farther away (tiers.c), and otherwise equal. What
  *   sends less, too, may be slower, but only by what it sends once a step (ZeRO-2 sends more than
  *   ZeRO-1, but beside compute): its time less that is a bound;
- * - once its least possible time, and so that of all that follow, is above the tenth best.
+ * - once its least possible time, and so that of all that follow, is above the tenth best and what
+ *   counts as equally fast as the best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
  * three percent are left, and of the best. */
@@ -86,11 +87,12 @@ static void raise_bound(const search *s, z3d_way *way) {
     }
 }
 
+/* By seconds, until the search is over. */
 static void insert(z3d_recommendation *out, const z3d_fit_row *row) {
-    int at = out->count < Z3D_RECOMMENDED ? out->count++ : Z3D_RECOMMENDED;
+    int at = out->count < Z3D_CANDIDATES ? out->count++ : Z3D_CANDIDATES;
     for (; at > 0 && out->row[at - 1].seconds > row->seconds; at--)
-        if (at < Z3D_RECOMMENDED) out->row[at] = out->row[at - 1];
-    if (at < Z3D_RECOMMENDED) out->row[at] = *row;
+        if (at < Z3D_CANDIDATES) out->row[at] = out->row[at - 1];
+    if (at < Z3D_CANDIDATES) out->row[at] = *row;
 }
 
 static z3d_fit_row row_of(const search *s, const z3d_way *way) {
@@ -110,15 +112,20 @@ static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t ac
     return z3d_fit_memory(&planned, row, accumulation);
 }
 
-static double tenth_best(const search *s) {
+/* Seconds from which on a way is not among the answers: it is slower than the tenth best, and than
+ * what counts as equally fast as the best. */
+static double limit(const search *s) {
     const z3d_recommendation *out = s->out;
-    return out->count == Z3D_RECOMMENDED ? out->row[Z3D_RECOMMENDED - 1].seconds : INFINITY;
+    if (out->count < Z3D_RECOMMENDED) return INFINITY;
+    double equal = Z3D_EQUALLY_FAST * out->row[0].seconds;
+    if (out->count == Z3D_CANDIDATES) equal = fmin(equal, out->row[Z3D_CANDIDATES - 1].seconds);
+    return fmax(equal, out->row[Z3D_RECOMMENDED - 1].seconds);
 }
 
 static z3d_status time_way(const search *s, const z3d_way *way, z3d_fit_row *row,
                            bool *nearly_full) {
     const double micro = s->ways.work[way->work].micro;
-    return z3d_fit_time(&s->ways.frame[way->frame], micro, tenth_best(s), row, nearly_full);
+    return z3d_fit_time(&s->ways.frame[way->frame], micro, limit(s), row, nearly_full);
 }
 
 static z3d_status price(search *s, const z3d_way *way) {
@@ -142,8 +149,9 @@ static z3d_status price(search *s, const z3d_way *way) {
         return Z3D_OK;
     }
     s->out->priced++;
-    if (!nearly_full) s->roomy[s->roomies++] = (struct priced){way, row.seconds};
-    insert(s->out, &row);
+    if (!nearly_full && !z3d_row_is_tight(&row))
+        s->roomy[s->roomies++] = (struct priced){way, row.seconds};
+    if (row.seconds < limit(s)) insert(s->out, &row); /* others have no more than a bound */
     return Z3D_OK;
 }
 
@@ -187,7 +195,7 @@ static z3d_status price_all(search *s) {
     Z3D_TRY(z3d_new(count, sizeof *s->roomy, "ways", &s->roomy));
     Z3D_TRY(z3d_new(count, sizeof(z3d_way *), "ways", &s->queue));
     for (; s->queued < s->ways.count; s->queued++) s->queue[s->queued] = &s->ways.way[s->queued];
-    while (s->queued > 0 && s->queue[0]->seconds < tenth_best(s)) Z3D_TRY(look_at_first(s));
+    while (s->queued > 0 && s->queue[0]->seconds < limit(s)) Z3D_TRY(look_at_first(s));
     return Z3D_OK;
 }
 
@@ -195,7 +203,7 @@ static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layo
     const z3d_fit_frame *frame = s->ways.frame;
     while (!z3d_same_tensor_groups(&frame->layout, layout) ||
            frame->layout.pipeline != layout->pipeline || frame->layout.chunks != layout->chunks ||
-           frame->layout.schedule != layout->schedule)
+           frame->layout.schedule != layout->schedule || frame->layout.cut != layout->cut)
         frame++;
     return frame;
 }
@@ -204,7 +212,8 @@ static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layo
  * dropped. */
 static z3d_status settle_best(search *s) {
     z3d_recommendation *out = s->out;
-    for (int i = 0; i < out->count;) {
+    z3d_rows_order(out->row, out->count);
+    for (int i = 0; i < out->count && i < Z3D_RECOMMENDED;) {
         z3d_fit_row *row = &out->row[i];
         const z3d_fit_frame *frame = frame_of(s, &row->layout);
         int64_t few = z3d_fit_few(frame, row->accumulation);
@@ -217,6 +226,7 @@ static z3d_status settle_best(search *s) {
         out->count--;
         for (int k = i; k < out->count; k++) out->row[k] = out->row[k + 1];
     }
+    if (out->count > Z3D_RECOMMENDED) out->count = Z3D_RECOMMENDED;
     return Z3D_OK;
 }
 
@@ -245,7 +255,7 @@ static z3d_status measure_misses(search *s) {
     for (int i = 0; i < 2; i++) {
         if (rows[i]->accumulation == 0) continue;
         z3d_fit_frame all = *frame_of(s, &rows[i]->layout);
-        all.rough = false;
+        all.rough = all.node.rough = false;
         Z3D_TRY(z3d_fit_memory(&all, rows[i], z3d_fit_few(&all, rows[i]->accumulation)));
     }
     return Z3D_OK;

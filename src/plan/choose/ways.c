@@ -25,12 +25,18 @@ static z3d_status open_frame(const z3d_ways *w, z3d_config *config, const z3d_fi
                            .rough = true,
                            .replay = w->replay,
                            .checkpoints = w->checkpoints,
-                           .micros = config == w->alone ? 0 : w->fixed.micros};
+                           .micros = config == w->alone ? 0 : w->fixed.micros,
+                           .layout = *layout};
+    const int64_t stage = config->zero_optimization_stage;
     z3d_fit_apply_layout(config, layout);
+    if (layout->cut_open && layout->cut != Z3D_CUT_NONE)
+        config->zero_optimization_stage = 3; /* every cut takes it */
     config->train_batch_size = batch;
     config->train_micro_batch_size_per_gpu = 1;
     config->gradient_accumulation_steps = Z3D_AUTO;
-    return z3d_fit_open(out, layout->tensor * layout->pipeline * layout->data);
+    z3d_status status = z3d_fit_open(out, layout->tensor * layout->pipeline * layout->data);
+    config->zero_optimization_stage = stage;
+    return status;
 }
 
 static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
@@ -40,6 +46,7 @@ static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
     z3d_status status = open_frame(w, config, &layout, w->batch, frame);
     if (status == Z3D_OK) {
         w->frames++;
+        w->uncut += layout.cut == Z3D_CUT_NONE || !layout.cut_open;
         return Z3D_OK;
     }
     z3d_fit_close(frame);
@@ -106,6 +113,22 @@ static z3d_status refuse_layouts(const z3d_ways *w, const z3d_model_sizes *sizes
         w->fixed.across_nodes ? "" : " and the devices of a node");
 }
 
+/* One ring over all data ranks; and where they are on several nodes, which whole parts of them
+ * fill, the other ways of communicating. */
+static z3d_status add_cuts(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
+    const int devices = (int)w->hardware->devices, inner = devices / layout.tensor;
+    const bool parts = devices % layout.tensor == 0 && layout.data > inner && inner > 1 &&
+                       layout.data % inner == 0;
+    layout.cut_open = !w->fixed.cut;
+    Z3D_TRY(add_schedules(w, layout, units));
+    layout.inner = inner;
+    for (int cut = Z3D_CUT_NONE + 1; cut <= Z3D_CUT_HYBRID && parts && layout.cut_open; cut++) {
+        layout.cut = (z3d_data_cut)cut;
+        Z3D_TRY(add_schedules(w, layout, units));
+    }
+    return Z3D_OK;
+}
+
 /* All pipeline sizes. */
 static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int tensor,
                                 bool sequence_parallel) {
@@ -116,7 +139,7 @@ static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int t
                                  .data = rest / p,
                                  .sequence_parallel = sequence_parallel,
                                  .across_nodes = tensor > 1 && w->fixed.across_nodes};
-        if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_schedules(w, layout, sizes->units));
+        if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_cuts(w, layout, sizes->units));
     }
     return Z3D_OK;
 }
@@ -155,6 +178,10 @@ static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
     for (int gather = Z3D_PIPELINE_GATHER_PER_STEP; gather <= Z3D_PIPELINE_GATHER_PER_MICROBATCH;
          gather++) {
         way.gather = gather;
+        /* A cut keeps or gathers less over nodes: what is kept for the step is seldom worth it. */
+        if (layout->cut_open && layout->cut != Z3D_CUT_NONE && gather != w->fixed.gather &&
+            gather == Z3D_PIPELINE_GATHER_PER_STEP)
+            continue;
         if (!w->fixed.gather || gather == w->fixed.gather) Z3D_TRY(add_way(w, way, any));
     }
     return Z3D_OK;
@@ -189,7 +216,7 @@ static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
                                          .partition = partition,
                                          .offload = offload};
                     if (makes_sense(layout, stage, way.tiers) &&
-                        z3d_config_takes_stage(w->config, stage))
+                        z3d_cut_takes_stage(layout->cut, stage))
                         Z3D_TRY(add_gathers(w, way, any));
                 }
     return Z3D_OK;
@@ -198,7 +225,7 @@ static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
 static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
     enum { FEW_FRAMES = 24, FEW_DIVISORS = 32 };
     const z3d_fit_frame *f = &w->frame[frame];
-    int64_t ratio = w->frames <= FEW_FRAMES && f->divisors <= FEW_DIVISORS ? 1 : 2;
+    int64_t ratio = w->uncut <= FEW_FRAMES && f->divisors <= FEW_DIVISORS ? 1 : 2;
     for (int granularity = 0; granularity <= Z3D_GRANULARITY_NONE; granularity++) {
         int64_t last = 0;
         bool any = true;
@@ -228,7 +255,8 @@ bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b) {
 static z3d_status add_group(z3d_ways *w, int first, int last) {
     z3d_fit_frame group;
     z3d_fit_layout alone = w->frame[first].layout;
-    alone.pipeline = alone.data = alone.chunks = 1;
+    alone.pipeline = alone.data = alone.chunks = alone.inner = 1;
+    alone.cut = Z3D_CUT_NONE;
     alone.schedule = Z3D_PIPELINE_AUTO;
     z3d_status status = open_frame(w, w->alone, &alone, 2, &group);
     for (int f = first; f < last && status == Z3D_OK; f++) status = add_ways(w, f, &group);

@@ -49,6 +49,7 @@ typedef struct z3d_fixed {
     int sequence_parallel; /* of several tensor ranks; -1: open */
     int least_pipeline;
     bool across_nodes; /* tensor groups may leave a node */
+    bool cut;          /* how data ranks communicate over nodes */
     int64_t micros;    /* in a step */
 } z3d_fixed;
 
@@ -66,6 +67,7 @@ typedef struct z3d_ways {
     int replay;         /* as given */
     int64_t checkpoints;
     int frames; /* one for each layout, by tensor size */
+    int uncut;  /* of them, those with one ring over all data ranks */
     z3d_fit_frame *frame;
     z3d_status refusal; /* the last, of a layout or of all its ways; its message is the last one */
     int num_alone, works;
@@ -117,6 +119,9 @@ double z3d_ways_capacity(const z3d_ways *w, int space);
 
 /* By the bounds. */
 bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way);
+
+/* Times within this factor count as equal: z3d_rows_order. */
+#define Z3D_EQUALLY_FAST 1.02
 
 /* misses.c: remembers the row if it lacks least so far; and says which these are. */
 void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row);

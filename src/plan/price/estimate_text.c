@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "src/plan/price/accuracy.h"
+#include "src/plan/price/bill.h"
 #include "src/plan/price/estimate.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
@@ -26,36 +26,39 @@ static void print_case(const z3d_case *of, z3d_string *out) {
                       of->model->sequence_parallel ? ", sequence parallel" : "");
 }
 
+/* All memory is told in GiB; what is sent and stored in GB, as rates are. */
+static const double GIB = 1.0 / 1073741824;
+
 static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
                          const z3d_memory_need *need, z3d_string *out) {
-    z3d_string_append(out, "memory of rank %d on %s, GB\n", of->mesh.rank, hardware->device);
+    z3d_string_append(out, "memory of rank %d on %s, GiB\n", of->mesh.rank, hardware->device);
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, "  %-28s %10.3f\n", z3d_category_name(category),
-                          (double)ledger_of(of)->peak[category] * 1e-9);
+                          (double)ledger_of(of)->peak[category] * GIB);
     z3d_string_append(out, "  %-28s %10.3f\n", "arena (peaks do not coincide)",
-                      (double)need->arena * 1e-9);
-    z3d_string_append(out, "  %-28s %10.3f\n", "outside the arena", need->overhead * 1e-9);
+                      (double)need->arena * GIB);
+    z3d_string_append(out, "  %-28s %10.3f\n", "outside the arena", need->overhead * GIB);
     if (need->snapshot > 0)
         z3d_string_append(out, "  %-28s %10.3f  in host memory\n", "copy of checkpoint.async",
-                          (double)need->snapshot * 1e-9);
+                          (double)need->snapshot * GIB);
     if (need->host_arena + need->snapshot > 0)
         z3d_string_append(out, "  %-28s %10.3f  of %.1f\n", "host memory",
-                          (double)(need->host_arena + need->snapshot) * 1e-9,
-                          need->host_capacity * 1e-9);
+                          (double)(need->host_arena + need->snapshot) * GIB,
+                          need->host_capacity * GIB);
     if (need->disk_arena > 0)
-        z3d_string_append(out, "  %-28s %10.3f", "on the disk", (double)need->disk_arena * 1e-9);
+        z3d_string_append(out, "  %-28s %10.3f", "on the disk", (double)need->disk_arena * GIB);
     if (need->disk_arena > 0 && isfinite(need->disk_capacity))
-        z3d_string_append(out, "  of %.1f", need->disk_capacity * 1e-9);
+        z3d_string_append(out, "  of %.1f", need->disk_capacity * GIB);
     if (need->disk_arena > 0) z3d_string_append(out, "\n");
-    z3d_string_append(out, "  %-28s %10.3f  %s %.3f\n", "capacity", need->capacity * 1e-9,
+    z3d_string_append(out, "  %-28s %10.3f  %s %.3f\n", "capacity", need->capacity * GIB,
                       need->free >= 0 ? "fits," : "does not fit,",
-                      (need->free >= 0 ? need->free : -need->free) * 1e-9);
+                      (need->free >= 0 ? need->free : -need->free) * GIB);
     if (need->free >= 0 && z3d_memory_host_free(need) < 0)
         z3d_string_append(out, "  does not fit into host memory: %.3f too much\n",
-                          -z3d_memory_host_free(need) * 1e-9);
+                          -z3d_memory_host_free(need) * GIB);
     if (need->free >= 0 && z3d_memory_disk_free(need) < 0)
         z3d_string_append(out, "  does not fit on the disks: %.3f too much\n",
-                          -z3d_memory_disk_free(need) * 1e-9);
+                          -z3d_memory_disk_free(need) * GIB);
 }
 
 static void line(z3d_string *out, const char *name, double seconds, double of) {
@@ -115,8 +118,8 @@ static void print_gathers(const z3d_case *of, const z3d_estimate *e, z3d_string 
     if (!(e->gather[0].seconds > 0)) return;
     z3d_string_append(out, "  zero_optimization.pipeline_gather, both ways\n");
     for (int way = 0; way < 2; way++)
-        z3d_string_append(out, "    %-24s %12.6f s a step, arena %.3f GB, %s%s\n", gathers[way],
-                          e->gather[way].seconds, (double)e->gather[way].arena * 1e-9,
+        z3d_string_append(out, "    %-24s %12.6f s a step, arena %.3f GiB, %s%s\n", gathers[way],
+                          e->gather[way].seconds, (double)e->gather[way].arena * GIB,
                           e->gather[way].fits ? "fits" : "does not fit",
                           way == of->program.pipeline.gather_per_step ? ": used here" : "");
 }
@@ -130,7 +133,7 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
         "\npipeline (predicted): %s, %d stages x %d chunk%s\n"
         "  bubble %.2f %% of all stages' time, exposed sends and receives %.2f %%; stage %d waits "
         "least; stage %d needs most memory and %s\n"
-        "  stage  memory GB    compute s    exposed s     bubble s    sent GB  units\n",
+        "  stage memory GiB    compute s    exposed s     bubble s    sent GB  units\n",
         z3d_schedule_name(of->program.pipeline.schedule), simulation->stages,
         layout->num_chunks / simulation->stages, layout->num_chunks > simulation->stages ? "s" : "",
         100 * e->bubble, 100 * e->sends, e->slowest_stage, e->fullest_stage,
@@ -139,7 +142,7 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
         const z3d_sim_stage *stage = &simulation->stage[s];
         const z3d_step_time *t = &stage->time;
         z3d_string_append(out, "  %5d %10.3f %12.6f %12.6f %12.6f %10.3f  ", s,
-                          (double)stage->arena[Z3D_SPACE_DEVICE] * 1e-9, t->compute,
+                          (double)stage->arena[Z3D_SPACE_DEVICE] * GIB, t->compute,
                           t->seconds - t->compute - t->bubble, t->bubble,
                           t->bytes[Z3D_ROLE_STAGES] * 1e-9);
         z3d_stage_units(of->model, layout, s, out);
@@ -178,31 +181,43 @@ static void percent(double share, const char *name, z3d_string *out) {
         z3d_string_append(out, "%s %.1f %%", name, 100 * share);
 }
 
-void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
-                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
-    char text[32];
-    int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
-    print_case(of, out);
-    print_memory(of, hardware, &e->memory, out);
-    print_time(of, hardware, &e->time, out);
-    print_pipeline(of, e, out);
-    print_saving(of, saving, out);
-    z3d_string_append(out,
-                      "\nspeed\n  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
-                      "recompute counted)\n  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l "
-                      "h^2 ..., recompute not counted)\n  ",
-                      e->tflops_96, e->tflops_96 * devices * 1e-3, e->tflops_72,
-                      e->tflops_72 * devices * 1e-3);
+static void print_speed(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
+    const int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
+    z3d_string_append(out, "\nspeed\n");
+    if (of->program.recompute)
+        z3d_string_append(out,
+                          "  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
+                          "recompute counted)\n",
+                          e->tflops_96, e->tflops_96 * devices * 1e-3);
+    z3d_string_append(out, "  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l h^2 ...%s)\n  ",
+                      e->tflops_72, e->tflops_72 * devices * 1e-3,
+                      of->program.recompute ? ", recompute not counted" : "");
     percent(e->mfu, "MFU", out);
     z3d_string_append(out, ", ");
     percent(e->hfu, "HFU", out);
     z3d_string_append(out, "\n  %.0f tokens a second, %.0f a device\n", e->tokens / e->time.seconds,
                       e->tokens / e->time.seconds / devices);
+}
+
+/* Of a whole training. */
+static z3d_bill bill_of(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
+                        double tokens) {
+    return z3d_bill_make(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), tokens,
+                         e->tokens / e->time.seconds);
+}
+
+void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
+                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
+    print_case(of, out);
+    print_memory(of, hardware, &e->memory, out);
+    print_time(of, hardware, &e->time, out);
+    print_pipeline(of, e, out);
+    print_saving(of, saving, out);
+    print_speed(of, e, out);
     if (train_tokens <= 0) return;
-    double seconds = train_tokens / e->tokens * e->time.seconds;
-    z3d_string_append(out, "  %s tokens: %s, %.4g device hours\n",
-                      z3d_format_count(train_tokens, text, sizeof text),
-                      z3d_format_seconds(seconds, (char[32]){0}, 32), seconds / 3600 * devices);
+    const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
+    z3d_string_append(out, "\n");
+    z3d_bill_print(hardware, &bill, out);
 }
 
 /* ---- JSON ---- */
@@ -361,10 +376,8 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     or_null(out, "mfu", e->mfu);
     or_null(out, "hfu", e->hfu);
     if (train_tokens > 0) {
-        double seconds = train_tokens / e->tokens * e->time.seconds;
-        more(out, "train_tokens", train_tokens);
-        more(out, "train_seconds", seconds);
-        more(out, "device_hours", seconds / 3600 * devices);
+        const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
+        z3d_bill_json(&bill, out);
     }
     z3d_string_append(out, "}\n");
 }

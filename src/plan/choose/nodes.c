@@ -1,0 +1,125 @@
+/* plan --fit and --recommend: on how many ranks. */
+#include <math.h>
+
+#include "src/plan/choose/choose.h"
+
+enum { MOST_RANKS = 1 << 17, MOST_SEARCHES = 24, MOST_REFUSALS = 40 };
+
+int z3d_default_ranks(const z3d_config *config, int ranks, const z3d_hardware *hardware) {
+    const int64_t parts =
+        config->parallel_tensor_model_parallel_size * config->parallel_pipeline_model_parallel_size;
+    if (ranks > 0 || config->parallel_world_size != Z3D_AUTO) return ranks;
+    const int64_t found = z3d_round_up((int64_t)hardware->devices, parts);
+    return found > MOST_RANKS ? ranks : (int)found;
+}
+
+/* ---- as many nodes as a training needs ---- */
+
+typedef struct order {
+    const z3d_config *config;
+    const z3d_hardware *hardware;
+    const z3d_goal *goal;
+    bool keep;
+    double rate;           /* tokens a second that are needed */
+    double best, per_node; /* the highest of all nodes, and of a node, so far */
+    int searches, refusals;
+} order;
+
+/* Ranks of other numbers of nodes make pipelines of odd sizes: what is not a power of two must
+ * divide the batch or the layers. */
+static bool is_usual(const order *o, int nodes) {
+    const int64_t batch = o->config->train_batch_size, layers = o->config->model_num_layers;
+    while (nodes % 2 == 0) nodes /= 2;
+    return ((batch == Z3D_AUTO ? 1 : batch % nodes) * (layers % nodes)) % nodes == 0;
+}
+
+static int usual_nodes(const order *o, int nodes) {
+    while (!is_usual(o, nodes)) nodes++;
+    return nodes;
+}
+
+/* The least that could do: all devices at their peak. */
+static z3d_status least_nodes(const order *o, int *nodes) {
+    z3d_config *config;
+    z3d_model *model = NULL;
+    const double peak = z3d_hardware_peak(o->hardware, z3d_plan_dtype(o->config));
+    *nodes = 1;
+    Z3D_TRY(z3d_config_copy(o->config, &config));
+    z3d_status status = z3d_config_check(config, &z3d_model_rules);
+    config->parallel_tensor_model_parallel_size = 1;
+    if (status == Z3D_OK) status = z3d_model_from_config(config, &model);
+    if (status == Z3D_OK && peak > 0) {
+        double least = ceil(o->rate * model->facts.flops.step / peak / o->hardware->devices);
+        *nodes = usual_nodes(o, (int)fmin(fmax(least, 1), MOST_RANKS));
+    }
+    z3d_model_destroy(model);
+    z3d_config_destroy(config);
+    return status;
+}
+
+static z3d_status search(order *o, int nodes, z3d_config **config, z3d_recommendation *out) {
+    const int ranks = nodes * (int)o->hardware->devices;
+    Z3D_TRY(z3d_config_copy(o->config, config));
+    z3d_status status = z3d_choose_nodes(*config, (int64_t)o->hardware->devices);
+    if (status == Z3D_OK) status = z3d_recommend(*config, ranks, o->hardware, o->keep, out);
+    return status;
+}
+
+/* What more nodes would do nothing about. */
+static bool is_final(z3d_status status) {
+    return status != Z3D_OK && status != Z3D_ERR_CONFIG && status != Z3D_ERR_MEMORY &&
+           status != Z3D_ERR_TOPOLOGY;
+}
+
+static z3d_status refuse(const order *o, z3d_status last) {
+    char time[32];
+    if (o->searches == 0 && last != Z3D_OK) return last;
+    if (o->searches == 0)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "%g days are too few for %g tokens: at their peak more than %d ranks would "
+            "be needed; allow more days",
+            o->goal->days, o->goal->tokens, MOST_RANKS);
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "no number of nodes that was tried trains on the tokens in %g days; the fastest "
+        "takes %s: allow more days, or write a larger train_batch_size, of which more "
+        "ranks have a part",
+        o->goal->days, z3d_format_seconds(o->goal->tokens / o->best, time, sizeof time));
+}
+
+/* What a node does falls as there are more: so many are needed at least. */
+static int next_nodes(const order *o, int nodes) {
+    const double least = o->per_node > 0 ? ceil(o->rate / o->per_node) : 0;
+    return usual_nodes(o, least > nodes ? (int)fmin(least, MOST_RANKS) : nodes + 1);
+}
+
+z3d_status z3d_recommend_nodes(z3d_config **config, const z3d_hardware *hardware, bool keep,
+                               const z3d_goal *goal, z3d_recommendation *out) {
+    order o = {.config = *config,
+               .hardware = hardware,
+               .goal = goal,
+               .keep = keep,
+               .rate = goal->tokens / (goal->days * 86400)};
+    z3d_status status = Z3D_OK;
+    int nodes;
+    Z3D_TRY(least_nodes(&o, &nodes));
+    while (nodes * hardware->devices <= MOST_RANKS && o.searches < MOST_SEARCHES &&
+           o.refusals < MOST_REFUSALS) {
+        z3d_config *found = NULL;
+        status = search(&o, nodes, &found, out);
+        const double rate = status == Z3D_OK ? out->tokens / out->row[0].seconds : 0;
+        if (rate >= o.rate) {
+            z3d_config_destroy(*config);
+            *config = found;
+            return Z3D_OK;
+        }
+        z3d_config_destroy(found);
+        if (is_final(status)) return status;
+        *(status == Z3D_OK ? &o.searches : &o.refusals) += 1;
+        o.best = fmax(o.best, rate);
+        o.per_node = fmax(o.per_node, rate / nodes);
+        nodes = next_nodes(&o, nodes);
+    }
+    return refuse(&o, status);
+}

@@ -1,0 +1,59 @@
+/* What a whole training takes. */
+#include "src/plan/price/bill.h"
+
+#include <math.h>
+
+z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
+                       double tokens_per_second) {
+    z3d_bill out = {.tokens = tokens,
+                    .seconds = tokens / tokens_per_second,
+                    .ranks = ranks,
+                    .nodes = (int)ceil(ranks / hardware->devices),
+                    .whole_nodes = hardware->node_watts > 0,
+                    .joules = -1,
+                    .price = -1};
+    out.device_hours = out.seconds / 3600 * ranks;
+    const double watts =
+        out.whole_nodes ? out.nodes * hardware->node_watts : ranks * hardware->device_watts;
+    if (watts > 0) out.joules = watts * out.seconds;
+    if (hardware->price > 0) out.price = hardware->price * out.device_hours;
+    return out;
+}
+
+void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string *out) {
+    char tokens[32], time[32];
+    z3d_string_append(out, "%s tokens: %s on %d rank%s (%d node%s), %.0f device hours\n",
+                      z3d_format_count(b->tokens, tokens, sizeof tokens),
+                      z3d_format_seconds(b->seconds, time, sizeof time), b->ranks,
+                      z3d_plural(b->ranks), b->nodes, z3d_plural(b->nodes), b->device_hours);
+    if (b->joules >= 0)
+        z3d_string_append(out,
+                          "  at most %.3g J (%.4g MWh): %.4g W a %s, without switches and "
+                          "cooling",
+                          b->joules, b->joules / 3.6e9,
+                          b->whole_nodes ? hardware->node_watts : hardware->device_watts,
+                          b->whole_nodes ? "node" : "device, devices alone");
+    else
+        z3d_string_append(out, "  energy: not known (the machine's description has no node.watts)");
+    if (b->price >= 0)
+        z3d_string_append(out, "; price %.0f, at %.4g a device hour\n", b->price, hardware->price);
+    else
+        z3d_string_append(out, "\n  price: not known (--price-per-device-hour P)\n");
+}
+
+/* Below 0: not known. */
+static void member(z3d_string *out, const char *name, double value) {
+    z3d_string_append(out, ", \"%s\": ", name);
+    if (value < 0)
+        z3d_string_append(out, "null");
+    else
+        z3d_string_append_number(out, value);
+}
+
+void z3d_bill_json(const z3d_bill *b, z3d_string *out) {
+    member(out, "train_tokens", b->tokens);
+    member(out, "train_seconds", b->seconds);
+    member(out, "device_hours", b->device_hours);
+    member(out, "joules", b->joules);
+    member(out, "price", b->price);
+}

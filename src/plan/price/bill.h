@@ -1,0 +1,22 @@
+/* What a whole training takes: time, energy, money. */
+#ifndef ZERO3D_PLAN_BILL_H
+#define ZERO3D_PLAN_BILL_H
+
+#include "src/device/sim/hardware.h"
+
+typedef struct z3d_bill {
+    double tokens, seconds, device_hours;
+    double joules; /* of all nodes at the most that they draw, by data sheets; -1: not known */
+    double price;  /* of all device hours; -1: not known */
+    int ranks, nodes;
+    bool whole_nodes; /* joules are of nodes; else of devices alone */
+} z3d_bill;
+
+/* Of a training on `tokens` tokens, at so many a second. */
+z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
+                       double tokens_per_second);
+/* One or two lines; and JSON members, each after a comma. */
+void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *bill, z3d_string *out);
+void z3d_bill_json(const z3d_bill *bill, z3d_string *out);
+
+#endif
