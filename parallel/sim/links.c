@@ -1,7 +1,8 @@
 /* Collectives on described links: a ring moves what NCCL's and our own rings move; its time is the
  * volume over the narrowest link it passes, plus a latency per step along the ring, or along a tree
  * where that is shorter. In levels (software.hierarchical) each level moves its own volume over its
- * own links, one after the other. */
+ * own links, one after the other; between nodes switches may add (software.in_network_reduction).
+ */
 #include "parallel/sim/links.h"
 
 #include <math.h>
@@ -125,9 +126,22 @@ static bool takes_tree(const z3d_hardware *hardware, const z3d_links *links,
            total_bytes(links, call) <= hardware->tree_kib * 1024;
 }
 
-/* Needs as many members on every node: each has a partner for its part on every other one. */
+/* As many members on every node: each has a partner for its part on every other one. */
+static bool even_nodes(const z3d_links *links) {
+    return links->nodes > 1 && links->local > 0;
+}
+
+/* Only what everybody gets the sum of: in a reduce-scatter or a gather each node sends as much with
+ * switches that add as without. */
+static bool in_network(const z3d_hardware *hardware, const z3d_links *links,
+                       const z3d_event *call) {
+    return hardware->in_network > 0 && even_nodes(links) && call->of == Z3D_COLLECTIVE_ALL_REDUCE &&
+           !is_encoded(call);
+}
+
 static bool in_levels(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
-    return hardware->hierarchical > 0 && links->nodes > 1 && links->local > 0 &&
+    if (in_network(hardware, links, call)) return true;
+    return hardware->hierarchical > 0 && even_nodes(links) &&
            (call->of == Z3D_COLLECTIVE_ALL_REDUCE || call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ||
             call->of == Z3D_COLLECTIVE_ALL_GATHER) &&
            !is_encoded(call) && !takes_tree(hardware, links, call);
@@ -148,9 +162,17 @@ static double share_between(const z3d_hardware *hardware, const z3d_links *links
                                             : z3d_links_crossing(1, links->hops, links->members);
 }
 
+/* Switches that add take a member's part once, and send the sum back on the other way of the link.
+ */
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes) {
     double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;
+    if (in_network(hardware, links, call)) {
+        const double part = total_bytes(links, call) / links->local;
+        const double inside = 2 * (links->local - 1) * part;
+        *between_nodes = part;
+        return inside + part;
+    }
     *between_nodes = bytes * share_between(hardware, links, call);
     return bytes;
 }
@@ -183,8 +205,9 @@ static double levels(const z3d_hardware *hardware, const z3d_links *links, const
                      double width, double share) {
     double between, bytes = z3d_links_bytes(hardware, links, call, &between);
     double own = share / links->local < width ? share / links->local : width;
-    double steps = (links->local - 1) * hardware->link_latency_us +
-                   (links->nodes - 1) * hardware->network_latency_us;
+    double across = in_network(hardware, links, call) ? 1 : links->nodes - 1;
+    double steps =
+        (links->local - 1) * hardware->link_latency_us + across * hardware->network_latency_us;
     double ways = call->of == Z3D_COLLECTIVE_ALL_REDUCE ? 2 : 1;
     return (bytes - between) / width + between / own + ways * steps * 1e-6;
 }

@@ -212,6 +212,32 @@ TEST(Links, MeasuredInsideANode) {
     EXPECT_EQ(z3d_links_collective(&hardware, &across, &sum), between);
 }
 
+// Switches add: 2 MB cross once, at a quarter of 5 GB/s, 100 us each way; a ring sends 2 x 7/8 of
+// them, 2 x 700 us. Inside a node it goes as in levels. A gather and a scatter win nothing.
+TEST(Links, SumsInTheNetwork) {
+    z3d_hardware hardware = machine();
+    z3d_links alone = find(4, 8, 4, Z3D_AXES_DATA), even = find(1, 16, 4, Z3D_AXES_DATA),
+              inside = find(4, 8, 4, Z3D_AXES_TENSOR);
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000),
+              gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000);
+    EXPECT_NEAR(z3d_links_collective(&hardware, &alone, &sum), 2800e-6 + 1400e-6, 1e-12);
+    const double gathered = z3d_links_collective(&hardware, &alone, &gather),
+                 here = z3d_links_collective(&hardware, &inside, &sum);
+    hardware.in_network = 1;
+    hardware.tree_kib = 1e6; // also small ones
+    double between;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &alone, &sum), 1600e-6 + 200e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &alone, &sum, &between), 2e6);
+    EXPECT_DOUBLE_EQ(between, 2e6);
+    // Four members on each of four nodes: twice 3/4 of 2 MB at 50 GB/s, a quarter at 5/4 GB/s.
+    EXPECT_NEAR(z3d_links_collective(&hardware, &even, &sum), 60e-6 + 400e-6 + 206e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &even, &sum, &between), 3.5e6);
+    EXPECT_DOUBLE_EQ(between, 0.5e6);
+    EXPECT_EQ(z3d_links_collective(&hardware, &alone, &gather), gathered);
+    hardware.tree_kib = 0;
+    EXPECT_EQ(z3d_links_collective(&hardware, &inside, &sum), here);
+}
+
 TEST(Links, OneMemberCostsNothing) {
     z3d_hardware hardware = machine();
     z3d_links links = find(1, 4, 4, Z3D_AXES_TENSOR);

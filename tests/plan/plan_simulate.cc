@@ -417,6 +417,32 @@ TEST(Simulate, ACheckpointsBytesAndSeconds) {
     }
 }
 
+// Of 600 nodes 512 are looked at: a 600th of all bytes is on each, with rounded shards.
+TEST(Simulate, ACheckpointOfManyNodes) {
+    Case of(config(4, 1024, 16, 1, 2, 1), 9600);
+    const double p = (double)z3d_model_parameter_count(of.of->model);
+    z3d_saving s = of.saving();
+    EXPECT_EQ(s.bytes, 12 * p);
+    EXPECT_NEAR(s.node_saved, 12 * p / 600, 0.03 * 12 * p / 600);
+    EXPECT_GE(s.node_saved, 12 * p / 600);
+}
+
+// Training stands still for all of a save, or for a copy to host memory at 16 GB/s.
+TEST(Simulate, ACheckpointStallsTraining) {
+    const std::string model = config(4, 1024, 16, 1, 2, 1);
+    Case waits(model, 64);
+    EXPECT_EQ(waits.saving().stall_seconds, -1);
+    waits.hardware.disk_write = 1;
+    EXPECT_EQ(waits.saving().stall_seconds, waits.saving().save_seconds);
+    Case beside(model + "checkpoint: { async: true }\n", 64);
+    beside.hardware.disk_write = 1;
+    beside.hardware.host_bandwidth = 16;
+    beside.hardware.host_sharing = beside.hardware.host_efficiency = 1;
+    const z3d_saving s = beside.saving();
+    EXPECT_EQ(s.save_seconds, waits.saving().save_seconds);
+    EXPECT_NEAR(s.stall_seconds, s.node_saved / 16 / 16e9, 0.01 * s.stall_seconds);
+}
+
 // Pipeline stages on one node: what all data ranks keep is read once for each stage, as where each
 // data rank keeps its part. Both stages hold the tied table.
 TEST(Simulate, ACheckpointOfStagesOnANode) {

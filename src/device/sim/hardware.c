@@ -22,8 +22,7 @@ static const struct number {
     Z3D_HARDWARE_MAP(X)
 #undef X
 };
-enum { NUMBERS = sizeof numbers / sizeof *numbers };
-_Static_assert(NUMBERS <= 64, "z3d_hardware.estimates has a bit for each");
+enum { NUMBERS = Z3D_HARDWARE_NUMBERS };
 
 static const struct text {
     const char *path;
@@ -67,15 +66,14 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
                  n->high);
         return refuse(r, mark, n->path, what);
     }
-    const uint64_t bit = UINT64_C(1) << index;
-    if (r->kind == STANDARD && (r->hardware->given & bit)) return Z3D_OK;
+    if (r->kind == STANDARD && r->hardware->given[index]) return Z3D_OK;
     const bool fuses = number_at(r->hardware, index) == &r->hardware->attention_fused;
-    if (r->kind == SOFTWARE && fuses && (r->hardware->given & bit) &&
+    if (r->kind == SOFTWARE && fuses && r->hardware->given[index] &&
         number > r->hardware->attention_fused)
         return Z3D_OK;
     *number_at(r->hardware, index) = number;
-    r->hardware->estimates = (r->hardware->estimates & ~bit) | (estimate ? bit : 0);
-    if (r->kind == MACHINE) r->hardware->given |= bit;
+    r->hardware->estimates[index] = estimate;
+    if (r->kind == MACHINE) r->hardware->given[index] = true;
     return Z3D_OK;
 }
 
@@ -314,7 +312,7 @@ void z3d_hardware_set(z3d_hardware *hardware, const char *path, double value) {
     for (int i = 0; i < NUMBERS; i++) {
         if (strcmp(numbers[i].path, path) != 0) continue;
         *number_at(hardware, i) = value;
-        hardware->estimates &= ~(UINT64_C(1) << i);
+        hardware->estimates[i] = false;
     }
 }
 
@@ -341,13 +339,14 @@ static bool is_room(int number) {
 /* What decides about neither. */
 static bool is_cost(int number) {
     const char *path = numbers[number].path;
-    return strstr(path, "watts") || strstr(path, "price");
+    return strstr(path, "watts") || strstr(path, "price") || strstr(path, "mtbf") ||
+           strstr(path, "restart");
 }
 
 bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out) {
     bool some = false;
     for (int i = 0; i < NUMBERS; i++) {
-        if (!(hardware->estimates >> i & 1) || is_room(i) == time || is_cost(i)) continue;
+        if (!hardware->estimates[i] || is_room(i) == time || is_cost(i)) continue;
         if (out) z3d_string_append(out, "%s%s", some ? ", " : "", numbers[i].path);
         some = true;
     }
@@ -379,10 +378,10 @@ static void write_section(const z3d_hardware *hardware, const char *section, boo
         if (software && !is_softwares(numbers[i].path)) continue;
         if (deeper && strcmp(deeper, ".fp16") == 0)
             z3d_string_append(out, "  %.*s:\n", (int)(deeper - key), key);
-        z3d_string_append(
-            out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : key,
-            hardware->estimates >> i & 1 ? "!estimate " : "",
-            z3d_format_number(*number_at(&copy, i), number, sizeof number), numbers[i].meaning);
+        z3d_string_append(out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ",
+                          deeper ? deeper + 1 : key, hardware->estimates[i] ? "!estimate " : "",
+                          z3d_format_number(*number_at(&copy, i), number, sizeof number),
+                          numbers[i].meaning);
     }
 }
 

@@ -47,6 +47,8 @@
   X(nvme_read, "node.nvme_read_gb_per_s", 0, 1e5, 0, "what a node's ranks, all at once, read from local disks that are used as memory (offload to nvme); 0: not known") \
   X(nvme_write, "node.nvme_write_gb_per_s", 0, 1e5, 0, "what they write to them; 0: not known") \
   X(nvme_duplex, "node.nvme_duplex", 0, 1, 1, "1: such reads and writes run beside each other, each at its rate; 0: one after the other") \
+  X(node_mtbf, "node.mtbf_hours", 0, 1e9, 0, "mean time between failures of one node that stop a run; 0: not known") \
+  X(restart, "node.restart_seconds", 0, 1e6, 0, "from a failure until all ranks are started again, before they load the checkpoint: finding it, replacing the node, launching") \
   X(nvme_gib, "node.nvme_gib", 0, 1e9, 0, "GiB of those disks; 0: not known") \
   X(host_launch_us, "software.launch_us", 0, 1e5, 0, "what the host takes to launch a kernel, a collective, a send or a receive, while the device does what it still has to do") \
   X(transfers_block, "software.transfers_block", 0, 1, 0, "1: the host waits until a send or receive between pipeline stages is over; 0: it goes on") \
@@ -58,6 +60,7 @@
   X(one_lane, "software.one_lane", 0, 1, 0, "1: collectives, sends and receives of a rank run one after the other, as NCCL's do with a driver before CUDA 12.9; 0: those of one group beside those of another") \
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(hierarchical, "software.hierarchical", 0, 1, 0, "1: collectives over several nodes go inside each node, between nodes on each member's part, inside each node; 0: around one ring") \
+  X(in_network, "software.in_network_reduction", 0, 1, 0, "1: the network's switches add up all-reduces between nodes (SHARP): a node's part crosses the network once; 0: nodes add it up") \
   X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again") \
   X(node_runs, "compared.node_runs", 0, 1e6, 0, "measured steps of one node that predictions were compared with; 0: none") \
   X(node_low, "compared.node_low", 0.01, 100, 1, "measured time of a step over its predicted one, on one node: of ten steps one is below") \
@@ -77,6 +80,10 @@
   X(compared_offload, "compared.offload", 0, 2, 0, "what of them was in host memory or on a disk; 0: nothing, 1: activation checkpoints, 2: optimizer states or parameters, too")
 /* clang-format on */
 
+#define X(field, path, low, high, standard, meaning) +1
+enum { Z3D_HARDWARE_NUMBERS = Z3D_HARDWARE_MAP(X) };
+#undef X
+
 typedef struct z3d_hardware {
     char name[64], device[64], kind[8]; /* kind: gpu or cpu */
     char software[64];                  /* "": nobody says */
@@ -85,9 +92,9 @@ typedef struct z3d_hardware {
 #define X(field, path, low, high, standard, meaning) double field;
     Z3D_HARDWARE_MAP(X)
 #undef X
-    z3d_measured measured; /* what is in it is priced by it */
-    uint64_t estimates;    /* by number, in the order of the map: !estimate */
-    uint64_t given;        /* likewise: the machine's own description says it */
+    z3d_measured measured;                /* what is in it is priced by it */
+    bool estimates[Z3D_HARDWARE_NUMBERS]; /* by number, in the order of the map: !estimate */
+    bool given[Z3D_HARDWARE_NUMBERS];     /* likewise: the machine's own description says it */
 } z3d_hardware;
 
 /* Reads a description: a file, or one of configs/hardware by its name (z3d_machine_read).

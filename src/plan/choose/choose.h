@@ -126,6 +126,7 @@ typedef struct z3d_fit_row {
 /* A machine of round numbers, if the user names none; its nodes have 8 devices, or a tensor group.
  * Its memory holds what training.device needs. */
 z3d_status z3d_nominal_machine(const z3d_config *config, int ranks, z3d_hardware *out);
+bool z3d_is_nominal(const z3d_hardware *hardware);
 
 /* Ways that do not fit: how many, and those that lack least (accumulation 0: none was planned). */
 typedef struct z3d_misses {

@@ -117,10 +117,11 @@ static z3d_status find_world(z3d_ways *w, int ranks, bool keep) {
 z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     z3d_config *c = w->config;
     bool parts = z3d_config_is_set(c, "parallel.sequence_parallel");
-    const bool nodes_known = w->hardware->estimates != UINT64_MAX; /* not z3d_nominal_machine */
-    w->fixed.cut = !nodes_known || z3d_config_is_set(c, "parallel.collective_algorithm") ||
-                   z3d_config_is_set(c, "zero_optimization.zero_hpz_partition_size") ||
-                   z3d_config_is_set(c, "zero_optimization.mics_shard_size");
+    w->fixed.cut =
+        z3d_is_nominal(w->hardware) ||
+        /* its nodes are not known */ z3d_config_is_set(c, "parallel.collective_algorithm") ||
+        z3d_config_is_set(c, "zero_optimization.zero_hpz_partition_size") ||
+        z3d_config_is_set(c, "zero_optimization.mics_shard_size");
     w->fixed.least_pipeline = 1;
     if (keep) find_fixed(c, &w->fixed);
     w->fixed.sequence_parallel = parts ? c->parallel_sequence_parallel : -1;

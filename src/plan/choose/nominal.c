@@ -1,5 +1,6 @@
 /* A machine for plan --fit where the user names none. */
 #include <stdio.h>
+#include <string.h>
 
 #include "src/plan/choose/choose.h"
 
@@ -15,7 +16,7 @@ z3d_status z3d_nominal_machine(const z3d_config *config, int ranks, z3d_hardware
         "nvme_read_gb_per_s: 10, nvme_write_gb_per_s: 5 }\n"
         "software: { overlap: 0.8 }\n";
     Z3D_TRY(z3d_hardware_read_text(text, sizeof text - 1, "the nominal machine", out));
-    out->estimates = UINT64_MAX; /* all of it */
+    memset(out->estimates, true, sizeof out->estimates);
     /* Its times are a GPU's, but its memory is that of the device that will run. */
     if (config->training_device == Z3D_TRAINING_CPU) {
         snprintf(out->kind, sizeof out->kind, "%s", Z3D_HARDWARE_NOMINAL);
@@ -24,4 +25,8 @@ z3d_status z3d_nominal_machine(const z3d_config *config, int ranks, z3d_hardware
     double tensor = (double)config->parallel_tensor_model_parallel_size;
     if (tensor > out->devices) out->devices = tensor;
     return Z3D_OK;
+}
+
+bool z3d_is_nominal(const z3d_hardware *hardware) {
+    return strcmp(hardware->device, "a nominal device") == 0;
 }

@@ -35,6 +35,8 @@ typedef struct z3d_saving {
     double bytes;                      /* of all nodes */
     double node_saved, node_loaded;    /* by the fullest node; loaded: on the same topology */
     double save_seconds, load_seconds; /* at the node's disk rates; -1: unknown rates */
+    double stall_seconds; /* of training: all of a save, or the copy of checkpoint.async; -1:
+                             unknown */
 } z3d_saving;
 
 /* Errors: ERR_MEMORY. */
@@ -70,12 +72,13 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
  * waited for, and their shares. Errors: as z3d_simulation_play. */
 z3d_status z3d_schedule_picture(const z3d_case *of, const z3d_hardware *hardware, z3d_string *out);
 
-/* Text for people, and one JSON object. train_tokens: 0, or the length of a whole training. */
-void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
-                        const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
-                        z3d_string *out);
-void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
-                       const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
-                       z3d_string *out);
+/* Text for people, and one JSON object. train_tokens: 0, or the length of a whole training; on
+ * several nodes also with failures. Errors: z3d_goodput_find's. */
+z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
+                              const z3d_estimate *estimate, const z3d_saving *saving,
+                              double train_tokens, z3d_string *out);
+z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
+                             const z3d_estimate *estimate, const z3d_saving *saving,
+                             double train_tokens, z3d_string *out);
 
 #endif

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "src/plan/price/bill.h"
 #include "src/plan/price/estimate.h"
+#include "src/plan/price/goodput.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
     return z3d_engine_planned(of->simulation->engine, Z3D_SPACE_DEVICE);
@@ -206,18 +206,24 @@ static z3d_bill bill_of(const z3d_case *of, const z3d_hardware *hardware, const 
                          e->tokens / e->time.seconds);
 }
 
-void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
-                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
+z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
+                              const z3d_estimate *e, const z3d_saving *saving, double train_tokens,
+                              z3d_string *out) {
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
     print_time(of, hardware, &e->time, out);
     print_pipeline(of, e, out);
     print_saving(of, saving, out);
     print_speed(of, e, out);
-    if (train_tokens <= 0) return;
+    if (train_tokens <= 0) return Z3D_OK;
     const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
+    z3d_goodput goodput;
     z3d_string_append(out, "\n");
     z3d_bill_print(hardware, &bill, out);
+    if (bill.nodes == 1) return Z3D_OK;
+    Z3D_TRY(z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput));
+    z3d_goodput_print(hardware, &goodput, &bill, out);
+    return Z3D_OK;
 }
 
 /* ---- JSON ---- */
@@ -352,8 +358,9 @@ static void saving_json(const z3d_saving *s, z3d_string *out) {
     z3d_string_append(out, "}");
 }
 
-void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
-                       const z3d_saving *saving, double train_tokens, z3d_string *out) {
+z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
+                             const z3d_estimate *e, const z3d_saving *saving, double train_tokens,
+                             z3d_string *out) {
     int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, hardware->name);
@@ -377,7 +384,13 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     or_null(out, "hfu", e->hfu);
     if (train_tokens > 0) {
         const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
+        z3d_goodput goodput;
         z3d_bill_json(&bill, out);
+        if (bill.nodes > 1) {
+            Z3D_TRY(z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput));
+            z3d_goodput_json(&goodput, out);
+        }
     }
     z3d_string_append(out, "}\n");
+    return Z3D_OK;
 }

@@ -2,6 +2,10 @@
 #include "checkpoint/checkpoint.h"
 #include "src/plan/price/estimate.h"
 
+/* Nodes that are looked at. Of more nodes these are evenly spaced: all stages of a pipeline are
+ * among them, and shards of one stage differ by the ends of tensors only. */
+enum { LOOKED_AT = 512 };
+
 /* Whether another rank of its data group comes before it on its node, which begins with rank
  * `first`. */
 static bool has_peer_before(const z3d_mesh *mesh, int rank, int first) {
@@ -35,17 +39,38 @@ static double seconds_at(double bytes, double gb_per_s) {
     return gb_per_s > 0 ? bytes / (gb_per_s * 1e9) : -1;
 }
 
+/* Every value is written once. */
+static double all_bytes(const z3d_case *of) {
+    const double trained = (double)z3d_model_trained_count(of->model);
+    const double frozen = (double)z3d_model_parameter_count(of->model) - trained;
+    const int kinds = z3d_count_kinds(z3d_state_kinds(&of->program));
+    return sizeof(float) * (kinds * trained + (of->begins ? 0 : frozen));
+}
+
+/* Training stands still until all is on the disk; with checkpoint.async until it is in host memory.
+ */
+static double stall_seconds(const z3d_case *of, const z3d_hardware *hardware, double save_seconds) {
+    int64_t copied = 0;
+    for (int s = 0; s < of->simulation->stages; s++)
+        if (of->simulation->stage[s].snapshot > copied) copied = of->simulation->stage[s].snapshot;
+    if (copied == 0) return save_seconds;
+    const z3d_event copy = {.kind = Z3D_EVENT_COPY_START, .bytes = copied, .to = Z3D_SPACE_HOST};
+    return z3d_hardware_copy(hardware, &copy, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD));
+}
+
 z3d_status z3d_saving_find(const z3d_case *of, const z3d_hardware *hardware, z3d_saving *out) {
-    int devices = (int)hardware->devices, world = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
-    *out = (z3d_saving){0};
-    for (int node = 0; node * (int64_t)devices < world; node++) {
+    const int devices = (int)hardware->devices, world = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
+    const int64_t nodes = ((int64_t)world + devices - 1) / devices;
+    const int64_t looks = nodes < LOOKED_AT ? nodes : LOOKED_AT;
+    *out = (z3d_saving){.bytes = all_bytes(of)};
+    for (int64_t i = 0; i < looks; i++) {
         double saved, loaded;
-        Z3D_TRY(node_bytes(of, node, devices, &saved, &loaded));
-        out->bytes += saved;
+        Z3D_TRY(node_bytes(of, (int)(i * nodes / looks), devices, &saved, &loaded));
         if (saved > out->node_saved) out->node_saved = saved;
         if (loaded > out->node_loaded) out->node_loaded = loaded;
     }
     out->save_seconds = seconds_at(out->node_saved, hardware->disk_write);
     out->load_seconds = seconds_at(out->node_loaded, hardware->disk_read);
+    out->stall_seconds = stall_seconds(of, hardware, out->save_seconds);
     return Z3D_OK;
 }
