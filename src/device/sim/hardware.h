@@ -48,7 +48,7 @@
   X(nvme_write, "node.nvme_write_gb_per_s", 0, 1e5, 0, "what they write to them; 0: not known") \
   X(nvme_duplex, "node.nvme_duplex", 0, 1, 1, "1: such reads and writes run beside each other, each at its rate; 0: one after the other") \
   X(node_mtbf, "node.mtbf_hours", 0, 1e9, 0, "mean time between failures of one node that stop a run; 0: not known") \
-  X(restart, "node.restart_seconds", 0, 1e6, 0, "from a failure until all ranks are started again, before they load the checkpoint: finding it, replacing the node, launching") \
+  X(restart, "node.restart_seconds", 0, 1e6, 0, "from a failure until all ranks are started again, before they load the checkpoint: finding it, replacing the node, launching; 0: not known") \
   X(nvme_gib, "node.nvme_gib", 0, 1e9, 0, "GiB of those disks; 0: not known") \
   X(host_launch_us, "software.launch_us", 0, 1e5, 0, "what the host takes to launch a kernel, a collective, a send or a receive, while the device does what it still has to do") \
   X(transfers_block, "software.transfers_block", 0, 1, 0, "1: the host waits until a send or receive between pipeline stages is over; 0: it goes on") \
