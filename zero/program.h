@@ -90,7 +90,8 @@ typedef struct z3d_program_config {
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
     int64_t gather_ahead;   /* elements of parameters that may be gathered before the units that use
-                               them; at least the next unit's */
+                               them, at least the next unit's; and of gradients that may be under way
+                               at once, at least one unit's */
     int64_t reuse_distance; /* parameters that are gathered for use stay for a later one if fewer
                                elements of others come before it; those of the next unit always */
     int64_t max_live; /* elements of parameters that are gathered at a time; those of the unit that
@@ -286,12 +287,12 @@ void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
-/* The axes over which states may be sharded. */
-z3d_axes z3d_states_axes(z3d_sharding sharding);
-/* The states of a parameter group of so many elements. offloaded: it is one of those that
- * config.offload is about. frozen: it is not trained. */
-void z3d_states_decide(const z3d_program_config *config, int64_t elements, bool offloaded,
-                       bool frozen, z3d_state state[Z3D_STATE_COUNT]);
+/* The axes over which states may be sharded; nodes: the size of Z3D_ROLE_NODES. */
+z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes);
+/* The states of a parameter group of so many elements, which may be sharded over `axes`. offloaded:
+ * it is one of those that config.offload is about. frozen: it is not trained. */
+void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
+                       bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]);
 /* The kinds of tensors that make up a run's state: what a checkpoint has. Of a frozen group it is
  * the parameters only. */
 unsigned z3d_state_kinds(const z3d_program_config *config);

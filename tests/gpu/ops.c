@@ -227,7 +227,7 @@ static void run_case(void *argument, const check_case *c) {
 void check_all_kernels(check_context *context, const check_target *target, z3d_dtype type) {
     checked k = {.context = context, .target = target};
     /* The same reference on every machine. */
-    z3d_device_config generic = {.backend = "cpu", .isa = "generic", .threads = 1};
+    z3d_device_config generic = {.backend = "cpu", .isa = "generic", .threads = 1, CHECK_GEMM};
     check_must(z3d_device_create(&generic, &k.cpu));
     check_each_case(type, target->device != NULL, k.cpu, run_case, &k);
     z3d_device_destroy(k.cpu);

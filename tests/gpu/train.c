@@ -78,7 +78,7 @@ static double furthest(const check_run *a, const check_run *b, int steps) {
 
 static void check_cpu(check_context *context, const char *name, check_model m, int steps,
                       double bound, const check_run *cuda) {
-    const z3d_device_config cpu = {.backend = "cpu"};
+    const z3d_device_config cpu = {.backend = "cpu", CHECK_GEMM};
     check_run want;
     if (!check_ran(context, check_train(context, &cpu, m, steps, &want), name)) return;
     double far = furthest(cuda, &want, steps);

@@ -84,6 +84,7 @@ struct sum_state {
 
 /* Sums of gradients (index 2 group + use) or groups, the highest first, whose collective was
  * started for one micro-batch and not yet waited for: those of one unit at most. */
+enum { REDUCTIONS = 16 };
 struct started {
     int count, micro, of[Z3D_MAX_UNIT_GROUPS];
 };
@@ -140,8 +141,10 @@ struct builder {
                    more by itself. */
     struct group_state *group;
     struct sum_state *sum; /* by 2 group + use */
-    /* Reductions; their second half, where they are in parts; sums of reduced gradients. */
-    struct started reducing, narrowing, summing;
+    /* Reductions, the oldest first; their second half, where they are in parts; sums of reduced
+     * gradients. */
+    struct started reducing[REDUCTIONS], narrowing, summing;
+    int num_reducing;
     int *leaving, num_leaving; /* groups whose gradients may be on their way out, once each */
     struct host_steps host;
     int work_over;               /* pieces of work that are over */

@@ -1,5 +1,7 @@
 /* Gradients: reduced as soon as a group's backward is done, summed, shared; what is kept of them.
  */
+#include <string.h>
+
 #include "zero/build/builder.h"
 
 /* ---- where they are written ---- */
@@ -150,6 +152,7 @@ static void start_reductions(struct builder *b, const int *which, int count, int
         move[n] = (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g,        micro,
                                        sum->gradients,      -1,   under_way};
     }
+    if (first) b->reducing[b->num_reducing].count = 0;
     for (int at = 0, end = 0; at < count; at = end) {
         end += z3d_builder_joined(b, move + at, count - at);
         z3d_builder_start(b, move + at, end - at);
@@ -158,7 +161,7 @@ static void start_reductions(struct builder *b, const int *which, int count, int
             if (first && micro > 0 && b->program->config.overlap &&
                 z3d_builder_gradients_leave(b, g))
                 z3d_builder_fetch_sum(b, g, ON_LAST_LEG);
-            add_started(first ? &b->reducing : &b->narrowing, which[n], micro);
+            add_started(first ? &b->reducing[b->num_reducing] : &b->narrowing, which[n], micro);
         }
     }
 }
@@ -187,14 +190,10 @@ static void wait_narrowings(struct builder *b) {
     b->narrowing.count = 0;
 }
 
-/* What was started goes on: the first half of a reduction in parts is over, and the second one
- * starts. */
-static void go_on_reducing(struct builder *b) {
-    const struct started *over = &b->reducing;
+/* The oldest reduction, or its first half, is over; the second half starts. */
+static void end_oldest(struct builder *b) {
+    const struct started *over = &b->reducing[0];
     int half[Z3D_MAX_UNIT_GROUPS] = {0}, halves = 0;
-    z3d_builder_go_on_storing(b);
-    wait_sums(b);
-    wait_narrowings(b);
     for (int n = 0; n < over->count; n++) {
         const int which = over->of[n];
         if (b->sum[which].reducing >= 0) { /* what is over goes on before the next wait */
@@ -208,12 +207,33 @@ static void go_on_reducing(struct builder *b) {
             end_reduction(b, which, over->micro);
     }
     start_reductions(b, half, halves, over->micro, false);
-    b->reducing.count = 0;
+    b->num_reducing--;
+    memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
+}
+
+static int64_t elements_of(const struct builder *b, const int *which, int count) {
+    int64_t elements = 0;
+    for (int n = 0; n < count; n++) elements += b->program->layout->group[which[n] / 2].padded;
+    return elements;
+}
+
+/* What was started goes on. Of the reductions so many elements may stay under way. */
+static void go_on_reducing(struct builder *b, int64_t most) {
+    int64_t elements = 0;
+    z3d_builder_go_on_storing(b);
+    wait_sums(b);
+    wait_narrowings(b);
+    for (int n = 0; n < b->num_reducing; n++)
+        elements += elements_of(b, b->reducing[n].of, b->reducing[n].count);
+    while (b->num_reducing == REDUCTIONS || (b->num_reducing > 0 && elements > most)) {
+        elements -= elements_of(b, b->reducing[0].of, b->reducing[0].count);
+        end_oldest(b);
+    }
 }
 
 void z3d_builder_wait_reductions(struct builder *b) {
-    go_on_reducing(b);
-    if (b->narrowing.count > 0) go_on_reducing(b);
+    go_on_reducing(b, 0);
+    if (b->narrowing.count > 0) go_on_reducing(b, 0);
     if (!b->program->config.overlap) wait_sums(b);
 }
 
@@ -221,14 +241,18 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
     int complete[Z3D_MAX_UNIT_GROUPS] = {0}, count = 0;
-    go_on_reducing(b);
     for (int s = 0; s < unit->num_groups; s++) {
         const int g = unit->group[s], which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
         if (b->sum[which].last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         complete[count++] = which;
     }
+    /* Halves are of one unit at a time. */
+    const bool several = !count || !b->group[complete[0] / 2].decided.in_parts;
+    const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
+    go_on_reducing(b, several && room > 0 ? room : 0);
     start_reductions(b, complete, count, w.micro, true);
+    b->num_reducing += count > 0;
     if (!p->config.overlap) z3d_builder_wait_reductions(b);
 }
 

@@ -25,7 +25,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
     const int nodes = z3d_mesh_size(mesh, Z3D_ROLE_NODES);
     const bool hybrid = sharding == Z3D_SHARDING_HYBRID && nodes > 1;
     out->frozen = group->frozen;
-    out->shard_axes = z3d_states_axes(sharding);
+    out->shard_axes = z3d_states_axes(sharding, nodes);
     if (hybrid) out->copy_axes = Z3D_ROLE_NODES;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
@@ -335,7 +335,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, sharding, &layout->group[g]), fail);
         find_holders(layout, &layout->group[g]);
         if (config)
-            z3d_states_decide(config, layout->group[g].elements,
+            z3d_states_decide(config, layout->group[g].shard_axes, layout->group[g].elements,
                               is_offloaded(&layout->group[g], config, &spread),
                               layout->group[g].frozen, layout->group[g].state);
         if (layout->group[g].block == 1) layout->group[g].state[Z3D_STATE_SECONDARY].kinds = 0;

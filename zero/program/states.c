@@ -21,13 +21,12 @@ static void keep_values_only(z3d_state state[Z3D_STATE_COUNT]) {
     state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
 }
 
-z3d_axes z3d_states_axes(z3d_sharding sharding) {
-    return sharding == Z3D_SHARDING_HYBRID ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
+z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes) {
+    return sharding == Z3D_SHARDING_HYBRID && nodes > 1 ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
 }
 
-void z3d_states_decide(const z3d_program_config *config, int64_t elements, bool offloaded,
-                       bool frozen, z3d_state state[Z3D_STATE_COUNT]) {
-    const z3d_axes axes = z3d_states_axes(config->sharding);
+void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
+                       bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]) {
     const bool whole = config->stage < 3 || elements <= config->persistence;
     const bool all_gradients = keeps_all_gradients(config), steps_all = config->stage < 1;
     const z3d_space optimizer = offloaded && !frozen ? config->offload.optimizer : Z3D_SPACE_DEVICE;

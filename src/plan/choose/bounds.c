@@ -87,7 +87,7 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
                                            z3d_plan_reduces_per_step(w->config, stage),
                                        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
                                                    .parameters = z3d_plan_space(tiers.parameters)}};
-    z3d_states_decide(&config, INT64_MAX, true, false, state);
+    z3d_states_decide(&config, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
 }
 
 /* Whether ranks keep only their own rows does not depend on when gradients are reduced, but for
@@ -96,7 +96,7 @@ bool z3d_way_shards(int stage, z3d_state_role role) {
     const z3d_program_config config = {
         .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
     z3d_state state[Z3D_STATE_COUNT];
-    z3d_states_decide(&config, INT64_MAX, true, false, state);
+    z3d_states_decide(&config, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
     return state[role].at.sharded != Z3D_AXES_NONE;
 }
 
