@@ -96,8 +96,9 @@ TEST(Wire, HalvesTheBytesOfEachSum) {
         const struct {
             z3d_axes axes;
             z3d_collective_kind kind;
-        } sums[] = {{parts ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS, Z3D_COLLECTIVE_REDUCE_SCATTER},
-                    {Z3D_ROLE_NODES, Z3D_COLLECTIVE_ALL_REDUCE}};
+        } sums[] = {
+            {(z3d_axes)(parts ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS), Z3D_COLLECTIVE_REDUCE_SCATTER},
+            {Z3D_ROLE_NODES, Z3D_COLLECTIVE_ALL_REDUCE}};
         for (int k = 0; k <= (parts ? 1 : 0); k++) {
             o.wire = Z3D_F32;
             Trainer wide(o);

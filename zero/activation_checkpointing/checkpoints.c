@@ -51,14 +51,17 @@ static struct unit_state *state_of(const struct builder *b, struct work w) {
     return z3d_builder_state(b, w.unit, w.micro);
 }
 
+static struct kept_input *kept_of(const struct builder *b, struct work w) {
+    return &b->input[state_of(b, w)->kept];
+}
+
 /* ---- there ---- */
 
 /* The transfer to the disk is over. Host memory keeps the input only if it is on its way back. */
 static void finish_store(struct builder *b) {
     if (b->storing.unit < 0) return;
-    struct unit_state *unit = state_of(b, b->storing);
-    z3d_builder_advance(b, &unit->save, ARRIVED);
-    if (!unit->loads) unit->in_host = -1;
+    z3d_builder_advance(b, &kept_of(b, b->storing)->save, ARRIVED);
+    if (!kept_of(b, b->storing)->loads) state_of(b, b->storing)->in_host = -1;
     b->storing.unit = -1;
 }
 
@@ -68,17 +71,17 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     const int input = z3d_builder_input(b, w.unit, w.micro);
     if (input < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     const int kept = moves(p) ? kept_buffer(b, w, p->config.checkpoint_space, "checkpoint") : input;
-    unit->loads = false;
-    unit->save = z3d_builder_route(input_of(p, w), leaves_device(p) ? input : kept);
+    struct kept_input *of = z3d_builder_keep(b, unit);
+    of->save = z3d_builder_route(input_of(p, w), leaves_device(p) ? input : kept);
     if (!leaves_device(p)) {
-        z3d_builder_move(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, unit->save.subject, input,
+        z3d_builder_move(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, of->save.subject, input,
                          kept);
         return;
     }
     unit->in_host = on_disk(p) ? kept_buffer(b, w, Z3D_SPACE_HOST, "leaving") : kept;
-    z3d_builder_extend(&unit->save, Z3D_OP_SAVE_INPUT, unit->in_host);
-    z3d_builder_extend(&unit->save, Z3D_OP_SAVE_INPUT, kept);
-    z3d_builder_advance(b, &unit->save, unit->save.left - 1);
+    z3d_builder_extend(&of->save, Z3D_OP_SAVE_INPUT, unit->in_host);
+    z3d_builder_extend(&of->save, Z3D_OP_SAVE_INPUT, kept);
+    z3d_builder_advance(b, &of->save, of->save.left - 1);
     b->saving = w;
     if (p->config.overlap) return;
     z3d_builder_finish_saves(b);
@@ -90,7 +93,7 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
 void z3d_builder_finish_saves(struct builder *b) {
     const struct work saved = b->saving;
     if (saved.unit < 0) return;
-    struct route *save = &state_of(b, saved)->save;
+    struct route *save = &kept_of(b, saved)->save;
     z3d_builder_advance(b, save, save->left - 1);
     b->saving.unit = -1;
     if (!on_disk(b->program)) return;
@@ -105,23 +108,23 @@ void z3d_builder_finish_saves(struct builder *b) {
 static void begin_load(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     struct unit_state *unit = state_of(b, w);
+    struct kept_input *of = kept_of(b, w);
     const z3d_matrix m = matrix(p, w.unit);
     const bool from_disk = on_disk(p) && unit->in_host < 0;
-    if (unit->loads) return;
+    if (of->loads) return;
     if (from_disk) unit->in_host = kept_buffer(b, w, Z3D_SPACE_HOST, "coming");
-    unit->load = z3d_builder_route(unit->save.subject, from_disk || !leaves_device(p)
-                                                           ? z3d_builder_end(&unit->save)
-                                                           : unit->in_host);
+    of->load = z3d_builder_route(of->save.subject, from_disk || !leaves_device(p)
+                                                       ? z3d_builder_end(&of->save)
+                                                       : unit->in_host);
     const int loaded =
         z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_bytes_of(m.dtype, m.ranks * m.columns),
                            "loaded", p->model->unit[w.unit].name, w.micro);
     if (leaves_device(p)) {
-        z3d_builder_extend(&unit->load, Z3D_OP_LOAD_INPUT, unit->in_host);
-        z3d_builder_extend(&unit->load, Z3D_OP_LOAD_INPUT, loaded);
+        z3d_builder_extend(&of->load, Z3D_OP_LOAD_INPUT, unit->in_host);
+        z3d_builder_extend(&of->load, Z3D_OP_LOAD_INPUT, loaded);
     }
-    if (p->config.partition_activations)
-        z3d_builder_extend(&unit->load, Z3D_OP_GATHER_INPUT, loaded);
-    unit->loads = true;
+    if (p->config.partition_activations) z3d_builder_extend(&of->load, Z3D_OP_GATHER_INPUT, loaded);
+    of->loads = true;
 }
 
 /* The copy to the device, or the gather of what lies there, is under way. */
@@ -131,28 +134,27 @@ static int under_way(const z3d_program *p) {
 
 /* The copy from the disk is under way, unless the input is still in host memory. */
 static void stage(struct builder *b, struct work w) {
-    struct unit_state *unit = state_of(b, w);
-    if (!on_disk(b->program) || unit->in_host >= 0) return;
+    if (!on_disk(b->program) || state_of(b, w)->in_host >= 0) return;
     begin_load(b, w);
-    z3d_builder_advance(b, &unit->load, under_way(b->program) + 2);
+    z3d_builder_advance(b, &kept_of(b, w)->load, under_way(b->program) + 2);
 }
 
 /* Brings unit w.unit's input back to where its recompute reads it. */
 void z3d_builder_load_input(struct builder *b, struct work w) {
-    struct unit_state *unit = state_of(b, w);
+    struct kept_input *of = kept_of(b, w);
     int source = z3d_model_input(b->program->model, w.unit, b->program->mode);
     if (source < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     struct unit_state *read = z3d_builder_state(b, source, w.micro);
     if (!moves(b->program)) {
-        read->output = z3d_builder_end(&unit->save);
-        z3d_builder_move(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, NULL, unit->save.subject,
+        read->output = z3d_builder_end(&of->save);
+        z3d_builder_move(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, NULL, of->save.subject,
                          read->output, read->output);
         return;
     }
     begin_load(b, w);
-    z3d_builder_advance(b, &unit->load, ARRIVED);
+    z3d_builder_advance(b, &of->load, ARRIVED);
     if (b->storing.unit == w.unit && b->storing.micro == w.micro) finish_store(b);
-    read->output = z3d_builder_end(&unit->load);
+    read->output = z3d_builder_end(&of->load);
 }
 
 /* The next unit below `from` of its chunk whose input is kept, -1: none. */
@@ -170,14 +172,14 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     int from = z3d_builder_recomputes(p, w.unit) ? b->kept_from[w.unit] : w.unit;
     struct work next = {WORK_RECOMPUTE, kept_below(b, from), w.micro, w.task}, second = next;
     if (next.unit < 0) return;
-    struct unit_state *unit = state_of(b, next);
-    if (!unit->loads && on_disk(p) && unit->in_host < 0) {
+    struct kept_input *of = kept_of(b, next);
+    if (!of->loads && on_disk(p) && state_of(b, next)->in_host < 0) {
         stage(b, next);
     } else {
-        const bool last = unit->loads && unit->load.left <= under_way(p) &&
-                          w.kind != WORK_RECOMPUTE && z3d_builder_keeps_input(b, w.unit);
+        const bool last = of->loads && of->load.left <= under_way(p) && w.kind != WORK_RECOMPUTE &&
+                          z3d_builder_keeps_input(b, w.unit);
         begin_load(b, next);
-        z3d_builder_advance(b, &unit->load, last ? ON_LAST_LEG : under_way(p));
+        z3d_builder_advance(b, &of->load, last ? ON_LAST_LEG : under_way(p));
     }
     second.unit = kept_below(b, next.unit);
     if (second.unit >= 0) stage(b, second);

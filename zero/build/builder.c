@@ -194,6 +194,12 @@ struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micr
     return &b->state[(int64_t)micro * b->program->model->num_units + unit];
 }
 
+struct kept_input *z3d_builder_keep(struct builder *b, struct unit_state *unit) {
+    b->input = grow(b, b->input, b->num_inputs, &b->input_capacity, sizeof *b->input);
+    if (b->status == Z3D_OK) unit->kept = b->num_inputs++;
+    return &b->input[unit->kept < 0 ? 0 : unit->kept];
+}
+
 int z3d_builder_input(const struct builder *b, int unit, int micro) {
     int source = z3d_model_input(b->program->model, unit, b->program->mode);
     return source >= 0 ? z3d_builder_state(b, source, micro)->output : -1;
@@ -534,13 +540,15 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                          .saved = -1,
                                          .deferred = -1,
                                          .input = -1,
-                                         .in_host = -1};
+                                         .in_host = -1,
+                                         .kept = -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
-     * entry, with the first slots. */
+     * entry, with the first slots, and z3d_builder_keep() an existing input. */
     b.program->instruction =
         grow(&b, NULL, 0, &b.instruction_capacity, sizeof *b.program->instruction);
+    b.input = grow(&b, NULL, 0, &b.input_capacity, sizeof *b.input);
     if (b.status == Z3D_OK) grow_slots(&b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
     status = b.status;
     if (status != Z3D_OK) goto end;
@@ -554,6 +562,7 @@ end:
     free(b.host.piece);
     free(b.host.leaving);
     free(b.state);
+    free(b.input);
     free(b.work);
     free(b.kept_from);
     free(b.transfer);

@@ -93,10 +93,15 @@ struct started {
 struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
     int deferred, input; /* between the halves of its backward: their memory, and what it reads */
-    /* Its kept input: to where the activation checkpoint lies, and back. */
+    int in_host; /* its kept input in host memory: where it is kept, or on its way; -1: not there */
+    int kept;    /* struct kept_input, -1: none */
+};
+
+/* Of a unit's kept input: to where the activation checkpoint lies, and back. Apart from unit_state,
+ * because few units of a large program have it. */
+struct kept_input {
     struct route save, load;
-    int in_host; /* the checkpoint in host memory: where it is kept, or on its way; -1: not there */
-    bool loads;  /* `load` has begun */
+    bool loads; /* `load` has begun */
 };
 
 enum work_kind {
@@ -147,8 +152,10 @@ struct builder {
     int num_reducing;
     int *leaving, num_leaving; /* groups whose gradients may be on their way out, once each */
     struct host_steps host;
-    int work_over;               /* pieces of work that are over */
-    struct unit_state *state;    /* z3d_builder_state */
+    int work_over;            /* pieces of work that are over */
+    struct unit_state *state; /* z3d_builder_state */
+    struct kept_input *input; /* in the order in which they are kept */
+    int input_capacity, num_inputs;
     struct work saving, storing; /* whose checkpoints are on their way to the host, from there to
                                     the disk; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
@@ -250,6 +257,8 @@ const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 /* builder.c: a unit's memory in a micro-batch; the buffer with what it reads there, -1: none. */
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
+/* Room for its kept input, all zero; earlier ones may move. */
+struct kept_input *z3d_builder_keep(struct builder *b, struct unit_state *unit);
 int z3d_builder_input(const struct builder *b, int unit, int micro);
 
 /* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
