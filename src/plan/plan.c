@@ -27,7 +27,7 @@ static int64_t implied_ranks(const z3d_config *config) {
 int z3d_plan_threads(const z3d_config *config, int ranks) {
     if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > ranks ? (int)(cores / ranks) : 1;
+    return ranks > 0 && cores > ranks ? (int)(cores / ranks) : 1;
 }
 
 double z3d_plan_hardware_flops(const z3d_program *program) {

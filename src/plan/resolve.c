@@ -74,7 +74,9 @@ static z3d_dtype wire_of(const z3d_config *config) {
                                      [Z3D_ACCUM_FP32] = Z3D_F32,
                                      [Z3D_ACCUM_BF16] = Z3D_BF16,
                                      [Z3D_ACCUM_FP16] = Z3D_F16};
-    return wire[config->communication_data_type];
+    const z3d_accum gradients = z3d_config_grad_accum(config);
+    const bool narrow = gradients == Z3D_ACCUM_BF16 || gradients == Z3D_ACCUM_FP16;
+    return narrow ? Z3D_F32 : wire[config->communication_data_type];
 }
 
 /* Elements of offloaded parameters on their way: DeepSpeed's default. */

@@ -319,6 +319,12 @@ TEST(Check, TypesOnTheWire) {
     EXPECT_EQ(on("fp16\nfp16: {enabled: true}\n", 2),
               at + "fp16 has no effect: the gradients are fp16 already; " + way);
     EXPECT_EQ(on("bf16" + bf16 + "data_types: {grad_accum_dtype: fp32}\n", 2), "accepted");
+    // On other ranks an elastic run may accumulate.
+    EXPECT_EQ(on("bf16" + bf16 +
+                     "parallel: {elastic: true}\ntrain_batch_size: 2\n"
+                     "train_micro_batch_size_per_gpu: 1\n",
+                 2),
+              "accepted");
     const std::string gpu = "bf16" + bf16 + two + "training: {device: cuda";
     EXPECT_EQ(on(gpu + "}\n", 2),
               at + "bf16 is not built for NCCL, which adds in the type that travels; set "

@@ -171,10 +171,17 @@ shows() {
     shows '^offload_optimizer.ratio auto: 0.[0-9]+, [0-9.]+ s a step \(.*; 0.* do(es)? not fit\)$'
 }
 
+# Without a machine and without ranks: one rank, and the size is read first.
+expect 2 "$ZERO3D" plan 7b.yaml --fit 24
+says 'expected a size with its unit'
+expect 0 "$ZERO3D" plan 7b.yaml --fit 24GiB model.num_layers=2
+# Sequence parallelism does not keep --days from trying tensor size 1.
+expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --days 30 parallel.sequence_parallel=true parallel.tensor_model_parallel_size=2
+
 # A training: days, energy and price; and how many nodes it needs.
 expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --price-per-device-hour 2
 shows '^300 B tokens: [0-9]+ d .* on 8 ranks \(1 node\), [0-9]+ device hours$'
-shows '^  at most [0-9.]+e\+[0-9]+ J \([0-9.e+]+ MWh\): 1.02e\+04 W a node, without switches and cooling; price [0-9]+, at 2 a device hour$'
+shows '^  about [0-9.]+e\+[0-9]+ J \([0-9.e+]+ MWh\): 1.02e\+04 W a node, without switches and cooling; price [0-9]+, at 2 a device hour$'
 expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --days 7 --json
 nodes=$(grep -o '"ranks": [0-9]*' out | head -n 1 | awk '{ print $2 / 8 }')
 seconds=$(grep -o '"train_seconds": [0-9.]*' out | head -n 1 | awk '{ print $2 }')

@@ -3,6 +3,9 @@
 
 #include "zero/build/builder.h"
 
+/* Bytes of a packed matrix: copies of more cost what they save. */
+enum { MOST_PACKED = 4 * Z3D_RING_SEGMENT };
+
 static z3d_matrix matrix_of(const struct builder *b, const struct matrix_move *move) {
     const z3d_instruction whole = {
         .opcode = move->opcode, .group = move->group, .axes = move->axes};
@@ -66,7 +69,8 @@ int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, 
         const z3d_matrix m = matrix_of(b, &move[joined]);
         columns += m.columns;
         if (m.ranks == 1 || columns > bucket_columns(b, move, m.ranks) ||
-            z3d_bytes_of(m.dtype, columns) > Z3D_RING_SEGMENT)
+            z3d_bytes_of(m.dtype, columns) > Z3D_RING_SEGMENT ||
+            z3d_bytes_of(m.dtype, m.ranks * columns) > MOST_PACKED)
             break;
     }
     return joined > 1 ? joined : 1;

@@ -450,7 +450,7 @@ void config_check_wire(config_checker *k) {
                         "fp32 is wider than the gradients, which are %s; set " GRADIENTS
                         " to fp32, or leave this key out",
                         accum_name(gradients));
-    else if (!wide)
+    else if (!wide && !(c->parallel_elastic && c->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO))
         config_complain(k, WIRE,
                         "%s has no effect: the gradients are %s already; set " GRADIENTS
                         " to fp32, or leave this key out",

@@ -181,7 +181,9 @@ static void fill_wire(config_conversion *v) {
     const bool narrow = gradients == Z3D_ACCUM_BF16 || gradients == Z3D_ACCUM_FP16;
     if (wire == Z3D_ACCUM_AUTO) return;
     if (wire == Z3D_ACCUM_FP32) {
-        if (narrow && !config_is_mentioned(v, accum))
+        if (narrow && config_is_mentioned(v, accum))
+            leave_wire(v, CONFIG_DIFFERENT, "gradients of 16 bits travel in 16 bits here");
+        else if (narrow)
             config_take_default(v, accum, "fp32", "communication_data_type fp32");
     } else if (narrow && (c->fp16_enabled || c->gradient_accumulation_steps != Z3D_AUTO)) {
         leave_wire(v, CONFIG_NO_EFFECT, "the gradients are of 16 bits anyway");

@@ -47,6 +47,7 @@ static z3d_status least_nodes(const order *o, int *nodes) {
     Z3D_TRY(z3d_config_copy(o->config, &config));
     z3d_status status = z3d_config_check(config, &z3d_model_rules);
     config->parallel_tensor_model_parallel_size = 1;
+    config->parallel_sequence_parallel = 0;
     if (status == Z3D_OK) status = z3d_model_from_config(config, &model);
     if (status == Z3D_OK && peak > 0) {
         double least = ceil(o->rate * model->facts.flops.step / peak / o->hardware->devices);
@@ -88,9 +89,9 @@ static z3d_status refuse(const order *o, z3d_status last) {
         o->goal->days, z3d_format_seconds(o->goal->tokens / o->best, time, sizeof time));
 }
 
-/* What a node does falls as there are more: so many are needed at least. */
+/* What a node does mostly falls as there are more, or grows a little where shards leave room. */
 static int next_nodes(const order *o, int nodes) {
-    const double least = o->per_node > 0 ? ceil(o->rate / o->per_node) : 0;
+    const double least = o->per_node > 0 ? ceil(0.95 * o->rate / o->per_node) : 0;
     return usual_nodes(o, least > nodes ? (int)fmin(least, MOST_RANKS) : nodes + 1);
 }
 

@@ -27,12 +27,10 @@ void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string 
                       z3d_format_seconds(b->seconds, time, sizeof time), b->ranks,
                       z3d_plural(b->ranks), b->nodes, z3d_plural(b->nodes), b->device_hours);
     if (b->joules >= 0)
-        z3d_string_append(out,
-                          "  at most %.3g J (%.4g MWh): %.4g W a %s, without switches and "
-                          "cooling",
-                          b->joules, b->joules / 3.6e9,
+        z3d_string_append(out, "  %s%.3g J (%.4g MWh): %.4g W a %s, without switches and cooling",
+                          b->whole_nodes ? "about " : "at least ", b->joules, b->joules / 3.6e9,
                           b->whole_nodes ? hardware->node_watts : hardware->device_watts,
-                          b->whole_nodes ? "node" : "device, devices alone");
+                          b->whole_nodes ? "node" : "device, without the rest of a node");
     else
         z3d_string_append(out, "  energy: not known (the machine's description has no node.watts)");
     if (b->price >= 0)

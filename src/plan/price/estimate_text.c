@@ -216,13 +216,18 @@ z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
     print_saving(of, saving, out);
     print_speed(of, e, out);
     if (train_tokens <= 0) return Z3D_OK;
+    if (!e->memory.fits) {
+        z3d_string_append(out, "\nthe tokens' time and price are those of a plan that fits\n");
+        return Z3D_OK;
+    }
     const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
     z3d_goodput goodput;
     z3d_string_append(out, "\n");
     z3d_bill_print(hardware, &bill, out);
     if (bill.nodes == 1) return Z3D_OK;
-    Z3D_TRY(z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput));
+    const z3d_status found = z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput);
     z3d_goodput_print(hardware, &goodput, &bill, out);
+    if (found != Z3D_OK) z3d_string_append(out, "  no goodput: %s\n", z3d_error_message());
     return Z3D_OK;
 }
 
@@ -382,12 +387,13 @@ z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
     z3d_string_append(out, ", \"flop_convention\": \"96*B*s*l*h^2*(1+s/(6h)+V/(16lh))\"");
     or_null(out, "mfu", e->mfu);
     or_null(out, "hfu", e->hfu);
-    if (train_tokens > 0) {
+    if (train_tokens > 0 && e->memory.fits) {
         const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
         z3d_goodput goodput;
         z3d_bill_json(&bill, out);
         if (bill.nodes > 1) {
-            Z3D_TRY(z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput));
+            /* What is not known, or not possible, is null. */
+            (void)z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput);
             z3d_goodput_json(&goodput, out);
         }
     }

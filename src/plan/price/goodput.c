@@ -19,12 +19,14 @@ double z3d_goodput_share(double mtbf, double stall, double restart, double inter
 
 static z3d_status refuse(const z3d_hardware *hardware, const z3d_goodput *g, int nodes) {
     char save[32], fails[32];
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "a checkpoint takes %s, and a run on %d nodes of %s fails every %s: the next "
-                     "failure comes before training pays for it; write checkpoint.async=true, use "
-                     "fewer nodes, or describe a faster node.disk_write_gb_per_s",
-                     z3d_format_seconds(g->write, save, sizeof save), nodes, hardware->name,
-                     z3d_format_seconds(g->mtbf, fails, sizeof fails));
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "a checkpoint takes %s, and a run on %d nodes of %s fails every %s: too little "
+        "is trained between failures; %suse fewer nodes, or describe a faster "
+        "node.disk_write_gb_per_s",
+        z3d_format_seconds(g->write, save, sizeof save), nodes, hardware->name,
+        z3d_format_seconds(g->mtbf, fails, sizeof fails),
+        g->stall < g->write ? "" : "write checkpoint.async=true, ");
 }
 
 static z3d_status refuse_all(const z3d_hardware *hardware, const z3d_goodput *g, int nodes) {
@@ -74,7 +76,10 @@ z3d_status z3d_goodput_find(const z3d_hardware *hardware, const z3d_saving *savi
     const double lost = g->start + g->load + again;
     const double share = z3d_goodput_share(g->mtbf, g->stall, lost, g->interval);
     g->seconds = g->start + bill->seconds / share;
-    if (!(g->seconds < 1e15)) return refuse_all(hardware, g, bill->nodes);
+    if (!(g->seconds < 1e15)) {
+        g->seconds = -1;
+        return refuse_all(hardware, g, bill->nodes);
+    }
     g->share = bill->seconds / g->seconds;
     g->failures = g->seconds / g->mtbf;
     return Z3D_OK;
