@@ -434,8 +434,19 @@ TEST(DeepSpeed, TypeOfCommunication) {
     c = deepspeed(bf16 + on + two + cpu + "}");
     EXPECT_TRUE(c.complete) << c.table;
     EXPECT_EQ(Config(c.yaml)->communication_data_type, Z3D_ACCUM_BF16) << c.yaml;
+    c = deepspeed(fp32 + on + two + ", \"data_types\": {\"grad_accum_dtype\": \"bf16\"}}");
+    EXPECT_TRUE(is_in(c, DIFFERENT, key)) << c.table;
+    EXPECT_EQ(Config(c.yaml)->communication_data_type, Z3D_ACCUM_AUTO) << c.yaml;
     c = deepspeed("{\"" + key + "\": \"int8\"}");
     EXPECT_TRUE(is_in(c, REFUSED, key)) << c.table;
+}
+
+TEST(DeepSpeed, ALoudLoggerIsALogger) {
+    conversion c = deepspeed("{\"comms_logger\": {\"enabled\": true, \"verbose\": true, "
+                             "\"prof_all\": true, \"debug\": false}}");
+    EXPECT_TRUE(c.complete) << c.table;
+    EXPECT_TRUE(is_in(c, IDLE, "comms_logger.verbose")) << c.table;
+    EXPECT_TRUE(Config(c.yaml)->comms_logger_enabled) << c.yaml;
 }
 
 TEST(DeepSpeed, NamesRangesAndNotes) {

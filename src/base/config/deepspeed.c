@@ -195,6 +195,23 @@ static void fill_wire(config_conversion *v) {
     }
 }
 
+/* How loud a log is changes no run. */
+static void quiet_logger(config_conversion *v) {
+    static const struct {
+        int peer;
+        const char *key;
+    } loud[] = {{CONFIG_PEER_COMMS_VERBOSE, "comms_logger.verbose"},
+                {CONFIG_PEER_COMMS_DEBUG, "comms_logger.debug"}};
+    for (size_t i = 0; i < sizeof loud / sizeof *loud; i++) {
+        config_peer *peer = &v->config->origin->peer[loud[i].peer];
+        if (peer->place.source < 0) continue;
+        peer->place.source = -1;
+        config_report_remove(&v->report, CONFIG_TAKEN, loud[i].key);
+        config_report_add(&v->report, CONFIG_NO_EFFECT, loud[i].key,
+                          "training.trace_steps writes a timeline of each collective");
+    }
+}
+
 /* PipelineModule's. */
 static void fill_pipeline(config_conversion *v) {
     const config_peer *stages = &v->config->origin->peer[CONFIG_PEER_PIPELINE_STAGES];
@@ -217,6 +234,7 @@ static void convert(config_conversion *v, const char *type) {
     fill_pipeline(v);
     config_take_device(v);
     fill_wire(v);
+    quiet_logger(v);
     if (!config_is_mentioned(v, "activation_checkpointing.granularity"))
         config_report_add(&v->report, CONFIG_DIFFERENT, "activation_checkpointing.granularity",
                           "DeepSpeed leaves it to the model's code; auto, the default here, "
