@@ -154,6 +154,12 @@ TEST(Verifier, RefusesFieldsThatTheClassDoesNotHave) {
          sharded,
          [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_KEEP_SHARD)].first = 16; },
          {"keep_shard", "cannot have columns"}},
+        {"a sum of nothing",
+         sharded,
+         [](Copy &c) {
+             c.entries[(size_t)c.find(Z3D_OP_KEEP_SHARD)].buffer[Z3D_SLOT_GRADIENTS] = -1;
+         },
+         {"keep_shard", "gradients is missing"}},
         {"a gather adds",
          whole,
          [](Copy &c) {

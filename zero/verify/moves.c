@@ -64,11 +64,11 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
 }
 
 /* From where and to where the entry moves. Without a source of its own it works in place: an
- * all-gather from the own rows to the others, the rest on all of `to`. */
+ * all-gather from the own rows to the others, the rest on all of `to`. A sum needs a source. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
-    bool apart = z3d_moves_apart(entry(flow));
+    bool apart = z3d_moves_apart(entry(flow)) || info(flow)->rules == Z3D_CLASS_SUM;
     Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->to, to));
     *from = *to;
     if (apart) Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, from));
