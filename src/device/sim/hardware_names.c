@@ -1,6 +1,6 @@
 /* The descriptions of machines that are part of the program, by name. */
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "src/device/sim/hardware.h"
 
@@ -64,7 +64,8 @@ static z3d_status refuse(const char *name) {
 
 z3d_status z3d_machine_read(const char *name, z3d_hardware *out) {
     const struct machine *m = named("", name);
-    if (!m && name[0] && access(name, F_OK) == 0) {
+    struct stat what;
+    if (!m && name[0] && stat(name, &what) == 0 && !S_ISDIR(what.st_mode)) {
         z3d_string file = {0};
         z3d_string_append(&file, "./%s", name);
         z3d_status status = file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a path")
