@@ -407,13 +407,13 @@ static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
         b->joins |= p->layout->group[g].frozen;
-        b->group[g] = (struct group_state){
-            .parameters = -1,
-            .block = -1,
-            .widening = -1,
-            .gathering = -1,
-            .fresh = p->config.gathered && p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds,
-            .decided = decide(&p->config, p->layout, g)};
+        b->group[g] =
+            (struct group_state){.parameters = -1,
+                                 .block = -1,
+                                 .widening = -1,
+                                 .gathering = -1,
+                                 .fresh = p->config.gathered && z3d_builder_keeps_block(b, g),
+                                 .decided = decide(&p->config, p->layout, g)};
         for (int use = 0; use < 2; use++)
             b->sum[2 * g + use] = (struct sum_state){.gradients = -1, .last_writer = -1};
     }

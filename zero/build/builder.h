@@ -215,6 +215,8 @@ void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int
  * or all its rows. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
 int z3d_builder_block_buffer(struct builder *b, int g);
+/* hpZ: it keeps a secondary value. */
+bool z3d_builder_keeps_block(const struct builder *b, int g);
 /* At the start of a step, and before work number `step`: parameters are there, or on their way. */
 void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int step);

@@ -16,11 +16,14 @@ static int whole_parameters(struct builder *b, int g) {
                               p->model->group[g].name, -1);
 }
 
+bool z3d_builder_keeps_block(const struct builder *b, int g) {
+    return b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
+}
+
 /* Of hpZ the secondary value's, which persists; else the group's whole parameters. */
 int z3d_builder_block_buffer(struct builder *b, int g) {
     const z3d_program *p = b->program;
-    if (p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds)
-        return z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY);
+    if (z3d_builder_keeps_block(b, g)) return z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY);
     return whole_parameters(b, g);
 }
 
@@ -28,10 +31,6 @@ int z3d_builder_block_buffer(struct builder *b, int g) {
 static void set_buffers(const struct builder *b, struct matrix_move *move, int buffer, int from) {
     move->buffer = buffer;
     move->from = from == buffer || z3d_builder_fetches(b, move->group) ? -1 : from;
-}
-
-static bool keeps_block(const struct builder *b, int g) {
-    return b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
 }
 
 /* In parts: the first half of gathers, over the nodes, fills this rank's blocks. */
@@ -50,7 +49,7 @@ static void start_widening(struct builder *b, struct matrix_move *move, int coun
         half[halves].under_way = &group->widening;
         set_buffers(b, &half[halves++], group->block,
                     z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE));
-        group->fresh = keeps_block(b, g);
+        group->fresh = z3d_builder_keeps_block(b, g);
     }
     z3d_builder_start(b, half, halves);
 }
@@ -62,7 +61,7 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
         const int g = move[n].group;
         struct group_state *group = &b->group[g];
         const bool in_parts = group->decided.in_parts;
-        if (in_parts && !keeps_block(b, g)) {
+        if (in_parts && !z3d_builder_keeps_block(b, g)) {
             group->parameters = group->block;
         } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
             group->parameters = z3d_builder_fetch(b, g, ARRIVED);

@@ -52,8 +52,7 @@ void z3d_builder_release_after(struct builder *b, int step) {
 static bool is_live(const struct builder *b, int g) {
     const struct group_state *group = &b->group[g];
     if (!group->decided.gather_each_use) return false;
-    if (b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds)
-        return group->parameters >= 0;
+    if (z3d_builder_keeps_block(b, g)) return group->parameters >= 0;
     return group->parameters >= 0 || group->block >= 0 || group->parameters_in.left == ON_LAST_LEG;
 }
 

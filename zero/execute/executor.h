@@ -105,7 +105,7 @@ z3d_status z3d_executor_read_sums(z3d_executor *executor);
  * from the beginning of the buffer's space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
-/* Bytes of a part's tensor from this element on, in host memory, to and from where they are kept,
+/* Bytes of a state's tensor from this element on, in host memory, to and from where they are kept,
  * while no program runs. */
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
                                    int tensor, int64_t flat, void *out, int64_t bytes);
@@ -127,7 +127,7 @@ void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_st
 /* optimizer.c. Where the values of a persistent tensor are: of a parameter in its master copy.
  * False: there is no such tensor. */
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                       z3d_state_role *part, int *tensor);
+                       z3d_state_role *role, int *tensor);
 /* The opcodes optimizer_step and host_step. */
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
 /* Whether this rank's loss and targets count: they are equal on all tensor ranks of the stage that

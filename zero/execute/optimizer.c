@@ -5,13 +5,13 @@
 #include "zero/execute/tensors.h"
 
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                       z3d_state_role *part, int *tensor) {
+                       z3d_state_role *role, int *tensor) {
     const z3d_layout *layout = executor->program->layout;
-    *part = Z3D_STATE_OPTIMIZER;
+    *role = Z3D_STATE_OPTIMIZER;
     *tensor = z3d_state_index(layout, group, Z3D_STATE_OPTIMIZER, kind);
     if (*tensor >= 0) return true;
     const bool gradient = kind == Z3D_TENSOR_GRADIENT || kind == Z3D_TENSOR_PENDING;
-    *part = gradient ? Z3D_STATE_GRADIENT : Z3D_STATE_VALUE;
+    *role = gradient ? Z3D_STATE_GRADIENT : Z3D_STATE_VALUE;
     *tensor = 0;
     return gradient || kind == Z3D_TENSOR_PARAMETER;
 }

@@ -39,19 +39,15 @@ void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string 
         z3d_string_append(out, "\n  price: not known (--price-per-device-hour P)\n");
 }
 
-/* Below 0: not known. */
-static void member(z3d_string *out, const char *name, double value) {
+void z3d_known_json(z3d_string *out, const char *name, double value) {
     z3d_string_append(out, ", \"%s\": ", name);
-    if (value < 0)
-        z3d_string_append(out, "null");
-    else
-        z3d_string_append_number(out, value);
+    z3d_string_append_number(out, value < 0 ? NAN : value); /* null */
 }
 
 void z3d_bill_json(const z3d_bill *b, z3d_string *out) {
-    member(out, "train_tokens", b->tokens);
-    member(out, "train_seconds", b->seconds);
-    member(out, "device_hours", b->device_hours);
-    member(out, "joules", b->joules);
-    member(out, "price", b->price);
+    z3d_known_json(out, "train_tokens", b->tokens);
+    z3d_known_json(out, "train_seconds", b->seconds);
+    z3d_known_json(out, "device_hours", b->device_hours);
+    z3d_known_json(out, "joules", b->joules);
+    z3d_known_json(out, "price", b->price);
 }

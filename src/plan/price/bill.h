@@ -15,6 +15,8 @@ typedef struct z3d_bill {
 /* Of a training on `tokens` tokens, at so many a second. */
 z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
                        double tokens_per_second);
+/* A member of a JSON object after others; a value below 0 is not known: null. */
+void z3d_known_json(z3d_string *out, const char *name, double value);
 /* One or two lines; and JSON members, each after a comma. */
 void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *bill, z3d_string *out);
 void z3d_bill_json(const z3d_bill *bill, z3d_string *out);

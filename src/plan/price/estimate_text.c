@@ -243,15 +243,6 @@ static void more(z3d_string *out, const char *name, double value) {
     number(out, name, value);
 }
 
-/* Below 0: not known. */
-static void or_null(z3d_string *out, const char *name, double value) {
-    z3d_string_append(out, ", \"%s\": ", name);
-    if (value < 0)
-        z3d_string_append(out, "null");
-    else
-        z3d_string_append_number(out, value);
-}
-
 static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, ", \"memory\": {");
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
@@ -279,9 +270,9 @@ static void range_json(const z3d_case *of, const z3d_hardware *hardware, double 
     z3d_compared range;
     const z3d_run_kind kind = z3d_case_kind(of);
     const bool known = z3d_compared_find(hardware, &kind, &range);
-    or_null(out, "compared_steps", known ? range.runs : -1);
-    or_null(out, "step_low", known ? range.low * seconds : -1);
-    or_null(out, "step_high", known ? range.high * seconds : -1);
+    z3d_known_json(out, "compared_steps", known ? range.runs : -1);
+    z3d_known_json(out, "step_low", known ? range.low * seconds : -1);
+    z3d_known_json(out, "step_high", known ? range.high * seconds : -1);
 }
 
 static void time_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_step_time *t,
@@ -358,8 +349,8 @@ static void saving_json(const z3d_saving *s, z3d_string *out) {
     number(out, "bytes", s->bytes);
     more(out, "node_bytes_saved", s->node_saved);
     more(out, "node_bytes_loaded", s->node_loaded);
-    or_null(out, "save_seconds", s->save_seconds);
-    or_null(out, "load_seconds", s->load_seconds);
+    z3d_known_json(out, "save_seconds", s->save_seconds);
+    z3d_known_json(out, "load_seconds", s->load_seconds);
     z3d_string_append(out, "}");
 }
 
@@ -385,8 +376,8 @@ z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
     more(out, "tflops_per_gpu", e->tflops_96);
     more(out, "tflops_per_gpu_without_recompute", e->tflops_72);
     z3d_string_append(out, ", \"flop_convention\": \"96*B*s*l*h^2*(1+s/(6h)+V/(16lh))\"");
-    or_null(out, "mfu", e->mfu);
-    or_null(out, "hfu", e->hfu);
+    z3d_known_json(out, "mfu", e->mfu);
+    z3d_known_json(out, "hfu", e->hfu);
     if (train_tokens > 0 && e->memory.fits) {
         const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
         z3d_goodput goodput;

@@ -149,10 +149,7 @@ void z3d_goodput_json(const z3d_goodput *g, z3d_string *out) {
         {"goodput", g->share},       {"train_seconds", g->seconds}};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         z3d_string_append(out, "%s\"%s\": ", i ? ", " : ", \"failures\": {", members[i].name);
-        if (members[i].value < 0)
-            z3d_string_append(out, "null");
-        else
-            z3d_string_append_number(out, members[i].value);
+        z3d_string_append_number(out, members[i].value < 0 ? NAN : members[i].value);
     }
     z3d_string_append(out, "}");
 }
