@@ -357,11 +357,6 @@ static void give_result(struct builder *b) {
     i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT] = output;
 }
 
-static void end_task(struct builder *b, int task) {
-    z3d_builder_send(b, task);
-    z3d_builder_wait_reductions(b);
-}
-
 static void build(struct builder *b) {
     const z3d_program *p = b->program;
     add_persistent(b);
@@ -376,7 +371,10 @@ static void build(struct builder *b) {
         z3d_builder_gather_before(b, step);
         if (z3d_builder_begins_task(b, step)) z3d_builder_receive(b, b->work[step].task);
         do_work(b, b->work[step]);
-        if (z3d_builder_ends_task(b, step)) end_task(b, b->work[step].task);
+        if (z3d_builder_ends_task(b, step)) {
+            z3d_builder_send(b, b->work[step].task);
+            z3d_builder_reduce_between(b, step);
+        }
         z3d_builder_release_after(b, step);
         z3d_builder_let_parameters_go(b);
     }

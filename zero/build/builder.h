@@ -80,6 +80,7 @@ struct sum_state {
     int last_writer; /* the unit whose backward completes the gradient */
     int reducing;    /* first entry of what is under way, -1: nothing */
     int narrowing;   /* the same of the second half of a reduction in parts */
+    bool under_way;  /* its reduction, with both halves */
 };
 
 /* Sums of gradients (index 2 group + use) or groups, the highest first, whose collective was
@@ -228,15 +229,16 @@ void z3d_builder_release_after(struct builder *b, int step);
 bool z3d_builder_make_room(struct builder *b, int step);
 
 /* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
- * gradients, and that it does; after it. At the end of a task: what was started has ended. After
- * the last one: every group's own row is complete. Before a step that wants all rows: they are
- * there. */
+ * gradients, and that it does; after it. After a task, whose last work is number `step`: the
+ * reductions go on beside the next task, if their gradients need no more memory than those that the
+ * next backward writes. After the last task: every group's own row is complete. Before a step that
+ * wants all rows: they are there. */
 void z3d_builder_place_sums(struct builder *b);
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
                                 const int gradients[Z3D_MAX_UNIT_GROUPS]);
 void z3d_builder_reduce_after(struct builder *b, struct work w);
-void z3d_builder_wait_reductions(struct builder *b);
+void z3d_builder_reduce_between(struct builder *b, int step);
 void z3d_builder_complete_gradients(struct builder *b);
 void z3d_builder_share_wait(struct builder *b, int g);
 

@@ -23,23 +23,6 @@ void z3d_builder_place_sums(struct builder *b) {
     }
 }
 
-/* Where this micro-batch's backward of the unit writes group g's gradients. */
-int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
-    z3d_program *p = b->program;
-    struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
-    if (sum->gradients >= 0) return sum->gradients;
-    int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
-    if (b->group[g].decided.reduce_kept && sum == &b->sum[2 * g]) z3d_builder_step_before(b, g);
-    sum->gradients = b->group[g].decided.reduce_kept
-                         ? sum->kept
-                         : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
-                                              p->model->group[g].name, w.micro);
-    sum->written = false;
-    if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
-        z3d_builder_fetch_sum(b, g, ON_LEG_BEFORE); /* on its way during this backward */
-    return sum->gradients;
-}
-
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
                                 const int gradients[Z3D_MAX_UNIT_GROUPS]) {
     const z3d_unit *unit = &b->program->model->unit[w.unit];
@@ -151,6 +134,7 @@ static void start_reductions(struct builder *b, const int *which, int count, int
         int *under_way = first ? &sum->reducing : &sum->narrowing;
         move[n] = (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g,        micro,
                                        sum->gradients,      -1,   under_way};
+        sum->under_way = true;
     }
     if (first) b->reducing[b->num_reducing].count = 0;
     for (int at = 0, end = 0; at < count; at = end) {
@@ -171,6 +155,7 @@ static void end_reduction(struct builder *b, int which, int micro) {
     z3d_program *p = b->program;
     const int g = which / 2;
     bool last = micro == p->config.accumulation - 1;
+    b->sum[which].under_way = false;
     if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
     if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
     if (!last || z3d_adds_two_sums(&p->layout->group[g])) return;
@@ -211,6 +196,32 @@ static void end_oldest(struct builder *b) {
     memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
 }
 
+/* The reduction of an earlier micro-batch's gradients is over: their buffer is free. */
+static void end_until(struct builder *b, const struct sum_state *sum) {
+    while (sum->under_way) {
+        wait_narrowings(b);
+        if (b->num_reducing > 0) end_oldest(b);
+    }
+}
+
+/* Where this micro-batch's backward of the unit writes group g's gradients. */
+int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
+    z3d_program *p = b->program;
+    struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
+    end_until(b, sum);
+    if (sum->gradients >= 0) return sum->gradients;
+    int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
+    if (b->group[g].decided.reduce_kept && sum == &b->sum[2 * g]) z3d_builder_step_before(b, g);
+    sum->gradients = b->group[g].decided.reduce_kept
+                         ? sum->kept
+                         : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
+                                              p->model->group[g].name, w.micro);
+    sum->written = false;
+    if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
+        z3d_builder_fetch_sum(b, g, ON_LEG_BEFORE); /* on its way during this backward */
+    return sum->gradients;
+}
+
 static int64_t elements_of(const struct builder *b, const int *which, int count) {
     int64_t elements = 0;
     for (int n = 0; n < count; n++) elements += b->program->layout->group[which[n] / 2].padded;
@@ -231,7 +242,7 @@ static void go_on_reducing(struct builder *b, int64_t most) {
     }
 }
 
-void z3d_builder_wait_reductions(struct builder *b) {
+static void wait_reductions(struct builder *b) {
     go_on_reducing(b, 0);
     if (b->narrowing.count > 0) go_on_reducing(b, 0);
     if (!b->program->config.overlap) wait_sums(b);
@@ -247,13 +258,51 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         complete[count++] = which;
     }
+    if (count == 0) return;
     /* Halves are of one unit at a time. */
-    const bool several = !count || !b->group[complete[0] / 2].decided.in_parts;
+    const bool several = !b->group[complete[0] / 2].decided.in_parts;
     const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
     go_on_reducing(b, several && room > 0 ? room : 0);
     start_reductions(b, complete, count, w.micro, true);
-    b->num_reducing += count > 0;
-    if (!p->config.overlap) z3d_builder_wait_reductions(b);
+    b->num_reducing++;
+    if (!p->config.overlap) wait_reductions(b);
+}
+
+/* Elements of group g's gradients, if their buffer does not persist. */
+static int64_t temporary_elements(const struct builder *b, int g) {
+    return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
+}
+
+/* The next unit after work number `step` whose backward writes gradients; NULL: none. */
+static const z3d_unit *next_written(const struct builder *b, int step) {
+    while (++step < b->num_work) {
+        const enum work_kind kind = b->work[step].kind;
+        if (kind != WORK_FORWARD && kind != WORK_RECOMPUTE)
+            return &b->program->model->unit[b->work[step].unit];
+    }
+    return NULL;
+}
+
+/* The gradients under way need no more memory than those of unit `next`. The unit waits for its own
+ * groups anyway. */
+static bool fits_beside(const struct builder *b, const z3d_unit *next) {
+    int64_t spare = 0;
+    for (int s = 0; s < next->num_groups; s++) spare += temporary_elements(b, next->group[s]);
+    for (int r = 0; r < b->num_reducing; r++)
+        for (int n = 0; n < b->reducing[r].count; n++) {
+            const int g = b->reducing[r].of[n] / 2;
+            bool own = false;
+            for (int s = 0; s < next->num_groups; s++) own = own || next->group[s] == g;
+            if (!own) spare -= temporary_elements(b, g);
+        }
+    return spare >= 0;
+}
+
+void z3d_builder_reduce_between(struct builder *b, int step) {
+    z3d_builder_go_on_storing(b);
+    if (b->num_reducing == 0) return;
+    const z3d_unit *next = next_written(b, step);
+    while (next && b->num_reducing > 0 && !fits_beside(b, next)) end_oldest(b);
 }
 
 /* `other`: the buffer with the second sum. */
@@ -267,6 +316,7 @@ static void add_second_sum(struct builder *b, int g, int other) {
 /* The sums of groups that two chunks use become one. */
 void z3d_builder_complete_gradients(struct builder *b) {
     const z3d_program *p = b->program;
+    wait_reductions(b);
     wait_sums(b);
     for (int g = 0; g < p->model->num_groups; g++) {
         const z3d_group_layout *group = &p->layout->group[g];
