@@ -413,7 +413,8 @@ static z3d_status find_writers(struct builder *b) {
                                  .fresh = p->config.gathered && z3d_builder_keeps_block(b, g),
                                  .decided = decide(&p->config, p->layout, g)};
         for (int use = 0; use < 2; use++)
-            b->sum[2 * g + use] = (struct sum_state){.gradients = -1, .last_writer = -1};
+            b->group[g].sum[use] =
+                (struct sum_state){.group = g, .gradients = -1, .last_writer = -1};
     }
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
@@ -421,7 +422,8 @@ static z3d_status find_writers(struct builder *b) {
         const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0, 0});
         for (int s = 0; s < unit->num_groups; s++)
             if (trace->writes_gradients[s])
-                b->sum[2 * unit->group[s] + z3d_layout_use(p->layout, u, unit->group[s])]
+                b->group[unit->group[s]]
+                    .sum[z3d_layout_use(p->layout, u, unit->group[s])]
                     .last_writer = u;
     }
     for (int step = 0; step < b->num_work; step++) {
@@ -432,7 +434,7 @@ static z3d_status find_writers(struct builder *b) {
     }
     for (int g = 0; g < p->model->num_groups; g++) {
         bool held = p->layout->group[g].held && !p->layout->group[g].frozen;
-        if (p->mode == Z3D_MODE_TRAIN && held && b->sum[2 * g].last_writer < 0)
+        if (p->mode == Z3D_MODE_TRAIN && held && b->group[g].sum[0].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "parameter group %s: no unit's backward writes its gradients",
                              p->model->group[g].name);
@@ -528,7 +530,6 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     if (model->sequence_parallel) b.program->config.partition_activations = false;
     size_t groups = (size_t)model->num_groups;
     Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.group, "builder", &b.group), end);
-    Z3D_TRY_GOTO(status, z3d_new(2 * groups, sizeof *b.sum, "builder", &b.sum), end);
     Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.leaving, "builder", &b.leaving), end);
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
@@ -555,7 +556,6 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     find_lifetimes(b.program);
 end:
     free(b.group);
-    free(b.sum);
     free(b.leaving);
     free(b.host.piece);
     free(b.host.leaving);

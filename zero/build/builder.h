@@ -38,6 +38,18 @@ struct route {
 /* Starts and waits of a route that are left: none; it is on its last leg; on the one before. */
 enum { ARRIVED = 0, ON_LAST_LEG = 1, ON_LEG_BEFORE = 3 };
 
+/* One of a group's sums of gradients (z3d_layout_use). */
+struct sum_state {
+    int group;
+    int kept;        /* buffer that the step's sum is in */
+    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
+    bool written;    /* something was written to it: add from now on */
+    int last_writer; /* the unit whose backward completes the gradient */
+    int reducing;    /* first entry of what is under way, -1: nothing */
+    int narrowing;   /* the same of the second half of a reduction in parts */
+    bool under_way;  /* its reduction, with both halves */
+};
+
 struct group_state {
     int parameters;  /* buffer to read parameters from, -1: not gathered */
     int last_reader; /* the last work that reads the parameters */
@@ -51,6 +63,7 @@ struct group_state {
     struct route parameters_in, gradients_out, gradients_in;
     int first_piece, end_piece; /* of the host's steps */
     struct decisions decided;
+    struct sum_state sum[2]; /* of its first use, and of another chunk's */
 };
 
 /* Columns of a group that the host steps at a time. */
@@ -72,22 +85,12 @@ struct host_steps {
     double beside, been; /* FLOPs of the work that may be beside a step; of what was so far */
 };
 
-/* One of a group's sums of gradients (z3d_layout_use). */
-struct sum_state {
-    int kept;        /* buffer that the step's sum is in */
-    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
-    bool written;    /* something was written to it: add from now on */
-    int last_writer; /* the unit whose backward completes the gradient */
-    int reducing;    /* first entry of what is under way, -1: nothing */
-    int narrowing;   /* the same of the second half of a reduction in parts */
-    bool under_way;  /* its reduction, with both halves */
-};
-
-/* Sums of gradients (index 2 group + use) or groups, the highest first, whose collective was
- * started for one micro-batch and not yet waited for: those of one unit at most. */
+/* Sums of gradients, the last group's first, whose collective was started for one micro-batch and
+ * not yet waited for. */
 enum { REDUCTIONS = 16 };
 struct started {
-    int count, micro, of[Z3D_MAX_UNIT_GROUPS];
+    int count, micro;
+    struct sum_state *of[Z3D_MAX_UNIT_GROUPS];
 };
 
 /* What there is in memory of one unit and micro-batch. */
@@ -146,7 +149,6 @@ struct builder {
                    a unit has one group, but for an embedding whose table is mostly a message or
                    more by itself. */
     struct group_state *group;
-    struct sum_state *sum; /* by 2 group + use */
     /* Reductions, the oldest first; their second half, where they are in parts; sums of reduced
      * gradients. */
     struct started reducing[REDUCTIONS], narrowing, summing;
@@ -277,7 +279,7 @@ int z3d_builder_exchange(struct builder *b, int group);
 /* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them until
  * so much of their route is left, and gives the buffer that has them in its own row once they
  * arrived. Whether its gradients are kept elsewhere: brings the sum so far likewise; sends the sum
- * out, from sum[2 g].kept; the sums on their way out go on. Whether the host steps; all of its
+ * out, from sum[0].kept; the sums on their way out go on. Whether the host steps; all of its
  * step. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 int z3d_builder_fetch(struct builder *b, int g, int left);

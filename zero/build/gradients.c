@@ -6,11 +6,16 @@
 
 /* ---- where they are written ---- */
 
+/* The sum that this unit's backward adds to. */
+static struct sum_state *sum_of(const struct builder *b, struct work w, int g) {
+    return &b->group[g].sum[z3d_layout_use(b->program->layout, w.unit, g)];
+}
+
 /* A group's first sum persists; a second one, of another chunk, lives within the step. */
 void z3d_builder_place_sums(struct builder *b) {
     z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
-        b->sum[2 * g].kept = z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT);
+        b->group[g].sum[0].kept = z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT);
         if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
         bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
         const z3d_group_layout *layout = &p->layout->group[g];
@@ -19,7 +24,7 @@ void z3d_builder_place_sums(struct builder *b) {
                                         p->model->group[g].name, -1);
         if (second < 0) return;
         p->buffer[second].rows = all ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
-        b->sum[2 * g + 1].kept = second;
+        b->group[g].sum[1].kept = second;
     }
 }
 
@@ -28,8 +33,7 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
     const z3d_unit *unit = &b->program->model->unit[w.unit];
     for (int s = 0; s < unit->num_groups; s++) {
         if (gradients[s] < 0) continue;
-        int use = z3d_layout_use(b->program->layout, w.unit, unit->group[s]);
-        struct sum_state *sum = &b->sum[2 * unit->group[s] + use];
+        struct sum_state *sum = sum_of(b, w, unit->group[s]);
         i->buffer[z3d_slot_gradients(s)] = gradients[s];
         if (sum->written) i->accumulate |= UINT64_C(1) << s;
         sum->written = true;
@@ -42,7 +46,7 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
  * stage. */
 static void emit_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g) {
     z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &b->group[g].summing, g);
-    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+    i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
 }
 
 /* Over the copies of the states, and the replicated parameters' over the tensor group. */
@@ -79,7 +83,7 @@ static void share_gradients(struct builder *b, int g) {
     if (z3d_builder_gradients_leave(b, g)) {
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_SQUARE_GRADS, Z3D_PHASE_WHOLE, NULL, g);
-        i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+        i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
         z3d_builder_store_sum(b, g);
     }
     if (b->group[g].decided.gather_gradients) start_sharing(b, g, true);
@@ -87,35 +91,32 @@ static void share_gradients(struct builder *b, int g) {
 
 static void wait_sums(struct builder *b) {
     for (int i = 0; i < b->summing.count; i++) {
-        wait_sum(b, b->summing.of[i]);
-        share_gradients(b, b->summing.of[i]);
+        wait_sum(b, b->summing.of[i]->group);
+        share_gradients(b, b->summing.of[i]->group);
     }
     b->summing.count = 0;
 }
 
-static void add_started(struct started *started, int which, int micro) {
+static void add_started(struct started *started, struct sum_state *sum, int micro) {
     int at = 0;
     started->micro = micro;
-    while (at < started->count && started->of[at] > which) at++;
-    if (at < started->count && started->of[at] == which) return;
+    while (at < started->count && started->of[at]->group > sum->group) at++;
     for (int i = started->count++; i > at; i--) started->of[i] = started->of[i - 1];
-    started->of[at] = which;
+    started->of[at] = sum;
 }
 
 /* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. Where these
  * leave the device, the first shard is the sum, and later ones are added to what comes back. */
-static void keep_shard(struct builder *b, int which, int micro) {
-    struct sum_state *sum = &b->sum[which];
-    bool leaves = z3d_builder_gradients_leave(b, which / 2);
-    if (leaves)
-        sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, which / 2, ARRIVED) : sum->gradients;
+static void keep_shard(struct builder *b, struct sum_state *sum, int micro) {
+    const int g = sum->group;
+    bool leaves = z3d_builder_gradients_leave(b, g);
+    if (leaves) sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, g, ARRIVED) : sum->gradients;
     if (leaves && micro == 0) {
         sum->gradients = -1;
         return;
     }
-    if (sum == &b->sum[which / 2 * 2]) z3d_builder_step_before(b, which / 2);
-    z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, which / 2);
+    if (sum == &b->group[g].sum[0]) z3d_builder_step_before(b, g);
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, g);
     i->micro = micro;
     i->buffer[Z3D_SLOT_GRADIENTS] = sum->gradients;
     i->buffer[Z3D_SLOT_SHARD] = sum->kept;
@@ -124,12 +125,12 @@ static void keep_shard(struct builder *b, int which, int micro) {
 }
 
 /* Reduces sums of one unit's groups: first over the ranks of each node, where that is in parts. */
-static void start_reductions(struct builder *b, const int *which, int count, int micro,
+static void start_reductions(struct builder *b, struct sum_state *const *sums, int count, int micro,
                              bool first) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
     for (int n = 0; n < count; n++) {
-        struct sum_state *sum = &b->sum[which[n]];
-        const int g = which[n] / 2;
+        struct sum_state *sum = sums[n];
+        const int g = sum->group;
         const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_BLOCKS : Z3D_ROLE_NODES);
         int *under_way = first ? &sum->reducing : &sum->narrowing;
         move[n] = (struct matrix_move){Z3D_OP_REDUCE_GRADS, axes, g,        micro,
@@ -141,27 +142,28 @@ static void start_reductions(struct builder *b, const int *which, int count, int
         end += z3d_builder_joined(b, move + at, count - at);
         z3d_builder_start(b, move + at, end - at);
         for (int n = at; n < end; n++) {
-            const int g = which[n] / 2;
+            const int g = sums[n]->group;
             if (first && micro > 0 && b->program->config.overlap &&
                 z3d_builder_gradients_leave(b, g))
                 z3d_builder_fetch_sum(b, g, ON_LAST_LEG);
-            add_started(first ? &b->reducing[b->num_reducing] : &b->narrowing, which[n], micro);
+            add_started(first ? &b->reducing[b->num_reducing] : &b->narrowing, sums[n], micro);
         }
     }
 }
 
 /* The own row of this micro-batch's gradients is reduced. */
-static void end_reduction(struct builder *b, int which, int micro) {
+static void end_reduction(struct builder *b, struct sum_state *sum, int micro) {
     z3d_program *p = b->program;
-    const int g = which / 2;
+    const int g = sum->group;
     bool last = micro == p->config.accumulation - 1;
-    b->sum[which].under_way = false;
-    if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
+    sum->under_way = false;
+    if (!b->group[g].decided.reduce_kept) keep_shard(b, sum, micro);
     if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
     if (!last || z3d_adds_two_sums(&p->layout->group[g])) return;
     if (adds_up(b, g)) {
+        if (b->summing.count == Z3D_MAX_UNIT_GROUPS) wait_sums(b);
         start_sum(b, g);
-        add_started(&b->summing, g, micro);
+        add_started(&b->summing, sum, micro);
     } else {
         share_gradients(b, g);
     }
@@ -169,7 +171,7 @@ static void end_reduction(struct builder *b, int which, int micro) {
 
 static void wait_narrowings(struct builder *b) {
     for (int n = 0; n < b->narrowing.count; n++) {
-        z3d_builder_wait(b, b->sum[b->narrowing.of[n]].narrowing);
+        z3d_builder_wait(b, b->narrowing.of[n]->narrowing);
         end_reduction(b, b->narrowing.of[n], b->narrowing.micro);
     }
     b->narrowing.count = 0;
@@ -178,18 +180,20 @@ static void wait_narrowings(struct builder *b) {
 /* The oldest reduction, or its first half, is over; the second half starts. */
 static void end_oldest(struct builder *b) {
     const struct started *over = &b->reducing[0];
-    int half[Z3D_MAX_UNIT_GROUPS] = {0}, halves = 0;
+    struct sum_state *half[Z3D_MAX_UNIT_GROUPS];
+    int halves = 0;
+    wait_narrowings(b);
     for (int n = 0; n < over->count; n++) {
-        const int which = over->of[n];
-        if (b->sum[which].reducing >= 0) { /* what is over goes on before the next wait */
+        struct sum_state *sum = over->of[n];
+        if (sum->reducing >= 0) { /* what is over goes on before the next wait */
             start_reductions(b, half, halves, over->micro, false);
             halves = 0;
         }
-        z3d_builder_wait(b, b->sum[which].reducing);
-        if (b->group[which / 2].decided.in_parts)
-            half[halves++] = which;
+        z3d_builder_wait(b, sum->reducing);
+        if (b->group[sum->group].decided.in_parts)
+            half[halves++] = sum;
         else
-            end_reduction(b, which, over->micro);
+            end_reduction(b, sum, over->micro);
     }
     start_reductions(b, half, halves, over->micro, false);
     b->num_reducing--;
@@ -200,18 +204,19 @@ static void end_oldest(struct builder *b) {
 static void end_until(struct builder *b, const struct sum_state *sum) {
     while (sum->under_way) {
         wait_narrowings(b);
-        if (b->num_reducing > 0) end_oldest(b);
+        if (sum->under_way) end_oldest(b);
     }
 }
 
 /* Where this micro-batch's backward of the unit writes group g's gradients. */
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
-    struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
+    struct sum_state *sum = sum_of(b, w, g);
     end_until(b, sum);
     if (sum->gradients >= 0) return sum->gradients;
     int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
-    if (b->group[g].decided.reduce_kept && sum == &b->sum[2 * g]) z3d_builder_step_before(b, g);
+    if (b->group[g].decided.reduce_kept && sum == &b->group[g].sum[0])
+        z3d_builder_step_before(b, g);
     sum->gradients = b->group[g].decided.reduce_kept
                          ? sum->kept
                          : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
@@ -222,9 +227,9 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     return sum->gradients;
 }
 
-static int64_t elements_of(const struct builder *b, const int *which, int count) {
+static int64_t elements_of(const struct builder *b, struct sum_state *const *sums, int count) {
     int64_t elements = 0;
-    for (int n = 0; n < count; n++) elements += b->program->layout->group[which[n] / 2].padded;
+    for (int n = 0; n < count; n++) elements += b->program->layout->group[sums[n]->group].padded;
     return elements;
 }
 
@@ -251,16 +256,18 @@ static void wait_reductions(struct builder *b) {
 void z3d_builder_reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    int complete[Z3D_MAX_UNIT_GROUPS] = {0}, count = 0;
+    struct sum_state *complete[Z3D_MAX_UNIT_GROUPS];
+    int count = 0;
     for (int s = 0; s < unit->num_groups; s++) {
-        const int g = unit->group[s], which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
-        if (b->sum[which].last_writer != w.unit) continue;
+        const int g = unit->group[s];
+        struct sum_state *sum = sum_of(b, w, g);
+        if (sum->last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        complete[count++] = which;
+        complete[count++] = sum;
     }
     if (count == 0) return;
     /* Halves are of one unit at a time. */
-    const bool several = !b->group[complete[0] / 2].decided.in_parts;
+    const bool several = !b->group[complete[0]->group].decided.in_parts;
     const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
     go_on_reducing(b, several && room > 0 ? room : 0);
     start_reductions(b, complete, count, w.micro, true);
@@ -290,7 +297,7 @@ static bool fits_beside(const struct builder *b, const z3d_unit *next) {
     for (int s = 0; s < next->num_groups; s++) spare += temporary_elements(b, next->group[s]);
     for (int r = 0; r < b->num_reducing; r++)
         for (int n = 0; n < b->reducing[r].count; n++) {
-            const int g = b->reducing[r].of[n] / 2;
+            const int g = b->reducing[r].of[n]->group;
             bool own = false;
             for (int s = 0; s < next->num_groups; s++) own = own || next->group[s] == g;
             if (!own) spare -= temporary_elements(b, g);
@@ -309,7 +316,7 @@ void z3d_builder_reduce_between(struct builder *b, int step) {
 static void add_second_sum(struct builder *b, int g, int other) {
     z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
     i->buffer[Z3D_SLOT_GRADIENTS] = other;
-    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+    i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
     i->accumulate = true;
 }
 
@@ -321,7 +328,7 @@ void z3d_builder_complete_gradients(struct builder *b) {
     for (int g = 0; g < p->model->num_groups; g++) {
         const z3d_group_layout *group = &p->layout->group[g];
         if (!z3d_adds_two_sums(group)) continue;
-        int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->sum[2 * g + 1].kept;
+        int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->group[g].sum[1].kept;
         add_second_sum(b, g, other);
         if (adds_up(b, g)) {
             start_sum(b, g);

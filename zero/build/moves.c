@@ -113,13 +113,10 @@ static bool travels_with(const z3d_program *p, int first, int index) {
 /* Nothing of the group that began at this entry is under way any more. */
 static void forget(struct builder *b, int g, int first) {
     struct group_state *group = &b->group[g];
-    int *const under_way[] = {&group->widening,
-                              &group->gathering,
-                              &group->sharing,
-                              &b->sum[2 * g].reducing,
-                              &b->sum[2 * g].narrowing,
-                              &b->sum[2 * g + 1].reducing,
-                              &b->sum[2 * g + 1].narrowing};
+    int *const under_way[] = {&group->widening,         &group->gathering,
+                              &group->sharing,          &group->sum[0].reducing,
+                              &group->sum[0].narrowing, &group->sum[1].reducing,
+                              &group->sum[1].narrowing};
     for (size_t n = 0; n < sizeof under_way / sizeof *under_way; n++)
         if (*under_way[n] == first) *under_way[n] = -1;
 }

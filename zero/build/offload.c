@@ -97,7 +97,7 @@ static void finish_storing(struct builder *b, int g) {
 void z3d_builder_store_sum(struct builder *b, int g) {
     struct route *route = &b->group[g].gradients_out;
     z3d_builder_step_before(b, g);
-    *route = z3d_builder_route(own_row(b, g), b->sum[2 * g].kept);
+    *route = z3d_builder_route(own_row(b, g), b->group[g].sum[0].kept);
     z3d_builder_extend(route, Z3D_OP_STORE_GRADS, staged_sum(b, g));
     z3d_builder_extend(route, Z3D_OP_STORE_GRADS,
                        z3d_program_group_buffer(b->program, g, Z3D_STATE_GRADIENT));
@@ -307,7 +307,7 @@ static bool writes_kept(const struct builder *b, struct work work, const z3d_tra
     if (!backward || !trace->writes_gradients[s] ||
         z3d_layout_use(b->program->layout, work.unit, g))
         return false;
-    return b->group[g].decided.reduce_kept || b->sum[2 * g].last_writer == work.unit;
+    return b->group[g].decided.reduce_kept || b->group[g].sum[0].last_writer == work.unit;
 }
 
 /* In the order in which this step writes over the gradients that wait. */
