@@ -290,15 +290,16 @@ static const z3d_unit *next_written(const struct builder *b, int step) {
     return NULL;
 }
 
-/* The gradients under way need no more memory than those of unit `next`. The unit waits for its own
- * groups anyway. */
-static bool fits_beside(const struct builder *b, const z3d_unit *next) {
+/* The gradients under way need no more memory than those of unit `next`, which waits for its own
+ * groups anyway; and none of them has yet to leave the device, which takes long. */
+static bool may_stay_under_way(const struct builder *b, const z3d_unit *next) {
     int64_t spare = 0;
     for (int s = 0; s < next->num_groups; s++) spare += temporary_elements(b, next->group[s]);
     for (int r = 0; r < b->num_reducing; r++)
         for (int n = 0; n < b->reducing[r].count; n++) {
             const int g = b->reducing[r].of[n]->group;
             bool own = false;
+            if (z3d_builder_gradients_leave(b, g)) return false;
             for (int s = 0; s < next->num_groups; s++) own = own || next->group[s] == g;
             if (!own) spare -= temporary_elements(b, g);
         }
@@ -309,7 +310,7 @@ void z3d_builder_reduce_between(struct builder *b, int step) {
     z3d_builder_go_on_storing(b);
     if (b->num_reducing == 0) return;
     const z3d_unit *next = next_written(b, step);
-    while (next && b->num_reducing > 0 && !fits_beside(b, next)) end_oldest(b);
+    while (next && b->num_reducing > 0 && !may_stay_under_way(b, next)) end_oldest(b);
 }
 
 /* `other`: the buffer with the second sum. */
