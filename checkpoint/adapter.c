@@ -16,7 +16,7 @@ static z3d_status differs(const char *key, const char *theirs, const char *ours)
                      key, theirs, ours, key, theirs);
 }
 
-/* A number that must be the run's. */
+/* Compares a number with the run's. missing: the number if the key is missing. */
 static z3d_status check_number(const z3d_json *root, const char *key, double missing, double ours) {
     double value = missing;
     char a[40], b[40];

@@ -1,7 +1,7 @@
 /* llm.c's GPT-2 checkpoint: a header of 256 int32 (magic, version, positions, vocabulary, layers,
- * heads, channels, padded vocabulary), then the tensors. A tensor of the blocks stands there for
- * all layers at once. Matrices are [out, in]. All values have one type: fp32 in version 3, bf16 in
- * version 5. */
+ * heads, channels, padded vocabulary), then the tensors. A tensor of the blocks has the values of
+ * all layers, one layer after the other. Matrices are [out, in]. All values have one type: fp32 in
+ * version 3, bf16 in version 5. */
 #include <stdio.h>
 #include <string.h>
 

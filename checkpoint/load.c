@@ -105,7 +105,7 @@ typedef struct loading {
     int count;
     float *chunk;
     int held;                /* the range of the elements in `chunk` */
-    int64_t first, elements; /* of them */
+    int64_t first, elements; /* first one, and their number */
 } loading;
 
 static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *l) {

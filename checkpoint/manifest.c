@@ -37,7 +37,7 @@ static z3d_status copy_name(const z3d_json *object, const char *key, char *out, 
     return Z3D_OK;
 }
 
-/* Without the member *out stays NULL. */
+/* If the member is missing, *out stays NULL. */
 static z3d_status copy_path(const z3d_json *object, const char *key, char **out) {
     const char *text;
     if (z3d_json_is_none(z3d_json_member(object, key))) return Z3D_OK;
@@ -111,7 +111,7 @@ static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
     return Z3D_ERROR(Z3D_ERR_DATA, "\"dtype\": \"%.20s\" is not a known type", name);
 }
 
-/* Without the member no update waits. */
+/* If the member is missing, no update waits. */
 static z3d_status read_pending(const z3d_json *root, z3d_pending_update *out) {
     const z3d_json *pending = z3d_json_member(root, "pending");
     double rate, factor;
@@ -128,7 +128,7 @@ static z3d_status read_pending(const z3d_json *root, z3d_pending_update *out) {
     return Z3D_OK;
 }
 
-/* Without the member there is no validation loss yet. */
+/* If the member is missing, there is no validation loss yet. */
 static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
     const z3d_json *evaluations = z3d_json_member(root, "evaluations");
     if (z3d_json_is_none(evaluations)) return Z3D_OK;
@@ -141,7 +141,7 @@ static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
                : get_count(evaluations, "data", &out->data);
 }
 
-/* Without the member the checkpoint leaves nothing out. */
+/* If the member is missing, the checkpoint leaves nothing out. */
 static z3d_status read_base(const z3d_json *root, z3d_base *out) {
     const z3d_json *base = z3d_json_member(root, "base");
     const char *digest;
@@ -400,9 +400,8 @@ static z3d_status read_index(const char *folder, const z3d_manifest *manifest, z
     return status;
 }
 
-/* count: elements of a tensor's state in all datasets together; checks that none lacks or is
- * double.
- */
+/* count: elements of a tensor's state in all datasets together. It must be the tensor's number of
+ * elements, or 0 if the state is not saved. */
 static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64_t count) {
     const z3d_tensor *t = &m->tensor[tensor];
     const bool saved = z3d_saved_kinds(m, t, 1U << kind) != 0;

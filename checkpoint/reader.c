@@ -16,7 +16,7 @@ enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* often a process may open 1024 f
 /* In a file that is read once, blocks so far before the current one leave the page cache. */
 enum { BEHIND = 8 };
 
-/* The blocks that were used last. It depends on the sequence of requests alone: the reading thread
+/* The blocks that were used last. They depend only on the sequence of requests: the reading thread
  * and the caller make the same requests, so they know the same blocks. */
 typedef struct recent {
     struct {

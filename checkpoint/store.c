@@ -158,7 +158,7 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
         status = z3d_checkpoint_load_all(c->world, folder, c->base, c->model, c->engine, verify,
                                          false, accept, context, info);
         free(folder);
-        if (status != Z3D_ERR_DATA) break; /* the next start may not have another failure */
+        if (status != Z3D_ERR_DATA) break; /* any other failure may be gone at the next start */
         if (z3d_world_rank(c->world) == 0)
             z3d_log(Z3D_LOG_ERROR, "cannot use the checkpoint of step %lld: %s%s",
                     (long long)steps[at], z3d_error_message(),

@@ -120,8 +120,8 @@ static z3d_status first_host(z3d_launcher *out) {
     return Z3D_OK;
 }
 
-/* A port from the job and step: two steps rarely share it, and the kernel never assigns it to other
- * sockets. */
+/* A port from the job and step: two steps rarely share it, and it is outside the range from which
+ * the kernel assigns ports by default. */
 static z3d_status step_port(z3d_launcher *out) {
     enum { FIRST_PORT = 20000, PORTS = 10000 };
     int64_t job = 0, step = 0, port;
@@ -170,7 +170,7 @@ z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
 static z3d_status detect_slurm(z3d_launcher *out) {
     int64_t rank = 0, size = 1;
     if (!getenv("SLURM_JOB_ID") && !getenv("SLURM_PROCID")) return Z3D_OK;
-    /* In a rank of mpirun they describe the task that started mpirun's daemon. */
+    /* In a rank of mpirun srun's variables describe the task that started mpirun's daemon. */
     if (getenv("OMPI_COMM_WORLD_SIZE")) return Z3D_OK;
     Z3D_TRY(read_if_set("SLURM_STEP_NUM_TASKS", &size));
     if (size == 1) return read_job(out);

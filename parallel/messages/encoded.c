@@ -1,7 +1,6 @@
 /* Sums whose fp32 elements travel in a narrower type. In a ring each hop would round the partial
- * sum. Here each member sends every other member that member's row, rounded once; each member adds
- * the arriving rows in fp32, in the order of parallel.h. A member sends as many elements as in a
- * ring.
+ * sum. Here each member rounds its part of row r once and sends it to member r, which adds all
+ * parts in fp32, in the order of parallel.h. A member sends as many elements as in a ring.
  *
  * In step k (1 .. size-1) member i sends to i-k and receives from i+k (modulo size). First come the
  * sums: member i sends its row i-k. An all_reduce then repeats the steps, and member i sends its

@@ -1,8 +1,9 @@
 /* Private to parallel/side. The side channel: one thread per rank, TCP between rank 0 (the
  * coordinator) and the others, independent of messages, which may be blocked. position.c keeps this
  * rank's position, wire.c opens sockets and frames messages, coordinator.c is the thread and its
- * decisions, report.c writes the texts, watchdog.c is the interface. Functions run on the thread,
- * unless they say otherwise. */
+ * decisions, report.c writes the texts, watchdog.c is the interface. At the start the main thread
+ * calls these functions; later only the thread does. Exception: z3d_position_write is always the
+ * main thread's. */
 #ifndef ZERO3D_PARALLEL_SIDE_H
 #define ZERO3D_PARALLEL_SIDE_H
 
@@ -89,7 +90,7 @@ typedef struct z3d_peer {
 } z3d_peer;
 
 /* Opens a listening socket and writes its port and addresses into *self: 127.0.0.1 only if all
- * ranks are on this node. Errors: ERR_COMM. The main thread calls it. */
+ * ranks are on this node. Errors: ERR_COMM. */
 z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd);
 /* Connects to a peer, sends hello and waits for its welcome. Errors: ERR_COMM after `seconds`. */
 z3d_status z3d_wire_connect(const z3d_peer *peer, uint64_t token, int own_rank, int peer_rank,

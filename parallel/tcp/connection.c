@@ -165,7 +165,7 @@ static void take_greeting(z3d_tcp *tcp, z3d_tcp_connection *connection) {
 
 /* ---- going out ---- */
 
-/* Whether to write on: false if the socket takes no more now, or is lost. */
+/* Whether to go on writing: false if the socket takes no more now, or is lost. */
 static bool after_write(z3d_tcp *tcp, z3d_tcp_connection *connection, ssize_t put) {
     if (put >= 0 || errno == EINTR) return true;
     if (errno == EAGAIN)
