@@ -16,7 +16,7 @@ static z3d_status differs(const char *key, const char *theirs, const char *ours)
                      key, theirs, ours, key, theirs);
 }
 
-/* A number that must be the run's. */
+/* Compares a number with the run's. missing: the number if the key is missing. */
 static z3d_status check_number(const z3d_json *root, const char *key, double missing, double ours) {
     double value = missing;
     char a[40], b[40];
@@ -26,8 +26,8 @@ static z3d_status check_number(const z3d_json *root, const char *key, double mis
                    z3d_format_number(ours, b, sizeof b));
 }
 
-/* Keys of adapter_config.json that are looked at, or change nothing of what an adapter computes.
- * Tensors show which layers have one. */
+/* Whether a key of adapter_config.json is read here, or does not change what an adapter computes.
+ * The names of tensors tell which layers have adapters. */
 static bool is_known(const char *key) {
     static const char *const known[] = {"auto_mapping",
                                         "base_model_name_or_path",
@@ -56,7 +56,7 @@ static bool is_known(const char *key) {
     return false;
 }
 
-/* Other starts, as PiSSA's, change the base's weights, too. */
+/* Other initial values, such as PiSSA's, also change the base's weights. */
 static z3d_status check_start(const z3d_json *start) {
     static const char *const plain[] = {"gaussian", "orthogonal"};
     if (z3d_json_is_none(start) || start->type == Z3D_JSON_BOOL) return Z3D_OK;
@@ -64,11 +64,12 @@ static z3d_status check_start(const z3d_json *start) {
         if (z3d_json_is_text(start, plain[i])) return Z3D_OK;
     return Z3D_ERROR(
         Z3D_ERR_UNSUPPORTED,
-        "init_lora_weights is not true, false, gaussian or orthogonal: others change "
-        "the base's weights, too; in PEFT, save it with path_initial_model_for_weight_conversion");
+        "init_lora_weights is not true, false, gaussian or orthogonal: other values change the "
+        "base's weights, too; in PEFT, save the adapter with "
+        "path_initial_model_for_weight_conversion");
 }
 
-/* Another key, as use_dora, must be off. */
+/* All other keys, such as use_dora, must be off. */
 static z3d_status check_plain(const z3d_json *root) {
     const z3d_json *bias = z3d_json_member(root, "bias");
     char text[Z3D_SHOWN + 1];
@@ -99,7 +100,7 @@ static z3d_status compare_config(const z3d_json *root, const z3d_config *c) {
     return differs("use_rslora", rslora ? "true" : "false", c->lora_use_rslora ? "true" : "false");
 }
 
-/* A run's checkpoints are no such folder. */
+/* Refuses a run's folder or checkpoint. */
 static z3d_status refuse_run(const char *folder) {
     char *inside;
     int64_t *steps = NULL;
@@ -125,15 +126,16 @@ static z3d_status refuse_run(const char *folder) {
     return status;
 }
 
-/* ---- its base ---- */
+/* ---- the adapter's base ---- */
 
-/* The last part of a path or of the hub's name. */
+/* The last part of a path, or of a name of Hugging Face's hub. */
 static const char *last_of(const char *name) {
     const char *slash = strrchr(name, '/');
     return slash ? slash + 1 : name;
 }
 
-/* PEFT's folder has a name only, which may be another name of the same base. */
+/* A folder that PEFT wrote has only the base's name, which may be another name of the same base: a
+ * warning. */
 static void compare_names(const z3d_interop *f, const z3d_base *base) {
     char shown[Z3D_SHOWN + 1];
     const char *name = f->base_name;
@@ -145,7 +147,7 @@ static void compare_names(const z3d_interop *f, const z3d_base *base) {
             f->path, z3d_shown(name, shown), base->source);
 }
 
-/* Ours has a digest. */
+/* A folder that zero3d wrote has the base's digest. */
 static z3d_status compare_bases(const z3d_interop *f, const z3d_base *base) {
     if (!*f->base || strcmp(f->base, base->digest) == 0) return Z3D_OK;
     if (!*base->digest)
@@ -154,8 +156,8 @@ static z3d_status compare_bases(const z3d_interop *f, const z3d_base *base) {
                          "begins with random weights; set checkpoint.init_from to that base",
                          f->path, f->base);
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "%s: the adapter has another base: it was trained on one with the digest %s, "
-                     "and %s has %s; set checkpoint.init_from to the adapter's base",
+                     "%s: the adapter has another base: it was trained on a base with the digest "
+                     "%s, and %s has %s; set checkpoint.init_from to the adapter's base",
                      f->path, f->base, base->path ? base->path : "this run's", base->digest);
 }
 
@@ -185,7 +187,7 @@ static z3d_status check_config(z3d_interop *f, const char *folder, const z3d_con
     return status;
 }
 
-/* The parameter of a tensor of the model. */
+/* Finds the parameter of a tensor of the model. */
 static void find_parameter(const z3d_model *model, const z3d_tensor *t, int *group,
                            int *parameter) {
     for (int g = 0; g < model->num_groups; g++)
@@ -205,7 +207,7 @@ bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *t) {
     return !model->group[group].parameter[parameter].frozen;
 }
 
-/* The tensors that an adapter's file has: those that are trained. */
+/* Lists the trained tensors: an adapter's file has these. */
 static z3d_status list_tensors(z3d_interop *f, const z3d_model *model) {
     int all;
     Z3D_TRY(z3d_tensors_of(model, &f->tensor, &all));
@@ -236,7 +238,7 @@ static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_base
     z3d_status status = z3d_interop_add_file(f, path);
     free(path);
     if (status == Z3D_OK) status = z3d_safetensors_read(f);
-    /* Another base is also why tensors do not fit. */
+    /* Another base explains tensors that do not fit: its message comes first. */
     Z3D_TRY(compare_bases(f, base));
     return status;
 }
@@ -276,7 +278,8 @@ static void append_list(z3d_string *out, const char *key, const char *const *nam
     z3d_string_append(out, "%s,\n", count ? "]" : "");
 }
 
-/* Of the first block: they are alike. turned: whether their weights are [in, out] there. */
+/* target_modules of the first block (all blocks are alike), and fan_in_fan_out: whether the weights
+ * are [in, out] in Hugging Face's files. */
 static void append_targets(z3d_string *out, const z3d_model_type *type, const z3d_model *model) {
     int count = 0;
     z3d_view view = {0};

@@ -1,4 +1,5 @@
-/* The base of a checkpoint that leaves out what is frozen: another checkpoint, which has it. */
+/* The base of a checkpoint: the other checkpoint that has the frozen parameters, which this one
+ * leaves out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@ z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out) {
     return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
 }
 
-/* Of an index: it has the digests of its shard's blocks, and what lies where in them. */
+/* Appends the digest of an index. The index has the digests of its shard's blocks and the places of
+ * all datasets, so its digest stands for the shard. */
 static void append_index(const z3d_manifest *m, const char *index, z3d_string *out) {
     char digest[Z3D_DIGEST_TEXT];
     for (int f = 0; f < m->num_files; f++)
@@ -59,7 +61,7 @@ static bool is_utf8(const char *text) {
     return left == 0;
 }
 
-/* NULL: there is none that a manifest can have. */
+/* The full path of a folder; NULL: it does not exist, or a manifest cannot hold its name. */
 static char *full_path(const char *folder) {
     char *whole = realpath(folder, NULL);
     if (!whole || (z3d_name_is_plain(whole) && is_utf8(whole))) return whole;
@@ -67,9 +69,10 @@ static char *full_path(const char *folder) {
     return NULL;
 }
 
-/* ---- what a run's checkpoints leave out ---- */
+/* ---- the base of a new run ---- */
 
-/* Whether the checkpoint, or its own base if it has one, has all that the model freezes. */
+/* Whether the checkpoint has all parameters that the model freezes; if the checkpoint has a base,
+ * whether that base has them. False if the model freezes none. */
 static bool has_all(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_model *model) {
     bool any = false;
     for (int g = 0; g < model->num_groups; g++)
@@ -91,13 +94,13 @@ z3d_status z3d_base_of(const z3d_checkpoint *c, const z3d_manifest *m, const z3d
     char *whole = all ? full_path(out->folder) : NULL;
     free(out->folder);
     out->folder = whole;
-    /* Of what a checkpoint with a base has trained itself, that base's digest says nothing. */
+    /* The base's digest does not cover parameters that the checkpoint trained itself. */
     return m->info.base.folder && all ? Z3D_OK : z3d_manifest_digest(m, out->digest);
 }
 
 /* ---- reading ---- */
 
-/* The checkpoint at a path, which may be a folder of checkpoints; NULL: there is none. */
+/* The checkpoint that a path means (itself, or the latest one in it); NULL: none. */
 static z3d_status look(const char *path, char **out) {
     bool there = false;
     Z3D_TRY(z3d_checkpoint_resolve(path, out));
@@ -119,10 +122,10 @@ static z3d_status find_folder(const z3d_manifest *m, const char *name, const cha
     Z3D_TRY(look(base->folder, out));
     if (!*out && base->path) Z3D_TRY(look(base->path, out));
     if (*out) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: its base is gone: the frozen parameters are in %s (digest %s), which is "
-                     "not there; " WHERE_IT_IS,
-                     name, base->folder, base->digest);
+    return Z3D_ERROR(
+        Z3D_ERR_IO,
+        "%s: its base is gone: the frozen parameters were in %s (digest %s); " WHERE_IT_IS, name,
+        base->folder, base->digest);
 }
 
 static z3d_status compare_digests(const z3d_manifest *m, const char *name, const char *folder,
@@ -146,7 +149,7 @@ static int find_tensor(const z3d_manifest *m, const z3d_tensor *t) {
     return -1;
 }
 
-/* place: of each tensor of the base, our frozen one; -1: it is not needed. */
+/* place[i]: our frozen tensor for tensor i of the base; -1: not needed. */
 static z3d_status match_tensors(const z3d_manifest *m, const char *folder, const z3d_manifest *base,
                                 int *place) {
     for (int i = 0; i < base->num_tensors; i++) place[i] = -1;
@@ -164,7 +167,7 @@ static z3d_status match_tensors(const z3d_manifest *m, const char *folder, const
     return Z3D_OK;
 }
 
-/* Moves a shard of the base, with what is needed of it. */
+/* Moves a shard of the base into *out, with only the datasets that are needed. */
 static z3d_status take_shard(z3d_shard *from, const char *folder, const int *place,
                              z3d_shard *out) {
     int count = 0;
@@ -199,7 +202,7 @@ static z3d_status take_shards(z3d_manifest *m, const char *folder, z3d_manifest 
     return status;
 }
 
-/* Where it was found is where later checkpoints look for it. */
+/* Later checkpoints of this run look for the base where it was found now. */
 static void keep_place(z3d_base *base, const char *given, const char *folder) {
     char *whole = full_path(folder), *path = given && *given ? strdup(given) : NULL;
     if (whole) {

@@ -1,5 +1,5 @@
-/* What saving a run and importing a model share: the check of free space, a folder for the step,
- * and the manifest that makes it a checkpoint. */
+/* Steps of a save that an import needs, too: the check of free space, a folder for the step, and
+ * the manifest that makes the folder a checkpoint. */
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,16 +33,16 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     z3d_pending_io_end(&io);
     if (!known) return Z3D_OK;
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
-    double room = (double)disk.f_bavail * (double)disk.f_frsize;
-    if (room >= (double)(written + other)) return Z3D_OK;
+    double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    if (available >= (double)(written + other)) return Z3D_OK;
     return Z3D_ERROR(
         Z3D_ERR_IO,
-        "%s: not enough space for a checkpoint: %s needed (at most %s of shards, and %s are "
-        "kept free for the files that describe them), %s free",
+        "%s: not enough space for a checkpoint: %s needed (at most %s of shards, and %s for the "
+        "files that describe them), %s free",
         dir, z3d_format_bytes(written + other, need_text, sizeof need_text),
         z3d_format_bytes(written, shard_text, sizeof shard_text),
         z3d_format_bytes(other, other_text, sizeof other_text),
-        z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
+        z3d_format_bytes((int64_t)available, free_text, sizeof free_text));
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {

@@ -1,5 +1,5 @@
-/* Exports a checkpoint to other programs' files: a folder as Hugging Face has it, with config.json
- * and the tokenizer, or llm.c's file. */
+/* Exports a checkpoint to other programs' files: a Hugging Face folder with config.json and the
+ * tokenizer, or llm.c's file. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static z3d_status write_config(const z3d_model_type *type, const z3d_config *con
                                const char *folder) {
     static const char *const types[] = {
         [Z3D_F32] = "float32", [Z3D_BF16] = "bfloat16", [Z3D_F16] = "float16"};
-    /* Left out, transformers takes ids of its own. */
+    /* Without these keys transformers would use its own ids. */
     int64_t standard = type->interop->end_of_text;
     z3d_string text = {0};
     char id[32];
@@ -49,9 +49,9 @@ static z3d_status write_config(const z3d_model_type *type, const z3d_config *con
     return status;
 }
 
-/* ---- its tokenizer ---- */
+/* ---- the tokenizer ---- */
 
-/* DIR/tokenizer beside DIR/step-N, where an import put it; NULL: not there. */
+/* The folder DIR/tokenizer next to DIR/step-N, which an import makes; NULL: none. */
 static z3d_status find_kept(const char *folder, char **out) {
     char *parent = NULL;
     bool there = false;
@@ -66,7 +66,9 @@ static z3d_status find_kept(const char *folder, char **out) {
     return status;
 }
 
-/* As the configuration says, or where the base has gone. needed: or it is an error. */
+/* Reads the tokenizer of the checkpoint's configuration. An imported tokenizer next to the
+ * checkpoint comes first; if data.vocab no longer exists, the one next to the base is used. needed:
+ * no tokenizer is an error. */
 static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *config, bool needed,
                                   z3d_tokenizer_files *out) {
     const char *vocab = config->data_vocab;
@@ -87,8 +89,8 @@ static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *con
         status = z3d_tokenizer_files_read(vocab, config->data_merges, out);
     else if (status == Z3D_OK && named && needed)
         status = Z3D_ERROR(Z3D_ERR_IO,
-                           "%s: the checkpoint's tokenizer (data.vocab) is not there; give --vocab "
-                           "PATH, or --vocab none to export without a tokenizer",
+                           "%s: the checkpoint's tokenizer (data.vocab) does not exist; give "
+                           "--vocab PATH, or --vocab none to export without a tokenizer",
                            vocab);
     free(kept);
     return status;
@@ -147,7 +149,8 @@ static z3d_status write_llmc(void *context, int fd, const char *path) {
     return z3d_nonfinite_judge(&bad, o->what->allow_nonfinite, o->what->to, o->what->dtype);
 }
 
-/* Files of another model beside these would be read together with them. */
+/* Refuses a folder that is not empty: other programs would read files of another model together
+ * with ours. */
 static z3d_status check_new_folder(const char *folder) {
     DIR *list = opendir(folder);
     bool empty = true;
@@ -166,7 +169,7 @@ static z3d_status check_new_folder(const char *folder) {
                      folder);
 }
 
-/* A folder with values that nobody wants does not stay. */
+/* Removes the folder if its values are refused. */
 static z3d_status judge_values(const z3d_nonfinite *bad, const z3d_export *what) {
     const z3d_status status =
         z3d_nonfinite_judge(bad, what->allow_nonfinite, what->to, what->dtype);
@@ -190,7 +193,7 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_
     if (status == Z3D_OK) status = z3d_safetensors_write(c, &files);
     what->shards = files.shards;
     if (status == Z3D_OK) status = judge_values(&files.bad, what);
-    /* Last: a folder that has config.json is whole. */
+    /* config.json comes last: a folder with it is complete. */
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
     if (status == Z3D_OK)
@@ -200,7 +203,7 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_
     return status;
 }
 
-/* PEFT's folder: what was trained, what of the base is known, and the tokenizer. */
+/* Writes a PEFT folder: the trained parameters, the base's name and digest, and the tokenizer. */
 static z3d_status write_adapter(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     const z3d_base *base = &z3d_checkpoint_get_info(c)->base;
     z3d_export_files files = {
@@ -217,7 +220,7 @@ static z3d_status write_adapter(z3d_checkpoint *c, const z3d_config *config, z3d
     if (status == Z3D_OK) status = judge_values(&files.bad, what);
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
-    /* Last: a folder that has adapter_config.json is whole. */
+    /* adapter_config.json comes last: a folder with it is complete. */
     if (status == Z3D_OK)
         status = z3d_adapter_write_config(files.type, config, model, base->source, what->to);
     what->tokenizer = tokenizer.known;
@@ -245,8 +248,8 @@ static const int64_t *find_shape(void *checkpoint, const char *group, const char
     return shape;
 }
 
-/* The checkpoint's configuration, with the sizes that its tensors have. Its text must be readable
- * where the tokenizer follows from it. */
+/* The checkpoint's configuration, with the sizes of its tensors. whole: its text must be valid,
+ * because the tokenizer is taken from it. */
 static z3d_status read_config(z3d_checkpoint *c, bool whole, z3d_config *out) {
     const char *text = z3d_checkpoint_get_info(c)->config;
     const z3d_model_type *type;
@@ -267,7 +270,7 @@ static void begin_progress(const z3d_checkpoint *c) {
     z3d_progress_begin(z3d_checkpoint_progress(c), bytes);
 }
 
-/* fp32 where llm.c has not the model's own type. */
+/* Chooses and checks the written type. If llm.c lacks the checkpoint's own type, it is fp32. */
 static z3d_status find_dtype(const z3d_config *config, z3d_export *what) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     const bool llmc = what->format == Z3D_INTEROP_LLMC;
@@ -281,7 +284,7 @@ static z3d_status find_dtype(const z3d_config *config, z3d_export *what) {
     return Z3D_OK;
 }
 
-/* Of a run with adapters: these alone, or in their layers' weights. */
+/* Chooses whether a run's adapters are written alone, or added to their layers' weights. */
 static z3d_status choose_adapters(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     const bool llmc = what->format == Z3D_INTEROP_LLMC;
     if (what->merged && config->lora_r == 0)

@@ -1,5 +1,5 @@
-/* A checkpoint's parameters as Hugging Face has them: model.safetensors, or shards and their index.
- * Conv1D weights of GPT-2 are [in, out] there, ours [out, in], so they are transposed. */
+/* Writes a checkpoint's parameters for Hugging Face: model.safetensors, or shards and their index.
+ * GPT-2's Conv1D weights are [in, out] there and [out, in] here, so they are transposed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ typedef struct output {
     z3d_export_files *files;
     z3d_dtype dtype;
     int count, shards;
-    exported *tensor; /* by name; first in the checkpoint's order */
-    int shard;        /* at work */
+    exported *tensor; /* in the checkpoint's order until the shards are filled, then by name */
+    int shard;        /* the one that is written */
 } output;
 
 static int by_name(const void *a, const void *b) {
@@ -30,8 +30,8 @@ static int by_name(const void *a, const void *b) {
 
 /* ---- one file ---- */
 
-/* Names sorted, data in that order without holes, the header padded with spaces to a multiple of 8:
- * one state has one file. */
+/* Names are sorted, the data has their order and no holes, and spaces pad the header to a multiple
+ * of 8: equal states give equal files. */
 static void write_header(const output *o, z3d_string *out) {
     static const char *const types[] = {[Z3D_F32] = "F32", [Z3D_BF16] = "BF16", [Z3D_F16] = "F16"};
     int64_t at = 0;
@@ -87,7 +87,7 @@ static bool takes(const output *o, const char *group, const char *name) {
     return z3d_tensor_is_trained(o->files->adapter, &t);
 }
 
-/* Its name in an adapter's file. */
+/* Turns a name into the name in an adapter's file. */
 static z3d_status wrap_name(const output *o, z3d_view *view) {
     const z3d_view own = *view;
     const int length =
@@ -115,7 +115,7 @@ static z3d_status list_tensors(output *o) {
     return Z3D_OK;
 }
 
-/* A shard is full when the next tensor would make it larger than `most`. */
+/* Distributes the tensors: a shard is full if the next tensor would make it larger than `most`. */
 static void fill_shards(output *o, int64_t most) {
     int64_t bytes = 0;
     o->shards = 1;

@@ -1,4 +1,4 @@
-/* A checkpoint's tensor in another program's file. */
+/* Writes a checkpoint's tensor into another program's file. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +24,11 @@ typedef struct target {
     int64_t offset;
     z3d_nonfinite *bad;
     float *values, *other; /* [CHUNK]; other: transposed */
-    int64_t rank;          /* of an adapter that is added; 0: there is none */
-    float *a, *b;          /* its [rank, columns] and [rows, rank] */
+    int64_t rank;          /* of the adapter to add; 0: none */
+    float *a, *b;          /* the adapter's [rank, columns] and [rows, rank] */
 } target;
 
-/* ---- an adapter, which becomes a part of the weight ---- */
+/* ---- adding an adapter to the weight ---- */
 
 static z3d_status read_whole(const target *t, int tensor, float **out) {
     z3d_part whole;
@@ -63,7 +63,7 @@ static z3d_status read_adapter(target *t) {
     return read_whole(t, b, &t->b);
 }
 
-/* To elements first .. first + count - 1 of the weight. */
+/* Adds the adapter to elements first .. first + count - 1 of the weight. */
 static void add_adapter(const target *t, int64_t first, int64_t count) {
     const float scale = (float)z3d_checkpoint_exported_scale(t->checkpoint);
     const int64_t columns = t->view->columns;
@@ -78,7 +78,7 @@ static void add_adapter(const target *t, int64_t first, int64_t count) {
 
 /* ---- values ---- */
 
-/* In the type that is written, where a large number may have become an infinity. */
+/* Counts in the written type, in which a large number may have become an infinity. */
 static int64_t count_nonfinite(const void *values, int64_t count, z3d_dtype dtype) {
     enum { PIECE = 1024 };
     float piece[PIECE];
@@ -118,7 +118,8 @@ static z3d_status write_straight(const target *t, int64_t count) {
     return Z3D_OK;
 }
 
-/* Some of our rows are a piece of each row there; a row has at most CHUNK elements. */
+/* Writes the transpose, a few of our rows at a time: they are a piece of each row of the file. A
+ * row of ours has at most CHUNK elements. */
 static z3d_status write_turned(const target *t) {
     int64_t rows = t->view->rows, columns = t->view->columns, most = CHUNK / columns;
     for (int64_t row = 0; row < rows; row += most) {

@@ -1,5 +1,5 @@
-/* The entries of a folder of checkpoints: which are checkpoints, which are the remains of an
- * unfinished save, and which belong to somebody else. */
+/* The entries of a folder of checkpoints: checkpoints, the remains of unfinished saves, and other
+ * people's files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +35,8 @@ z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
     return z3d_io_join(dir, step_name(step, name), out);
 }
 
-/* Only what z3d_checkpoint_path gives: "step-7" would be the folder of no step, and a second one of
- * step 7. */
+/* Accepts only names that z3d_checkpoint_path makes. Else step 7 could have two folders, "step-7"
+ * and "step-00000007". */
 static bool parse_name(const char *name, int64_t *step) {
     char wanted[NAME_BYTES];
     if (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") > 18) return false;
@@ -58,7 +58,7 @@ z3d_status z3d_folder_check_step(const char *folder, int64_t step) {
                      folder, (long long)step, step_name(step, right));
 }
 
-/* ---- what lies in a folder ---- */
+/* ---- entries of a folder ---- */
 
 z3d_status z3d_manifest_exists(const char *folder, bool *exists) {
     char *path;
@@ -68,8 +68,8 @@ z3d_status z3d_manifest_exists(const char *folder, bool *exists) {
     return status;
 }
 
-/* Whether DIR/step-N is a checkpoint. A link to what is not there now (a disk that is not mounted?)
- * may be one. */
+/* Whether DIR/step-N is a checkpoint. A link whose target does not exist may be one (its disk may
+ * not be mounted): an error. */
 static z3d_status is_complete(const char *dir, int64_t step, bool *complete) {
     char *folder;
     struct stat info;
@@ -100,8 +100,8 @@ static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
     return Z3D_OK;
 }
 
-/* Steps of the folders with (complete) or without a manifest. A list that may lack one is an error:
- * what is not in it is removed or gone behind. */
+/* The steps of the folders with (complete) or without a manifest. If one cannot be read, the whole
+ * list is an error: the callers remove folders, or resume from an older step, by this list. */
 static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, int *count) {
     DIR *folder = opendir(dir);
     z3d_status status = Z3D_OK;
@@ -162,8 +162,7 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
 
 /* ---- the best one ---- */
 
-/* The step that a link of ours names, -1 where there is none. Anything else of that name is
- * somebody's. */
+/* The step that our link names; -1: no link. Anything else with this name is not ours: an error. */
 static z3d_status read_link(const char *path, int64_t *step) {
     char text[NAME_BYTES];
     *step = -1;
@@ -206,7 +205,7 @@ z3d_status z3d_folder_link_best(const z3d_io_hook *hook, const char *dir, int64_
     return status;
 }
 
-/* ---- what a save writes, and what it does not ---- */
+/* ---- files of a save, and other files ---- */
 
 static bool is_shard(const char *name, size_t length) {
     size_t digits =
@@ -223,7 +222,7 @@ static bool is_file_of_a_save(const char *name) {
     return is_shard(name, length) ||
            (length == strlen(Z3D_VIRTUAL_FILE) && strncmp(name, Z3D_VIRTUAL_FILE, length) == 0) ||
            (length == strlen(Z3D_MANIFEST) && strncmp(name, Z3D_MANIFEST, length) == 0) ||
-           strncmp(name, ".nfs", 4) == 0; /* what NFS leaves of an open file that was removed */
+           strncmp(name, ".nfs", 4) == 0; /* NFS keeps an open file that was removed */
 }
 
 /* Whether a save may have left this entry of a folder. */
@@ -282,8 +281,8 @@ z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
 
 /* ---- why there is no checkpoint ---- */
 
-/* What a folder without a manifest is: empty, what is left of a save, Hugging Face's model, a run's
- * folder. */
+/* What a folder without a manifest looks like: empty, the remains of a save, a Hugging Face model,
+ * a run's folder. */
 typedef struct looks {
     bool empty, saved, weights, config, run;
 } looks;
@@ -305,7 +304,7 @@ static void look_into(const char *folder, looks *l) {
     if (list) closedir(list);
 }
 
-/* A run's folder without checkpoints: its configuration says why. */
+/* The error for a run's folder without checkpoints: its configuration tells why. */
 static z3d_status refuse_run(const char *folder) {
     z3d_config *config = NULL;
     char *path;

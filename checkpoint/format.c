@@ -42,8 +42,8 @@ int z3d_count_parameters(const z3d_model *model) {
     return count;
 }
 
-/* The latest tile before group g of its parameter i; NULL: that is the first. `home` is of group
- * g's first parameter. */
+/* Parameter i of group g is a tile. Returns the home of the tile before it, which is in an earlier
+ * group; NULL: it is the first tile. `home` is the home of group g's first parameter. */
 static const z3d_home *tile_before(const z3d_model *model, int g, int i, const z3d_home *home) {
     const char *group = z3d_parameter_home(&model->group[g], i);
     const char *name = model->group[g].parameter[i].name;
@@ -153,7 +153,7 @@ bool z3d_name_is_plain(const char *name) {
     return !*name;
 }
 
-/* ,"KEY":"TEXT"; nothing where there is none that a reader takes. */
+/* Appends ,"KEY":"TEXT"; nothing if there is no text, or a reader would refuse it. */
 static void append_text(z3d_string *out, const char *key, const char *text) {
     if (!text || !z3d_name_is_plain(text)) return;
     z3d_string_append(out, ",\"%s\":", key);
@@ -239,7 +239,7 @@ z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out) {
     append_info(&manifest->info, &body);
     append_tensors(manifest, &body);
     append_files(manifest, &body);
-    /* The first line holds the digest of all that follows it. */
+    /* The first line holds the digest of all bytes after it. */
     z3d_string_append(out, "{\"xxh3_128\":");
     append_digest(out, z3d_digest_of(body.text, (int64_t)body.length));
     z3d_string_append(out, ",\n");

@@ -1,6 +1,6 @@
-/* The parts of HDF5 that are used: files in memory, datasets, attributes. HDF5's own "core" driver
- * would allocate the holes that tensors will fill; ours keeps them sparse, in a memory file of the
- * system. */
+/* The parts of HDF5 that zero3d uses: files in memory, datasets, attributes. HDF5's own "core"
+ * driver would allocate memory for the tensors, which are not in the file yet; our driver keeps
+ * these holes sparse, in a memory file of the system. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@ z3d_status z3d_hdf5_failed(const char *what) {
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "HDF5 failed to %s", what);
 }
 
-/* ---- a driver over a file descriptor: the file's name is its number ---- */
+/* ---- a driver for a file descriptor; the file's name is the descriptor's number ---- */
 
 typedef struct memory_file {
-    H5FD_t face; /* first: HDF5 knows this part */
+    H5FD_t face; /* must be first: HDF5 sees only this part */
     int fd;
     haddr_t end_allocated, end_written;
 } memory_file;
@@ -67,7 +67,7 @@ static haddr_t file_get_eof(const H5FD_t *face, H5FD_mem_t type) {
 static herr_t file_read(H5FD_t *face, H5FD_mem_t type, hid_t list, haddr_t address, size_t size,
                         void *bytes) {
     (void)type, (void)list;
-    /* What was allocated but not written reads as zeros. */
+    /* Bytes that were allocated but not written are read as zeros. */
     memset(bytes, 0, size);
     return pread(((memory_file *)face)->fd, bytes, size, (off_t)address) < 0 ? -1 : 0;
 }
@@ -105,7 +105,7 @@ static hid_t create_file(int fd) {
     hid_t file = -1, id = H5FDregister(&driver);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
     snprintf(name, sizeof name, "%d", fd);
-    /* Every object begins at a multiple of 64, so that tensors' elements are aligned. */
+    /* Every object begins at a multiple of 64, so that the elements of tensors are aligned. */
     if (id >= 0 && access >= 0 && creation >= 0 && H5Pset_driver(access, id, NULL) >= 0 &&
         H5Pset_alignment(access, 1, 64) >= 0 && H5Pset_obj_track_times(creation, false) >= 0)
         file = H5Fcreate(name, H5F_ACC_TRUNC, creation, access);
@@ -115,14 +115,14 @@ static hid_t create_file(int fd) {
     return file;
 }
 
-/* ---- what is asked of it ---- */
+/* ---- files, datasets, attributes ---- */
 
 z3d_status z3d_hdf5_create(int *fd, hid_t *file) {
     *file = -1;
     *fd = memfd_create("zero3d-hdf5", MFD_CLOEXEC);
     if (*fd < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "cannot create a file in memory: %s", strerror(errno));
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures are told by our own lines */
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* HDF5 prints nothing: we report failures */
     *file = create_file(*fd);
     if (*file >= 0) return Z3D_OK;
     close(*fd);

@@ -1,4 +1,4 @@
-/* Reads Hugging Face's folders: config.json, and which files have the tensors. */
+/* Reads Hugging Face's folders: config.json, and the list of files with tensors. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +27,13 @@ static bool has_gguf(const char *folder) {
     return found;
 }
 
-/* A folder without config.json: what it is, and how it becomes one that is read. */
+/* Refuses a folder without config.json: says what the folder is, and what to do. */
 static z3d_status refuse_other_folder(const char *folder) {
     const char *what = NULL;
     if (has_file(folder, "config.json")) return Z3D_OK;
     if (has_file(folder, "adapter_config.json"))
-        what = "it has an adapter (adapter_config.json), not a model: import the model that it is "
-               "for, and begin a run of that with this folder as lora.init_from";
+        what = "it has an adapter (adapter_config.json), not a model: import the adapter's base "
+               "model, and begin a run of that model with this folder as lora.init_from";
     else if (has_file(folder, "params.json"))
         what =
             "it has Meta's own format (params.json): convert it with transformers' "
@@ -47,7 +47,7 @@ enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 
 /* ---- config.json ---- */
 
-/* Its tensors are codes, not weights. */
+/* The tensors of a quantized model are codes, not weights. */
 static z3d_status refuse_quantized(const z3d_json *root, const char *path) {
     const z3d_json *m = z3d_json_member(root, "quantization_config"), *method;
     char text[Z3D_SHOWN + 1];
@@ -63,8 +63,8 @@ static z3d_status refuse_quantized(const z3d_json *root, const char *path) {
                                                   : "by a method that is not named");
 }
 
-/* A model that the program knows, before its sizes, whose names differ from type to type. Without a
- * type it is the first that there was, if it has that one's keys. */
+/* Reads the model's type, then its sizes, whose names depend on the type. A file without a type but
+ * with GPT-2's keys is a GPT-2: the first GPT-2 files had no type. */
 static z3d_status read_model(const z3d_json *root, const char *path, z3d_config *config) {
     const z3d_json *m = z3d_json_member(root, "model_type");
     char text[Z3D_SHOWN + 1], assignment[Z3D_SHOWN + 16], names[256];
@@ -103,13 +103,13 @@ static z3d_status read_config(const char *folder, z3d_config *config) {
     return status;
 }
 
-/* ---- which files ---- */
+/* ---- the files with tensors ---- */
 
 static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The names of the files in the index, of files in its folder. */
+/* Lists the file names in the index; each must be a file in the index's folder. */
 static void list_shards(const z3d_json *map, const char **name, size_t *count,
                         z3d_problems *problems) {
     char shown[Z3D_SHOWN + 1];

@@ -1,5 +1,5 @@
-/* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values go
- * from file to file through the shard writer's buffer. */
+/* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values
+ * pass from file to file through the shard writer's buffer. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@
 static const char config_file[] = "config.yaml";
 
 #define TOKENIZER_FOLDER "tokenizer"
-#define FIRST_STEP "step-00000000" /* z3d_checkpoint_path's, of step 0 */
+#define FIRST_STEP "step-00000000" /* as z3d_checkpoint_path names step 0 */
 
 /* ---- the configuration ---- */
 
-/* has_tokenizer: in its folder, which the configuration names as what lies beside it, so both may
- * move; false: unknown, generation will ask for it. */
+/* Writes the model's configuration. has_tokenizer: data.vocab names the tokenizer's folder relative
+ * to the configuration, so both may move together. Else generation will ask for a tokenizer. */
 static z3d_status describe_model(const z3d_model_type *type, bool has_tokenizer, z3d_config *config,
                                  char **out) {
     z3d_string text = {0};
@@ -32,7 +32,7 @@ static z3d_status describe_model(const z3d_model_type *type, bool has_tokenizer,
 
 /* ---- the tokenizer ---- */
 
-/* Of the runs that begin with it. */
+/* Token ids of the runs that will begin with the model. */
 static int64_t ids_of(const z3d_import *import, const z3d_interop *f) {
     return import->vocab_size ? import->vocab_size : f->config->model_vocab_size;
 }
@@ -52,8 +52,8 @@ static z3d_status check_vocab_size(const z3d_import *import, const z3d_interop *
                      (long long)import->vocab_size, (long long)own, (long long)own);
 }
 
-/* As generation will use the copy in `folder`; files from a folder of Hugging Face's are under
- * their own names. A tokenizer that it cannot use does not stay. */
+/* Checks that generation can use the tokenizer; else removes its copy in `folder`. A tokenizer of
+ * the model's own folder is checked there, so that messages name the user's files. */
 static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f,
                                   const char *folder) {
     const char *vocab = import->vocab ? folder : import->from;
@@ -70,8 +70,8 @@ static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f
             : "");
 }
 
-/* The model may move, or its first folder go: a copy stays with it. *folder: NULL when there is no
- * tokenizer. */
+/* Copies the tokenizer next to the checkpoint, since the model's own folder may move or go.
+ * *folder: the copy; NULL: no tokenizer. */
 static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f, char **folder) {
     const bool huggingface = f->turned;
     z3d_tokenizer_files files = {0};
@@ -141,14 +141,14 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     return z3d_new(2, sizeof *m->file, "the list of files", &m->file);
 }
 
-/* What all tensors are saved as; fp32 where they differ. */
+/* The type of all tensors in the files; fp32 if they differ. */
 static z3d_dtype dtype_of(const z3d_interop *f) {
     for (int i = 1; i < f->count; i++)
         if (f->place[i].dtype != f->place[0].dtype) return Z3D_F32;
     return f->place[0].dtype;
 }
 
-/* An export is to be as the model was. */
+/* A later export has the type of the imported files. */
 static z3d_status keep_dtype(const z3d_interop *f) {
     char assignment[64];
     snprintf(assignment, sizeof assignment, "checkpoint.export.dtype=%s",
@@ -156,7 +156,7 @@ static z3d_status keep_dtype(const z3d_interop *f) {
     return z3d_config_override(f->config, assignment);
 }
 
-/* One rank's shard of parameters. */
+/* Makes the only shard, with all parameters. */
 static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_image *image) {
     z3d_mesh alone;
     z3d_extent *extent;
@@ -173,7 +173,7 @@ static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image,
     Z3D_TRY(z3d_step_folder_make(NULL, folder));
     Z3D_TRY(z3d_io_sync_folder(NULL, dir));
     z3d_status status = z3d_image_write(image, NULL, folder, interop_values, v, &m->file[0]);
-    m->shard[0] = image->shard; /* from here on the manifest's */
+    m->shard[0] = image->shard; /* now the manifest owns it */
     image->shard = (z3d_shard){0};
     m->num_shards = m->num_files = 1;
     if (status == Z3D_OK)
@@ -183,9 +183,10 @@ static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image,
     return status;
 }
 
-/* What a run that goes on from the model begins with: its weights, and values for fine-tuning. */
+/* Writes DIR/config.yaml for a run that trains the model further: it begins with the model's
+ * weights, and has values for fine-tuning. */
 static z3d_status write_config(z3d_config *config, int64_t vocab_size, const char *dir) {
-    static const char *const values[] = {("checkpoint.init_from=" FIRST_STEP), /* beside it */
+    static const char *const values[] = {("checkpoint.init_from=" FIRST_STEP), /* relative to DIR */
                                          "optimizer.params.lr=5e-5", "gradient_clipping=1"};
     z3d_string text = {0};
     config->model_vocab_size = vocab_size;
@@ -216,7 +217,8 @@ static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const 
     return status;
 }
 
-/* An older import, or a run: its newest checkpoint would be taken for the imported one. */
+/* Refuses a folder with an older import or a run: its latest checkpoint would be used in place of
+ * the imported one. */
 static z3d_status check_empty(const char *dir) {
     int64_t *steps;
     int count;

@@ -35,7 +35,7 @@ static z3d_status check_range(const z3d_interop *f, const char *what, int64_t va
                      what, (long long)most);
 }
 
-/* Sizes come from the file: they are believed when the file could hold such a model. */
+/* Sizes come from the file: they are refused if the file is too small for such a model. */
 z3d_status z3d_interop_make_model(z3d_interop *f) {
     enum { SMALLEST_ELEMENT = 2 };
     const z3d_config *c = f->config;
@@ -95,10 +95,10 @@ z3d_status z3d_nonfinite_judge(const z3d_nonfinite *bad, bool allowed, const cha
     if (!allowed)
         return Z3D_ERROR(Z3D_ERR_NUMERIC,
                          "%s: %lld value%s not finite in %s, the first in tensor %s; "
-                         "--allow-nonfinite takes %s all the same%s",
+                         "--allow-nonfinite accepts %s%s",
                          path, (long long)bad->count, bad->count == 1 ? " is" : "s are",
                          z3d_dtype_name(dtype), bad->first, bad->count == 1 ? "it" : "them",
-                         dtype == Z3D_F16 ? ", --dtype bf16 or fp32 has larger numbers" : "");
+                         dtype == Z3D_F16 ? "; --dtype bf16 or fp32 holds larger numbers" : "");
     z3d_log(Z3D_LOG_WARN, "%s: %lld value%s not finite in %s, the first in tensor %s", path,
             (long long)bad->count, bad->count == 1 ? " is" : "s are", z3d_dtype_name(dtype),
             bad->first);
@@ -121,8 +121,8 @@ z3d_status z3d_interop_read_run(const z3d_interop *f, const z3d_interop_source *
     return Z3D_OK;
 }
 
-/* Rows [row, row + rows) and columns [column, column + columns) of a matrix that is [in, out] in
- * the file: each of its rows there has a piece of one column of ours. */
+/* Reads rows [row, row + rows) and columns [column, column + columns) of a matrix that is [in, out]
+ * in the file: each row of the file has a piece of one column of ours. */
 static z3d_status read_turned(const z3d_interop *f, int tensor, int64_t row, int64_t rows,
                               int64_t column, int64_t columns, float *out) {
     int64_t across = f->view[tensor].rows;
@@ -142,7 +142,7 @@ z3d_status z3d_interop_read(const z3d_interop *f, int tensor, int64_t first, int
     const z3d_view *view = &f->view[tensor];
     if (!f->turned || !view->turned)
         return z3d_interop_read_run(f, &f->place[tensor], first, count, out);
-    while (count > 0) { /* the end of a row, whole rows, the beginning of one */
+    while (count > 0) { /* the end of a row, then whole rows, then the beginning of a row */
         int64_t row = first / view->columns, column = first % view->columns, some = 1, width;
         width = view->columns - column < count ? view->columns - column : count;
         if (width == view->columns) some = count / width;

@@ -1,6 +1,6 @@
-/* Private to checkpoint/: models in other programs' files. Read (interop.c, huggingface.c,
- * safetensors.c, llmc.c) for import.c; written by export.c, export_safetensors.c and llmc.c;
- * tokenizer_files.c copies and writes the tokenizer. */
+/* Private to checkpoint/: models in other programs' files. interop.c, huggingface.c, safetensors.c
+ * and llmc.c read them for import.c; export.c, export_safetensors.c and llmc.c write them;
+ * tokenizer_files.c copies and writes the tokenizer. Nothing is collective. */
 #ifndef ZERO3D_CHECKPOINT_INTEROP_H
 #define ZERO3D_CHECKPOINT_INTEROP_H
 
@@ -9,10 +9,11 @@
 
 /* ---- files to import ---- */
 
+/* The place of a tensor in the files. */
 typedef struct z3d_interop_source {
-    bool found;      /* in some file, right or wrong */
+    bool found;      /* a file has it, right or wrong */
     z3d_dtype dtype; /* fp32, bf16 or fp16 */
-    bool indexed;    /* in the index of the files */
+    bool indexed;    /* the index of the files names it */
     int file;        /* the file that has it */
     int64_t offset;  /* of its first byte in that file */
 } z3d_interop_source;
@@ -26,14 +27,14 @@ typedef struct z3d_interop_file {
 typedef struct z3d_interop {
     char *path; /* of the model, for messages: the file, or the folder */
     int num_files;
-    z3d_interop_file *file;     /* those with tensors */
+    z3d_interop_file *file;     /* the files with tensors */
     int64_t bytes;              /* of all files */
-    bool turned;                /* matrices with view.turned are [in, out] in them */
-    bool wrapped;               /* all names have PEFT's prefix in front */
+    bool turned;                /* in the files, matrices with view.turned are [in, out] */
+    bool wrapped;               /* an adapter: all names begin with PEFT's prefix */
     char base[Z3D_DIGEST_TEXT]; /* digest of an adapter's base; "": unknown */
-    char *base_name;            /* as PEFT knows it; NULL: it does not */
-    z3d_json *index;            /* of the shards; NULL: there is none */
-    z3d_config *config;         /* its model.* are the file's */
+    char *base_name;            /* PEFT's name of the base; NULL: unknown */
+    z3d_json *index;            /* of the shards; NULL: none */
+    z3d_config *config;         /* its model.* are those of the files */
     const z3d_model_type *type;
     z3d_model *model;
     int count;
@@ -42,25 +43,27 @@ typedef struct z3d_interop {
     z3d_interop_source *place;
 } z3d_interop;
 
-/* `from`: a folder of Hugging Face's (config.json, and model.safetensors or its shards), or llm.c's
- * checkpoint. Only what describes the tensors is read. ERR_IO, ERR_DATA (file and tensor named),
- * ERR_UNSUPPORTED (a model that computes something else than ours); of a folder all errors of one
- * kind at once, one line each. Close also after a failure. */
+/* Opens a Hugging Face folder (config.json, and model.safetensors or its shards) or llm.c's
+ * checkpoint, and reads only the description of the tensors. Call z3d_interop_close also after a
+ * failure. Errors: ERR_IO, ERR_DATA (with file and tensor), ERR_UNSUPPORTED (the model computes
+ * something else than ours). The message of a folder has all errors of one kind, one line each. */
 z3d_status z3d_interop_open(const char *from, z3d_interop *out);
 void z3d_interop_close(z3d_interop *interop);
-/* Elements first .. first + count - 1 of a tensor as ours has them (row-major [out, in]), as fp32.
- * Uses a fixed amount of memory. */
+/* Reads elements first .. first + count - 1 of a tensor in our order (row-major [out, in]), as
+ * fp32, in a fixed amount of memory. Errors: ERR_IO, ERR_DATA. */
 z3d_status z3d_interop_read(const z3d_interop *interop, int tensor, int64_t first, int64_t count,
                             float *out);
 
-/* What the readers share: opens a file and appends it; checks config's sizes and makes the model
- * and its lists. */
+/* The readers share these functions. */
+
+/* Opens a file and appends it to interop->file. */
 z3d_status z3d_interop_add_file(z3d_interop *interop, const char *path);
+/* Checks config's sizes against the files' bytes, and makes the model and the lists of tensors. */
 z3d_status z3d_interop_make_model(z3d_interop *interop);
-/* Elements first .. first + count - 1 in the file's order, as fp32. */
+/* Reads elements first .. first + count - 1 in the file's order, as fp32. */
 z3d_status z3d_interop_read_run(const z3d_interop *interop, const z3d_interop_source *place,
                                 int64_t first, int64_t count, float *out);
-/* The two readers: path is set. */
+/* The two readers. interop->path is set before. */
 z3d_status z3d_huggingface_open(const char *folder, z3d_interop *interop);
 z3d_status z3d_llmc_open(z3d_interop *interop);
 /* Finds every tensor's place in the safetensors files that were added. */
@@ -70,21 +73,21 @@ z3d_status z3d_safetensors_read(z3d_interop *interop);
     "GGUF files (llama.cpp) are not read: import the folder that they were made from, or "         \
     "transformers' from_pretrained(FOLDER, gguf_file=NAME) saved with save_pretrained()"
 
-/* ---- values that are no numbers ---- */
+/* ---- infinities and NaNs ---- */
 
 typedef struct z3d_nonfinite {
     int64_t count;                /* infinities and NaNs */
-    char first[2 * Z3D_NAME + 8]; /* tensor with one */
+    char first[2 * Z3D_NAME + 8]; /* the first tensor with one */
 } z3d_nonfinite;
 
 void z3d_nonfinite_add(z3d_nonfinite *bad, const char *tensor, int64_t count);
-/* ERR_NUMERIC if there are any and they are not allowed. dtype: what they are written as. */
+/* ERR_NUMERIC if values are not finite and this is not allowed. dtype: the written type. */
 z3d_status z3d_nonfinite_judge(const z3d_nonfinite *bad, bool allowed, const char *path,
                                z3d_dtype dtype);
 
 /* ---- the tokenizer's files ---- */
 
-/* Under Hugging Face's names. */
+/* The files, which have Hugging Face's names. */
 enum {
     Z3D_FILE_VOCAB,
     Z3D_FILE_MERGES,
@@ -92,7 +95,7 @@ enum {
     Z3D_FILE_TOKENIZER_CONFIG,
     Z3D_FILE_SPECIAL,
     Z3D_FILE_ADDED,
-    Z3D_FILE_SENTENCEPIECE, /* what other programs read, for them: not used here */
+    Z3D_FILE_SENTENCEPIECE, /* copied for other programs; zero3d does not use it */
     Z3D_FILE_CHAT_TEMPLATE,
     Z3D_FILE_GENERATION,
     Z3D_FILE_CONFIG, /* the model's, for its bos_token_id and eos_token_id */
@@ -100,84 +103,90 @@ enum {
 };
 
 typedef struct z3d_tokenizer_files {
-    z3d_string text[Z3D_TOKENIZER_FILES]; /* no text: not there */
-    bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
-    int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
-                              other, eos is that too, and bos unless it is null there. Of a list,
-                              the first */
-    int64_t pad;           /* of config.json; -1: unknown */
-    z3d_string ends;       /* eos as JSON: "2", of a list "[2, 5]"; no text: unknown */
+    z3d_string text[Z3D_TOKENIZER_FILES]; /* no text: no such file */
+    bool known;      /* there is vocab.json and merges.txt, or tokenizer.json */
+    int64_t end;     /* id of <|endoftext|>; -1: unknown, as of all ids here */
+    int64_t eos;     /* of config.json (the first of a list), else `end` */
+    int64_t bos;     /* of config.json; else `end`, unless it is null there */
+    int64_t pad;     /* of config.json */
+    z3d_string ends; /* eos as JSON: "2", of a list "[2, 5]"; no text: unknown */
 } z3d_tokenizer_files;
 
-/* Zero-initialise before; free also after a failure. `vocab`: vocab.json, tokenizer.json, or a
- * folder with them. ERR_IO, ERR_DATA. */
+/* Reads the files of a tokenizer into *out, which is zero before. vocab: vocab.json,
+ * tokenizer.json, or a folder with them; merges: merges.txt, or NULL. Free *out also after a
+ * failure. Errors: ERR_IO, ERR_DATA. */
 z3d_status z3d_tokenizer_files_read(const char *vocab, const char *merges,
                                     z3d_tokenizer_files *out);
-/* config.json and generation_config.json of a folder. */
+/* Reads config.json and generation_config.json of a folder. */
 z3d_status z3d_tokenizer_files_read_config(const char *folder, z3d_tokenizer_files *out);
-/* Those of the `bytes` tokenizer. */
+/* Makes the files of the `bytes` tokenizer. */
 void z3d_tokenizer_files_of_bytes(z3d_tokenizer_files *out);
-/* Makes what is missing. positions: the longest text of the model. */
+/* Makes the files that are missing. positions: tokens of the model's longest text. */
 z3d_status z3d_tokenizer_files_complete(z3d_tokenizer_files *files, int64_t positions);
-/* config: config.json too. */
+/* Writes the files into a folder. config: config.json, too. */
 z3d_status z3d_tokenizer_files_write(const z3d_tokenizer_files *files, bool config,
                                      const char *folder);
 void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 
 /* ---- export ---- */
 
-/* Which values are written: the parameters, unless another kind is chosen. */
+/* The kind of tensors that an export writes: the parameters, unless another kind is chosen. */
 void z3d_checkpoint_export_kind(z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
 z3d_tensor_kind z3d_checkpoint_exported(const z3d_checkpoint *checkpoint);
-/* The tensor that stands for this kind of a parameter's values: a frozen one is its own average. */
+/* The kind to read for `kind` of a tensor: a frozen parameter is its own average, so it gives
+ * parameter; else `kind`. */
 z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
                                           z3d_tensor_kind kind);
-/* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. Uses a
- * fixed amount of memory. Adds to *bad what is not finite in the file. */
+/* Writes one tensor's values in the shape of `view` at byte `offset` of a file, in a fixed amount
+ * of memory. turned: as [in, out]. Counts in *bad the values that are not finite in the file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
                              bool turned, z3d_dtype dtype, int fd, const char *path, int64_t offset,
                              z3d_nonfinite *bad);
-/* Writes a file under another name, PATH.part, syncs it and renames it when it is whole. */
+/* Writes a file as PATH.part, syncs it, and renames it to PATH. */
 typedef struct z3d_export_file {
     void *context;
     z3d_status (*write)(void *context, int fd, const char *path);
 } z3d_export_file;
 z3d_status z3d_export_write(const z3d_export_file *file, const char *path);
 
-/* From now on a layer's weight is exported with its adapter in it: W + scale x B A. 0: it is not.
- */
+/* The scale of adapters in exported weights: a layer's weight becomes W + scale x B A; 0: W. */
 void z3d_checkpoint_export_scale(z3d_checkpoint *checkpoint, double scale);
 double z3d_checkpoint_exported_scale(const z3d_checkpoint *checkpoint);
 
-/* model.safetensors in `folder`, or shards of at most `max_shard` bytes of tensors (a tensor that
- * is larger has a shard of its own) and their index; adapters are left out. */
+/* Writes model.safetensors in `folder`, or shards and their index. A shard has at most `max_shard`
+ * bytes of tensors; a larger tensor has a shard of its own. Adapters are left out. */
 typedef struct z3d_export_files {
     const z3d_model_type *type;
     z3d_dtype dtype;
     int64_t max_shard;
     const char *folder;
-    const z3d_model *adapter; /* not NULL: what this model trains, as adapter_model.safetensors */
-    const char *base;         /* the digest of the adapter's; "": unknown */
-    int shards;               /* set: how many */
-    z3d_nonfinite bad;        /* set */
+    const z3d_model *adapter; /* not NULL: writes only the parameters that this model trains, as
+                                 adapter_model.safetensors */
+    const char *base;         /* the digest of the adapter's base; "": unknown */
+    int shards;               /* set: number of files */
+    z3d_nonfinite bad;        /* set: values that are not finite */
 } z3d_export_files;
 z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, z3d_export_files *files);
 
 /* ---- adapters ---- */
 
-/* Whether a parameter's name is one of an adapter's. */
+/* Whether a parameter's name is that of an adapter. */
 bool z3d_is_adapter(const char *name);
 /* Whether the parameter of this tensor is trained. */
 bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *tensor);
-/* Where PEFT looks for nothing, and we for the digest of an adapter's base: the file's metadata. */
+/* The key, in an adapter file's metadata, of the digest of its base. PEFT ignores it. */
 #define Z3D_ADAPTER_BASE "zero3d_base"
-/* adapter_config.json of a run with adapters. source: what its base was imported from, or NULL. */
+/* Writes adapter_config.json. source: the path from which the base was imported, or NULL. */
 z3d_status z3d_adapter_write_config(const z3d_model_type *type, const z3d_config *config,
                                     const z3d_model *model, const char *source, const char *folder);
-/* ERR_UNSUPPORTED: not a GPT-2. */
+
+/* ---- llm.c ---- */
+
+/* ERR_UNSUPPORTED unless the model is a GPT-2. */
 z3d_status z3d_llmc_check(const z3d_config *config);
-/* Whether a file begins as llm.c's checkpoints do. */
+/* Whether a file begins with llm.c's magic number. */
 bool z3d_llmc_is_file(const char *path);
+/* Writes the whole file. *bad: see z3d_export_tensor. */
 z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config, z3d_dtype dtype,
                           int fd, const char *path, z3d_nonfinite *bad);
 

@@ -1,19 +1,20 @@
-/* Which program wrote a model. */
+/* Finds out which program wrote a model, and opens it. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "checkpoint/interop.h"
 
-/* "owner/name" may be meant as Hugging Face's hub has it. */
+/* "owner/name" may mean a model of Hugging Face's hub. */
 static z3d_status refuse_path(const char *from, int error) {
     const char *slash = strchr(from, '/');
     bool name = slash && slash != from && slash[1] && !strchr(slash + 1, '/') && *from != '.';
     if (error == ENOENT && name)
-        return Z3D_ERROR(Z3D_ERR_IO,
-                         "%s: no such folder; a model of Hugging Face's hub is to be downloaded "
-                         "first: hf download %s --local-dir FOLDER, then import FOLDER",
-                         from, from);
+        return Z3D_ERROR(
+            Z3D_ERR_IO,
+            "%s: no such folder; if this is a model of Hugging Face's hub, download it "
+            "first: hf download %s --local-dir FOLDER, then import FOLDER",
+            from, from);
     return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(error));
 }
 

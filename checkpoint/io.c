@@ -1,4 +1,4 @@
-/* Changes to a disk, after asking a hook; reads; digests. Each request to the disk is a pending
+/* Changes to a disk, which a hook may refuse; reads; digests. Each request to the disk is a pending
  * I/O, so the watchdog can name it. */
 #include "checkpoint/io.h"
 
@@ -14,7 +14,7 @@
 
 #include "src/base/xxh3.h"
 
-/* ---- one change each ---- */
+/* ---- single changes ---- */
 
 static int ask(const z3d_io_hook *hook, z3d_io_event event) {
     return hook && hook->before ? hook->before(hook->context, &event) : 0;
@@ -34,7 +34,7 @@ z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd) {
     return error ? failed(path, "create the file", error) : Z3D_OK;
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int write_range(const z3d_io_hook *hook, int fd, const char *path, const char *at,
                        int64_t bytes, int64_t offset, int64_t whole, z3d_pending_io *io) {
     while (bytes > 0) {
@@ -45,7 +45,7 @@ static int write_range(const z3d_io_hook *hook, int fd, const char *path, const 
         ssize_t written = pwrite(fd, at, now, offset);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) return written < 0 ? errno : ENOSPC;
-        /* The disk begins now, not at the sync. A hint: a failure to write is told by the sync. */
+        /* The disk begins to write now, not at the sync. Only a hint: the sync reports failures. */
         (void)sync_file_range(fd, offset, written, SYNC_FILE_RANGE_WRITE);
         at += written, offset += written, bytes -= written;
     }
@@ -61,9 +61,9 @@ z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const
     return error ? failed(path, "write", error) : Z3D_OK;
 }
 
-/* Waits for a file's bytes piece by piece, so the watchdog sees the progress of a slow disk. A
- * failure of the disk here fails the sync, because the system reports a file's failure only once.
- * If the system call is not supported, the file is only synced. */
+/* Waits for a file's bytes piece by piece, so the watchdog sees the progress of a slow disk. If the
+ * disk fails here, the sync must fail: the system reports a file's failure only once. If the system
+ * call is not supported, the later fsync does all the work. Returns 0 or an errno. */
 static int drain(int fd, z3d_pending_io *io) {
     enum { PIECE = 16 << 20 };
     const unsigned all =
@@ -112,7 +112,7 @@ z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path) {
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC_FOLDER, .path = path});
     int fd = error ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (error == 0 && fd < 0) error = errno;
-    /* File systems without it (some network ones) say EINVAL: nothing more can be done there. */
+    /* Some network file systems cannot sync a folder and return EINVAL: we can do nothing more. */
     if (error == 0 && fsync(fd) != 0 && errno != EINVAL) error = errno;
     if (fd >= 0) close(fd);
     z3d_pending_io_end(&io);
@@ -155,7 +155,7 @@ z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path) {
     return error ? failed(path, "remove the folder", error) : Z3D_OK;
 }
 
-/* ---- made of them ---- */
+/* ---- changes made of several ---- */
 
 z3d_status z3d_io_join(const char *folder, const char *name, char **out) {
     z3d_string path = {0};
@@ -232,7 +232,7 @@ z3d_status z3d_io_exists(const char *path, bool *exists) {
 }
 
 bool z3d_io_is_damage(int error, int64_t file_system) {
-    /* Those that lie on a disk of this machine (linux/magic.h has most of the numbers). */
+    /* File systems on a disk of this machine (linux/magic.h has most of the numbers). */
     static const int64_t on_disk[] = {0xEF53 /* ext2 to 4 */, 0x58465342 /* xfs */,
                                       0x9123683E /* btrfs */, 0xF2F52010 /* f2fs */,
                                       0x2FC12FC1 /* zfs */,   0x794C7630 /* overlay */};
@@ -241,7 +241,7 @@ bool z3d_io_is_damage(int error, int64_t file_system) {
     return false;
 }
 
-/* fd: -1 where it could not be opened. */
+/* fd: -1 if the file could not be opened. */
 static z3d_status cannot_read(int fd, const char *path, int error) {
     struct statfs disk = {0};
     bool told = (fd < 0 ? statfs(path, &disk) : fstatfs(fd, &disk)) == 0;
@@ -253,7 +253,7 @@ static z3d_status cannot_read(int fd, const char *path, int error) {
 static z3d_status open_file(const char *path, int *fd, int64_t *size) {
     struct stat info;
     z3d_status status = Z3D_OK;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe does not keep us waiting */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe does not block us */
     if (*fd < 0 && errno == ENOENT)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: this file of the checkpoint is missing", path);
     if (*fd < 0) return cannot_read(-1, path, errno);

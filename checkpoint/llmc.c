@@ -1,6 +1,7 @@
-/* llm.c's GPT-2 checkpoint: 256 int32 of header (magic, version, positions, vocabulary, layers,
- * heads, channels, padded vocabulary), then the tensors, each of all layers at once, matrices [out,
- * in], all in one type: version 3 fp32, version 5 bf16. */
+/* llm.c's GPT-2 checkpoint: a header of 256 int32 (magic, version, positions, vocabulary, layers,
+ * heads, channels, padded vocabulary), then the tensors. A tensor of the blocks has the values of
+ * all layers, one layer after the other. Matrices are [out, in]. All values have one type: fp32 in
+ * version 3, bf16 in version 5. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 enum { MAGIC = 20240326, HEADER = 256, MULTIPLE = 128, VERSION_FP32 = 3, VERSION_BF16 = 5 };
 
-/* Names of ours in llm.c's order; those of a block come once for each layer before the next. */
+/* Our names in llm.c's order. A name of the blocks is repeated for each layer before the next name.
+ */
 static const struct {
     const char *group; /* NULL: each block's */
     const char *name;
@@ -30,7 +32,7 @@ static const struct {
              {"ln_f", "bias"}};
 enum { ENTRIES = sizeof order / sizeof *order };
 
-/* The group that entry `i` of the order means for a layer; false: it has no such layer. */
+/* The group of entry `i` of the order for a layer; false: the entry has no such layer. */
 static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t size) {
     if (order[i].group)
         snprintf(out, size, "%s", order[i].group);
@@ -144,7 +146,7 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype
             z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
             type->interop->view(group, order[i].name, dims, shape, &view);
             Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at, bad));
-            /* Rows of padding stay a hole: zeros. */
+            /* Padded rows stay a hole in the file, which reads as zeros. */
             const int64_t rows = i == 0 ? padded : view.rows ? view.rows : 1;
             at += z3d_bytes_of(dtype, rows * view.columns);
         }

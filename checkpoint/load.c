@@ -7,11 +7,12 @@
 #include "checkpoint/interop.h"
 #include "checkpoint/new_rows.h"
 
-/* Elements. Pieces from LARGE on go to the engine as they are; smaller ones, of a topology that cut
- * the tensors otherwise, are put together first: each way to a device has its price. */
+/* Sizes in elements. Pieces of LARGE or more go directly to the engine. Smaller ones (from a
+ * topology that cut the tensors in another way) are joined first, because each transfer to a device
+ * has its cost. */
 enum { CHUNK = Z3D_BLOCK_BYTES / 4, LARGE = CHUNK / 16 };
 
-/* What a run without some of the checkpoint's adapters can do. */
+/* Advice for a run that lacks some of the checkpoint's adapters. */
 #define NO_SUCH_ADAPTER                                                                            \
     "; keep its section lora (zero3d checkpoint show), begin with its base, or with its export "   \
     "--merged"
@@ -26,7 +27,7 @@ static void append_shape(z3d_string *text, const z3d_tensor *t) {
         z3d_string_append(text, "%s%lld", d ? " x " : "", (long long)t->shape[d]);
 }
 
-/* A tensor of the model against the checkpoint's of that name. */
+/* Compares a tensor of the model with the checkpoint's tensor of that name. */
 static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     int index = z3d_checkpoint_find(c, t->group, t->name);
     z3d_tensor other = {0};
@@ -55,7 +56,7 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     return status;
 }
 
-/* An adapter that the checkpoint of a base does not have. */
+/* Whether a parameter is an adapter that the checkpoint lacks. */
 static bool is_new_adapter(const z3d_checkpoint *c, const z3d_parameter_group *group, int i) {
     const z3d_parameter *p = &group->parameter[i];
     return p->adapter && z3d_checkpoint_find(c, z3d_parameter_home(group, i), p->name) < 0;
@@ -71,7 +72,7 @@ static bool is_new(const z3d_checkpoint *c, const z3d_model *model, const z3d_te
     return false;
 }
 
-/* begins: a run may begin with more token ids than the checkpoint has, and with new adapters. */
+/* begins: a new run may have more token ids than the checkpoint, and new adapters. */
 static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model, bool begins) {
     z3d_tensor *tensor;
     int count;
@@ -94,17 +95,17 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     return status;
 }
 
-/* What is loaded, and what waits in `chunk` for more of its range. */
+/* The ranges to load, and the elements that wait in `chunk` for more of their range. */
 typedef struct loading {
     z3d_engine *engine;
-    bool average; /* it becomes the parameters */
+    bool average; /* the average is loaded as the parameters */
     const z3d_model *model;
-    z3d_wanted *range; /* state by state, as they lie in the files */
+    z3d_wanted *range; /* one kind after the other, as in the files */
     int *group, *parameter;
     int count;
     float *chunk;
-    int held; /* the range that `chunk` has elements of */
-    int64_t first, elements;
+    int held;                /* the range of the elements in `chunk` */
+    int64_t first, elements; /* first one, and their number */
 } loading;
 
 static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *l) {
@@ -172,8 +173,8 @@ static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *mod
     return status;
 }
 
-/* An imported model is said to be one before its configuration, which has no run's values, is
- * compared with a run's. */
+/* Refuses to resume from an imported model. This comes before its configuration is compared with
+ * the run's, because it lacks a run's values. */
 static z3d_status need_states(const z3d_checkpoint *c, const char *folder) {
     if (z3d_checkpoint_kinds(c) != Z3D_KIND(PARAMETER)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -182,7 +183,7 @@ static z3d_status need_states(const z3d_checkpoint *c, const char *folder) {
                      folder);
 }
 
-/* Gradients that wait for the next step are no part of an optimizer. */
+/* Compares the optimizers' tensors. Gradients that wait for the next step are not among them. */
 static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
     z3d_string text = {0};
     const unsigned theirs = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PENDING);
@@ -198,7 +199,7 @@ static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
     return status;
 }
 
-/* What is trained here has been trained there. */
+/* Compares which parameters are frozen. */
 static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
@@ -218,7 +219,7 @@ static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model
     return Z3D_OK;
 }
 
-/* A run without delayed updates never applies gradients that wait. */
+/* A run without delayed updates would never apply gradients that wait. */
 static z3d_status compare_delays(const z3d_checkpoint *c, unsigned kinds) {
     if (!z3d_checkpoint_get_info(c)->engine.pending.waits || kinds & Z3D_KIND(PENDING))
         return Z3D_OK;
@@ -232,8 +233,8 @@ static z3d_status compare_delays(const z3d_checkpoint *c, unsigned kinds) {
         (long long)z3d_checkpoint_get_info(c)->engine.step);
 }
 
-/* What is loaded: all states, or the weights of a run that begins with them, or those of a model
- * that is not trained, or its average. */
+/* RESUME: loads all states. BEGIN: the weights, for a new run. USE: the weights, for a model that
+ * is not trained. USE_AVERAGE: their average, for such a model. */
 typedef enum purpose { RESUME, BEGIN, USE, USE_AVERAGE } purpose;
 
 /* The kinds of tensors that are loaded. */
@@ -243,7 +244,7 @@ static unsigned kinds_to_load(const z3d_checkpoint *c, const z3d_engine *engine,
     return waits ? z3d_engine_kinds(engine) : z3d_engine_kinds(engine) & ~Z3D_KIND(PENDING);
 }
 
-/* This rank's own, one of `ranks`. */
+/* Loads this rank's parts; `ranks` ranks do so at once. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
                        purpose purpose) {
     const bool weights_only = purpose != RESUME;
@@ -258,7 +259,7 @@ static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_engine_state state = info->engine, now;
         z3d_engine_get_state(engine, &now);
-        if (info->dtype != Z3D_F16) { /* it had no loss scale to go on with */
+        if (info->dtype != Z3D_F16) { /* only fp16 has a loss scale to continue */
             state.loss_scale = now.loss_scale;
             state.good_steps = now.good_steps;
             state.hysteresis_left = now.hysteresis_left;
@@ -277,7 +278,7 @@ z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status m
     return status;
 }
 
-/* The numbers, and the base of the run that goes on or begins. */
+/* Gives the caller the checkpoint's numbers, and the base of the run that resumes or begins. */
 static z3d_status tell(const z3d_checkpoint *c, const z3d_model *model, purpose purpose,
                        z3d_checkpoint_info *info) {
     if (!info) return Z3D_OK;
@@ -289,14 +290,14 @@ static z3d_status tell(const z3d_checkpoint *c, const z3d_model *model, purpose 
     return purpose == BEGIN ? z3d_checkpoint_find_base(c, model, &info->base) : Z3D_OK;
 }
 
-/* What is loaded, and into what. */
+/* The checkpoint to load, and the engine that receives it. */
 typedef struct request {
     const char *folder, *base;
     const z3d_model *model;
     z3d_engine *engine;
     z3d_checkpoint_verify verify;
     purpose purpose;
-    z3d_checkpoint_accept accept; /* NULL: all are */
+    z3d_checkpoint_accept accept; /* NULL: accepts all */
     void *context;
 } request;
 

@@ -1,5 +1,5 @@
-/* Reads the manifest and the indexes of a checkpoint. It checks digests first, and every number's
- * range before using it. */
+/* Reads the manifest and the indexes of a checkpoint. It checks digests first, and the range of
+ * every number before its use. */
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static z3d_status copy_text(const z3d_json *object, const char *key, char **out)
     return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for \"%s\"", key);
 }
 
-/* What messages show. */
+/* A name that messages may show: not empty, not too long, without control characters. */
 static z3d_status get_name(const z3d_json *object, const char *key, size_t size, const char **out) {
     Z3D_TRY(z3d_json_get_text(object, key, out));
     if (!**out || strlen(*out) >= size)
@@ -37,7 +37,7 @@ static z3d_status copy_name(const z3d_json *object, const char *key, char *out, 
     return Z3D_OK;
 }
 
-/* Not there: NULL. */
+/* If the member is missing, *out stays NULL. */
 static z3d_status copy_path(const z3d_json *object, const char *key, char **out) {
     const char *text;
     if (z3d_json_is_none(z3d_json_member(object, key))) return Z3D_OK;
@@ -63,7 +63,7 @@ static z3d_status get_small(const z3d_json *object, const char *key, int *out) {
     return Z3D_OK;
 }
 
-/* Steps, samples: what is added to them later does not overflow. */
+/* A number of steps or samples, so small that later additions cannot overflow. */
 static z3d_status get_count(const z3d_json *object, const char *key, int64_t *out) {
     Z3D_TRY(z3d_json_get_int(object, key, out));
     if (*out > INT64_MAX / 4)
@@ -88,7 +88,7 @@ static z3d_status read_text(const char *folder, const char *name, char **text, s
     z3d_status status = z3d_io_open(path, &fd, &size);
     if (status == Z3D_OK && size > MAX_TEXT)
         status =
-            Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes are too long", path, (long long)size);
+            Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes are too many", path, (long long)size);
     if (status == Z3D_OK) status = z3d_new((size_t)size + 1, 1, path, text);
     if (status == Z3D_OK) status = z3d_io_read(fd, path, *text, size, 0);
     if (fd >= 0) close(fd);
@@ -111,7 +111,7 @@ static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
     return Z3D_ERROR(Z3D_ERR_DATA, "\"dtype\": \"%.20s\" is not a known type", name);
 }
 
-/* Not there: nothing waits. */
+/* If the member is missing, no update waits. */
 static z3d_status read_pending(const z3d_json *root, z3d_pending_update *out) {
     const z3d_json *pending = z3d_json_member(root, "pending");
     double rate, factor;
@@ -128,7 +128,7 @@ static z3d_status read_pending(const z3d_json *root, z3d_pending_update *out) {
     return Z3D_OK;
 }
 
-/* Not there: no validation loss yet. */
+/* If the member is missing, there is no validation loss yet. */
 static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
     const z3d_json *evaluations = z3d_json_member(root, "evaluations");
     if (z3d_json_is_none(evaluations)) return Z3D_OK;
@@ -141,7 +141,7 @@ static z3d_status read_evaluations(const z3d_json *root, z3d_evaluations *out) {
                : get_count(evaluations, "data", &out->data);
 }
 
-/* Not there: nothing is left out. */
+/* If the member is missing, the checkpoint leaves nothing out. */
 static z3d_status read_base(const z3d_json *root, z3d_base *out) {
     const z3d_json *base = z3d_json_member(root, "base");
     const char *digest;
@@ -188,7 +188,7 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     return copy_text(root, "config", &info->config);
 }
 
-/* [outer, global, inner] and that their product is a number of bytes. */
+/* Sets outer, global and inner, and checks that the tensor's bytes fit an int64. */
 static z3d_status fold_shape(z3d_tensor *t) {
     int middle = t->split_dim < 0 ? 0 : t->split_dim;
     int64_t all = 4;
@@ -268,7 +268,7 @@ static z3d_status read_root(const z3d_json *root, z3d_manifest *out) {
     return read_files(root, out);
 }
 
-/* The first line is `{"xxh3_128":"<digest of all that follows the line>",`. */
+/* Checks the first line, `{"xxh3_128":"DIGEST",`: the digest of all bytes after the line. */
 static z3d_status check_text(const char *text, size_t length) {
     char digits[33] = "";
     z3d_digest said;
@@ -327,7 +327,7 @@ static z3d_status read_blocks(const z3d_json *root, z3d_shard *shard) {
 
 static bool possible(const z3d_extent *e, const z3d_tensor *t, int64_t size) {
     if (e->rows > t->global || e->row_first > t->global - e->rows) return false;
-    int64_t slice = t->outer * e->rows * t->inner; /* at most the tensor's, which fits */
+    int64_t slice = t->outer * e->rows * t->inner; /* at most the tensor's elements, which fit */
     if (e->count > slice || e->first > slice - e->count) return false;
     return e->offset % 4 == 0 && e->count * 4 <= size && e->offset <= size - e->count * 4;
 }
@@ -400,7 +400,8 @@ static z3d_status read_index(const char *folder, const z3d_manifest *manifest, z
     return status;
 }
 
-/* Elements of a tensor's state that all datasets together have. */
+/* count: elements of a tensor's state in all datasets together. It must be the tensor's number of
+ * elements, or 0 if the state is not saved. */
 static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64_t count) {
     const z3d_tensor *t = &m->tensor[tensor];
     const bool saved = z3d_saved_kinds(m, t, 1U << kind) != 0;
@@ -411,8 +412,8 @@ static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64
                      (long long)wanted);
 }
 
-/* A shard or a dataset that is not listed, or twice, would not be missed by any digest. Which
- * element it is that none has is the reader's to say. */
+/* No digest notices a shard or a dataset that is missing from the lists or listed twice; the number
+ * of elements does. The reader finds out later which element is missing. */
 static z3d_status check_counts(const z3d_manifest *m) {
     int64_t *count;
     unsigned kinds = Z3D_KIND(PARAMETER) | z3d_manifest_kinds(m);
@@ -424,7 +425,7 @@ static z3d_status check_counts(const z3d_manifest *m) {
         for (int i = 0; i < m->shard[s].num_extents && status == Z3D_OK; i++) {
             const z3d_extent *e = &m->shard[s].extent[i];
             int64_t *sum = &count[e->tensor * Z3D_STATE_KINDS + e->kind];
-            *sum += e->count; /* both are at most the tensor's, a quarter of what fits */
+            *sum += e->count; /* no overflow: both are at most the tensor's elements */
             if (*sum > z3d_tensor_elements(&m->tensor[e->tensor]))
                 status = check_count(m, e->tensor, e->kind, *sum);
         }

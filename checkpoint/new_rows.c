@@ -1,4 +1,4 @@
-/* A model that begins with a checkpoint of fewer token ids. */
+/* Begins a model with the weights of a checkpoint that has fewer token ids. */
 #include "checkpoint/new_rows.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ void z3d_without_new_rows(const z3d_checkpoint *c, int tensor, z3d_part *slice) 
     if (slice->count > elements - slice->first) slice->count = elements - slice->first;
 }
 
-/* Of the checkpoint's rows. sum: as long as a row. */
+/* mean[columns] becomes the mean of the checkpoint's rows; sum[columns] is zero before. */
 static z3d_status add_rows(z3d_checkpoint *c, int tensor, double *sum, float *chunk, float *mean) {
     z3d_part whole;
     z3d_checkpoint_whole(c, tensor, &whole);
@@ -45,8 +45,8 @@ static z3d_status make_mean(z3d_checkpoint *c, int tensor, int64_t columns, floa
     return status;
 }
 
-/* This rank's part of the new rows, a row or less at a time. rows: those that the checkpoint has.
- */
+/* Writes this rank's part of the new rows, a row or less at a time. rows: the checkpoint's number
+ * of rows. */
 static z3d_status write_rows(z3d_engine *engine, int group, int parameter, int64_t rows,
                              const float *mean) {
     z3d_part part;

@@ -1,11 +1,11 @@
-/* One thread reads, another one checks and uses the blocks; a ring of buffers is between them. */
+/* One thread reads blocks, another checks and uses them; a ring of buffers is between them. */
 #include "checkpoint/prefetch.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
-enum { PREFETCH = 8 }; /* blocks: a disk needs some to be busy, and all fit in a large cache */
+enum { PREFETCH = 8 }; /* blocks: enough to keep a disk busy; all of them fit a large cache */
 
 struct z3d_prefetch {
     z3d_prefetch_next next;
@@ -14,13 +14,13 @@ struct z3d_prefetch {
     bool has_thread;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    char *ring[PREFETCH]; /* block number n lies in ring[n % PREFETCH] */
+    char *ring[PREFETCH]; /* block number n is in ring[n % PREFETCH] */
     int64_t read, taken;  /* blocks */
     bool stopping, ended;
-    z3d_kept_error end; /* why it ended: an error's text belongs to the thread that failed */
+    z3d_kept_error end; /* why it ended; kept, because an error's text belongs to one thread */
 };
 
-/* One more block into the ring. */
+/* Reads one more block into the ring. */
 static void read_one(z3d_prefetch *a) {
     bool end = false;
     z3d_status status = a->next(a->context, a->ring[a->read % PREFETCH], &end);
@@ -48,7 +48,7 @@ static void *read_on(void *argument) {
     }
 }
 
-/* Signals stay with the thread that asks for the blocks. */
+/* Starts the thread with all signals blocked: the calling thread handles them. */
 static void start_thread(z3d_prefetch *a) {
     sigset_t all, before;
     sigfillset(&all);
@@ -79,7 +79,7 @@ z3d_status z3d_prefetch_start(z3d_prefetch_next next, void *context, int64_t blo
 }
 
 z3d_status z3d_prefetch_take(z3d_prefetch *a, char **bytes) {
-    /* No thread is to be had: as slow as without one, but as right. */
+    /* The thread could not start: this thread reads, which is slower. */
     if (!a->has_thread && a->read == a->taken && !a->ended) read_one(a);
     pthread_mutex_lock(&a->lock);
     while (a->read == a->taken && !a->ended) pthread_cond_wait(&a->moved, &a->lock);
@@ -94,7 +94,7 @@ z3d_status z3d_prefetch_take(z3d_prefetch *a, char **bytes) {
     pthread_mutex_unlock(&a->lock);
     if (there) return Z3D_OK;
     Z3D_TRY(z3d_error_restore(&a->end));
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "more blocks are asked for than were planned");
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "a block was requested after the last planned one");
 }
 
 void z3d_prefetch_stop(z3d_prefetch *a) {

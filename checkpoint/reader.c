@@ -1,5 +1,6 @@
-/* Reads a checkpoint: any range of any slice of any tensor, from whichever shards have it. It reads
- * files in blocks, and checks a block's digest before using its bytes. It does not use HDF5. */
+/* Reads a checkpoint: any range of any slice of any tensor, from all shards that have a part of it.
+ * It reads files in blocks, and checks a block's digest before it uses the bytes. It does not use
+ * HDF5. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,24 +12,24 @@
 #include "checkpoint/new_rows.h"
 #include "checkpoint/prefetch.h"
 
-enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
-/* Of a file that nobody reads twice, blocks this far back leave the page cache. */
+enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* often a process may open 1024 files only */
+/* In a file that is read once, blocks so far before the current one leave the page cache. */
 enum { BEHIND = 8 };
 
-/* Which blocks were used last. What it forgets follows from what it was asked for alone, so that
- * two who ask for the same keep the same. */
+/* The blocks that were used last. They depend only on the sequence of requests: the reading thread
+ * and the caller make the same requests, so they know the same blocks. */
 typedef struct recent {
     struct {
         int shard; /* -1: empty */
         int64_t block;
-        uint64_t used; /* when */
+        uint64_t used; /* by `clock` */
     } slot[CACHED_BLOCKS];
     uint64_t clock;
 } recent;
 
 typedef struct open_shard {
     int shard, fd; /* -1: none */
-    uint64_t used; /* when */
+    uint64_t used; /* by the checkpoint's `clock` */
 } open_shard;
 
 typedef struct source {
@@ -43,14 +44,14 @@ struct z3d_checkpoint {
     z3d_tensor_kind exported;
     double exported_scale;
     open_shard open[OPEN_SHARDS];
-    int *first_source; /* by tensor * Z3D_STATE_KINDS + kind, and one more */
+    int *first_source; /* by tensor * Z3D_STATE_KINDS + kind; one more at the end */
     source *source;
     recent cache;
     char *bytes[CACHED_BLOCKS]; /* the blocks of `cache` */
     uint64_t clock;             /* of `open` */
     int64_t bytes_read;
-    bool has_base;          /* its shards are among the manifest's */
-    z3d_progress *progress; /* NULL: nobody watches */
+    bool has_base;          /* the base's shards are among the manifest's */
+    z3d_progress *progress; /* NULL: none */
 };
 
 /* ---- open and close ---- */
@@ -214,7 +215,7 @@ int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, con
 
 /* ---- blocks ---- */
 
-/* Opens a file of a checkpoint and makes sure of its length. */
+/* Opens a file of a checkpoint and checks its length. */
 static z3d_status open_file(const char *folder, const char *name, int64_t size, int *fd) {
     char *path;
     int64_t length = 0;
@@ -235,7 +236,7 @@ static const char *folder_of(const z3d_checkpoint *c, const z3d_shard *shard) {
     return shard->folder ? shard->folder : c->folder;
 }
 
-/* Whose shard has failed. */
+/* Adds to a failure whose shard it is. */
 static z3d_status blame(const z3d_checkpoint *c, int s, z3d_status status) {
     if (status == Z3D_OK) return Z3D_OK;
     if (!c->manifest.shard[s].folder) return z3d_error_context(status, "rank %d's shard", s);
@@ -247,7 +248,7 @@ static z3d_status open_shard_file(const z3d_checkpoint *c, int s, int *fd) {
     return blame(c, s, open_file(folder_of(c, shard), shard->name, shard->size, fd));
 }
 
-/* A shard for reading: the one used longest ago is closed for it. */
+/* Opens a shard, unless it is open; closes the one whose last use is longest ago. */
 static z3d_status need_shard(z3d_checkpoint *c, int s, int *fd) {
     open_shard *oldest = &c->open[0];
     for (int i = 0; i < OPEN_SHARDS && oldest->shard != s; i++)
@@ -268,7 +269,7 @@ static void append_dataset(const z3d_manifest *m, const z3d_extent *e, z3d_strin
                       m->tensor[e->tensor].name);
 }
 
-/* Which datasets a block has values of, for messages: the first and the last one. */
+/* For messages: the first and the last dataset with values in a block. */
 static void append_datasets(const z3d_manifest *m, const z3d_shard *shard, int64_t block,
                             z3d_string *out) {
     int64_t from = block * Z3D_BLOCK_BYTES, to = from + Z3D_BLOCK_BYTES;
@@ -309,16 +310,16 @@ static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
     return left < Z3D_BLOCK_BYTES ? left : Z3D_BLOCK_BYTES;
 }
 
-/* Drops the pages of a file that is read once, from front to back. What is read next reuses them:
- * otherwise the system would free other pages first, or get some from the host of a virtual
- * machine. What else this node caches stays. */
+/* Drops pages of a file that is read once, from front to back. The next reads reuse them. Without
+ * this the system would first free other pages, which this node still needs, or a virtual machine
+ * would get more memory from its host. */
 static void forget_behind(int fd, int64_t block) {
     if (block <= BEHIND || block % BEHIND > 0) return;
     (void)posix_fadvise(fd, 0, (block - BEHIND) * Z3D_BLOCK_BYTES,
                         POSIX_FADV_DONTNEED); /* a hint */
 }
 
-/* Reads one whole block of a shard into `bytes`. once: it will not be read again. */
+/* Reads one whole block of a shard into `bytes`. once: the shard's blocks are not read again. */
 static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, bool once, char *bytes) {
     const z3d_shard *shard = &c->manifest.shard[s];
     int64_t count = block_bytes(shard, block);
@@ -335,7 +336,8 @@ static z3d_status verify_block(const z3d_checkpoint *c, int s, int64_t block, co
     return check_block(c, s, block, bytes, block_bytes(&c->manifest.shard[s], block));
 }
 
-/* The slot of a block; *there: it has it already. Else the one used longest ago is given to it. */
+/* The slot of a block. *there: the slot has the block already; else it is the slot whose last use
+ * is longest ago. */
 static int slot_of(recent *r, int s, int64_t block, bool *there) {
     int slot = 0;
     *there = false;
@@ -349,8 +351,8 @@ static int slot_of(recent *r, int s, int64_t block, bool *there) {
     return slot;
 }
 
-/* The block, from the cache or through it; from `ahead`, when not NULL, where it is the next one.
- */
+/* The block, which is read into the cache if it is not there. ahead: NULL, or takes blocks that
+ * were read ahead; this block is the next one then. */
 static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t block,
                          const char **bytes) {
     bool there;
@@ -371,8 +373,8 @@ static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t 
 
 /* ---- tensors ---- */
 
-/* How many elements, from element `at` of the slice on, are contiguous in a dataset, and where in
- * it; 0: none. */
+/* How many elements, from element `at` of the slice on, are contiguous in a dataset; 0: none.
+ * *within: the first one's index in the dataset. */
 static int64_t run_in(const z3d_part *want, const z3d_extent *e, int64_t at, int64_t left,
                       int64_t *within) {
     int64_t plane = want->valid * want->inner, o = at / plane, rest = at % plane;
@@ -402,22 +404,21 @@ static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, con
     return Z3D_OK;
 }
 
-/* A cursor over ranges: what is left of its range, and of the contiguous run of elements in a file.
- */
+/* A cursor that walks through ranges, and through each contiguous run of elements in a file. */
 typedef struct walk {
     const z3d_checkpoint *c;
     const z3d_wanted *range;
     int count, at;
-    int64_t first, left; /* of range `at` */
+    int64_t first, left; /* next element of range `at`, and how many are left */
     int source;
-    int64_t offset, run; /* in its shard, bytes; elements */
+    int64_t offset, run; /* next byte in its shard, and elements left of the run */
 } walk;
 
-/* Elements in one block. */
+/* Elements of a range that are in one block. */
 typedef struct piece {
     int range, shard;
-    int64_t first, count;  /* of the range's slice */
-    int64_t block, within; /* bytes */
+    int64_t first, count;  /* elements of the range's slice */
+    int64_t block, within; /* first byte in the block */
 } piece;
 
 static z3d_status next_run(walk *w) {
@@ -428,7 +429,7 @@ static z3d_status next_run(walk *w) {
     int64_t within = 0;
     for (int tried = begin; tried < end && w->run == 0; tried++) {
         if (w->source < begin || w->source >= end) w->source = begin;
-        /* The next piece is mostly where the last one was. */
+        /* Begins with the dataset of the last piece: it mostly has the next one, too. */
         const z3d_extent *e = c->source[w->source].extent;
         w->run = run_in(&range->slice, e, w->first, w->left, &within);
         w->offset = e->offset + within * 4;
@@ -441,7 +442,7 @@ static z3d_status next_run(walk *w) {
                      c->manifest.tensor[range->tensor].name);
 }
 
-/* piece.count 0: that was all. */
+/* The next piece; its count is 0 after the last one. */
 static z3d_status next_piece(walk *w, piece *out) {
     *out = (piece){0};
     while (w->left == 0 && w->at + 1 < w->count) {
@@ -468,7 +469,7 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tens
         const char *bytes;
         Z3D_TRY(next_piece(&w, &p));
         if (p.count == 0) return Z3D_OK;
-        if (p.count == Z3D_BLOCK_BYTES / 4) { /* no need to copy it */
+        if (p.count == Z3D_BLOCK_BYTES / 4) { /* a whole block: no copy is needed */
             Z3D_TRY(read_block(c, p.shard, p.block, false, (char *)out));
             Z3D_TRY(verify_block(c, p.shard, p.block, (char *)out));
         } else {
@@ -481,7 +482,8 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tens
 
 /* ---- many ranges, read ahead ---- */
 
-/* What the reading thread knows: the same way, and which blocks will still be in the cache. */
+/* The reading thread's state: the same walk as the caller's, and the blocks that will be in the
+ * caller's cache. */
 typedef struct scout {
     z3d_checkpoint *c;
     walk walk;
@@ -489,7 +491,7 @@ typedef struct scout {
     bool once; /* no other rank reads the same blocks */
 } scout;
 
-/* The next piece that is in none of the blocks of the cache; its count 0: that was all. */
+/* The next piece whose block is not in the cache; its count is 0 after the last one. */
 static z3d_status next_unread(scout *s, piece *p) {
     bool there = true;
     while (there) {
@@ -508,8 +510,9 @@ static z3d_status next_block(void *context, char *bytes, bool *end) {
     return *end ? Z3D_OK : read_block(s->c, p.shard, p.block, s->once, bytes);
 }
 
-/* Whether `ranks` who read as much as these ranges need read hardly a block twice. They do where
- * each of them keeps everything, and where rows of a matrix are cut otherwise than in the files. */
+/* Whether ranks read hardly any block twice, if each of `ranks` ranks reads as many blocks as these
+ * ranges need. They do read blocks twice if each rank keeps everything, or if the rows of a matrix
+ * are cut in another way than in the files. */
 static z3d_status read_once(scout s, int ranks, bool *once) {
     const z3d_manifest *m = &s.c->manifest;
     double all = 0, mine = 0;
@@ -594,7 +597,7 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
     return status;
 }
 
-/* Marks the shard's blocks that hold values of these kinds of tensors. */
+/* Marks the shard's blocks that hold tensors of these kinds. */
 static void mark_blocks(const z3d_shard *shard, unsigned kinds, bool *mark) {
     for (int i = 0; i < shard->num_extents; i++) {
         const z3d_extent *e = &shard->extent[i];
@@ -605,13 +608,13 @@ static void mark_blocks(const z3d_shard *shard, unsigned kinds, bool *mark) {
     }
 }
 
-/* Part `part` of the blocks of all shards: the counter goes on over them, so that parts are even.
- */
+/* Part `part` of the blocks of all shards. One counter runs through all shards, so the parts are
+ * even. */
 typedef struct turns {
     unsigned kinds;
     int part, parts;
     int64_t counter;
-    char *bytes; /* a block's */
+    char *bytes; /* a buffer for a block */
 } turns;
 
 static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t, const bool *left,

@@ -9,13 +9,13 @@
 
 enum { MAX_HEADER = 1 << 26 };
 
-/* The header's tensors are looked up among ours by name. */
+/* A name of ours, for the search of the header's tensors. */
 typedef struct listed {
     const char *name;
     int tensor;
 } listed;
 
-/* The bytes of one tensor, ours or not, behind the header. */
+/* The bytes of one tensor, ours or not, counted from the end of the header. */
 typedef struct span {
     const char *name;
     int64_t begin, end;
@@ -25,19 +25,19 @@ typedef struct reader {
     z3d_interop *f;
     int wrong;               /* entries of an adapter that do not fit */
     listed *by_name;         /* [count], sorted */
-    z3d_interop_source head; /* the place of a copy of the token table */
+    z3d_interop_source head; /* the place of the head, if it is a copy of the token table */
     z3d_problems problems;
-    /* Of the file at work. */
+    /* Of the current file. */
     int file;
     const char *path;
-    int64_t data, room; /* where the tensors begin, and their bytes */
+    int64_t data, room; /* first byte of the tensors, and their bytes */
 } reader;
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
 }
 
-/* Names with and without the model's prefix are the same. */
+/* Cuts the model's prefix off a name: names with and without it mean the same tensor. */
 static const char *without_prefix(const z3d_model_interop *model, const char *name) {
     size_t length = strlen(model->prefix);
     return strncmp(name, model->prefix, length) == 0 ? name + length : name;
@@ -76,7 +76,7 @@ static z3d_status refuse_shape(const reader *r, const char *name, int64_t first,
                      r->f->wrapped ? "; the adapter is for a model of other sizes" : "");
 }
 
-/* A tensor of an adapter's file. */
+/* The error for a tensor of an adapter's file that the run does not train. */
 static z3d_status refuse_untrained(const reader *r, const char *name) {
     char text[Z3D_SHOWN + 1];
     return Z3D_ERROR(Z3D_ERR_DATA,
@@ -86,7 +86,7 @@ static z3d_status refuse_untrained(const reader *r, const char *name) {
                      r->f->view[0].name);
 }
 
-/* Where an entry's values lie, for a tensor of ours that it must fit. */
+/* Reads the place of an entry's values; the entry must fit our tensor. */
 static z3d_status read_entry(const reader *r, const z3d_json *entry, const span *bytes, int tensor,
                              z3d_interop_source *out) {
     const z3d_view *v = &r->f->view[tensor];
@@ -127,7 +127,8 @@ static z3d_status read_span(const reader *r, const z3d_json *entry, span *out) {
                      (long long)out->end, (long long)r->room);
 }
 
-/* The place of a tensor with this name, and which of ours it must fit; NULL: the model has none. */
+/* The place to fill in for a tensor with this name, and the tensor of ours that it must fit; NULL:
+ * the model has no such tensor. */
 static z3d_interop_source *place_of(reader *r, const char *name, int *tensor) {
     const z3d_model_interop *model = r->f->type->interop;
     listed wanted = {name, 0}, copied = {model->copied, 0};
@@ -155,7 +156,7 @@ static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes)
                          r->path, z3d_shown(entry->key, text), model->title,
                          (long long)r->f->config->model_num_layers);
     if (place->found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", r->path,
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s appears twice", r->path,
                          z3d_shown(name, text));
     place->found = true;
     place->file = r->file;
@@ -170,7 +171,7 @@ static int compare_spans(const void *a, const void *b) {
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Sorts them. */
+/* Sorts the spans and checks that they fill the file. */
 static z3d_status check_spans(const reader *r, span *spans, size_t count) {
     char a[Z3D_SHOWN + 1], b[Z3D_SHOWN + 1];
     int64_t at = 0;
@@ -201,7 +202,8 @@ static void read_metadata(z3d_interop *f, const z3d_json *metadata) {
         snprintf(f->base, sizeof f->base, "%s", base->text);
 }
 
-/* An adapter's tensors are wrong all for one reason. */
+/* Adds a problem. If several tensors of an adapter are wrong, they have one cause: only the first
+ * is reported. */
 static void add_problem(reader *r, z3d_status status) {
     if (status != Z3D_OK && r->f->wrapped && r->wrong++ > 0) return;
     z3d_problems_add(&r->problems, status);
@@ -228,7 +230,7 @@ static z3d_status add_entries(reader *r, const z3d_json *root) {
     return status;
 }
 
-/* The file: 8 bytes, little-endian, how long the header is; the header; the tensors. */
+/* A file has 8 bytes with the header's length (little-endian), the header, and the tensors. */
 static z3d_status read_file(reader *r) {
     const z3d_interop_file *file = &r->f->file[r->file];
     uint8_t bytes[8] = {0};
@@ -255,7 +257,7 @@ static z3d_status read_file(reader *r) {
 
 /* ---- all files ---- */
 
-/* A head of its own must be the token table again where the model has one table. */
+/* If the model has tied embeddings, a head in the files must equal the token table. */
 static z3d_status check_head(const reader *r) {
     enum { CHUNK = 4096 };
     const z3d_interop *f = r->f;
@@ -272,14 +274,14 @@ static z3d_status check_head(const reader *r) {
         if (memcmp(a, b, (size_t)some * sizeof *a) != 0)
             return Z3D_ERROR(
                 Z3D_ERR_UNSUPPORTED,
-                "%s: tensor %s differs from %s, but config.json says that they are one "
+                "%s: tensor %s differs from %s, but config.json says that they are the same "
                 "(tie_word_embeddings)",
                 f->file[r->head.file].path, model->copy, model->copied);
     }
     return Z3D_OK;
 }
 
-/* Where the model has one table, it may be saved under the head's name alone. */
+/* Tied embeddings may be saved under the head's name alone. */
 static void borrow_head(reader *r) {
     const z3d_interop *f = r->f;
     int table = 0;
@@ -294,15 +296,14 @@ static void find_missing(reader *r) {
     const z3d_interop *f = r->f;
     for (int i = 0; i < f->count; i++)
         if (!f->place[i].found)
-            add_problem(
-                r, Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing%s",
-                             f->num_files == 1 ? f->file[0].path : f->path, f->view[i].name,
-                             f->wrapped ? "; lora.target_modules and lora.modules_to_save say what "
-                                          "the run trains, and the adapter has less"
-                                        : ""));
+            add_problem(r, Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing%s",
+                                     f->num_files == 1 ? f->file[0].path : f->path, f->view[i].name,
+                                     f->wrapped ? "; the run trains it (lora.target_modules, "
+                                                  "lora.modules_to_save), but the adapter does not"
+                                                : ""));
 }
 
-/* A tensor that the index has must be in the file that it names. */
+/* A tensor in the index must be in the file that the index names. */
 static void check_entries(reader *r) {
     const z3d_interop *f = r->f;
     const z3d_json *map = z3d_json_member(f->index, "weight_map");
@@ -322,7 +323,7 @@ static void check_entries(reader *r) {
     }
 }
 
-/* And the index has all of ours: other readers find them by it. */
+/* The index must have all our tensors, because other programs find them by it. */
 static void check_index(reader *r) {
     const z3d_interop *f = r->f;
     if (!f->index) return;
@@ -337,7 +338,7 @@ static void check_index(reader *r) {
                                        f->path, f->view[i].name));
 }
 
-/* All that is wrong, a line each; what follows from an error is left out. */
+/* Reports all errors, one line each, but no error that is the consequence of another one. */
 static z3d_status read_files(reader *r) {
     bool readable = true;
     for (; r->file < r->f->num_files; r->file++) {

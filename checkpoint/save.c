@@ -1,7 +1,7 @@
 /* Saving: snapshot, free space, shards, commit. Rank 0 creates the folder; all ranks write their
- * shards at once; when all are durable, rank 0 writes the manifest, which makes them a checkpoint.
- * Each of the three phases after the snapshot runs in a thread beside training (asynchronous) or
- * immediately. Between phases the ranks agree, in z3d_store_poll. */
+ * shards at the same time; when all shards are durable, rank 0 writes the manifest, which makes
+ * them a checkpoint. Each of the three phases after the snapshot runs in a thread beside training
+ * (asynchronous) or in the calling thread. Between phases the ranks agree, in z3d_store_poll. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +22,12 @@ static const char *place_of(const z3d_store *store) {
     return places[store->save.phase];
 }
 
-/* All ranks, or where they stand while they wait. */
+/* Agrees with all ranks; the watchdog knows the phase meanwhile. */
 static z3d_status agree(const z3d_store *store, z3d_status mine) {
     return z3d_checkpoint_agree(store->config.world, place_of(store), mine);
 }
 
-/* Values from the engine, on the spot. */
+/* Values directly from the engine. */
 static z3d_status engine_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                 float *out) {
     const z3d_store *store = context;
@@ -44,7 +44,7 @@ static z3d_status snapshot_values(void *context, const z3d_extent *e, int64_t at
 
 /* ---- phases ---- */
 
-/* Bytes that a shard will have at most: values, and what HDF5 and the index say of each dataset. */
+/* The most bytes of a shard: values, and for each dataset HDF5's metadata and the index. */
 static int64_t most_bytes(const z3d_shard *plan) {
     int64_t bytes = 0;
     for (int i = 0; i < plan->num_extents; i++) bytes += plan->extent[i].count * 4 + 4096;
@@ -55,7 +55,7 @@ static const z3d_program_config *program_config(const z3d_store *store) {
     return &z3d_engine_program(store->config.engine, Z3D_MODE_TRAIN)->config;
 }
 
-/* What rank r writes, as it plans it. */
+/* The extents that rank r writes. */
 static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
     const bool trained = store->save.manifest.info.base.folder != NULL;
     z3d_mesh place = *store->config.mesh;
@@ -65,7 +65,7 @@ static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
                           &out->extent);
 }
 
-/* Rank 0: room for all shards, and a folder. */
+/* Rank 0: checks the space for all shards, and makes the folder. */
 static z3d_status begin_phase(z3d_store *store) {
     int ranks = z3d_world_size(store->config.world);
     int64_t *sizes;
@@ -95,8 +95,8 @@ static z3d_status write_phase(z3d_store *store) {
                            store->snapshot ? snapshot_values : engine_values, store, &save->entry);
 }
 
-/* Removes an old checkpoint. If somebody put other files into it, or replaced it, it stays, and one
- * warning says so. */
+/* Removes an old checkpoint. If somebody put other files into it, or replaced it, it stays, and
+ * there is one warning. */
 static z3d_status remove_old(z3d_store *store, int64_t step) {
     char *path, what[Z3D_INTEROP_TEXT];
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));
@@ -110,12 +110,13 @@ static z3d_status remove_old(z3d_store *store, int64_t step) {
     return status;
 }
 
-/* Of the save: the step whose checkpoint stays, however old it is; 0: none. */
+/* The step of the lowest validation loss at this save: its checkpoint stays; 0: none. */
 static int64_t best_step(const z3d_store *store) {
     return store->config.keep_best ? store->save.manifest.info.evaluations.best_step : 0;
 }
 
-/* Rank 0: removes complete checkpoints beyond the newest `keep`. best: it stays; 0: none. */
+/* Rank 0: removes complete checkpoints, except the newest `keep` and that of step `best` (0: none).
+ */
 static z3d_status retain(z3d_store *store, int64_t best) {
     int64_t *steps;
     int count;
@@ -128,7 +129,7 @@ static z3d_status retain(z3d_store *store, int64_t best) {
     return status;
 }
 
-/* Rank 0. The checkpoint exists from the manifest's rename on. */
+/* Rank 0: writes the manifest. With its rename the checkpoint exists. */
 static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
     if (store->config.before_commit)
@@ -146,7 +147,7 @@ static z3d_status commit_phase(z3d_store *store) {
     return status;
 }
 
-/* Rank 0. Where the run keeps no best one, what else has the name is not its business. */
+/* Rank 0. Without keep_best another file named DIR/best is no error. */
 static z3d_status take_best(z3d_store *store, int64_t best) {
     const bool keeps = store->config.keep_best;
     int64_t before;
@@ -182,7 +183,8 @@ static z3d_status do_phase(z3d_store *store) {
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "no save is running");
 }
 
-/* This rank's part of the phase has ended: *this* thread's message goes with it. */
+/* This rank's part of the phase has ended. Keeps the error message, which belongs to this thread.
+ */
 static void finish(z3d_save *save, z3d_status status) {
     save->result = z3d_error_keep(status);
     atomic_store(&save->finished, true);
@@ -191,7 +193,7 @@ static void finish(z3d_save *save, z3d_status status) {
 static void *run_phase(void *context) {
     z3d_store *store = context;
     z3d_save *save = &store->save;
-    /* Where cores are short training goes first. A thread of Linux has a priority of its own. */
+    /* If there are too few cores, training goes first. In Linux a thread has its own priority. */
     if (save->has_thread) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
     finish(save, do_phase(store));
     return NULL;
@@ -214,7 +216,7 @@ static void join_thread(z3d_save *save) {
     save->has_thread = false;
 }
 
-/* This rank's status of the phase that has ended, its message restored for this thread. */
+/* Ends the phase on this rank: its status, with the message restored in this thread. */
 static z3d_status end_phase(z3d_store *store) {
     join_thread(&store->save);
     return z3d_error_restore(&store->save.result);
@@ -246,9 +248,8 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
 }
 
-/* The device's host memory: its pages are there from the start (a save that had to wait for each
- * page of 4 KiB would take 30 times as long), in huge ones, pinned where a device copies by itself.
- */
+/* Uses the device's host memory: its pages exist from the start (a save that waits for each page of
+ * 4 KiB takes 30 times as long), they are huge, and pinned if the device copies by itself. */
 static z3d_status allocate_snapshot(z3d_store *store, int64_t bytes) {
     void *memory;
     z3d_status status =
@@ -279,7 +280,8 @@ z3d_status z3d_store_plan_snapshot(z3d_store *store) {
     return allocate_snapshot(store, bytes);
 }
 
-/* More than was planned where what is frozen is saved, too: the base lacks some of it. */
+/* Makes the copy larger than planned if frozen parameters are saved, too, because the base lacks
+ * some of them. */
 static z3d_status need_snapshot(z3d_store *store) {
     const z3d_shard *plan = &store->save.image.shard;
     int64_t bytes = 0;
@@ -325,8 +327,8 @@ static void forget_save(z3d_store *store) {
     save->image.fd = -1;
 }
 
-/* After a failure: what was written is taken away, as far as that goes. But what this rank had
- * committed when another one failed is a checkpoint, and perhaps the last. */
+/* After a failure: removes what this save has written, if possible. If this rank had committed
+ * before another rank failed, the checkpoint exists, perhaps as the only one, and stays. */
 static z3d_status abandon(z3d_store *store, z3d_status failure) {
     const z3d_kept_error why = z3d_error_keep(failure);
     z3d_save *save = &store->save;
@@ -350,7 +352,7 @@ z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info) {
     z3d_status status = prepare(store, info);
     if (status == Z3D_OK) {
         start_phase(store, Z3D_SAVE_BEGIN);
-    } else { /* the others hear of it when they meet */
+    } else { /* the others hear of the failure when the ranks agree */
         store->save.phase = Z3D_SAVE_BEGIN;
         finish(&store->save, status);
     }
@@ -361,7 +363,7 @@ z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info) {
 
 /* ---- between the phases ---- */
 
-/* Rank 0 learns of all shards: their files, and from their plans what is in them. */
+/* Rank 0 collects all shards: their files, and the datasets of their plans. */
 static z3d_status collect(z3d_store *store) {
     z3d_world *world = store->config.world;
     z3d_save *save = &store->save;

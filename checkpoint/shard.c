@@ -1,5 +1,4 @@
-/* One rank's file: which parts of which tensors it has, HDF5's metadata, and writing it to the
- * disk. */
+/* One rank's file: its parts of tensors, HDF5's metadata, and the write to the disk. */
 #include "checkpoint/shard.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 
 enum { BOUNCE_BYTES = 4 * Z3D_BLOCK_BYTES };
 
-/* ---- which parts ---- */
+/* ---- the parts of tensors ---- */
 
 static void plan_datasets(const z3d_model *model, const z3d_layout *layout, const z3d_home *home,
                           int kind, bool trained, int *count, z3d_extent *out) {
@@ -91,7 +90,7 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
 
 /* ---- metadata ---- */
 
-/* A dataset that has its place in the file, but no value written by HDF5. */
+/* Adds a dataset: HDF5 gives it a place in the file, but writes no values. */
 static z3d_status add_dataset(hid_t file, const z3d_tensor *tensor, z3d_extent *extent) {
     hsize_t count = (hsize_t)extent->count;
     int64_t rows[] = {extent->row_first, extent->rows};
@@ -138,9 +137,9 @@ static z3d_status describe(hid_t file, const z3d_tensor *tensor, int rank, int64
     return Z3D_OK;
 }
 
-/* HDF5 does not survive that a file in memory cannot grow: its limit is asked before. */
+/* HDF5 crashes if a file in memory cannot grow: checks the limit before. */
 static z3d_status check_file_limit(const z3d_shard *shard) {
-    enum { METADATA = 4096 }; /* of a dataset, at most */
+    enum { METADATA = 4096 }; /* the most bytes of metadata of a dataset */
     struct rlimit limit;
     rlim_t bytes = METADATA;
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Z3D_OK;
@@ -194,12 +193,12 @@ typedef struct stream {
     z3d_image *image;
     z3d_values values;
     void *context;
-    int next; /* first extent that ends behind what was written */
+    int next; /* first extent that is not written completely */
     char *bounce;
 } stream;
 
-/* Bytes [from, to) of the file into the bounce buffer: tensors where they lie, metadata between
- * them. */
+/* Fills the bounce buffer with bytes [from, to) of the file: tensors at their offsets, metadata
+ * between them. */
 static z3d_status fill(stream *s, int64_t from, int64_t to) {
     const z3d_shard *shard = &s->image->shard;
     for (int64_t at = from; at < to;) {
@@ -259,7 +258,7 @@ z3d_status z3d_image_write(z3d_image *image, const z3d_io_hook *hook, const char
     z3d_status status = write_shard(&s, hook, folder);
     if (status == Z3D_OK) status = z3d_index_write(&image->shard, &index);
     if (status == Z3D_OK) {
-        /* Syncs the folder, and with it the shard's name. */
+        /* This also syncs the folder, and so the shard's name. */
         status =
             z3d_io_write_file(hook, folder, image->shard.index, index.text, (int64_t)index.length);
         snprintf(entry->name, sizeof entry->name, "%s", image->shard.index);

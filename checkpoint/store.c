@@ -8,7 +8,7 @@
 
 /* ---- taking the folder ---- */
 
-/* What unfinished saves and removals left has no manifest. */
+/* Removes the remains of unfinished saves and removals: folders without a manifest. */
 static z3d_status clean(z3d_store *store) {
     int64_t *steps;
     int count;
@@ -27,8 +27,8 @@ static z3d_status clean(z3d_store *store) {
     return status;
 }
 
-/* The folder's own name, and its parents', may be new: they must outlast a power loss too. Parents
- * that may not be opened were not made by us. */
+/* The folder and its parents may be new: their names must survive a power loss, too. A parent that
+ * we may not open is not new, so failures do not matter. */
 static void sync_parents(z3d_store *store) {
     char path[4096];
     snprintf(path, sizeof path, "%s", store->dir);
@@ -109,7 +109,7 @@ static z3d_status put_aside(z3d_store *store, int64_t step) {
     return status;
 }
 
-/* Rank 0's list, on all ranks. */
+/* Gives rank 0's list to all ranks. */
 static z3d_status share_list(z3d_store *store, int64_t **steps, int *count) {
     static const char *const listing = "checkpoint: listing the folder";
     z3d_world *world = store->config.world;
@@ -132,7 +132,7 @@ fail:
     return status;
 }
 
-/* Those above steps[good] are damaged. */
+/* The checkpoints after steps[good] are damaged: rank 0 renames them. */
 static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
     static const char *const putting = "checkpoint: renaming damaged ones";
     z3d_world *world = store->config.world;
@@ -158,7 +158,7 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
         status = z3d_checkpoint_load_all(c->world, folder, c->base, c->model, c->engine, verify,
                                          false, accept, context, info);
         free(folder);
-        if (status != Z3D_ERR_DATA) break; /* another failure may be over at the next start */
+        if (status != Z3D_ERR_DATA) break; /* any other failure may be gone at the next start */
         if (z3d_world_rank(c->world) == 0)
             z3d_log(Z3D_LOG_ERROR, "cannot use the checkpoint of step %lld: %s%s",
                     (long long)steps[at], z3d_error_message(),

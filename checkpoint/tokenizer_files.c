@@ -1,5 +1,5 @@
-/* The files of a Hugging Face tokenizer: kept beside an imported model, written beside an exported
- * one. Those that are missing are made from vocab.json and merges.txt. */
+/* The files of a Hugging Face tokenizer: copied next to an imported model, and written next to an
+ * exported one. Missing files are made from vocab.json and merges.txt. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ static z3d_status read_into(const char *path, z3d_string *out) {
     return Z3D_OK;
 }
 
-/* FOLDER/NAME, if it is there. */
+/* Reads FOLDER/NAME, if it exists. */
 static z3d_status read_beside(const char *folder, int file, z3d_tokenizer_files *out) {
     char *path;
     bool there;
@@ -50,7 +50,7 @@ static z3d_status parse(const z3d_tokenizer_files *files, int file, z3d_json **o
     return z3d_json_parse(files->text[file].text, files->text[file].length, names[file], out);
 }
 
-/* The id of <|endoftext|>: in vocab.json or tokenizer.json. */
+/* Finds the id of <|endoftext|> in vocab.json or tokenizer.json. */
 static z3d_status find_end(z3d_tokenizer_files *files) {
     z3d_json *vocab, *whole = NULL;
     z3d_status status = parse(files, Z3D_FILE_VOCAB, &vocab);
@@ -76,7 +76,7 @@ static int64_t id_of(const z3d_json *config, const char *key) {
     return z3d_json_int(m, &id) ? id : -1;
 }
 
-/* named: config.json's, a list stays one; NULL: eos alone. */
+/* named: eos_token_id of config.json; a list stays a list. NULL: uses eos alone. */
 static void set_ends(z3d_tokenizer_files *files, const z3d_json *named) {
     int count = 0;
     int64_t id;
@@ -100,7 +100,7 @@ static z3d_status find_ids(z3d_tokenizer_files *files) {
     files->eos = id_of(config, "eos_token_id");
     files->pad = id_of(config, "pad_token_id");
     bos = z3d_json_member(config, "bos_token_id");
-    const bool none = bos && bos->type == Z3D_JSON_NULL; /* it is said to have none */
+    const bool none = bos && bos->type == Z3D_JSON_NULL; /* the model has no such token */
     if (files->bos < 0 && !none) files->bos = files->end;
     if (files->eos < 0) files->eos = files->end;
     set_ends(files, z3d_json_member(config, "eos_token_id"));
@@ -113,7 +113,7 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* A file: tokenizer.json where it is named so, else vocab.json, and merges.txt beside it. */
+/* Reads a file: tokenizer.json if it has this name; else vocab.json, and merges.txt next to it. */
 static z3d_status read_named(const char *vocab, const char *merges, z3d_tokenizer_files *out) {
     const char *slash = strrchr(vocab, '/'), *name = slash ? slash + 1 : vocab;
     if (strcmp(name, names[Z3D_FILE_TOKENIZER]) == 0)
@@ -148,7 +148,7 @@ z3d_status z3d_tokenizer_files_read_config(const char *folder, z3d_tokenizer_fil
 
 /* ---- making ---- */
 
-/* GPT-2 writes a byte as a character: a printable one as itself, the others from U+0100 on. */
+/* GPT-2 writes each byte as a character: a printable one as itself, the others from U+0100 on. */
 void z3d_tokenizer_files_of_bytes(z3d_tokenizer_files *out) {
     z3d_string *vocab = &out->text[Z3D_FILE_VOCAB];
     unsigned next = 256;
@@ -215,8 +215,8 @@ static z3d_status make_tokenizer(z3d_tokenizer_files *files) {
     return Z3D_OK;
 }
 
-/* `  "bos_token": "<s>"`, and the end's: the texts of the ids among tokenizer.json's added tokens.
- */
+/* Appends `  "bos_token": "<s>"`, and the same for the end and for unknown tokens. The texts of the
+ * ids are in tokenizer.json's added_tokens. */
 static void append_special(const z3d_tokenizer_files *files, const z3d_json *tokenizer,
                            z3d_string *out) {
     const int64_t ids[] = {files->bos, files->eos, files->end};
@@ -233,7 +233,7 @@ static void append_special(const z3d_tokenizer_files *files, const z3d_json *tok
         }
 }
 
-/* What names the tokenizer's class and its special tokens; nothing beside the tokenizer's own. */
+/* Makes tokenizer_config.json and special_tokens_map.json; nothing if the tokenizer has its own. */
 static z3d_status make_configs(z3d_tokenizer_files *files, int64_t positions) {
     z3d_string *config = &files->text[Z3D_FILE_TOKENIZER_CONFIG];
     z3d_string *special = &files->text[Z3D_FILE_SPECIAL];

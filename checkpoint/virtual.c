@@ -1,4 +1,5 @@
-/* checkpoint.h5: every whole tensor under its name, as virtual datasets over the shards. */
+/* checkpoint.h5: every whole tensor under its name, as a virtual dataset made of the shards' ones.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include "checkpoint/shard.h"
 
-/* Where parts of one dataset of a shard belong in the whole tensor. */
+/* One dataset of a shard, which becomes a part of a virtual dataset. */
 typedef struct mapping {
     hid_t list, space; /* of the virtual dataset */
     const z3d_tensor *tensor;
@@ -15,7 +16,7 @@ typedef struct mapping {
     const char *file, *path;
 } mapping;
 
-/* Adds the box `start`, `count` of the tensor as elements at .. of the source. */
+/* Maps the box `start`, `count` of the tensor to the source's elements from `at` on. */
 static z3d_status map_box(const mapping *m, const hsize_t *start, const hsize_t *count,
                           int64_t at) {
     hsize_t whole = (hsize_t)m->extent->count, first = (hsize_t)at, elements = 1;
@@ -29,8 +30,8 @@ static z3d_status map_box(const mapping *m, const hsize_t *start, const hsize_t 
     return good ? Z3D_OK : z3d_hdf5_failed("map a part of a tensor");
 }
 
-/* Elements [first, first + count) of the row-major tensor as boxes: at dimension d, begun
- * sub-tensors at both ends are split further, the whole ones between them are one box. */
+/* Maps elements [first, first + count) of the row-major tensor as boxes. At dimension d the whole
+ * sub-tensors are one box; the incomplete ones at both ends are split further. */
 static z3d_status map_range(const mapping *m, int d, hsize_t *start, int64_t first, int64_t count,
                             int64_t *at) {
     const z3d_tensor *t = m->tensor;
@@ -57,8 +58,8 @@ static z3d_status map_range(const mapping *m, int d, hsize_t *start, int64_t fir
     return Z3D_OK;
 }
 
-/* The extent is a range of the slice [outer, rows, inner]. Where the slice is a block of columns
- * (of the dimensions below the split one) whole planes form one box of the logical shape. */
+/* The extent is a range of the slice [outer, rows, inner]. If the slice has a part of dimension 1,
+ * its whole planes form one box of the logical shape. */
 static z3d_status map_extent(const mapping *m) {
     const z3d_tensor *t = m->tensor;
     const z3d_extent *e = m->extent;
@@ -106,7 +107,7 @@ static z3d_status add_tensor(hid_t file, const z3d_manifest *manifest, int tenso
     hid_t list = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(t->dims, shape, NULL);
     hid_t dataset = -1;
     z3d_status status = Z3D_OK;
-    const float missing = NAN; /* what a shard that is not there reads as: no zeros */
+    const float missing = NAN; /* values of a missing shard: zeros could look valid */
     if (list < 0 || space < 0 || H5Pset_obj_track_times(list, false) < 0 ||
         H5Pset_fill_value(list, H5T_NATIVE_FLOAT, &missing) < 0)
         status = z3d_hdf5_failed("set a dataset's properties");

@@ -1,5 +1,5 @@
-/* LoRA's two small products beside a layer's large one. Forward keeps nothing: A dropout(x) is
- * computed again in backward, because it costs rank / out of the layer's product. */
+/* LoRA's two small products next to a layer's large one. Forward keeps nothing for backward:
+ * backward computes A dropout(x) again, which costs only rank / out of the layer's product. */
 #include "tensor_parallel/adapter.h"
 
 static z3d_status scale(const z3d_tensor_lane *lane, const z3d_linear *linear,
@@ -9,7 +9,7 @@ static z3d_status scale(const z3d_tensor_lane *lane, const z3d_linear *linear,
                       .dtype = lane->dtype, .factor = adapter->scale);
 }
 
-/* This adapter's columns of y or its gradient. */
+/* The adapter's columns of y, or of y's gradient. */
 static void *columns(const z3d_tensor_lane *lane, const z3d_adapter *adapter, const void *y) {
     return (char *)(uintptr_t)y + z3d_bytes_of(lane->dtype, adapter->first);
 }
@@ -25,7 +25,7 @@ static z3d_status drop(const z3d_tensor_lane *lane, const z3d_linear *linear,
                       .dtype = lane->dtype, .dropout = adapter->dropout);
 }
 
-/* low[rows,rank] = scale x A x, of an x that has been through the dropout. */
+/* low[rows,rank] = scale x A x; x is already dropout(x). */
 static z3d_status lower(const z3d_tensor_lane *lane, const z3d_linear *linear,
                         const z3d_adapter *adapter, const void *x) {
     Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = adapter->rank, .k = linear->in,

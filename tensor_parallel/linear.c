@@ -1,9 +1,9 @@
-/* Column- and row-parallel linear layers. The pair needs two sums over the group: the row-parallel
- * one in forward (g of Megatron-LM's figure 3), and the column-parallel one in backward (f), which
- * runs while the weight gradient is computed. */
+/* Column- and row-parallel linear layers. A pair of them needs two sums over the group: the
+ * row-parallel layer's in forward (g in Megatron-LM's figure 3), and the column-parallel layer's in
+ * backward (f), which runs while the weight gradient is computed. */
 #include "tensor_parallel/adapter.h"
 
-/* y[rows,out] = x[rows,in] W[out,in]^T (+ bias), and what the adapters add */
+/* y[rows,out] = x[rows,in] W[out,in]^T (+ bias) + the adapters' addends */
 static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear, const void *x,
                            const void *bias, void *y, void *gelu) {
     const bool alone = linear->adapters == 0;
@@ -15,8 +15,8 @@ static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear
     return z3d_adapters_forward(lane, linear, x, y, gelu);
 }
 
-/* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] and what the adapters add (x
- * gelu'(before_gelu)) */
+/* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] + the adapters' addends; all of it
+ * times gelu'(before_gelu), if that is not NULL */
 static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                  const void *dy, void *dx, bool accumulate,
                                  const void *before_gelu) {

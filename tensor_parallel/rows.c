@@ -1,7 +1,7 @@
-/* Which rank has which rows between the tensor-parallel layers, and the two operators between the
- * layouts: g-bar, a sum of which each rank gets its own rows, and g, which gathers all rows
- * (Korthikanti et al., 2205.05198, figure 5). Together they move as much as the one all-reduce that
- * replaces them without sequence parallelism. */
+/* A rank's rows between the tensor-parallel layers, and the two operators that change the layout:
+ * g-bar sums and leaves each rank its own rows, g gathers all rows (Korthikanti et al., arXiv
+ * 2205.05198, figure 5). Together they move as many bytes as the single all-reduce that is used
+ * without sequence parallelism. */
 #include "tensor_parallel/tensor_parallel.h"
 
 z3d_row_range z3d_own_rows(const z3d_tensor_lane *lane, int64_t rows) {

@@ -1,5 +1,5 @@
 /* The layers that are split along the vocabulary: the embedding lookup and softmax cross entropy.
- * Ranks do not exchange logits, only a maximum and two sums per row. */
+ * Ranks exchange no logits, only a maximum and two sums for each row. */
 #include "tensor_parallel/tensor_parallel.h"
 
 z3d_vocab_range z3d_vocab_range_of(int64_t vocab, int64_t padded_vocab, int size, int index) {

@@ -1,5 +1,5 @@
 /* Channels and messages, independent of the transport, and small blocking helpers on binomial
- * trees. A member's subtree are the members after it, so gathered data is in order. */
+ * trees. A member's subtree consists of the members after it, so gathered data is in order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ z3d_status z3d_channel_open(z3d_world *world, const int *members, int size, int 
         channel->size = size;
         channel->index = index;
     }
-    /* Everybody opens it, or nobody. */
+    /* All ranks open it, or none. */
     if (world->channel) status = z3d_world_agree(world, status);
     if (status == Z3D_OK) status = world->transport->open(channel);
     if (status == Z3D_OK) {
@@ -101,8 +101,8 @@ static z3d_status move(z3d_channel *channel, void *data, int64_t bytes, int peer
     return Z3D_OK;
 }
 
-/* Members are counted from the root on. The parent of one is itself without its lowest bit; its
- * children are itself plus every lower bit. */
+/* Members are numbered from the root. A member's parent has its number without the lowest bit; its
+ * children have its number plus one bit below the lowest. */
 z3d_status z3d_channel_broadcast(z3d_channel *channel, void *data, int64_t bytes, int root) {
     int size = channel->size, self = (channel->index - root + size) % size, bit = 1;
     for (; bit < size && !(self & bit); bit <<= 1) {

@@ -45,7 +45,7 @@ static void unlink_group(z3d_group *group) {
     while (*link && *link != group) link = &(*link)->next;
     if (!*link) return;
     *link = group->next;
-    /* The device polls for the groups that are left, if any uses it. */
+    /* Other groups on this device still need its poll. */
     for (z3d_group *other = group->world->groups; other; other = other->next)
         if (other->device == group->device) return;
     if (group->device) z3d_device_set_poll(group->device, NULL, NULL);
@@ -87,7 +87,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
         group->ops = &z3d_self_ops;
         place(group, (z3d_places){.node = world->node});
     }
-    /* Everybody takes part in making it, or nobody. */
+    /* All ranks make it, or none. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     if (group->size > 1) status = create_backend(group);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
@@ -298,7 +298,7 @@ static int64_t volume(const z3d_group *group, const z3d_collective *call) {
 
 static double between_nodes(const z3d_group *group, const z3d_collective *call, int64_t bytes) {
     if (!group->world) return 0;
-    if (z3d_collective_travels_in(call) != call->dtype) /* straight to every other member */
+    if (z3d_collective_travels_in(call) != call->dtype) /* no ring: directly to every member */
         return (double)bytes * group->across / (group->size - 1);
     if (call->kind != Z3D_COLLECTIVE_SEND)
         return z3d_links_crossing((double)bytes, group->hops, group->size);
@@ -355,7 +355,7 @@ static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) 
     return operation;
 }
 
-/* The device is told which of its bytes a collective works on. */
+/* Tells the device which of its bytes a collective works on. */
 static void touch_memory(const z3d_group *group, const z3d_collective *call) {
     bool matrix =
         call->kind == Z3D_COLLECTIVE_ALL_GATHER || call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;

@@ -1,5 +1,5 @@
-/* How this process was started. Without a launcher MPI is not started: its singleton mode forks a
- * daemon, and fails or prints messages if that daemon is missing. */
+/* Finds out how this process was started. Without a launcher zero3d does not start MPI: MPI's
+ * singleton mode forks a daemon, and fails or prints messages if that daemon is missing. */
 #include "parallel/interface/launcher.h"
 
 #include <limits.h>
@@ -26,7 +26,7 @@ static bool says_one(const char *name) {
     return tasks && strcmp(tasks, "1") == 0;
 }
 
-/* The variable in which one says that it started several, or NULL. */
+/* The variable in which a launcher says that it started several processes, or NULL. */
 static const char *says_several(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -60,7 +60,7 @@ static z3d_status read_host(z3d_launcher *out, const char *text, const char *nam
     return Z3D_OK;
 }
 
-/* How long ranks wait for each other at the start. */
+/* For how long ranks wait for each other at the start. */
 static z3d_status read_seconds(z3d_launcher *out) {
     int64_t seconds = 120;
     if (getenv("ZERO3D_START_SECONDS"))
@@ -103,7 +103,7 @@ bool z3d_hostlist_first(const char *list, char *out, size_t size) {
     return length > 0;
 }
 
-/* Slurm's list is sorted, so its first host has task 0, unless somebody arranged it otherwise. */
+/* Slurm's list is sorted, so its first host has task 0, unless the user chose another order. */
 static z3d_status first_host(z3d_launcher *out) {
     const char *list = getenv("SLURM_STEP_NODELIST"), *own = getenv("SLURMD_NODENAME");
     if (getenv("MASTER_ADDR")) return read_host(out, getenv("MASTER_ADDR"), "MASTER_ADDR");
@@ -120,7 +120,8 @@ static z3d_status first_host(z3d_launcher *out) {
     return Z3D_OK;
 }
 
-/* A port that two steps hardly share, outside the range that the kernel gives away itself. */
+/* A port from the job and step: two steps rarely share it, and it is outside the range from which
+ * the kernel assigns ports by default. */
 static z3d_status step_port(z3d_launcher *out) {
     enum { FIRST_PORT = 20000, PORTS = 10000 };
     int64_t job = 0, step = 0, port;
@@ -137,10 +138,11 @@ static z3d_status read_if_set(const char *name, int64_t *out) {
     return getenv(name) ? read_number(name, 1, INT_MAX, out) : Z3D_OK;
 }
 
-/* How many tasks the job has that this process is in. In a task of srun's SLURM_NTASKS and
- * SLURM_NNODES are its step's. Elsewhere they are the job's, and so right, while SLURM_STEP_*, if
- * there are any, are those of the shell that the job was submitted from, or that salloc started.
- * Without --ntasks, a task goes to every node; SLURM_TASKS_PER_NODE then may count processors. */
+/* How many tasks this process's job has. In a task that srun started, SLURM_NTASKS and SLURM_NNODES
+ * describe the step. In all other processes they describe the job, which is what we want; their
+ * SLURM_STEP_* variables, if set, belong to another shell: the one that submitted the job, or the
+ * one that salloc started. Without --ntasks, every node has one task; SLURM_TASKS_PER_NODE may then
+ * count processors, so it is not read. */
 static z3d_status read_job(z3d_launcher *out) {
     bool step = getenv("SLURM_STEP_NUM_TASKS") != NULL;
     int64_t a_node = 1, parts = 1;
@@ -164,11 +166,11 @@ z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
                      (long long)tasks, (long long)nodes, nodes == 1 ? "" : "s");
 }
 
-/* By srun's variables alone. */
+/* Uses srun's variables only. */
 static z3d_status detect_slurm(z3d_launcher *out) {
     int64_t rank = 0, size = 1;
     if (!getenv("SLURM_JOB_ID") && !getenv("SLURM_PROCID")) return Z3D_OK;
-    /* To mpirun's ranks they are those of the task that started mpirun's daemon. */
+    /* In a rank of mpirun srun's variables describe the task that started mpirun's daemon. */
     if (getenv("OMPI_COMM_WORLD_SIZE")) return Z3D_OK;
     Z3D_TRY(read_if_set("SLURM_STEP_NUM_TASKS", &size));
     if (size == 1) return read_job(out);
@@ -190,7 +192,8 @@ z3d_status z3d_launcher_detect(z3d_launcher *out) {
     }
     if (getenv("RANK") || getenv("WORLD_SIZE")) return detect_variables(out);
     Z3D_TRY(detect_slurm(out));
-    /* To mpirun's ranks Slurm's variables are of the step that started mpirun's daemon. */
+    /* says_several decides first: in a rank of mpirun, SLURM_STEP_NUM_TASKS describes the step that
+     * started mpirun's daemon. */
     bool one = !says_several() && (says_one("OMPI_COMM_WORLD_SIZE") || says_one("PMI_SIZE") ||
                                    says_one("SLURM_STEP_NUM_TASKS"));
     if (mark && out->way == Z3D_LAUNCHER_ALONE && !one)

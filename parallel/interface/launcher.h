@@ -15,22 +15,24 @@ typedef struct z3d_launcher {
     /* tcp: */
     int rank, size;
     char host[256]; /* where rank 0 is */
-    int port;       /* on which it listens until all have come */
-    uint64_t run;   /* distinguishes runs that use one port, if anything does */
-    double seconds; /* for which ranks wait for each other */
-    /* alone: what Slurm's job has, where nobody chose one rank; else 0 */
+    int port;       /* rank 0 listens on it until all ranks have connected */
+    uint64_t run;   /* Slurm's job and step: two runs with one port differ in it; 0: unknown */
+    double seconds; /* ranks wait so long for each other */
+    /* alone: the tasks and nodes of the Slurm job that did not start this process as a rank; else
+     * 0 */
     int64_t tasks, nodes;
 } z3d_launcher;
 
-/* Rank, size and place by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or by srun's variables.
- * ERR_COMM for an environment that contradicts itself, or that this build cannot follow. */
+/* Finds the launcher: MPI's variables come first, then RANK, WORLD_SIZE, MASTER_ADDR and
+ * MASTER_PORT, then srun's variables. Errors: ERR_COMM if the environment contradicts itself or
+ * needs what this build lacks. */
 z3d_status z3d_launcher_detect(z3d_launcher *out);
-/* The same for a process that an MPI launcher seems to have started, and whose MPI finds itself
- * alone: that launcher may be another MPI's, or the shell's that this process was started from. */
+/* The same for a process that has the variables of an MPI launcher, but whose MPI library sees one
+ * rank: another MPI's launcher may have started it, or the variables may come from the shell. */
 z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out);
-/* ERR_START for one process where Slurm's job has several tasks or nodes. */
+/* ERR_START if the Slurm job has several tasks. */
 z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes);
-/* The first host of Slurm's list: "n[07-09,12],m1" gives "n07". False: no such list. */
+/* The first host of Slurm's list: "n[07-09,12],m1" gives "n07". False: not such a list. */
 bool z3d_hostlist_first(const char *list, char *out, size_t size);
 
 #endif

@@ -1,12 +1,12 @@
-/* Who sits where: ranks along named axes, the members of groups, and whether tensor groups stay
- * inside nodes. No other file computes with ranks. */
+/* The mesh: the places of ranks along named axes, the members of groups, and the check that tensor
+ * groups stay inside nodes. No other file computes with ranks. */
 #include "parallel/interface/internal.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Sets that have names, those of several axes before their parts. */
+/* Sets with names. A set of several axes stands before its parts. */
 static const struct {
     z3d_axes axes;
     const char *name;
@@ -16,7 +16,7 @@ static const struct {
     {Z3D_AXES_PIPELINE, "pipeline"},
 };
 
-/* The digits of an index in a group, fastest first. */
+/* The axes that are the digits of an index in a group, fastest first. */
 static const int digits[Z3D_AXIS_COUNT] = {Z3D_AXIS_TENSOR, Z3D_AXIS_DATA_OUTER,
                                            Z3D_AXIS_DATA_INNER, Z3D_AXIS_PIPELINE};
 
@@ -134,8 +134,8 @@ int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank) {
     return index;
 }
 
-/* The member whose places along the axes are the index's digits, of which the axes come in this
- * order. */
+/* The member whose places along the axes are the digits of `index`; `order` says which axis is
+ * which digit. */
 static int member_at(const z3d_mesh *mesh, z3d_axes axes, int rank, int index,
                      const int order[Z3D_AXIS_COUNT]) {
     int place[Z3D_AXIS_COUNT], member = 0, stride = 1;

@@ -1,4 +1,4 @@
-/* What the groups of all backends share of a collective. */
+/* Collectives: their names, and the end of an operation of any backend. */
 #include "parallel/interface/internal.h"
 
 const char *z3d_collective_name(z3d_collective_kind kind) {

@@ -1,6 +1,6 @@
-/* Progress: one engine per world advances the pending operations of all its groups. Waits call it,
- * and long kernels between their tiles, through the device's poll. The engine belongs to the world
- * because several groups share one device and its one poll. */
+/* Progress: one engine per world advances the pending operations of all its groups. Waits call the
+ * engine; so do long kernels between two tiles, through the device's poll. The engine belongs to
+ * the world because several groups share one device and its only poll. */
 #include <sched.h>
 #include <time.h>
 
@@ -30,7 +30,7 @@ void z3d_world_poll(void *world) {
 
 void z3d_world_idle(const z3d_world *world, int64_t idle) {
     enum { SPINS = 64, SPINS_ALONE = 20000, YIELDS = 100, SLEEP_NS = 50000 };
-    /* Where ranks exceed cores, a rank that spins takes the core of one that computes. */
+    /* With more ranks than cores, a rank that spins takes the core of a rank that computes. */
     bool crowded = world->local_size > world->cores;
     if (idle < (crowded ? SPINS : SPINS_ALONE)) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -19,13 +19,14 @@ static void *map_shared(int fd, size_t bytes) {
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* A file in FOLDER: this, the process that made it, '-' and a random number. */
+/* Names of files in FOLDER: OURS, the id of the process that made it, '-' and a random number. */
 #define OURS "zero3d-"
 #define FOLDER "/dev/shm"
 
-/* A process that is killed between create_named and shm_unlink leaves its file. Files that are a
- * minute old, and whose process is no more, go away. (A process of another container may not be
- * seen; within a minute everybody has opened the file.) */
+/* A process that is killed between create_named and shm_unlink leaves its file. This removes files
+ * older than a minute whose process no longer exists. (A living process in another container may
+ * look dead from here; but within a minute all its ranks have opened the file, and the name is not
+ * needed any more.) */
 void z3d_shared_remove_dead(void) {
     enum { OLD = 60 };
     DIR *names = opendir(FOLDER);
@@ -43,7 +44,7 @@ void z3d_shared_remove_dead(void) {
     if (names) closedir(names);
 }
 
-/* Space is taken now: on a full /dev/shm a later first touch would be a SIGBUS. */
+/* Reserves the space now: on a full /dev/shm the first write would raise SIGBUS. */
 static void *create_named(char *name, size_t name_size, size_t bytes) {
     uint64_t random = 0;
     ssize_t got = getrandom(&random, sizeof random, GRND_NONBLOCK);
@@ -75,7 +76,7 @@ z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out) {
     if (status == Z3D_OK && !first) at = open_named(name, bytes);
     int all = at != NULL;
     if (status == Z3D_OK) status = z3d_channel_min(channel, &all);
-    /* Everybody has it or will not: the name is no longer needed, and nothing is left behind. */
+    /* All members have opened it, or never will: without its name the memory ends with them. */
     if (first && at) shm_unlink(name);
     if (status == Z3D_OK && all)
         *out = at;

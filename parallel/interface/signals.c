@@ -1,6 +1,6 @@
-/* Asking a run to stop: SIGUSR1 (which mpirun forwards), SIGTERM and SIGINT set a flag that the
- * trainer reads between steps; a second one ends the process at once. A signal handler can use only
- * static variables: these two are the exception to the rule of no global state. */
+/* Requests to stop a run: SIGUSR1 (which mpirun forwards), SIGTERM and SIGINT set a flag that the
+ * trainer reads between steps; a second signal ends the process at once. A signal handler can use
+ * static variables only: these two are the exception to the rule of no global state. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 #include "parallel/interface/internal.h"
 
-/* Milliseconds of the first signal, 0: none came yet. */
+/* When the first signal came, in milliseconds; 0: none came. */
 static atomic_llong first_signal;
-/* mpirun is about to end its ranks. */
+/* mpirun has announced that it will end its ranks. */
 static atomic_bool announced;
 
 static long long milliseconds(void) {
@@ -20,23 +20,23 @@ static long long milliseconds(void) {
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000 + 1;
 }
 
-/* One Ctrl-C can arrive as a SIGINT from the terminal and one or two SIGTERM from mpirun: what
- * comes within half a second is one request. */
+/* One Ctrl-C can arrive as a SIGINT from the terminal and one or two SIGTERM from mpirun: all
+ * signals within half a second are one request. */
 static void on_stop_signal(int number) {
     long long none = 0, now = milliseconds();
     if (atomic_compare_exchange_strong(&first_signal, &none, now)) return;
     if (now - none > 500 && !atomic_load(&announced)) _exit(128 + number);
 }
 
-/* mpirun ends its ranks by a SIGCONT, a SIGTERM only half the grace time later, a SIGKILL after the
- * rest (Open MPI 4.1). To whoever hears the first, all of that time is left; the SIGTERM is no
- * second request then, also behind one. */
+/* mpirun (Open MPI 4.1) ends its ranks in three steps: a SIGCONT, a SIGTERM after half of the grace
+ * time, a SIGKILL at its end. We stop at the SIGCONT, so we have the whole grace time; then the
+ * SIGTERM is no second request, even if another signal came before it. */
 static void on_continue(int number, siginfo_t *info, void *context) {
     (void)number, (void)context;
     if (info->si_code == SI_USER && info->si_pid == getppid()) atomic_store(&announced, true);
 }
 
-/* Under mpirun, unless it was told to hand on job control, when a SIGCONT may mean what it says. */
+/* Under mpirun only. If mpirun forwards job control, a SIGCONT is no announcement. */
 static void catch_announcement(void) {
     struct sigaction action = {.sa_sigaction = on_continue,
                                .sa_flags = SA_RESTART | SA_ONSTACK | SA_SIGINFO};
@@ -62,9 +62,9 @@ void z3d_world_release_signals(void) {
     set_mask(SIG_UNBLOCK);
 }
 
-/* oneDNN's compiled matrix products use the stack pointer as one more register: a handler that ran
- * on "the stack" then would write into the heap. The kernel hands a process's signals to its main
- * thread, which calls this. */
+/* Handlers run on a stack of their own: oneDNN's compiled matrix products use the stack pointer as
+ * one more register, so a handler on the normal stack would write into the heap. The main thread
+ * calls this, and the kernel gives it the process's signals. */
 void z3d_world_catch_signals(void) {
     static char stack[65536];
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);

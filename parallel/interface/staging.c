@@ -1,9 +1,9 @@
-/* Collectives of backends that work on host memory, for devices whose memory the host cannot
- * access. The start packs the operands into pinned host memory; the wait copies the results back.
- * The packed matrix has the rows of the bucket side by side: the same sums in the same order. */
+/* Lets backends that work on host memory serve devices whose memory the host cannot access. The
+ * start packs the operands into pinned host memory; the wait copies the results back. The packed
+ * matrix has the rows of the bucket without gaps: the same sums in the same order. */
 #include "parallel/interface/internal.h"
 
-/* Rows of a call's matrix that are sent from here, or filled in by it. */
+/* Rows of a call's matrix that this rank sends, or that the call fills in. */
 typedef struct rows {
     int first, end;
     int left_out; /* -1: none */

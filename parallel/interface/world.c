@@ -13,16 +13,17 @@
 #include "parallel/mpi/mpi.h"
 #include "parallel/tcp/tcp.h"
 
-enum { AGREE_BYTES = 1024 }; /* of a message that travels */
+enum { AGREE_BYTES = 1024 }; /* of an error message that ranks send each other */
 
 /* ---- starting ---- */
 
-/* Before the ranks have met a failure is this rank's alone, but where rank 0 said it. */
+/* Before the ranks are connected only this rank knows of its failure: ERR_START. Exception: rank 0
+ * has reported the failure, so all know it. */
 static z3d_status alone(z3d_status status) {
     return status == Z3D_OK || status == Z3D_ERR_PEER ? status : Z3D_ERR_START;
 }
 
-/* The world that the launcher gave, or several processes that found each other. */
+/* Makes the launcher's world over MPI or TCP, or a world of one rank. */
 static z3d_status start(int *argc, char ***argv, z3d_world *world) {
     z3d_launcher launch;
     Z3D_TRY(alone(z3d_launcher_detect(&launch)));
@@ -50,8 +51,8 @@ static z3d_status open_channel(z3d_world *world) {
 
 /* ---- nodes ---- */
 
-/* Processes with equal ones sit on one node: its name, what no two machines share, and the memory
- * file system that they would share, which two containers of a machine do not. */
+/* Processes with equal identities are on one node: equal host names, equal boot ids (which no two
+ * machines share), and the same /dev/shm (which two containers of one machine do not share). */
 typedef struct identity {
     char host[64], boot[40];
     uint64_t shared;
@@ -222,17 +223,17 @@ z3d_status z3d_world_agree(z3d_world *world, z3d_status status) {
     } report = {.status = (int)status};
     if (status != Z3D_OK)
         snprintf(report.message, sizeof report.message, "%s", z3d_error_message());
-    /* The lowest rank that failed speaks: all others are beyond the world's end. */
+    /* The lowest rank that failed sends its message; a rank without a failure votes `size`. */
     int first = status == Z3D_OK ? world->size : world->rank;
     Z3D_TRY(z3d_channel_min(world->channel, &first));
     if (first == world->size) return Z3D_OK;
     Z3D_TRY(z3d_channel_broadcast(world->channel, &report, sizeof report, first));
-    /* What all know is nobody's alone. */
+    /* Now all ranks know of the failure. */
     if (report.status == Z3D_ERR_START) report.status = Z3D_ERR_PEER;
     return Z3D_ERROR((z3d_status)report.status, "rank %d: %s", first, report.message);
 }
 
-/* "rank 3: ..." at the front of an agreed message: it came from there. */
+/* Whether a message begins with "rank 3: ", as z3d_world_agree writes it. */
 static bool names_a_rank(const char *message) {
     int end = 0;
     if (sscanf(message, "rank %*d:%n", &end) == EOF) return false;

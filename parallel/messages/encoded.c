@@ -1,12 +1,11 @@
 /* Sums whose fp32 elements travel in a narrower type. In a ring each hop would round the partial
- * sum; here everybody sends everybody its part of that member's row, rounded once, and each member
- * adds what comes, in fp32, in the order of parallel.h. A member sends as many elements as in a
- * ring.
+ * sum. Here each member rounds its part of row r once and sends it to member r, which adds all
+ * parts in fp32, in the order of parallel.h. A member sends as many elements as in a ring.
  *
- * Step k of member i sends to i-k and receives from i+k (modulo size), k = 1 .. size-1. First rows
- * are added: row i-k goes out. Then, of an all_reduce, the own complete row goes to all, in the
- * same steps. What travels lies, encoded, at the beginning of its own segment of the buffer: rows
- * that are sent are nobody's afterwards, and complete rows are decoded where they are. */
+ * In step k (1 .. size-1) member i sends to i-k and receives from i+k (modulo size). First come the
+ * sums: member i sends its row i-k. An all_reduce then repeats the steps, and member i sends its
+ * own complete row to all. The encoded elements of a segment lie at the segment's beginning in the
+ * buffer: a row that was sent is not used again, and a complete row is decoded in place. */
 #include <string.h>
 
 #include "parallel/messages/messages.h"
@@ -66,7 +65,8 @@ static void add_decoded(const z3d_collective *call, const place *at, const char 
     }
 }
 
-/* From the last piece to the first: what is written lies behind what is still to be read. */
+/* Goes from the last piece to the first, because decoded elements are wider: a write never reaches
+ * encoded elements that are still to be read. */
 static void decode_in_place(const z3d_collective *call, const place *at) {
     const z3d_codec *codec = z3d_codec_of(call->wire);
     float piece[PIECE];
@@ -113,7 +113,7 @@ static z3d_status finish_receives(z3d_group *group, const z3d_collective *call, 
     return Z3D_OK;
 }
 
-/* The own row is decoded again when the last member has it. */
+/* Decodes the own row in place after the last member has received it. */
 static z3d_status finish_sends(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_encoded *run = &((z3d_message_group *)group->state)->encoded;
     while (run->sent < run->sending) {
@@ -146,7 +146,7 @@ static z3d_status post_receives(z3d_group *group, const z3d_collective *call, bo
     return Z3D_OK;
 }
 
-/* Of a gather the own row is encoded once, on its way to the first member. */
+/* A gather encodes the own row once, before the send to the first member. */
 static z3d_status post_sends(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_message_group *own = group->state;
     z3d_encoded *run = &own->encoded;

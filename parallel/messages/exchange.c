@@ -1,5 +1,5 @@
-/* Barriers and small all_reduces: everybody sends its vector to everybody and sums in member order,
- * so one message time is enough, and all members get the same bits. */
+/* Barriers and small all_reduces: each member sends its vector to all others and sums all vectors
+ * in member order. So the time of one message is enough, and all members get the same bits. */
 #include <string.h>
 
 #include "parallel/messages/messages.h"
@@ -15,7 +15,7 @@ z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
     int64_t bytes = bytes_of(call);
     char *mine = own->small + (int64_t)group->index * Z3D_SMALL_BYTES;
     if (bytes > 0) memcpy(mine, call->buffer, (size_t)bytes);
-    /* Starting with the next member, so that nobody is everybody's first. */
+    /* Each member starts with its next member, so that no member is the first of all others. */
     for (int k = 1; k < group->size; k++) {
         int from = (group->index + group->size - k) % group->size;
         Z3D_TRY(z3d_message_receive(own->channel, own->small + (int64_t)from * Z3D_SMALL_BYTES,

@@ -1,5 +1,5 @@
-/* The backend of groups over messages: a queue of collectives, one in progress at a time, beside
- * the sends and receives. */
+/* The backend of groups over messages: a queue of collectives, one in progress at a time. Sends and
+ * receives progress next to it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ int64_t z3d_message_buffer_bytes(int size, bool node, bool reads) {
     return bytes + (reads ? 0 : (int64_t)Z3D_RING_WINDOW * Z3D_RING_SEGMENT);
 }
 
-/* What messages need: less, or nothing, where shared memory does the work. */
+/* Allocates the buffers of messages: fewer, or none, where shared memory does the work. */
 static z3d_status make_buffers(z3d_message_group *own, size_t size, int64_t *bytes) {
     bool reads = own->node && z3d_node_takes_all(own->node);
     *bytes = z3d_message_buffer_bytes((int)size, own->node, reads);
@@ -38,7 +38,7 @@ z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sh
     return make_buffers(own, size, &group->buffer_bytes);
 }
 
-/* After an error operations may still be pending: nothing may write into freed memory. */
+/* After an error operations may still be pending: they must not write into freed memory. */
 static void drop_messages(z3d_message_group *own, int size) {
     for (int i = 0; i < Z3D_RING_WINDOW; i++) {
         z3d_message_drop(&own->ring.receive[i]);
@@ -80,7 +80,7 @@ static z3d_status begin_head(z3d_group *group) {
     z3d_operation *head = own->head;
     own->tag = (int)(own->sequence++ % (Z3D_TAGS / 2)) * 2;
     own->active = true;
-    head->started = z3d_now(); /* not when it was queued: its time would be the others', too */
+    head->started = z3d_now(); /* from its turn on: time in the queue is not its own */
     own->way = way_of_messages(own, &head->call);
     if (own->node && z3d_node_takes(own->node, &head->call)) {
         own->way = Z3D_WAY_NODE;
@@ -135,7 +135,7 @@ static z3d_status message_start(z3d_group *group, z3d_operation *operation) {
     z3d_message_group *own = group->state;
     z3d_collective_kind kind = operation->call.kind;
     if (operation->call.count == 0 && kind != Z3D_COLLECTIVE_BARRIER) {
-        /* Nothing for everybody: nobody sends it. */
+        /* All members have count 0: no message is needed. */
         z3d_operation_finish(group, operation);
         return Z3D_OK;
     }
@@ -146,7 +146,7 @@ static z3d_status message_start(z3d_group *group, z3d_operation *operation) {
     else
         own->head = operation;
     own->tail = operation;
-    /* The first messages leave at once: the next poll may be far away. */
+    /* Sends the first messages now: the next poll may come late. */
     z3d_world_progress(group->world);
     return Z3D_OK;
 }

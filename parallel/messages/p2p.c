@@ -1,6 +1,6 @@
-/* Sends and receives between two members. They do not queue behind the group's collectives or
- * behind each other: if a pipeline stage starts a send and then a receive, the receive must not
- * wait for the send. Each has its own tag, from a count that both sides keep. */
+/* Sends and receives between two members. They wait neither for the group's collectives nor for
+ * each other: if a pipeline stage starts a send and then a receive, the receive must not wait for
+ * the send. Each has its own tag, from a count that both members keep. */
 #include "parallel/messages/messages.h"
 
 static bool is_send(const z3d_operation *operation) {
@@ -24,7 +24,7 @@ static z3d_status post_piece(const z3d_message_group *own, z3d_operation *operat
 z3d_status z3d_p2p_start(z3d_group *group, z3d_operation *operation) {
     z3d_message_group *own = group->state;
     int64_t *count = is_send(operation) ? own->sent_to : own->received_from;
-    /* Odd tags: those of the collectives are even. */
+    /* Odd tags: collectives have even ones. */
     operation->tag = (int)(count[operation->call.peer]++ % (Z3D_TAGS / 2)) * 2 + 1;
     Z3D_TRY(post_piece(own, operation));
     operation->queued = own->p2p;

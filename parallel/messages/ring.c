@@ -2,10 +2,10 @@
  * new temporary memory on each call, and its nonblocking collectives have no documented order of
  * sums. Here the order is the contract of parallel.h, and the slots are allocated once.
  *
- * Step s of member i sends row i-1-s and receives row i-2-s (modulo size). In steps 0 .. size-2
- * what comes in is added to the own row, which is sent on in the next step: row r starts at member
- * r+1 and is complete at member r. In steps size-1 .. 2 size-3 complete rows go round the same way.
- */
+ * In step s member i sends row i-1-s and receives row i-2-s (modulo size). In steps 0 .. size-2 the
+ * member adds its own elements to the received row and sends the sum in the next step: row r starts
+ * at member r+1 and is complete at member r. In steps size-1 .. 2 size-3 complete rows go round in
+ * the same direction. */
 #include "parallel/messages/messages.h"
 
 /* Where a segment lies in the user's buffer. */
@@ -27,8 +27,8 @@ static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_coll
                     int64_t q, bool sending) {
     int64_t step = ring->first_step + q / ring->segments, first = 0, elements = call->count;
     if (call->kind != Z3D_COLLECTIVE_BROADCAST) {
-        int64_t behind = (sending ? 1 : 2) + step % group->size;
-        int row = (int)((group->index - behind + 2 * group->size) % group->size);
+        int64_t back = (sending ? 1 : 2) + step % group->size;
+        int row = (int)((group->index - back + 2 * group->size) % group->size);
         if (call->kind == Z3D_COLLECTIVE_ALL_REDUCE) {
             first = z3d_row_first(call->count, group->size, row);
             elements = z3d_row_count(call->count, group->size, row);
@@ -68,12 +68,12 @@ z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
     return Z3D_OK;
 }
 
-/* The slot or the buffer itself: rows that arrive complete need no slot. */
+/* Where a received segment goes: into a slot; a complete row goes directly into the buffer. */
 static void *target_of(const z3d_message_group *own, const place *at, int64_t q) {
     return at->reduce ? own->slots + q % Z3D_RING_WINDOW * Z3D_RING_SEGMENT : at->pointer;
 }
 
-/* A complete row may overwrite the own part only when that has left. */
+/* A complete row may overwrite this member's partial sum only after that sum was sent. */
 static bool may_receive(const z3d_group *group, const z3d_ring *ring, int64_t q) {
     if (ring->posted >= ring->receives || ring->posted - ring->received >= Z3D_RING_WINDOW)
         return false;

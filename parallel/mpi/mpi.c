@@ -1,4 +1,4 @@
-/* Messages over MPI. Nothing else includes its header; a build without MPI has none.c instead. */
+/* Messages over MPI. No other file includes <mpi.h>; a build without MPI has none.c instead. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 const bool z3d_mpi_built = true;
 
-/* What MPI calls things by is a pointer in one library and an int in another. */
+/* MPI's handles are pointers in one library and ints in another. */
 _Static_assert(sizeof(MPI_Comm) <= sizeof(void *), "a communicator fits a handle");
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits a handle");
 
@@ -36,7 +36,7 @@ static z3d_status check(int code, const char *what) {
     return Z3D_ERROR(Z3D_ERR_COMM, "MPI error while %s: %s", what, text);
 }
 
-/* Ranks keep their order: members are given in it. */
+/* The key gives the communicator's ranks the order of the channel's members. */
 static z3d_status mpi_open(z3d_channel *channel) {
     MPI_Comm comm;
     Z3D_TRY(check(MPI_Comm_split(MPI_COMM_WORLD, channel->members[0], channel->index, &comm),
@@ -90,7 +90,7 @@ static void mpi_abort(z3d_world *world) {
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 }
 
-/* MPI that the caller had started is the caller's. */
+/* The caller started MPI, so the caller ends it. */
 static void leave(z3d_world *world) {
     (void)world;
 }
@@ -129,7 +129,7 @@ z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world) {
     return Z3D_OK;
 }
 
-/* May be asked before MPI is started. */
+/* MPI allows this call before MPI_Init. */
 void z3d_mpi_version(char *text, size_t size) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;

@@ -4,10 +4,11 @@
 
 #include "parallel/interface/internal.h"
 
-/* Whether this build has it. */
+/* Whether this build has MPI. */
 extern const bool z3d_mpi_built;
-/* Starts MPI, unless the caller has: the world's transport, rank and size. Also after an error the
- * transport, if set, wants its end. */
+/* Starts MPI, unless the caller has, and sets the world's transport, rank and size. If the
+ * transport is set, the caller calls its `end`, also after an error. Collective over the launcher's
+ * processes. Errors: ERR_COMM. */
 z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world);
 
 #endif

@@ -1,8 +1,8 @@
 /* The backend of groups whose collectives run on the device: NCCL, from the CUDA plugin. For the
- * host an operation is complete when it is enqueued; compute waits for it on its stream. One
- * connection of the whole world, bootstrapped over the world's own broadcast, is split into the
+ * host an operation is complete when it is enqueued; the stream of the kernels waits for it. One
+ * communicator of the whole world, bootstrapped with the world's own broadcast, is split into the
  * groups' communicators. Groups with the same members (the world and the data group, where all
- * ranks are data ranks) share one, and so its buffers and its stream. */
+ * ranks are data ranks) share a communicator, and so its buffers and its stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static z3d_status connect_world(z3d_world *world, z3d_device *device) {
     unsigned char id[Z3D_COLLECTIVES_ID_BYTES] = {0};
     const z3d_stream_collectives *table = z3d_device_collectives(device, &self);
     if (table->connected(self)) return Z3D_OK;
-    /* Nobody begins to connect unless everybody can. */
+    /* No rank begins to connect unless all ranks have NCCL. */
     Z3D_TRY(z3d_world_agree(world, z3d_device_heard(device, table->load(self))));
     z3d_status status =
         world->rank == 0 ? z3d_device_heard(device, table->make_id(self, id)) : Z3D_OK;
@@ -22,7 +22,7 @@ static z3d_status connect_world(z3d_world *world, z3d_device *device) {
     return z3d_device_heard(device, table->connect(self, id, world->size, world->rank));
 }
 
-/* Those along which there is more than one rank. */
+/* The group's axes that have more than one rank. */
 static int long_axes(const z3d_group *group) {
     int axes = group->axes;
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
@@ -79,7 +79,7 @@ static void nccl_destroy(z3d_group *group) {
 
 /* ---- windows ---- */
 
-/* What ranks compare. */
+/* The facts of a rank's memory block that must be equal on all members. */
 typedef struct block {
     int64_t bytes; /* 0: NCCL did not allocate it */
     uint64_t layout;
@@ -99,8 +99,8 @@ static bool lies_alike(const z3d_group *group, const block *all) {
     return alike;
 }
 
-/* `names`: of those that have windows now. One that fails does not end it: registering is
- * collective, and the ranks that did not fail go on with the next. */
+/* Appends the names of the groups that have windows now. A failure does not end the loop:
+ * registering is collective, and ranks without the failure go on with the next group. */
 static z3d_status open_windows(z3d_group *const group[Z3D_AXES_COUNT], void *memory,
                                const block *all, z3d_string *names) {
     z3d_status status = Z3D_OK;

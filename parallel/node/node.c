@@ -1,14 +1,15 @@
 /* Collectives inside a node. Small data goes through slots of shared memory: every member copies
- * its vector in, posts the number of the collective, and reads from the others' slots. Large data
- * stays in place: members read each other's memory (process_vm_readv), with one copy, even while
- * the owner computes. Every flag has one writer and only grows.
+ * its vector into its slot, posts the number of the collective, and reads the others' slots. Large
+ * data stays in place: members read each other's memory (process_vm_readv), with one copy, even
+ * while the owner computes. Every flag has one writer and only grows. A flag's value is the number
+ * of a collective:
  *
- *   posted    my slot or buffer may be read for this collective
- *   reduced   my row of it is complete
- *   finished  I read nothing more of it
+ *   posted    others may read my slot or buffer for this collective
+ *   reduced   my row of this collective is complete
+ *   finished  I have read all that I need for this collective
  *
- * Slots and posted addresses are kept twice, by the parity of the number: a member posts n when
- * everybody has finished n - 2. */
+ * Every member has two slots and two posted addresses, chosen by the parity of the number: a member
+ * posts number n after all members have finished n - 2. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,9 +21,9 @@
 #include "parallel/reduce/reduce.h"
 
 enum {
-    SLOT = 1024 * 1024, /* bytes of a vector that goes through shared memory */
-    ROW = 128 * 1024,   /* from here on a row that is only copied is read where it lies */
-    CHUNK = 256 * 1024, /* bytes of one piece of work: two of them stay in the cache */
+    SLOT = 1024 * 1024, /* the most bytes of a vector in shared memory */
+    ROW = 128 * 1024,   /* an all_gather reads rows of so many bytes or more in place */
+    CHUNK = 256 * 1024, /* bytes of one piece of work: two pieces fit the cache */
     LINE = 128          /* flags of different writers do not share a cache line */
 };
 
@@ -38,13 +39,13 @@ typedef enum { POST, SUM_SMALL, REDUCE, GATHER, FINISH, DRAIN } stage;
 
 struct z3d_node {
     int size, index;
-    member *members; /* shared, and behind them the slots */
+    member *members; /* in shared memory; the slots follow */
     char *slots;
     size_t shared_bytes;
-    bool can_read;            /* each other's memory */
+    bool can_read;            /* members can read each other's memory */
     pid_t *pid;               /* by member */
     char *partial, *incoming; /* CHUNK bytes each */
-    /* The collective under way. */
+    /* The current collective. */
     uint64_t number;
     stage stage;
     bool large;
@@ -54,7 +55,7 @@ struct z3d_node {
 
 /* ---- making ---- */
 
-/* Containers and hardened kernels may forbid it: try. */
+/* Tries to read another member's memory: containers and hardened kernels may forbid it. */
 static z3d_status try_reading(z3d_node *node, z3d_channel *channel) {
     enum { MAGIC = 0x5a3d };
     uint64_t mine = MAGIC + (uint64_t)node->index, read = 0;
@@ -70,7 +71,7 @@ static z3d_status try_reading(z3d_node *node, z3d_channel *channel) {
                          .iov_len = sizeof read};
     ssize_t got = process_vm_readv(node->pid[next], &to, 1, &from, 1, 0);
     int good = got == (ssize_t)sizeof read && read == MAGIC + (uint64_t)next;
-    /* Also the barrier behind which `mine` may go. */
+    /* This is also a barrier: `mine` must live until all members have read it. */
     if (status == Z3D_OK) status = z3d_channel_min(channel, &good);
     node->can_read = good;
     return status;
@@ -127,13 +128,14 @@ static bool has_rows(const z3d_collective *call) {
     return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
 }
 
-/* Bytes of everybody's part together. */
+/* Bytes of the whole vector, or of the rows of all members. */
 static int64_t whole_bytes(const z3d_node *node, const z3d_collective *call) {
     if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
     return z3d_bytes_of(call->dtype, call->count) * (has_rows(call) ? node->size : 1);
 }
 
-/* Two copies through a slot, both in the cache, beat one by the kernel for a while: measured. */
+/* Up to these sizes two copies through a slot, in the cache, are faster than one copy by the kernel
+ * (measured). */
 static bool is_large(const z3d_node *node, const z3d_collective *call) {
     if (whole_bytes(node, call) > SLOT) return true;
     return call->kind == Z3D_COLLECTIVE_ALL_GATHER && node->can_read &&
@@ -144,7 +146,9 @@ bool z3d_node_takes(const z3d_node *node, const z3d_collective *call) {
     return node->can_read || !is_large(node, call);
 }
 
-/* A row's bytes, and its first byte in the user's buffer and in a slot, where rows are packed. */
+/* A row's bytes, and its first byte in the user's buffer and in a slot. Rows in a slot have no
+ * gaps.
+ */
 typedef struct row {
     int64_t bytes, in_buffer, in_slot;
 } row;
@@ -222,7 +226,7 @@ static stage after_post(const z3d_node *node, const z3d_collective *call) {
     }
 }
 
-/* What the others will read of this member. */
+/* Copies into the slot what the others will read. */
 static void copy_in(const z3d_node *node, const z3d_collective *call) {
     char *slot = slot_of(node, node->index);
     const char *buffer = call->buffer;
@@ -273,8 +277,8 @@ static z3d_status find_part(const z3d_node *node, int m, const row *at, char *to
     return node->large ? read_peer(node, m, at->in_buffer + node->at, to, bytes) : Z3D_OK;
 }
 
-/* Members' parts of one chunk of the own row, in the contract's order: the next member's first, the
- * own last. */
+/* Adds the members' parts of one chunk of the own row in the order of parallel.h: the next member's
+ * part first, the own part last. */
 static z3d_status reduce_chunk(z3d_node *node, const z3d_collective *call, const row *at, char *own,
                                int64_t bytes) {
     z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
@@ -290,8 +294,8 @@ static z3d_status reduce_chunk(z3d_node *node, const z3d_collective *call, const
     return Z3D_OK;
 }
 
-/* As if the parts had come in the wire's type: the own first, the others rounded. A row that others
- * will have is rounded, too. */
+/* The same sum as if the parts had travelled in the wire's type: the own part first, then the other
+ * parts, rounded. The row of an all_reduce is rounded, too, because others will get it. */
 static z3d_status reduce_rounded(z3d_node *node, const z3d_collective *call, const row *at,
                                  char *own, int64_t bytes) {
     const z3d_codec *codec = z3d_codec_of(call->wire);
@@ -335,7 +339,7 @@ static z3d_status reduce_own_row(z3d_node *node, const z3d_collective *call, boo
     return Z3D_OK;
 }
 
-/* The next member's row, or a chunk of it; a broadcast has one row, the root's. */
+/* Copies a chunk of the next member's row; a broadcast has one row, the root's. */
 static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *moved) {
     bool broadcast = call->kind == Z3D_COLLECTIVE_BROADCAST;
     int m = broadcast ? call->peer : (node->index + 1 + node->next) % node->size;
@@ -358,7 +362,8 @@ static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *m
     return Z3D_OK;
 }
 
-/* Who read from slots may go; who let others read its buffer waits until they have. */
+/* Ends the collective, except on a member whose buffer others read: it waits until they have read.
+ */
 static bool finish(z3d_node *node, const z3d_collective *call) {
     raise_flag(&node->members[node->index].finished, node->number);
     bool read_by_others =
@@ -410,7 +415,7 @@ z3d_status z3d_node_progress(z3d_node *node, const z3d_collective *call, bool *m
             break;
         }
         if (work) *moved = true;
-        /* A large chunk is enough for one poll; the stages between cost nothing. */
+        /* One large chunk is enough for a poll; changes of the stage cost nothing. */
         step = work && (!node->large || node->stage != before);
     }
     return Z3D_OK;

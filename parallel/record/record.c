@@ -1,5 +1,4 @@
-/* The backend of recording groups: any size, no data, no peers; only the observer sees the calls.
- */
+/* The backend of recording groups: any size, no data, no peers; only observers see the calls. */
 #include "parallel/interface/internal.h"
 
 static z3d_status record_start(z3d_group *group, z3d_operation *operation) {

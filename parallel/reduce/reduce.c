@@ -1,6 +1,6 @@
 /* Sums and maxima of two arrays in every reducible type. Each loop is written once and compiled for
- * the plain instruction set and, on x86, for AVX2 and AVX-512; fp16 uses the CPU's conversions if
- * it has them. */
+ * the plain instruction set and, on x86, for AVX2 and AVX-512. fp16 uses the CPU's conversions
+ * where the CPU has them. */
 #include "parallel/reduce/reduce.h"
 
 #include <math.h>
@@ -88,7 +88,8 @@ TABLE(plain)
         }                                                                                          \
         if (i < count) name(t + i, p + i, q + i, count - i);                                       \
     }
-/* maxps answers its second operand when either is NaN: right unless the NaN is the first. */
+/* maxps returns its second operand when one is NaN; so a NaN in the first operand needs the blend.
+ */
 #define ADD_AVX2(x, y) _mm256_add_ps(x, y)
 #define LARGER_AVX2(x, y)                                                                          \
     _mm256_blendv_ps(_mm256_max_ps(x, y), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q))
@@ -105,8 +106,8 @@ TABLE(avx512)
 
 static const reduce_table *best_table(void) {
 #ifdef HAVE_X86
-    /* Every CPU with AVX2 and FMA converts halves (clang 14 cannot ask for f16c by name, and cpuid
-     * itself is slow in a virtual machine). */
+    /* Every CPU with AVX2 and FMA has f16c, too. (clang 14 cannot ask for f16c by name, and the
+     * cpuid instruction is slow in a virtual machine.) */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

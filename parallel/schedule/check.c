@@ -1,11 +1,11 @@
-/* Whether a list of passes is a schedule: nothing missing, nothing twice, on the right stage and in
- * an order that can run. */
+/* Checks whether lists of passes are a schedule: each pass once, on its stage, in an order that can
+ * run. */
 #include <stdlib.h>
 
 #include "parallel/schedule/internal.h"
 
-/* Passes of a chunk come in ascending order, so the next micro-batch of each says all that is
- * done. A whole backward is both halves. */
+/* The next micro-batch of each pass of a chunk. Passes come in ascending order, so all smaller
+ * micro-batches are done. A whole backward counts as both halves. */
 typedef struct progress {
     int forward, input, weight;
 } progress;
@@ -24,9 +24,9 @@ static z3d_status check_ends(const z3d_schedule *schedule) {
     for (int chunk = 0; chunk < schedule->chunks; chunk++) {
         int stage = z3d_schedule_stage(schedule->kind, schedule->stages, chunk);
         if (schedule->stage_of_chunk[chunk] != stage)
-            return Z3D_ERROR(Z3D_ERR_CONFIG, "chunk %d is on pipeline stage %d; in schedule %s %d",
-                             chunk, schedule->stage_of_chunk[chunk],
-                             z3d_schedule_name(schedule->kind), stage);
+            return Z3D_ERROR(
+                Z3D_ERR_CONFIG, "chunk %d is on pipeline stage %d; schedule %s puts it on stage %d",
+                chunk, schedule->stage_of_chunk[chunk], z3d_schedule_name(schedule->kind), stage);
     }
     return Z3D_OK;
 }
@@ -82,7 +82,8 @@ static z3d_status check_place(const z3d_schedule *schedule, int stage, z3d_task 
     return Z3D_OK;
 }
 
-/* Before any order: a pass on a wrong stage is missing on another one, which is not at fault. */
+/* Comes before the check of the order: a pass on a wrong stage is missing on its own stage, and the
+ * message must name the wrong one. */
 static z3d_status check_places(const z3d_schedule *schedule, int *task) {
     for (int stage = 0; stage < schedule->stages; stage++) {
         for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
@@ -160,7 +161,7 @@ end:
     return status;
 }
 
-/* A play finds a circular wait. */
+/* Plays the schedule, which finds a circular wait. */
 static z3d_status check_waits(const z3d_schedule *schedule) {
     static const double cost[Z3D_PASS_COUNT] = {1, 1, 1, 1};
     double *end;

@@ -1,4 +1,4 @@
-/* A user's own schedule: a CSV file, read line by line and checked, and written. */
+/* Reads a user's own schedule from a CSV file and checks it; writes such files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +92,8 @@ static z3d_status read_row(reader *r, char *text) {
 
 static z3d_status read_line(reader *r, char *text, size_t length) {
     if (strlen(text) != length)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: it has a byte 0; expected text", r->path,
-                         r->line);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: the line has a byte 0; expected text",
+                         r->path, r->line);
     text = trim(text);
     if (*text == '\0' || *text == '#') return Z3D_OK;
     return r->has_header ? read_row(r, text) : read_header(r, text);
@@ -103,7 +103,7 @@ static z3d_status read_lines(reader *r, char *text, size_t length) {
     char *end = text + length;
     for (char *at = text, *next; at < end; at = next) {
         char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (!newline) newline = end; /* where the text has its NUL */
+        if (!newline) newline = end; /* the NUL after the text */
         next = newline + 1;
         *newline = '\0';
         r->line++;
@@ -112,13 +112,13 @@ static z3d_status read_lines(reader *r, char *text, size_t length) {
     if (r->has_header) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "%s: expected a schedule with the header '%s'; the file has "
-                     "no line",
+                     "no line with text",
                      r->path, header);
 }
 
 /* Sorts rows by stage, in the order of the file, and notes the line of each task. */
 static void place_rows(const reader *r, z3d_schedule *schedule, int *line) {
-    int *first = schedule->first; /* one too far on until the rows are placed */
+    int *first = schedule->first; /* until the rows are placed, first[s + 1] belongs to stage s */
     for (int i = 0; i < r->count; i++) first[r->row[i].stage + 1]++;
     for (int stage = 0; stage < r->stages; stage++) first[stage + 1] += first[stage];
     for (int i = r->count; i-- > 0;) {

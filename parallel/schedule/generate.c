@@ -1,5 +1,5 @@
-/* Makes a schedule of a kind: refuses sizes that the kind cannot have, then asks the kind's
- * generator for the list of each stage. */
+/* Makes a schedule: refuses sizes that its kind cannot have, then calls the kind's generator for
+ * the list of each stage. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -53,8 +53,8 @@ static z3d_status check_kind(const z3d_schedule *schedule) {
                          micros, stages, stages);
     int below = micros / stages * stages;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "schedule interleaved needs a multiple of the %d pipeline stages as number of "
-                     "micro-batches, not %d; use %d or %d",
+                     "schedule interleaved needs a number of micro-batches that is a multiple of "
+                     "the %d pipeline stages, not %d; use %d or %d",
                      stages, micros, below, below + stages);
 }
 
@@ -76,7 +76,7 @@ z3d_status z3d_schedule_create(z3d_schedule_kind kind, int stages, int chunks, i
     z3d_status status;
     *out = NULL;
     if (kind == Z3D_SCHEDULE_FILE)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "a schedule of a file is read, not made");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "schedule file is read from its file, not generated");
     Z3D_TRY(z3d_schedule_new(kind, stages, chunks, micros, &schedule));
     Z3D_TRY_GOTO(status, check_kind(schedule), fail);
     Z3D_TRY_GOTO(status, fill(schedule, kinds[kind].generator), fail);

@@ -1,5 +1,5 @@
-/* Plays a schedule: every stage starts its next task as soon as what it needs is there. A circular
- * wait is a play that stops before the end. */
+/* Plays a schedule: every stage starts its next task as soon as the tasks that it needs have ended.
+ * A play that stops before the end has a circular wait. */
 #include <stdlib.h>
 
 #include "parallel/schedule/internal.h"
@@ -16,7 +16,7 @@ typedef struct play {
     bool *is_waiting;        /* by stage */
 } play;
 
-/* What must have ended before. A whole backward counts as its input half here. */
+/* The tasks that must end before `task`. A whole backward counts as its input half here. */
 static int needs(const z3d_schedule *schedule, z3d_task task, z3d_task out[2]) {
     int count = 0, chunk = task.chunk, micro = task.micro;
     if (task.pass == Z3D_PASS_FORWARD) {
@@ -36,8 +36,8 @@ static double *ended(const play *p, z3d_task task) {
     return &at[task.chunk * p->schedule->micros + task.micro];
 }
 
-/* Finds the first thing that `task` needs and that has not ended. Else: *start is when it can
- * start. */
+/* Whether `task` needs a task that has not ended: *missing is the first one. Else *start becomes
+ * the time at which it can start. */
 static bool must_wait(const play *p, z3d_task task, double *start, z3d_task *missing) {
     z3d_task need[2];
     const int *stage = p->schedule->stage_of_chunk;
@@ -98,7 +98,8 @@ static bool is_done(const play *p, int stage) {
     return p->next[stage] == p->schedule->first[stage + 1];
 }
 
-/* For which task of which other stage (or of its own, further down its list) a stage waits. */
+/* The stage and the task that a stage waits for. It may be the same stage: a task further down its
+ * list. */
 static int waits_for(const play *p, int stage, z3d_task *missing) {
     double start = 0;
     must_wait(p, p->schedule->task[p->next[stage]], &start, missing);
@@ -113,9 +114,9 @@ static void append_wait(z3d_string *text, const play *p, int stage) {
                       z3d_task_name(task).text, other, z3d_task_name(missing).text);
 }
 
-/* A stage that cannot go on waits for one that cannot either, so following them leads into a
- * circle: after as many steps as there are stages we are in it. Where a task is missing they lead
- * to a stage that is done. */
+/* A stage that is stuck waits for a stage that is stuck, too. So we follow the waits; after as many
+ * steps as there are stages we are in the circle. If a task is missing from the lists, the waits
+ * lead to a stage that is done. */
 static z3d_status refuse_wait(const play *p, int stage) {
     enum { SHOWN = 8 };
     z3d_task missing;

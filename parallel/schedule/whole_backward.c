@@ -8,7 +8,8 @@ void z3d_schedule_gpipe(z3d_task_list *list, int stage) {
         z3d_task_list_add(list, Z3D_PASS_BACKWARD, stage);
 }
 
-/* Forwards until the last stage has its first micro-batch; then one forward, one backward. */
+/* Forwards until the last stage has its first micro-batch; then one forward, one backward in turn.
+ */
 void z3d_schedule_1f1b(z3d_task_list *list, int stage) {
     for (int i = stage + 1; i < list->schedule->stages; i++)
         z3d_task_list_add(list, Z3D_PASS_FORWARD, stage);
@@ -18,8 +19,9 @@ void z3d_schedule_1f1b(z3d_task_list *list, int stage) {
     }
 }
 
-/* Megatron-LM's. A stage takes as many micro-batches as there are stages through its first chunk,
- * then through its second, and so on; backward goes through the chunks the other way. */
+/* Megatron-LM's schedule (Narayanan et al., arXiv 2104.04473). A stage runs as many micro-batches
+ * as there are stages through its first chunk, then the same micro-batches through its second
+ * chunk, and so on; backward takes the chunks in reverse order. */
 void z3d_schedule_interleaved(z3d_task_list *list, int stage) {
     int stages = list->schedule->stages, each = list->schedule->chunks / stages;
     int total = list->schedule->micros * each;

@@ -1,5 +1,5 @@
-/* Schedules whose backward is in two halves (Qi et al., arXiv 2401.10241). Only the input half is
- * waited for by another stage; the weight half fills what would be idle. */
+/* Schedules whose backward is in two halves (Qi et al., arXiv 2401.10241). Other stages wait only
+ * for the input half; the weight half fills time in which the stage would be idle. */
 #include "parallel/schedule/internal.h"
 
 static void both_halves(z3d_task_list *list, int chunk) {
@@ -7,8 +7,8 @@ static void both_halves(z3d_task_list *list, int chunk) {
     z3d_task_list_add(list, Z3D_PASS_BACKWARD_WEIGHT, chunk);
 }
 
-/* 1f1b in which stage s is s weight halves late: p - s micro-batches wait for their backward and s
- * for their weight half, p on every stage. */
+/* 1f1b, but stage s of p is s weight halves late: p - s micro-batches wait for their backward and s
+ * for their weight half. So every stage holds p micro-batches. */
 void z3d_schedule_zb_h1(z3d_task_list *list, int stage) {
     for (int i = stage + 1; i < list->schedule->stages; i++)
         z3d_task_list_add(list, Z3D_PASS_FORWARD, stage);
@@ -20,10 +20,10 @@ void z3d_schedule_zb_h1(z3d_task_list *list, int stage) {
     for (int i = 0; i < stage; i++) z3d_task_list_add(list, Z3D_PASS_BACKWARD_WEIGHT, stage);
 }
 
-/* Stage s has chunk s on the way down the stages and chunk 2p - 1 - s on the way up; stage 0 has
- * the first and the last. Once a stage has begun it never waits, if a forward and each half take
- * equally long and there are 2p - 1 micro-batches or more. With fewer it is the list of 2p - 1,
- * less what is beyond the last. */
+/* Stage s of p has chunk s (down the stages) and chunk 2p - 1 - s (up again); stage 0 has the first
+ * and the last chunk. With 2p - 1 micro-batches or more, and a forward as long as each half, a
+ * stage never waits once it has begun. With fewer micro-batches the list is the one of 2p - 1,
+ * without the passes of micro-batches that do not exist. */
 void z3d_schedule_zb_v(z3d_task_list *list, int stage) {
     int stages = list->schedule->stages, micros = list->schedule->micros;
     int down = stage, up = 2 * stages - 1 - stage, left = stages - stage;
@@ -42,7 +42,7 @@ void z3d_schedule_zb_v(z3d_task_list *list, int stage) {
         z3d_task_list_add(list, Z3D_PASS_FORWARD, up);
         both_halves(list, up);
     }
-    for (int i = 0; i < stage; i++) { /* no forwards are left: weight halves wait for the end */
+    for (int i = 0; i < stage; i++) { /* no forwards are left; weight halves come last */
         z3d_task_list_add(list, Z3D_PASS_BACKWARD_INPUT, down);
         z3d_task_list_add(list, Z3D_PASS_BACKWARD_INPUT, up);
     }

@@ -1,5 +1,4 @@
-/* The backend of groups of one: every collective is already complete, because the buffer is the
- * result. */
+/* The backend of groups of one member: the buffer is already the result. */
 #include "parallel/interface/internal.h"
 
 static z3d_status self_start(z3d_group *group, z3d_operation *operation) {

@@ -1,7 +1,7 @@
-/* The side channel's thread. On rank 0, the coordinator, it receives everybody's positions, deaths
- * and failures, prints the one line that matters and tells everybody to end. On the others it
- * reports to the coordinator; if the coordinator is gone, the lowest remaining rank becomes the
- * next one. */
+/* The side channel's thread. On rank 0, the coordinator, it receives positions, deaths and failures
+ * of all ranks, prints the one line that matters and tells all ranks to end. On the other ranks it
+ * reports to the coordinator. If the coordinator is lost, the lowest remaining rank becomes the
+ * next coordinator. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 /* ---- ending the process ---- */
 
 void z3d_side_exit(void) {
-    /* The main thread may hold a stream for ever: only what is free is flushed. */
+    /* The main thread may hold a stream's lock for ever: flush only the streams that are free. */
     FILE *streams[] = {stdout, stderr};
     for (int i = 0; i < 2; i++)
         if (ftrylockfile(streams[i]) == 0) {
@@ -25,8 +25,8 @@ void z3d_side_exit(void) {
     _exit(EXIT_FAILURE);
 }
 
-/* zero3d-launch gives a way to its standard error that does not pass through mpirun, which hands
- * on nothing while it ends a run; on other nodes there is none. */
+/* ZERO3D_STDERR is a path to zero3d-launch's own standard error, on its node. It avoids mpirun,
+ * which forwards no output while it ends a run. */
 void z3d_side_print(const char *text) {
     const char *path = getenv("ZERO3D_STDERR");
     int fd = path ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
@@ -46,8 +46,8 @@ static bool is_coordinator(const struct z3d_side *side) {
     return side->rank == side->coordinator;
 }
 
-/* Prints, tells everybody, and waits until they have heard it: a socket that is closed with unread
- * data may drop what was sent last. */
+/* Prints, tells all ranks to end, and waits until they close their connections: a socket that is
+ * closed with unread data may drop the last message. */
 static void end_run(struct z3d_side *side, const char *text) __attribute__((noreturn));
 static void end_run(struct z3d_side *side, const char *text) {
     z3d_side_print(text);
@@ -106,11 +106,11 @@ static bool add_connection(struct z3d_side *side, int fd, int rank) {
     return true;
 }
 
-/* Strangers may come as often as they like: the oldest silent one makes place. */
+/* Strangers may connect, too: if there are too many, the oldest silent one is dropped. */
 static void accept_one(struct z3d_side *side) {
     int fd = accept4(side->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-        /* Whoever waits there would wake the loop at once, again and again. */
+        /* The waiting connection would wake the loop again at once: pause for a second. */
         side->no_files = errno == EMFILE || errno == ENFILE ? errno : 0;
         if (side->no_files) side->accept_after = z3d_now() + 1;
         return;
@@ -154,7 +154,8 @@ static double since_of(double age) {
     return age < 0 ? 0 : z3d_now() - age;
 }
 
-/* The first coordinator's own goes to rank 1, which is to know it if the coordinator dies. */
+/* Sends this rank's position to the coordinator. The coordinator sends its own to rank 1, which
+ * reports it if the coordinator dies. */
 static void send_place(struct z3d_side *side, bool answer) {
     int to = find_connection(side, is_coordinator(side) ? 1 : side->coordinator);
     z3d_position place;
@@ -197,7 +198,7 @@ static bool waits_too_long(const struct z3d_side *side, const z3d_seen *seen) {
 }
 
 static void collect(struct z3d_side *side, int stuck) {
-    if (side->collecting) { /* it may have answered already, and is to hear that somebody listens */
+    if (side->collecting) { /* the rank must hear that the coordinator lives: ask again */
         int to = find_connection(side, stuck);
         if (to >= 0) z3d_wire_send(side->connections[to].fd, Z3D_WIRE_ASK, NULL, 0);
         return;
@@ -206,15 +207,15 @@ static void collect(struct z3d_side *side, int stuck) {
     side->collect_until = z3d_now() + 2;
     for (int rank = 0; rank < side->size; rank++) {
         side->seen[rank].answered = rank == side->rank;
-        side->seen[rank].pending = (z3d_pending_ios){0}; /* what was told before is long over */
+        side->seen[rank].pending = (z3d_pending_ios){0}; /* the last report is too old */
     }
     for (int i = 0; i < side->num_connections; i++)
         if (side->connections[i].rank >= 0)
             z3d_wire_send(side->connections[i].fd, Z3D_WIRE_ASK, NULL, 0);
 }
 
-/* Whether this is no hang, or none any more: the one that was stuck has gone on, or it waits for
- * one whose disk is slow, but gets further. */
+/* Whether the run does not hang: the stuck rank has gone on, or it waits for a rank whose disk is
+ * slow, but makes progress. */
 static bool goes_on(const struct z3d_side *side) {
     const z3d_seen *stuck = &side->seen[side->collecting - 1];
     bool slow = false, dead = false;
@@ -257,9 +258,9 @@ static void tell_stuck(struct z3d_side *side) {
         z3d_wire_send(side->connections[coordinator].fd, Z3D_WIRE_STUCK, NULL, 0);
 }
 
-/* A process that was stopped (SIGSTOP) has not waited meanwhile. */
+/* Whether this process was stopped (SIGSTOP) a short time ago: such time is no wait. */
 static bool was_stopped(struct z3d_side *side, double now) {
-    enum { SECONDS = 5 }; /* a turn takes a quarter of one */
+    enum { SECONDS = 5 }; /* a turn takes a quarter of a second */
     if (side->turned > 0 && now - side->turned > SECONDS) side->awake = now;
     side->turned = now;
     return side->awake > 0 && !z3d_too_long(side, side->awake);
@@ -297,7 +298,7 @@ static void on_message(struct z3d_side *side, z3d_connection *connection, const 
         send_place(side, true);
         break;
     case Z3D_WIRE_STUCK:
-        /* Who tells another rank than the coordinator has had no answer from the coordinator. */
+        /* A rank that is stuck tells another rank only if the coordinator has not answered. */
         if (is_coordinator(side))
             collect(side, rank);
         else
@@ -320,7 +321,7 @@ static void on_message(struct z3d_side *side, z3d_connection *connection, const 
     }
 }
 
-/* Handles what has come; false when the connection is of no more use. */
+/* Handles the messages of a connection; false: close it. */
 static bool serve(struct z3d_side *side, z3d_connection *connection) {
     bool open = z3d_wire_receive(connection), bad = false;
     z3d_wire_head head;
@@ -338,8 +339,8 @@ static bool serve(struct z3d_side *side, z3d_connection *connection) {
 
 /* ---- deaths ---- */
 
-/* Those who have not noticed anything yet must not find this process gone, and look for more that
- * do not answer. */
+/* Connects to the ranks that have not noticed the loss yet, so that they hear the end from here.
+ * Else they would find this process gone and suspect more ranks. */
 static void reach_the_rest(struct z3d_side *side, int lost) {
     double until = z3d_now() + 2;
     for (int rank = side->rank + 1; rank < side->size && z3d_now() < until; rank++) {
@@ -352,8 +353,8 @@ static void reach_the_rest(struct z3d_side *side, int lost) {
     }
 }
 
-/* Everybody who is left looks for the lowest rank that is left, in the same order. A coordinator
- * that is frozen is told the end, too: awake again, it would take the others for dead. */
+/* Every remaining rank looks for the lowest remaining rank, in the same order. A frozen coordinator
+ * is told to end, too: if it wakes up later, it would take the others for dead. */
 static void coordinator_lost(struct z3d_side *side, bool silent) {
     int lost = side->coordinator, index = find_connection(side, lost);
     if (index >= 0) {
@@ -372,8 +373,8 @@ static void coordinator_lost(struct z3d_side *side, bool silent) {
         return;
     }
     side->coordinator = side->rank;
-    side->ending = true; /* what is found from here on is not why */
-    /* The others are on their way here: they must find us to be told. */
+    side->ending = true; /* later losses are not the cause */
+    /* The other ranks are connecting to this one: it must stay until they are told. */
     double until = z3d_now() + 0.3;
     z3d_string text = {0};
     z3d_report_death(side, lost, silent, &text);
@@ -390,7 +391,7 @@ static void on_close(struct z3d_side *side, int index) {
     drop_connection(side, index);
     if (rank < 0 || bye || side->ending) return;
     if (rank == side->coordinator) {
-        /* A second coordinator that ends has spoken, or died of the same cause. */
+        /* A later coordinator that ends has printed the line, or died of the same cause. */
         if (rank != 0) z3d_side_exit();
         coordinator_lost(side, false);
     } else if (is_coordinator(side)) {
@@ -418,8 +419,8 @@ static void take_requests(struct z3d_side *side) {
         z3d_wire_send(side->connections[coordinator].fd, Z3D_WIRE_FAIL, line, strlen(line));
 }
 
-/* The coordinator answers a goodbye when it has heard everybody's, its own main thread's included.
- */
+/* The coordinator answers the goodbyes when it has heard those of all ranks and of its own main
+ * thread. */
 static void say_goodbyes(struct z3d_side *side) {
     if (!side->stopping || side->said_bye) return;
     if (!is_coordinator(side)) {
@@ -459,7 +460,7 @@ void z3d_coordinator_turn(struct z3d_side *side, int milliseconds) {
     for (int i = 0; i < count; i++)
         side->polls[2 + i] = (struct pollfd){.fd = side->connections[i].fd, .events = POLLIN};
     if (poll(side->polls, (nfds_t)(2 + count), milliseconds) > 0) {
-        /* From the last to the first: a dropped one is replaced by the last. */
+        /* From the last to the first: drop_connection moves the last one to the free place. */
         for (int i = count - 1; i >= 0; i--)
             if (side->polls[2 + i].revents && !serve(side, &side->connections[i]))
                 on_close(side, i);

@@ -1,5 +1,5 @@
-/* Positions: a version lock over atomic words. A reader on another thread or in another process
- * never blocks the writer and never reads half a text. */
+/* Positions: a version lock (seqlock) around atomic words. A reader on another thread or in another
+ * process never blocks the writer and never reads half a text. */
 #include <string.h>
 
 #include "parallel/side/side.h"
@@ -18,7 +18,7 @@ static double from_bits(uint64_t bits) {
     return value;
 }
 
-/* Every word is a release: it cannot be seen before the odd version. */
+/* Every word is stored with release order: a reader cannot see it before the odd version. */
 void z3d_position_write(z3d_position_slot *slot, const z3d_position *place) {
     uint32_t version = atomic_load_explicit(&slot->version, memory_order_relaxed);
     uint64_t words[WORDS];
@@ -32,7 +32,7 @@ void z3d_position_write(z3d_position_slot *slot, const z3d_position *place) {
 }
 
 void z3d_position_read(z3d_position_slot *slot, z3d_position *out) {
-    /* A writer that was killed in the middle leaves an odd version for ever. */
+    /* A writer that was killed in the middle leaves an odd version: stop after 1000 attempts. */
     for (int attempt = 0; attempt < 1000; attempt++) {
         uint64_t words[WORDS];
         uint32_t before = atomic_load_explicit(&slot->version, memory_order_acquire);

@@ -1,4 +1,4 @@
-/* The sentences of the side channel: who died where, who waits for whom. */
+/* The texts of the side channel: who died where, who waits for whom. */
 #include <string.h>
 
 #include "parallel/side/side.h"
@@ -28,7 +28,7 @@ static bool same_position(const z3d_position *a, const z3d_position *b) {
     return a->waiting == b->waiting && strcmp(a->text, b->text) == 0;
 }
 
-/* With what has been asked of the disk. */
+/* The same position and the same pending I/O. */
 static bool same(const z3d_seen *a, const z3d_seen *b) {
     return same_position(&a->place, &b->place) && strcmp(a->pending.text, b->pending.text) == 0;
 }
@@ -41,8 +41,8 @@ static int seconds_since(double since) {
     return since == 0 ? 0 : (int)(z3d_now() - since);
 }
 
-/* "rank 5's disk has not answered for 31 s: checkpoint: fsync of X (in step 12: ...)". Whoever
- * waits for that rank is in the table. */
+/* "rank 5's disk has not answered for 31 s: checkpoint: fsync of X (in step 12: ...)". The table
+ * shows the ranks that wait for it. */
 static void dead_disk(struct z3d_side *side, int rank, z3d_string *out) {
     const z3d_seen *seen = &side->seen[rank];
     z3d_string_append(
@@ -62,8 +62,8 @@ static void append_other(struct z3d_side *side, int rank, bool silent, z3d_strin
         z3d_string_append(out, "; rank %d is still in %s", rank, doing(&place));
 }
 
-/* "rank 5 has waited 31 s in X; rank 6 is still in Y". Ranks that wait, too, come last: the ranks
- * of a pipeline all wait in places of their own, for the one that does not. */
+/* "rank 5 has waited 31 s in X; rank 6 is still in Y". Ranks that wait, too, come last: in a
+ * pipeline all ranks wait at different positions, for the one rank that does not wait. */
 static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
     const z3d_position mine = side->seen[stuck].place;
     z3d_string_append(out, "zero3d: watchdog: rank %d has waited %d s in %s", stuck,
@@ -84,7 +84,7 @@ static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
     z3d_string_append(out, "\n");
 }
 
-/* "0-3, 5": all ranks that are in this place. */
+/* "0-3, 5": all ranks at this position. */
 static void append_ranks(struct z3d_side *side, const z3d_seen *where, z3d_string *out) {
     int begun = -1;
     const char *comma = "";
@@ -100,7 +100,7 @@ static void append_ranks(struct z3d_side *side, const z3d_seen *where, z3d_strin
     }
 }
 
-/* One line for each place and the ranks that are there. */
+/* One line for each position, with its ranks. */
 static void table(struct z3d_side *side, z3d_string *out) {
     int lines = 0;
     for (int rank = 0; rank < side->size && lines < MAX_LINES; rank++) {

@@ -1,7 +1,9 @@
 /* Private to parallel/side. The side channel: one thread per rank, TCP between rank 0 (the
- * coordinator) and the others, independent of messages, which may be blocked. position.c keeps what
- * this rank is doing, wire.c opens sockets and frames messages, coordinator.c is the thread and
- * decides, report.c writes the texts, watchdog.c is the interface. */
+ * coordinator) and the others, independent of messages, which may be blocked. position.c keeps this
+ * rank's position, wire.c opens sockets and frames messages, coordinator.c is the thread and its
+ * decisions, report.c writes the texts, watchdog.c is the interface. At the start the main thread
+ * calls these functions; later only the thread does. Exception: z3d_position_write is always the
+ * main thread's. */
 #ifndef ZERO3D_PARALLEL_SIDE_H
 #define ZERO3D_PARALLEL_SIDE_H
 
@@ -14,22 +16,22 @@
 
 enum {
     Z3D_POSITION_BYTES = 160,
-    Z3D_LINE_BYTES = 1152, /* a failure's line on its way */
-    Z3D_STRANGERS = 16,    /* connections that have not said who they are */
+    Z3D_LINE_BYTES = 1152, /* the most of a failure's line, and of any message */
+    Z3D_STRANGERS = 16,    /* the most connections that have not said their rank */
     Z3D_MAX_ADDRESSES = 6,
-    Z3D_TICK_MS = 250
+    Z3D_TICK_MS = 250 /* the longest turn of the loop */
 };
 
-/* ---- position.c: what a rank is doing ---- */
+/* ---- position.c: where a rank is in its program ---- */
 
 typedef struct z3d_position {
     bool waiting;
-    double since; /* z3d_now() of this node when it was entered; 0: it has not said */
+    double since; /* when the rank came here, in this node's z3d_now(); 0: not reported */
     char text[Z3D_POSITION_BYTES];
 } z3d_position;
 
-/* One rank's place in memory shared by the ranks of a node, written by its main thread alone and
- * read by any thread of any of them: the version is odd while it is being written. */
+/* A rank's position in memory that the ranks of a node share. Only the rank's main thread writes
+ * it; any thread of any of these ranks reads it. The version is odd during a write. */
 typedef struct z3d_position_slot {
     _Atomic uint32_t version, waiting;
     _Atomic uint64_t since;
@@ -63,9 +65,9 @@ typedef struct z3d_wire_hello {
 } z3d_wire_hello;
 
 typedef struct z3d_wire_position {
-    double age; /* seconds in this place; negative: it has not said any */
-    /* Seconds since the pending I/O that stands still longest got further, and since any did;
-     * negative: none. */
+    double age; /* seconds at this position; negative: not reported */
+    /* Seconds since the last progress of the pending I/O that has stood still longest; seconds
+     * since the last progress of any pending I/O; negative: none is pending. */
     double pending_io_age, last_age;
     int32_t waiting, answer;
     char text[Z3D_POSITION_BYTES], pending_io[Z3D_PENDING_IO_BYTES];
@@ -73,39 +75,40 @@ typedef struct z3d_wire_position {
 
 typedef struct z3d_connection {
     int fd;
-    int rank;     /* -1: has not said */
-    bool bye;     /* has said goodbye */
-    double since; /* of a stranger */
-    size_t have;
+    int rank;     /* -1: a stranger, which has not said its rank */
+    bool bye;     /* it has said goodbye */
+    double since; /* when it was accepted */
+    size_t have;  /* bytes in the buffer */
     char buffer[sizeof(z3d_wire_head) + Z3D_LINE_BYTES];
 } z3d_connection;
 
-/* What everybody knows of a rank: gathered at the start. */
+/* The facts of a rank that all ranks know; gathered at the start. */
 typedef struct z3d_peer {
     char host[64];
     int32_t pid, port, num_addresses, reserved;
     char address[Z3D_MAX_ADDRESSES][Z3D_ADDRESS_BYTES];
 } z3d_peer;
 
-/* A listening socket, and the addresses at which other ranks may reach it (127.0.0.1 alone when all
- * ranks are on this node). */
+/* Opens a listening socket and writes its port and addresses into *self: 127.0.0.1 only if all
+ * ranks are on this node. Errors: ERR_COMM. */
 z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd);
-/* Connects to a peer, says hello and waits for its welcome. ERR_COMM after `seconds`. */
+/* Connects to a peer, sends hello and waits for its welcome. Errors: ERR_COMM after `seconds`. */
 z3d_status z3d_wire_connect(const z3d_peer *peer, uint64_t token, int own_rank, int peer_rank,
                             double seconds, int *fd);
-/* False when the connection is broken or full for more than a second. */
+/* False: the connection is broken, or was full for more than a second. */
 bool z3d_wire_send(int fd, z3d_wire_type type, const void *data, size_t length);
-/* Reads what has come without blocking: false at the end of the connection. */
+/* Reads into the connection's buffer without blocking. False: the connection has ended. */
 bool z3d_wire_receive(z3d_connection *connection);
-/* The next whole message of the buffer; false when there is none. *bad: no message of ours. The
+/* The next whole message in the buffer; false: none. *bad: the bytes are no message of ours. The
  * data is valid until z3d_wire_consume. */
 bool z3d_wire_next(const z3d_connection *connection, z3d_wire_head *head, const void **data,
                    bool *bad);
+/* Removes that message from the buffer. */
 void z3d_wire_consume(z3d_connection *connection, const z3d_wire_head *head);
 
 /* ---- coordinator.c: the thread ---- */
 
-typedef struct z3d_seen { /* what the coordinator knows of a rank */
+typedef struct z3d_seen { /* the coordinator's knowledge of a rank */
     z3d_position place;
     z3d_pending_ios pending;
     bool answered, said_bye;
@@ -133,36 +136,41 @@ struct z3d_side {
     z3d_connection *connections;
     int num_connections, max_connections;
     struct pollfd *polls;
-    z3d_seen *seen;    /* by rank, of use on the coordinator */
-    z3d_position told; /* the place last sent to the coordinator */
-    bool stopping, said_bye, coordinator_said_bye, stuck_told;
-    bool stuck_heard;         /* the coordinator has asked since */
-    bool ending;              /* this rank has said why the run ends */
-    bool coordinator_suspect; /* another rank has had no answer from the coordinator */
-    double stuck_at;          /* when this rank told the coordinator, or heard of it again */
-    double turned, awake;     /* the last turn; since when this process has not been stopped */
-    double accept_after;      /* nobody is let in before: this process had no file left */
-    int no_files;             /* its errno */
+    z3d_seen *seen;    /* by rank, used on the coordinator */
+    z3d_position told; /* the position last sent to the coordinator */
+    bool stopping;     /* the main thread wants to say goodbye */
+    bool said_bye, coordinator_said_bye;
+    bool stuck_told;          /* this rank has told the coordinator that it is stuck */
+    bool stuck_heard;         /* the coordinator has asked for positions since then */
+    bool ending;              /* this rank has printed why the run ends */
+    bool coordinator_suspect; /* the coordinator has not answered another rank */
+    double stuck_at;          /* when stuck_told or stuck_heard last happened */
+    double turned, awake;     /* the last turn; when this process woke up after a stop; 0: never */
+    double accept_after;      /* no connection is accepted before: this process had no file left */
+    int no_files;             /* the errno of that; 0: none */
     int collecting;           /* 0, or 1 + the rank that is stuck */
-    double collect_until;
+    double collect_until;     /* ranks must answer until then */
 };
 
-/* One turn of the loop: messages for at most `milliseconds`, then timers. */
+/* One turn of the loop: waits for messages at most `milliseconds`, then checks the timers. */
 void z3d_coordinator_turn(struct z3d_side *side, int milliseconds);
+/* The thread: turns until all have said goodbye. */
 void *z3d_coordinator_thread(void *side);
-/* Ranks, other than this one, that the coordinator is connected with. */
+/* How many other ranks are connected to this coordinator. */
 int z3d_coordinator_connected(const struct z3d_side *side);
-/* This process ends here with a non-zero code; what it had printed is flushed. */
+/* Flushes standard output and error, and ends this process with a non-zero code. Any thread. */
 void z3d_side_exit(void) __attribute__((noreturn));
 
-/* Whether what stands still since then does so longer than the watchdog's time (position.c). */
+/* Whether the time since `since` is longer than the watchdog's timeout (position.c). */
 bool z3d_too_long(const struct z3d_side *side, double since);
 
 /* ---- report.c ---- */
 
-/* The place of any rank as far as this one knows. */
+/* A rank's position: from shared memory, or else its last report. */
 void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out);
+/* Appends the line of a rank that died; silent: that does not answer. */
 void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out);
+/* Appends the lines of a hang: its cause, and a table of all positions. */
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out);
 
 #endif

@@ -21,7 +21,7 @@ static z3d_status open_places(z3d_world *world, struct z3d_side *side) {
     if (world->size > 1 && world->local_rank == 0) z3d_shared_remove_dead();
     if (world->size > 1) Z3D_TRY(z3d_shared_create(world->local, side->slots_bytes, &at));
     side->slots_shared = at != NULL;
-    /* Without shared memory only the own place is here; the others' come as messages. */
+    /* Without shared memory only this rank's position is here; the others come as messages. */
     if (!at) Z3D_TRY(z3d_new(1, sizeof(z3d_position_slot), "this rank's place", &at));
     side->slots = at;
     int local = 0;
@@ -54,11 +54,12 @@ static z3d_status listen_here(const z3d_world *world, struct z3d_side *side) {
         return Z3D_ERROR(Z3D_ERR_COMM, "cannot open the side channel: %s", strerror(errno));
     if (getrandom(&side->token, sizeof side->token, 0) != sizeof side->token)
         return Z3D_ERROR(Z3D_ERR_COMM, "cannot get random numbers for the side channel's token");
-    if (world->size == 1) return Z3D_OK; /* nobody comes */
+    if (world->size == 1) return Z3D_OK; /* no rank connects */
     return z3d_wire_listen(world->nodes == 1, self, &side->listener);
 }
 
-/* The coordinator runs the loop by hand until all have come; the thread does not exist yet. */
+/* Connects the ranks. The thread does not exist yet: the main thread of the coordinator runs the
+ * loop until all ranks have connected. */
 static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
     double until = z3d_now() + CONNECT_SECONDS;
     if (world->rank != 0) {
@@ -85,7 +86,7 @@ static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
     return Z3D_OK;
 }
 
-/* Signals stay with the main thread. */
+/* Starts the thread with all signals blocked: the main thread handles them. */
 static z3d_status start_thread(struct z3d_side *side) {
     sigset_t all, before;
     sigfillset(&all);
@@ -99,7 +100,7 @@ static z3d_status start_thread(struct z3d_side *side) {
     return Z3D_OK;
 }
 
-/* Whoever waits to be let in, or for an answer, hears of it. */
+/* Closes all connections and the port, so that a rank that waits for this one notices. */
 static void hang_up(struct z3d_side *side) {
     for (int i = 0; i < side->num_connections; i++) close(side->connections[i].fd);
     side->num_connections = 0;
@@ -135,7 +136,7 @@ z3d_status z3d_side_open(z3d_world *world) {
         side->listener = side->wake = -1;
         status = allocate(world, side);
     }
-    /* Each step needs everybody: no one goes on where one has failed. */
+    /* Each step needs all ranks: if one has failed, none goes on. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     status = open_places(world, side);
     if (status == Z3D_OK) status = listen_here(world, side);
@@ -186,7 +187,7 @@ void z3d_side_abort(z3d_world *world, const char *line) {
     side->want_abort = true;
     pthread_mutex_unlock(&side->lock);
     wake_thread(side);
-    /* The thread ends this process when the coordinator has spoken. */
+    /* The thread ends this process after the coordinator has printed the line. */
     for (int i = 0; i < 50; i++) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 

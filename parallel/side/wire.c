@@ -1,5 +1,5 @@
 /* The side channel's connections: addresses, greetings, and messages of a fixed head and a short
- * body. A random token keeps out others who find the port. */
+ * body. A random token keeps out strangers who find the port. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -24,7 +24,8 @@ static void add_address(z3d_peer *self, const struct sockaddr *address, socklen_
         self->num_addresses++;
 }
 
-/* Every address of every interface that is up; loopback and link-local ones lead nowhere else. */
+/* Finds every address of every interface that is up. Other nodes cannot reach loopback and
+ * link-local addresses. */
 static void find_addresses(z3d_peer *self) {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) return;
@@ -57,8 +58,8 @@ z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd) {
 
 /* ---- connecting ---- */
 
-/* A network address may lead to a stranger: only the one who knows the token is our peer. Reads
- * exactly the welcome: what follows it stays in the socket for the thread. */
+/* Greets the other end. An address may lead to a stranger; only our peer knows the token. Reads
+ * exactly the welcome: later bytes stay in the socket for the thread. */
 static bool greet(int fd, uint64_t token, int own_rank, int peer_rank, double until) {
     struct {
         z3d_wire_head head;
@@ -75,7 +76,7 @@ z3d_status z3d_wire_connect(const z3d_peer *peer, uint64_t token, int own_rank, 
                             double seconds, int *fd) {
     double end = z3d_now() + seconds;
     for (int i = 0; i < peer->num_addresses; i++) {
-        /* An address that swallows packets must not use up the time of those after it. */
+        /* An address that drops packets must not use up the time of the next addresses. */
         double until = z3d_now() + (end - z3d_now()) / (peer->num_addresses - i);
         *fd = z3d_socket_connect(peer->address[i], peer->port, until);
         if (*fd < 0) continue;

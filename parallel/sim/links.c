@@ -1,8 +1,8 @@
-/* Collectives on described links: a ring moves what NCCL's and our own rings move; its time is the
- * volume over the narrowest link it passes, plus a latency per step along the ring, or along a tree
- * where that is shorter. In levels (software.hierarchical) each level moves its own volume over its
- * own links, one after the other; between nodes switches may add (software.in_network_reduction).
- */
+/* Collectives on described links. A ring moves the bytes that NCCL's and our own rings move. Its
+ * time is these bytes divided by the bandwidth of the narrowest link on the ring, plus one latency
+ * for each step along the ring; small sums use a tree, with fewer steps. A hierarchical collective
+ * (software.hierarchical) has levels: each level moves its own bytes over its own links, one level
+ * after the other; between nodes switches may add (software.in_network_reduction). */
 #include "parallel/sim/links.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, const z3
     return node_of(places, z3d_mesh_ascending(at, axes, at->rank, index));
 }
 
-/* Nodes that this rank's group spans, one after the other. */
+/* Nodes that this rank's group spans, if its members are visited in ascending order of rank. */
 static int nodes_of(const z3d_mesh *at, z3d_axes axes, const z3d_places *places) {
     int nodes = 0, last = -1;
     for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
@@ -40,7 +40,7 @@ double z3d_links_crossing(double bytes, int hops, int members) {
     return bytes * hops / members;
 }
 
-/* Adds one to `crossing` of every node that this rank's group touches, when it leaves a node. */
+/* Adds one to `crossing` of every node that this rank's group touches. */
 static void mark(const z3d_mesh *at, z3d_axes axes, const z3d_places *places, int *crossing) {
     int last = -1;
     for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
@@ -50,7 +50,8 @@ static void mark(const z3d_mesh *at, z3d_axes axes, const z3d_places *places, in
     }
 }
 
-/* Members on each of the `nodes` nodes of this rank's group, 0: not as many on all of them. */
+/* Members on each of the `nodes` nodes of this rank's group; 0: the nodes have different numbers.
+ */
 static int members_on_each(const z3d_mesh *at, z3d_axes axes, const z3d_places *places, int nodes) {
     int local = z3d_mesh_size(at, axes) / nodes;
     if (z3d_mesh_size(at, axes) % nodes != 0) return 0;
@@ -91,19 +92,20 @@ z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_
     return Z3D_OK;
 }
 
-/* Elements travel in another type: a sum that takes no ring (parallel.h). */
+/* Whether elements travel in another type: such a sum uses no ring (parallel.h). */
 static bool is_encoded(const z3d_event *call) {
     return call->form != Z3D_F32;
 }
 
-/* Bytes of the whole vector or matrix of a call, as it travels. */
+/* Bytes of the whole vector or matrix of a call, in the type in which its elements travel. */
 static double total_bytes(const z3d_links *links, const z3d_event *call) {
     bool rows = call->of == Z3D_COLLECTIVE_REDUCE_SCATTER || call->of == Z3D_COLLECTIVE_ALL_GATHER;
     z3d_dtype dtype = is_encoded(call) ? (z3d_dtype)call->form : call->dtype;
     return (double)z3d_bytes_of(dtype, call->count) * (rows ? links->members : 1);
 }
 
-/* How often a ring passes over the data: twice for a sum that everybody gets. */
+/* Bytes that a member of a ring sends, divided by total_bytes: an all_reduce passes the data twice.
+ */
 static double passes(const z3d_links *links, const z3d_event *call) {
     double share = (double)(links->members - 1) / links->members;
     switch (call->of) {
@@ -119,20 +121,20 @@ static double passes(const z3d_links *links, const z3d_event *call) {
     }
 }
 
-/* Small sums take a tree, whichever way the others take. */
+/* Small sums use a tree, whatever the other collectives use. */
 static bool takes_tree(const z3d_hardware *hardware, const z3d_links *links,
                        const z3d_event *call) {
     return call->of == Z3D_COLLECTIVE_ALL_REDUCE && !is_encoded(call) &&
            total_bytes(links, call) <= hardware->tree_kib * 1024;
 }
 
-/* As many members on every node: each has a partner for its part on every other one. */
+/* Equal numbers of members on all nodes: each member has a partner on every other node. */
 static bool even_nodes(const z3d_links *links) {
     return links->nodes > 1 && links->local > 0;
 }
 
-/* Only what everybody gets the sum of: in a reduce-scatter or a gather each node sends as much with
- * switches that add as without. */
+/* Whether switches add. They help an all_reduce only: in a reduce-scatter or a gather each node
+ * sends as much with such switches as without. */
 static bool in_network(const z3d_hardware *hardware, const z3d_links *links,
                        const z3d_event *call) {
     return hardware->in_network > 0 && even_nodes(links) && call->of == Z3D_COLLECTIVE_ALL_REDUCE &&
@@ -147,13 +149,13 @@ static bool in_levels(const z3d_hardware *hardware, const z3d_links *links, cons
            !is_encoded(call) && !takes_tree(hardware, links, call);
 }
 
-/* Members on each node, on average where they are not as many on all of them. */
+/* Members on each node; the mean where the nodes have different numbers. */
 static double members_of_node(const z3d_links *links) {
     return links->local > 0 ? links->local : (double)links->members / links->nodes;
 }
 
-/* The share of what a member sends that leaves its node. In levels it handles 1/local of the data
- * between nodes, of which 1/nodes stays; inside, the rest. */
+/* The share of a member's sent bytes that leaves its node. In levels a member sends 1/local of the
+ * data between nodes, less the 1/nodes of it that stays here; the rest travels inside the node. */
 static double share_between(const z3d_hardware *hardware, const z3d_links *links,
                             const z3d_event *call) {
     if (links->nodes < 2) return 0;
@@ -162,8 +164,7 @@ static double share_between(const z3d_hardware *hardware, const z3d_links *links
                                             : z3d_links_crossing(1, links->hops, links->members);
 }
 
-/* Switches that add take a member's part once, and send the sum back on the other way of the link.
- */
+/* Switches that add receive a member's part once; the sum returns in the link's other direction. */
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes) {
     double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;
@@ -181,7 +182,8 @@ static double tree_depth(int members) {
     return members > 1 ? ceil(log2((double)members)) : 0;
 }
 
-/* One way along the ring, or up a tree that has the nodes on top. */
+/* Latency of one pass, in seconds: around the ring, or up a tree whose upper levels are the nodes.
+ */
 static double latency(const z3d_hardware *hardware, const z3d_links *links, bool tree) {
     double inside = hardware->link_latency_us * 1e-6, across = hardware->network_latency_us * 1e-6;
     int per_node = (links->members + links->nodes - 1) / links->nodes;
@@ -189,8 +191,8 @@ static double latency(const z3d_hardware *hardware, const z3d_links *links, bool
     return (links->members - links->nodes) * inside + (links->nodes - 1) * across;
 }
 
-/* How often a collective pays the latency: on both ways of a sum that everybody gets, and in each
- * piece of a gather of parameters or a sum of gradients. */
+/* How often a collective pays the latency: in both passes of an all_reduce, and in each piece of a
+ * gather of parameters or a sum of gradients. */
 static double calls(const z3d_hardware *hardware, const z3d_event *call) {
     if (call->of == Z3D_COLLECTIVE_ALL_REDUCE) return 2;
     if (call->axes != Z3D_ROLE_ROWS) return 1;
@@ -198,9 +200,10 @@ static double calls(const z3d_hardware *hardware, const z3d_event *call) {
     return call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ? hardware->reduce_pieces : 1;
 }
 
-/* First all members of each node, then the members with the same place in their nodes, then again
- * those of each node; sums that not everybody gets, and gathers, leave out one of the three. share:
- * of the adapters, bytes a second; all members of a node send at once. */
+/* Seconds in levels: first the members of each node, then the members with the same place in their
+ * nodes, then again the members of each node; a reduce_scatter lacks the last level, an all_gather
+ * the first. width: a link's bytes a second; share: bytes a second of the node's adapters for this
+ * group, whose members on a node send at the same time. */
 static double levels(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                      double width, double share) {
     double between, bytes = z3d_links_bytes(hardware, links, call, &between);
@@ -212,8 +215,8 @@ static double levels(const z3d_hardware *hardware, const z3d_links *links, const
     return (bytes - between) / width + between / own + ways * steps * 1e-6;
 }
 
-/* Everybody sends to everybody, to one after the other: inside of the node, then over its adapter,
- * which all its members share. */
+/* Seconds of a sum in which each member sends to each other, one after the other: inside the node,
+ * then over the node's adapter, which its members share. */
 static double everybody(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                         double width, double share) {
     double between, bytes = z3d_links_bytes(hardware, links, call, &between);
@@ -224,10 +227,10 @@ static double everybody(const z3d_hardware *hardware, const z3d_links *links, co
     return (bytes - between) / width + between / own + calls(hardware, call) * steps * 1e-6;
 }
 
-/* Seconds inside a node where this machine's collectives were measured; negative: they were not. */
+/* Seconds inside a node, from this machine's measurements; negative: not measured. */
 static double measured(const z3d_hardware *hardware, const z3d_links *links,
                        const z3d_event *call) {
-    /* Members read each other's elements as they are. */
+    /* Inside a node members read each other's elements in fp32. */
     z3d_event whole = *call;
     whole.form = Z3D_F32;
     double bytes = passes(links, call) * total_bytes(links, &whole);

@@ -1,54 +1,54 @@
 /* The time of collectives on a described machine: how groups lie on the nodes, and the costs of
- * rings, trees and hierarchical collectives over shared links. */
+ * rings, trees and hierarchical collectives on shared links. Pure functions. */
 #ifndef ZERO3D_PARALLEL_SIM_LINKS_H
 #define ZERO3D_PARALLEL_SIM_LINKS_H
 
 #include "parallel/parallel.h"
 #include "src/device/sim/hardware.h"
 
-/* Who sits where: rank r on node[r], or, without that, on node r / devices. */
+/* The nodes of ranks: rank r is on node[r], or, if node is NULL, on node r / devices. */
 typedef struct z3d_places {
     const int *node;
     int devices;
 } z3d_places;
 
-/* Hops between nodes of a ring over this rank's group, that visits node after node: 0, or one a
- * node. */
+/* Hops between nodes of a ring along this rank's group, which visits one node after the other: as
+ * many as the group's nodes; 0 for one node. */
 int z3d_links_hops(const z3d_mesh *mesh, z3d_axes axes, const z3d_places *places);
+/* Whether two ranks are on different nodes. */
 bool z3d_links_across(const z3d_places *places, int rank, int peer);
-/* Of the bytes that each member of a ring sends, those that leave a node, on average over them. */
+/* Each member of a ring sends `bytes`: how many of them leave a node, in the mean of the members.
+ */
 double z3d_links_crossing(double bytes, int hops, int members);
 
-/* The slowest group along one axis. */
+/* The group of a set of axes that has the slowest links. */
 typedef struct z3d_links {
     int members;
-    int nodes;   /* that it spans */
+    int nodes;   /* that the group spans */
     int hops;    /* z3d_links_hops */
-    int sharing; /* groups of the axis that leave the fullest of its nodes, and share its adapters
-                  */
-    int local;   /* members on each node that a group spans; 0: not as many on all of them */
+    int sharing; /* groups of these axes that share the adapters of the fullest node */
+    int local;   /* members on each node that a group spans; 0: the nodes have different numbers */
 } z3d_links;
 
-/* From the full map of who sits where: rank r on node r / devices. Errors: ERR_MEMORY;
- * ERR_USAGE if the data axis is cut. */
+/* Rank r is on node r / devices. Errors: ERR_MEMORY. */
 z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_links *out);
 
-/* Seconds of one collective event of a tape (Z3D_EVENT_START) alone on its links. */
+/* Seconds of one collective (an event Z3D_EVENT_START of a tape) without other traffic. */
 double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links,
                             const z3d_event *call);
-/* Bytes that it sends from this rank, and how many of them leave the node, on average over a ring's
- * members. */
+/* Bytes that the same collective sends from one rank. *between_nodes: how many of them leave the
+ * node, in the mean of the members. */
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes);
 
-/* A send, or the receive at its other end (Z3D_EVENT_START). */
 typedef struct z3d_transfer_price {
-    double seconds, bytes; /* alone on its link */
+    double seconds, bytes;
     bool between_nodes;
 } z3d_transfer_price;
 
-/* pipeline: the links of the pipeline's groups; mesh: of the rank that has the event on its tape.
- * Between nodes all groups that leave the node send at once. */
+/* The price of a send, or of the receive at its other end (Z3D_EVENT_START). pipeline: the links of
+ * the pipeline's groups; mesh: of the rank that has the event on its tape. Between nodes all groups
+ * that leave the node send at the same time. */
 z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,
                                       const z3d_mesh *mesh, const z3d_event *call);
 

@@ -1,5 +1,5 @@
-/* The backend of sim groups: any size, no data, no peers; every start and wait is written on a
- * tape, to be priced by the links of a mesh afterwards. */
+/* The backend of sim groups: any size, no data, no peers. It writes every start and wait on a tape;
+ * links.c prices them later. */
 #include "parallel/interface/internal.h"
 #include "src/device/sim/tape.h"
 

@@ -32,7 +32,7 @@ static int close_for(int fd) {
 static int bound(int fd, const address *at, socklen_t length) {
     int yes = 1;
     if (fd < 0) return -1;
-    /* A port that an earlier run's connections still hold is free. */
+    /* A port that only connections of an earlier run still hold counts as free. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     return bind(fd, &at->any, length) == 0 ? fd : close_for(fd);
 }
@@ -76,7 +76,7 @@ bool z3d_socket_address(int fd, bool other_end, char *text, size_t size) {
     int error = other_end ? getpeername(fd, &at.any, &length) : getsockname(fd, &at.any, &length);
     if (error != 0 || getnameinfo(&at.any, length, text, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
         return false;
-    /* An IPv4 address as a socket of both families gives it. */
+    /* A socket of both families writes IPv4 addresses like this. */
     if (strncmp(text, "::ffff:", 7) == 0 && strchr(text, '.'))
         memmove(text, text + 7, strlen(text + 7) + 1);
     return true;
@@ -132,8 +132,8 @@ int z3d_socket_begin(const char *address, int port) {
     return fd;
 }
 
-/* If nobody listens yet at a port that the kernel also assigns to sockets, a socket may get this
- * very port and connect to itself. */
+/* Whether a socket has connected to itself: while nobody listens at a port of the range that the
+ * kernel assigns to sockets, the kernel may assign this port to our own socket. */
 static bool meets_itself(int fd) {
     address here = {0}, there = {0};
     socklen_t length = sizeof here, other = sizeof there;
@@ -146,7 +146,7 @@ int z3d_socket_outcome(int fd) {
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
     if (error != 0 || !meets_itself(fd)) return error;
-    /* Closing it must free the port immediately: another process will listen there. */
+    /* Its close must free the port immediately: another process will listen there. */
     struct linger none = {.l_onoff = 1};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     return ECONNREFUSED;

@@ -1,6 +1,6 @@
-/* One socket between two ranks: connecting and greetings, and what goes through it, a frame at a
- * time. Whoever first has something for the other connects; where both do at once each sends
- * through the connection that it has begun. */
+/* One socket between two ranks: connecting, greetings, and frames in both directions. The rank that
+ * first has data for the other connects. If both connect at the same time, each rank sends through
+ * the connection that it has begun. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "parallel/tcp/tcp.h"
 
-enum { READS = 8 /* of one connection, before the others have their turn */ };
+enum { READS = 8 /* of one connection in a turn; then the other connections are served */ };
 
 /* ---- making and losing ---- */
 
@@ -63,15 +63,15 @@ static void mark_lost(z3d_tcp *tcp, int rank, const char *why) {
     tcp->moved = true;
 }
 
-/* What waits for that rank fails when it is tested. The connection itself goes at the end of the
- * turn: events of it may still be in hand. */
+/* Closes a connection. Messages of that rank fail when they are tested. The connection itself is
+ * freed at the end of the turn, because events of this turn may still point to it. */
 void z3d_tcp_lose(z3d_tcp *tcp, z3d_tcp_connection *connection, const char *why) {
     if (connection->stage == Z3D_TCP_GONE) return;
     if (connection->stage == Z3D_TCP_STRANGER)
         tcp->strangers--;
     else
         mark_lost(tcp, connection->rank, why);
-    /* Closing is not enough where a child process still has the socket, too. */
+    /* close alone does not end the events if a child process has the socket, too. */
     epoll_ctl(tcp->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
     close(connection->fd);
     tcp->gone++;
@@ -121,7 +121,7 @@ static void greet(z3d_tcp *tcp, z3d_tcp_connection *connection, z3d_tcp_type typ
                                        .token = tcp->token,
                                        .from = tcp->world->rank,
                                        .to = connection->rank};
-    /* The first bytes of a connection: there is room for them. */
+    /* These are the connection's first bytes, so the socket's buffer takes all of them. */
     if (send(connection->fd, &greeting, sizeof greeting, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof greeting)
         z3d_tcp_lose(tcp, connection, strerror(errno));
@@ -138,7 +138,7 @@ static void finish_connecting(z3d_tcp *tcp, z3d_tcp_connection *connection) {
     greet(tcp, connection, Z3D_TCP_HELLO);
 }
 
-/* Somebody who found the port, and does not know the token, is let go. */
+/* A stranger who found the port does not know the token: the connection is closed. */
 static void take_greeting(z3d_tcp *tcp, z3d_tcp_connection *connection) {
     const z3d_tcp_greeting *greeting = &connection->head.greeting;
     bool asked = connection->stage == Z3D_TCP_GREETING;
@@ -165,7 +165,7 @@ static void take_greeting(z3d_tcp *tcp, z3d_tcp_connection *connection) {
 
 /* ---- going out ---- */
 
-/* Whether there is more to do: false when the socket takes no more, or there is none. */
+/* Whether to go on writing: false if the socket takes no more now, or is lost. */
 static bool after_write(z3d_tcp *tcp, z3d_tcp_connection *connection, ssize_t put) {
     if (put >= 0 || errno == EINTR) return true;
     if (errno == EAGAIN)
@@ -246,7 +246,7 @@ static void take_head(z3d_tcp *tcp, z3d_tcp_connection *connection) {
     }
     connection->left = frame.type == Z3D_TCP_DATA ? frame.bytes : 0;
     z3d_tcp_take_frame(tcp, connection->rank, &frame, &connection->into);
-    /* A sender keeps to what was asked for: else it is none. */
+    /* A sender of ours sends the size that was demanded. */
     if (connection->into && connection->into->bytes != frame.bytes)
         z3d_tcp_lose(tcp, connection, "it sends messages of the wrong size");
 }
@@ -300,7 +300,7 @@ static void read_some(z3d_tcp *tcp, z3d_tcp_connection *connection) {
 
 /* ---- a turn ---- */
 
-/* Unless what it has said in the meantime makes it a rank. */
+/* Reads first what the oldest stranger has sent: it may be a rank by now, and stays. */
 static void drop_oldest_stranger(z3d_tcp *tcp) {
     z3d_tcp_connection *oldest = NULL;
     for (z3d_tcp_connection *each = tcp->connections; each; each = each->next)
@@ -309,7 +309,7 @@ static void drop_oldest_stranger(z3d_tcp *tcp) {
     if (oldest && oldest->stage == Z3D_TCP_STRANGER) z3d_tcp_lose(tcp, oldest, "");
 }
 
-/* All ranks may come at once; beyond that the oldest silent one makes place. */
+/* All ranks may connect at once. If there are more strangers, the oldest silent one is dropped. */
 static void accept_all(z3d_tcp *tcp) {
     enum { STRANGERS = 16 };
     for (;;) {

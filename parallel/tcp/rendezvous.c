@@ -1,6 +1,6 @@
-/* How ranks that know only where rank 0 is find each other: all others connect to it and say who
- * they are; when all have come, it tells everybody where everybody listens. The address of a rank
- * is the one that it came from: it leads there from the other ranks, too. */
+/* Ranks know only where rank 0 is; here they find each other. All others connect to rank 0 and say
+ * who they are. When all have connected, rank 0 tells each where all ranks listen. A rank's address
+ * is the address from which it connected: the other ranks can reach it there, too. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 enum { VERSION = 1, STRANGERS = 16, ANSWER_SECONDS = 5 };
 static const char magic[8] = "zero3d\n";
 
-/* What a rank says to rank 0. */
+/* The message of a rank to rank 0. */
 typedef struct coming {
     char magic[8];
     int32_t version, rank, size, reserved;
@@ -25,8 +25,8 @@ typedef struct coming {
     z3d_tcp_place place;
 } coming;
 
-/* What rank 0 answers: at once that it has heard; later that all have come, which everybody's
- * places follow, or what is wrong. */
+/* The answers of rank 0: HEARD at once; later COMPLETE, followed by the places of all ranks, or
+ * REFUSED, with a text that says what is wrong. */
 typedef enum verdict { HEARD = 1, COMPLETE, REFUSED } verdict;
 typedef struct answer {
     char magic[8];
@@ -50,7 +50,7 @@ typedef struct hall {
     visitor *visitors;
     struct pollfd *polls;
     bool failed, late;
-    answer last; /* to everybody */
+    answer last; /* to all ranks */
 } hall;
 
 static void tell(const visitor *to, const answer *what) {
@@ -63,7 +63,7 @@ static answer make_answer(verdict verdict) {
     return made;
 }
 
-/* From here on everybody hears this one thing. */
+/* Keeps the error message: from now on it is the answer to every rank. */
 static void refuse(hall *h) {
     if (h->failed) return;
     h->failed = true;
@@ -100,8 +100,8 @@ static z3d_status check_coming(const hall *h, const visitor *from) {
     return Z3D_OK;
 }
 
-/* Who comes over the loopback address is on this machine: the others reach it where they reach
- * rank 0. */
+/* Keeps a rank's address. A rank that connects over the loopback address is on this machine: the
+ * others reach it at the address of rank 0. */
 static void keep_place(hall *h, visitor *from) {
     z3d_tcp_place *place = &from->said.place;
     place->host[sizeof place->host - 1] = '\0';
@@ -115,7 +115,7 @@ static void keep_place(hall *h, visitor *from) {
     h->come++;
 }
 
-/* A visitor has said who it is; false: it is let go. */
+/* Answers a visitor that has said who it is. False: close its connection. */
 static bool welcome(hall *h, visitor *from) {
     if (memcmp(from->said.magic, magic, sizeof magic) != 0) return false;
     from->said.place.host[sizeof from->said.place.host - 1] = '\0';
@@ -139,7 +139,7 @@ static bool welcome(hall *h, visitor *from) {
     return true;
 }
 
-/* False: it is of no more use. */
+/* Reads from a visitor. False: close its connection. */
 static bool hear(hall *h, visitor *from) {
     ssize_t got = recv(from->fd, (char *)&from->said + from->have, sizeof from->said - from->have,
                        MSG_DONTWAIT);
@@ -156,7 +156,8 @@ static bool hear(hall *h, visitor *from) {
     return from->have < sizeof from->said || welcome(h, from);
 }
 
-/* Strangers may come, too: the oldest that says nothing makes place. */
+/* Accepts a connection. Strangers may connect, too: if there is no room, the oldest silent one is
+ * dropped. */
 static void let_in(hall *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -184,7 +185,7 @@ static void turn(hall *h) {
     for (int i = 0; i < count; i++)
         h->polls[i] = (struct pollfd){.fd = h->visitors[i].fd, .events = POLLIN};
     if (poll(h->polls, (nfds_t)count + 1, 100) <= 0) return;
-    /* From the last to the first: one who goes is replaced by the last. */
+    /* From the last to the first: let_go moves the last visitor to the free place. */
     for (int i = count - 1; i >= 0; i--)
         if (h->polls[i].revents && !hear(h, &h->visitors[i])) let_go(h, i);
     if (h->polls[count].revents) let_in(h);
@@ -215,7 +216,7 @@ static void wait_for_all(hall *h) {
     }
 }
 
-/* Those who have come, and those who still come, for a moment. */
+/* Tells the failure to the ranks that have connected, and for 3 s to ranks that still connect. */
 static z3d_status tell_failure(hall *h) {
     double until = z3d_now() + (h->late ? 0 : 3);
     for (int i = h->count - 1; i >= 0; i--) {
@@ -278,8 +279,9 @@ static z3d_status receive_all(const z3d_launcher *launch, z3d_tcp_place *all, ui
 
 /* ---- the others ---- */
 
-/* Tries one address: a connection on which rank 0 has heard us, or -1 and why not. Rank 0 may be
- * slow, and takes one who leaves it for dead: once connected, we have time. */
+/* Tries one address. Returns a connection on which rank 0 has answered, or -1 and *why. Rank 0 may
+ * be slow, and it takes a rank that closes the connection for dead; so once connected, we wait
+ * long. */
 static int try_address(const struct addrinfo *info, const z3d_launcher *launch, const coming *say,
                        answer *heard, const char **why) {
     char text[Z3D_ADDRESS_BYTES];
@@ -315,8 +317,8 @@ static int try_host(const z3d_launcher *launch, const coming *say, answer *heard
     return fd;
 }
 
-/* Rank 0 may start later than this one; many ranks that ask often are a burden to whoever knows
- * names. */
+/* Rank 0 may start later than this rank. The pause grows, because every try asks the name server.
+ */
 static z3d_status find_first(const z3d_launcher *launch, const coming *say, answer *heard,
                              int *fd) {
     double until = z3d_now() + launch->seconds;
@@ -334,7 +336,7 @@ static z3d_status find_first(const z3d_launcher *launch, const coming *say, answ
     return Z3D_OK;
 }
 
-/* Rank 0 waits no longer for the others than this one waits for it. */
+/* Waits longer than rank 0 waits for the other ranks. */
 static z3d_status hear_verdict(const z3d_launcher *launch, int fd, answer *last,
                                z3d_tcp_place *all) {
     double until = z3d_now() + launch->seconds + 2 * ANSWER_SECONDS;
@@ -367,8 +369,8 @@ static z3d_status go_there(const z3d_launcher *launch, const z3d_tcp_place *plac
 
 /* ---- both ---- */
 
-/* 127.0.1.1, as which some systems know their own name, and ::1 are here, too, and not where a
- * socket on 127.0.0.1 listens. */
+/* Only these two names: 127.0.1.1 (some systems give it to their own host name) and ::1 are on this
+ * machine, too, but a socket on 127.0.0.1 does not listen there. */
 bool z3d_tcp_stays_here(const z3d_launcher *launch) {
     return strcmp(launch->host, "localhost") == 0 || strcmp(launch->host, "127.0.0.1") == 0;
 }

@@ -1,4 +1,4 @@
-/* The transport over TCP: messages wait in queues by peer until sockets move them. */
+/* The transport over TCP: messages wait in a queue for each peer until sockets move them. */
 #include "parallel/tcp/tcp.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* When a peer is gone, the side channel says who died of what, in less than this; then what waits
- * for it fails. */
+/* After a connection is lost, the side channel says within this time which rank died where; only
+ * then the messages of that peer fail. */
 static const double grace_seconds = 5;
 
 static int rank_of(const z3d_message *message) {
@@ -45,7 +45,7 @@ static bool take_out(z3d_tcp_queue *queue, const z3d_message *message) {
     return false;
 }
 
-/* The first that the frame is about. */
+/* Takes out the first message that the frame belongs to. */
 static z3d_message *take_for(z3d_tcp_queue *queue, const z3d_tcp_frame *frame) {
     for (z3d_message **link = &queue->first; *link; link = &(*link)->next) {
         z3d_message *message = *link;
@@ -73,7 +73,7 @@ static void keep_frame(z3d_tcp *tcp, z3d_tcp_frames *frames, const z3d_tcp_frame
 
 /* ---- matching ---- */
 
-/* The peer has room for this. A room of another size is nobody's message. */
+/* The peer expects this message: it may be sent. If the sizes differ, the message fails later. */
 static void grant(z3d_tcp *tcp, int rank, z3d_message *message, const z3d_tcp_frame *demand) {
     if (demand->bytes != message->bytes) {
         message->wanted = demand->bytes;
@@ -93,7 +93,7 @@ void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_
     z3d_tcp_peer *peer = &tcp->peer[rank];
     *into = NULL;
     if (frame->type == Z3D_TCP_DATA) {
-        /* None: its receiver has given it up. */
+        /* NULL: the receiver has dropped the message. */
         *into = take_for(&peer->receives, frame);
         return;
     }
@@ -133,7 +133,8 @@ static z3d_status tcp_send(z3d_message *message) {
         return Z3D_OK;
     }
     append(&tcp->peer[rank].unasked, message);
-    /* A receiver comes by itself. One that died comes never, which only the side channel knows. */
+    /* The receiver connects when it has a demand. If it has died, the side channel notices; without
+     * a side channel this rank must connect itself to notice it. */
     if (!tcp->world->side) z3d_tcp_reach(tcp, rank);
     return Z3D_OK;
 }
@@ -162,7 +163,7 @@ static z3d_status blame(const z3d_tcp *tcp, int rank, const char *what, const ch
                      why);
 }
 
-/* Whether a message that waits has still something to wait for. */
+/* Whether a waiting message can still arrive; else the error. */
 static z3d_status look_after(const z3d_message *message) {
     const z3d_tcp *tcp = tcp_of(message);
     int rank = rank_of(message);
@@ -172,7 +173,7 @@ static z3d_status look_after(const z3d_message *message) {
         return Z3D_ERROR(Z3D_ERR_COMM,
                          "rank %d expects a message of %lld bytes, but this rank sends %lld", rank,
                          (long long)message->wanted, (long long)message->bytes);
-    /* At the start nobody else watches over a rank that hangs. */
+    /* Before there is a side channel, only this timeout notices a rank that hangs. */
     if (!tcp->world->side && peer->lost == 0 && z3d_now() - message->since > tcp->patience)
         return blame(tcp, rank, "no answer from", "it hangs, or waits for a rank that hangs");
     if (peer->lost == 0) return Z3D_OK;
@@ -180,7 +181,7 @@ static z3d_status look_after(const z3d_message *message) {
     return blame(tcp, rank, "lost the connection to", peer->why);
 }
 
-/* Until the side channel is there, nobody hears of what this rank fails of. */
+/* Before there is a side channel, only this rank knows of its failure: ERR_START. */
 static z3d_status tcp_test(z3d_message *message, bool *done) {
     *done = message->done;
     z3d_status status = *done ? Z3D_OK : look_after(message);
@@ -234,7 +235,7 @@ static const z3d_transport tcp_transport = {.name = "tcp",
 
 /* ---- starting ---- */
 
-/* Everybody may come to talk to everybody, both ways. */
+/* Every rank may get two connections to every other rank, one in each direction. */
 static void allow_files(int size) {
     struct rlimit limit;
     rlim_t wanted = 2 * (rlim_t)size + 1024;

@@ -1,8 +1,8 @@
-/* Messages over TCP, for ranks that no MPI started. rendezvous.c brings them together at rank 0,
- * once; then each reaches every other. connection.c is one socket, tcp.c the queues of messages.
+/* Messages over TCP, for ranks without MPI. rendezvous.c brings them together at rank 0, once; then
+ * each can reach every other. connection.c is one socket, tcp.c the queues of messages.
  *
- * A receiver says what it makes room for, and only then does its sender send: what arrives always
- * has its place, so no message stands in another's way and none has to be kept anywhere else. */
+ * A receiver sends a demand for each message, and its sender sends only after the demand. So an
+ * arriving message always has its buffer: no message blocks another, and none is buffered. */
 #ifndef ZERO3D_PARALLEL_TCP_H
 #define ZERO3D_PARALLEL_TCP_H
 
@@ -12,8 +12,9 @@
 #include "parallel/interface/launcher.h"
 #include "parallel/sockets/sockets.h"
 
-/* Brings the ranks of `launch` together: the world's transport, rank and size. Every rank does it,
- * and waits for the others for launch->seconds. */
+/* Brings the ranks of `launch` together, and sets the world's transport, rank and size. Every rank
+ * calls it, and waits launch->seconds for the others. Errors: ERR_COMM, ERR_MEMORY; ERR_PEER if
+ * rank 0 reports the failure. */
 z3d_status z3d_tcp_start(z3d_world *world, const z3d_launcher *launch);
 
 /* ---- inside tcp/ ---- */
@@ -24,15 +25,15 @@ typedef struct z3d_tcp_place {
     int32_t port, pid;
 } z3d_tcp_place;
 
-/* rendezvous.c: everybody's place by rank, and the token that they know each other by. place: this
- * rank's, but for the address, which is found out on the way. */
+/* rendezvous.c: all[size] gets the places of all ranks; *token is the random number by which ranks
+ * recognise each other. place: this rank's place; its address is found here. Collective over the
+ * ranks of `launch`. Errors: those of z3d_tcp_start. */
 z3d_status z3d_tcp_rendezvous(const z3d_launcher *launch, const z3d_tcp_place *place,
                               z3d_tcp_place *all, uint64_t *token);
-/* Whether all ranks are on this machine and reach each other at 127.0.0.1, as the name of rank 0's
- * host says. */
+/* Whether the name of rank 0's host means 127.0.0.1: then all ranks are on this machine. */
 bool z3d_tcp_stays_here(const z3d_launcher *launch);
 
-typedef struct z3d_tcp_frame { /* in front of every message, and all of a demand for one */
+typedef struct z3d_tcp_frame { /* the head of a message; a demand has only this head */
     uint32_t magic;
     uint16_t type, reserved;
     uint32_t channel;
@@ -40,7 +41,7 @@ typedef struct z3d_tcp_frame { /* in front of every message, and all of a demand
     int64_t bytes;
 } z3d_tcp_frame;
 
-typedef struct z3d_tcp_greeting { /* the first that comes through a connection, both ways */
+typedef struct z3d_tcp_greeting { /* the first bytes in each direction of a connection */
     uint32_t magic;
     uint16_t type, reserved;
     uint64_t token;
@@ -49,27 +50,27 @@ typedef struct z3d_tcp_greeting { /* the first that comes through a connection, 
 static_assert(sizeof(z3d_tcp_greeting) == sizeof(z3d_tcp_frame), "read as one");
 
 typedef enum z3d_tcp_stage {
-    Z3D_TCP_CONNECTING, /* begun here */
-    Z3D_TCP_GREETING,   /* has said hello, waits for the answer */
-    Z3D_TCP_STRANGER,   /* begun there, has not said hello */
+    Z3D_TCP_CONNECTING, /* this rank has begun to connect */
+    Z3D_TCP_GREETING,   /* this rank has sent its hello and waits for the welcome */
+    Z3D_TCP_STRANGER,   /* the other end has connected and has sent no hello */
     Z3D_TCP_OPEN,
-    Z3D_TCP_GONE
+    Z3D_TCP_GONE /* closed; to be freed */
 } z3d_tcp_stage;
 
 typedef struct z3d_tcp_connection {
     z3d_tcp_stage stage;
     int fd, rank; /* rank -1: not known yet */
-    bool watched; /* epoll says when it can be written */
+    bool watched; /* epoll waits until it can be written */
     union {
         z3d_tcp_frame frame;
         z3d_tcp_greeting greeting;
         char bytes[sizeof(z3d_tcp_frame)];
-    } head; /* of what comes in */
-    size_t have;
-    int64_t left;      /* to come behind the head */
-    z3d_message *into; /* where to; NULL: to nowhere */
-    z3d_message *from; /* what goes out, NULL: nothing is half sent */
-    int64_t sent;      /* of it, head included */
+    } head;            /* of the incoming message */
+    size_t have;       /* bytes of the head that have arrived */
+    int64_t left;      /* bytes after the head that are still to arrive */
+    z3d_message *into; /* the receive that they belong to; NULL: they are thrown away */
+    z3d_message *from; /* the send that is half sent; NULL: none */
+    int64_t sent;      /* bytes of it, head included */
     struct z3d_tcp_connection *next;
 } z3d_tcp_connection;
 
@@ -83,56 +84,58 @@ typedef struct z3d_tcp_frames {
 } z3d_tcp_frames;
 
 typedef struct z3d_tcp_peer {
-    z3d_tcp_connection *out;   /* through which this rank sends; NULL: none yet */
-    z3d_tcp_queue unasked;     /* sends that the peer has no room for yet */
-    z3d_tcp_queue asked;       /* those that it has */
-    z3d_tcp_queue receives;    /* what this rank has room for */
-    z3d_tcp_frames demands;    /* that are to be sent to the peer */
-    int64_t demands_sent;      /* bytes of them */
-    z3d_tcp_frames unanswered; /* the peer's, for sends that have not started here */
-    double lost;               /* when the connection broke; 0: it has not */
-    char why[80];
+    z3d_tcp_connection *out;   /* this rank sends through it; NULL: not connected */
+    z3d_tcp_queue unasked;     /* sends without the peer's demand */
+    z3d_tcp_queue asked;       /* sends with it */
+    z3d_tcp_queue receives;    /* receives, each with a demand of this rank */
+    z3d_tcp_frames demands;    /* demands that are to be sent to the peer */
+    int64_t demands_sent;      /* bytes of them that are sent */
+    z3d_tcp_frames unanswered; /* the peer's demands whose sends have not started here */
+    double lost;               /* when the connection broke; 0: it did not */
+    char why[80];              /* why it broke */
 } z3d_tcp_peer;
 
 typedef struct z3d_tcp {
     z3d_world *world;
     int listener, epoll;
-    int strangers, gone; /* connections that are at that stage */
+    int strangers, gone; /* connections at these stages */
     uint64_t token;
-    uint32_t channels; /* opened so far */
-    int pending;       /* messages under way */
-    double patience;   /* seconds for which a peer may not answer while there is no side channel */
-    bool moved;
+    uint32_t channels;    /* opened so far */
+    int pending;          /* messages under way */
+    double patience;      /* seconds to wait for a peer while there is no side channel */
+    bool moved;           /* something has moved in this turn */
     z3d_tcp_place *place; /* by rank */
     z3d_tcp_peer *peer;   /* by rank */
     z3d_tcp_connection *connections;
-    z3d_status broken; /* what no peer is to blame for */
+    z3d_status broken; /* an error of this process: every message fails */
     char broken_text[160];
 } z3d_tcp;
 
 /* connection.c */
 
-/* What has come and what can go, for at most a moment. */
+/* One turn: accepts, reads and writes on all connections without blocking. */
 void z3d_tcp_poll(z3d_tcp *tcp);
-/* Begins to connect, unless there is a connection. */
+/* Begins to connect to a rank, unless there is a connection. */
 void z3d_tcp_reach(z3d_tcp *tcp, int rank);
-/* Sends what can be sent to that rank. */
+/* Sends to a rank until its socket takes no more. */
 void z3d_tcp_flush(z3d_tcp *tcp, int rank);
+/* Closes a connection; its rank counts as lost. */
 void z3d_tcp_lose(z3d_tcp *tcp, z3d_tcp_connection *connection, const char *why);
 void z3d_tcp_close_all(z3d_tcp *tcp);
 
-/* tcp.c: what a connection has read. */
+/* tcp.c */
 
-/* A head; *into: where the message behind it goes, if anywhere. */
+/* Handles an incoming head. *into: the receive of the bytes after it; NULL: none. */
 void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_message **into);
+/* A message is done. */
 void z3d_tcp_finish(z3d_tcp *tcp, z3d_message *message);
 
 enum { Z3D_TCP_MAGIC = 0x337a746d };
 typedef enum z3d_tcp_type {
     Z3D_TCP_HELLO = 1,
     Z3D_TCP_WELCOME,
-    Z3D_TCP_DEMAND, /* there is room for such a message */
-    Z3D_TCP_DATA    /* such a message */
+    Z3D_TCP_DEMAND, /* the receiver is ready for the message */
+    Z3D_TCP_DATA    /* the message */
 } z3d_tcp_type;
 
 #endif

@@ -241,7 +241,8 @@ TEST(Engine, FrozenParametersAreTheBases) {
     if (root) write_file(shard, bytes.substr(0, bytes.size() / 2));
     refused(nullptr, "the base of " + step + ": " + found.folder);
     if (root) std::filesystem::rename(whole, moved / "step-00000002");
-    refused(nullptr, std::string("its base is gone: the frozen parameters are in ") + found.folder);
+    refused(nullptr,
+            std::string("its base is gone: the frozen parameters were in ") + found.folder);
     if (root) write_file(moved / "step-00000002/shard-00000.h5", bytes);
     SharedFolder::barrier();
     Trainer t(partly_frozen(2, Z3D_F32));

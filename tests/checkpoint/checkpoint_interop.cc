@@ -363,7 +363,7 @@ TEST_F(HuggingFace, BadTensorsAreNamed) {
             "c_fc.weight: \"data_offsets\"");
     refused([&](Tensors &t) { t.find(name).bytes.pop_back(); }, Z3D_ERR_DATA,
             "c_fc.weight: \"data_offsets\"");
-    refused([&](Tensors &t) { t.all.push_back(t.all[0]); }, Z3D_ERR_DATA, "is there twice");
+    refused([&](Tensors &t) { t.all.push_back(t.all[0]); }, Z3D_ERR_DATA, "appears twice");
     refused(
         [&](Tensors &t) {
             t.all.push_back({"lm_head.weight", "F32", "557,32", std::string(557 * 32 * 4, 'x')});
@@ -471,7 +471,7 @@ TEST_F(Sharded, BadShardsAreNamed) {
     refused_index(index, Z3D_ERR_DATA,
                   "model-00002-of-00003.safetensors: 1 bytes follow the last tensor");
     write_file(folder / ("in/" + name(1)), read_file(folder / ("in/" + name(0))));
-    refused_index(index, Z3D_ERR_DATA, "is there twice");
+    refused_index(index, Z3D_ERR_DATA, "appears twice");
     Tensors less;
     less.all = {tensors.all[1]};
     less.write(folder / ("in/" + name(1)));

@@ -56,7 +56,7 @@ if small 1m true 2>/dev/null; then
         "$1" checkpoint verify small/here >verified 2>&1 || code=90
         ls small/here >left
         exit $code' sh "$ZERO3D"
-    says 'checkpoint not saved: small/here: not enough space for a checkpoint: [0-9.]+ .iB needed \(at most [0-9.]+ .iB of shards, and [0-9.]+ .iB are kept free for the files that describe them\), [0-9.]+ .* free'
+    says 'checkpoint not saved: small/here: not enough space for a checkpoint: [0-9.]+ .iB needed \(at most [0-9.]+ .iB of shards, and [0-9.]+ .iB for the files that describe them\), [0-9.]+ .* free'
     grep -q '^step [0-9]*: intact, ' verified || fail "what was saved before is not intact"
     ! grep -q part left || fail "a save was begun"
 else

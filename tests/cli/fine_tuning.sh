@@ -179,7 +179,7 @@ ends 'its shape does not fit the run.s model: expected \[2, 64\]; the adapter is
 # The base may move, and be imported again; another one is refused with both digests, also for its adapter.
 mv models/chat models/moved
 expect 1 "$LAUNCH" -n 2 "$ZERO3D" evaluate runs/adapter/checkpoints data/held-out.bin
-says 'its base is gone: the frozen parameters are in .*/models/chat/step-00000000 .digest [0-9a-f]{32}.*; write where it is now: checkpoint.base=PATH .of zero3d checkpoint: --base PATH.$'
+says 'its base is gone: the frozen parameters were in .*/models/chat/step-00000000 .digest [0-9a-f]{32}.*; write where it is now: checkpoint.base=PATH .of zero3d checkpoint: --base PATH.$'
 expect 1 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/gone --merged
 says 'its base is gone'
 expect 1 "$ZERO3D" checkpoint list runs/adapter/checkpoints
@@ -192,13 +192,13 @@ says "its base has changed: .*models/chat/step-00000000 has the $digests"
 expect 1 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/gone --merged --base models/chat
 says "its base has changed: .*models/chat/step-00000000 has the $digests"
 expect 1 train run.dir=runs/other training.steps=1 lora.init_from=exported/adapter
-ends 'the adapter has another base: it was trained on one with the digest [0-9a-f]{32}, and .*/models/chat/step-00000000 has [0-9a-f]{32}; set checkpoint.init_from'
+ends 'the adapter has another base: it was trained on a base with the digest [0-9a-f]{32}, and .*/models/chat/step-00000000 has [0-9a-f]{32}; set checkpoint.init_from'
 expect 0 "$ZERO3D" checkpoint import SmolLM2-135M-Instruct models/again
 # What a run has trained beside a frozen part of that base is another base.
 expect 0 "$ZERO3D" train models/again/config.yaml data.train=data/chats.bin model.seq_length=64 train_batch_size=1 training.steps=1 training.freeze=embed_tokens \
     run.dir=runs/frozen training.peak_tflops=0.1 training.gemm.fp32=sgemm
 expect 1 train run.dir=runs/other training.steps=1 checkpoint.init_from=runs/frozen/checkpoints lora.init_from=exported/adapter
-ends 'the adapter has another base: it was trained on one with the digest [0-9a-f]{32}, and .* has [0-9a-f]{32}; set checkpoint.init_from'
+ends 'the adapter has another base: it was trained on a base with the digest [0-9a-f]{32}, and .* has [0-9a-f]{32}; set checkpoint.init_from'
 expect 0 "$ZERO3D" checkpoint export runs/adapter/checkpoints exported/same --merged --base models/again
 cmp exported/same/model.safetensors exported/merged/model.safetensors || fail "the merged model depends on where the base is"
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate runs/adapter/checkpoints --prompt Hi --tokens 4 checkpoint.base=models/moved

@@ -361,8 +361,8 @@ TEST(Schedule, RefusesSizes) {
               "3 micro-batches are too few for schedule interleaved with 4 pipeline stages; use 4 "
               "or a multiple of it");
     EXPECT_EQ(refused(Z3D_SCHEDULE_INTERLEAVED, 4, 8, 6),
-              "schedule interleaved needs a multiple of the 4 pipeline stages as number of "
-              "micro-batches, not 6; use 4 or 8");
+              "schedule interleaved needs a number of micro-batches that is a multiple of the 4 "
+              "pipeline stages, not 6; use 4 or 8");
     EXPECT_EQ(refused(Z3D_SCHEDULE_INTERLEAVED, 4, 4, 8),
               "schedule interleaved needs at least 2 chunks per pipeline stage, not 1");
     EXPECT_EQ(refused(Z3D_SCHEDULE_1F1B, 4, 8, 8),
@@ -637,9 +637,9 @@ TEST(ScheduleFile, RefusesWithTheLine) {
         ", line 2: expected the header 'stage,pass,chunk,micro', not 'rank,pass,chunk,micro'");
     EXPECT_EQ(refused(""),
               ": expected a schedule with the header 'stage,pass,chunk,micro'; the file "
-              "has no line");
+              "has no line with text");
     EXPECT_EQ(refused(std::string("stage,pass,chunk,micro\n0,forward,0,0\0x\n", 39)),
-              ", line 2: it has a byte 0; expected text");
+              ", line 2: the line has a byte 0; expected text");
     std::string many = "stage,pass,chunk,micro\n";
     for (int i = 0; i < 13; i++) many += "0,forward,0,0\n";
     EXPECT_EQ(refused(many),

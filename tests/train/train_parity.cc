@@ -308,8 +308,9 @@ TEST_P(Lora, AnotherAdapterIsRefused) {
         {gpt ? "lora.target_modules=[c_attn]" : "lora.modules_to_save=[norm]", "", "",
          "is not trained in this run, but base_model.model.", Z3D_ERR_DATA},
         {gpt ? "lora.modules_to_save=[ln_f]" : "lora.target_modules=all-linear", "", "",
-         " is missing; lora.target_modules and lora.modules_to_save say what the run trains, and "
-         "the adapter has less",
+         " is missing; the run trains it (lora.target_modules, lora.modules_to_save), but the "
+         "adapter "
+         "does not",
          Z3D_ERR_DATA}};
     for (const auto &c : cases) {
         Options other = o;
