@@ -109,13 +109,58 @@ typedef enum { Z3D_CUDA_GEMM_HEURISTIC, Z3D_CUDA_GEMM_TIMED, Z3D_CUDA_GEMM_LIST 
 /* parallel.device_speeds: one of its words, in their order, or a list. */
 typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
 
-/* What a key's value does to the bits of a run: see src/base/config/keys.h. */
+/* What two values of a key do to the bits of a run. SUMS at the end: every sum depends on the key,
+ * so where it differs no sums are compared. src/plan/prove/keys.c says what follows from a class.
+ */
 typedef enum {
-    Z3D_BITS_NONE,
-    Z3D_BITS_SUM,
-    Z3D_BITS_DECIDE,
-    Z3D_BITS_DECIDE_ON_GPUS
+    Z3D_BITS_NONE,           /* nothing, ever */
+    Z3D_BITS_SUM,            /* they change only the step programs, whose sums are read */
+    Z3D_BITS_DECIDE,         /* other bits, or none: by rounding, because a run never comes to where
+                                they matter, or because they are names of equal things */
+    Z3D_BITS_DECIDE_SUMS,    /* likewise */
+    Z3D_BITS_ROUND_SUMS,     /* likewise: other reductions */
+    Z3D_BITS_BOUND,          /* likewise: only in steps that reach it */
+    Z3D_BITS_FILES,          /* likewise: by what the files hold */
+    Z3D_BITS_METHOD,         /* likewise: methods of one product */
+    Z3D_BITS_METHOD_ON_GPUS, /* likewise, with training.device cuda */
+    Z3D_BITS_DECIDE_ON_GPUS,
+    Z3D_BITS_UPDATE,  /* other bits as soon as the optimizer has changed anything */
+    Z3D_BITS_WEIGHTS, /* other bits where weights begin as random numbers */
+    Z3D_BITS_WEIGHTS_SUMS,
+    Z3D_BITS_DIFFER, /* always other bits */
+    Z3D_BITS_DIFFER_SUMS
 } z3d_config_bits;
+
+/* Whether a resumed run must keep the value of the checkpoint's run (src/train/kept_keys.c). */
+typedef enum {
+    Z3D_RESUME_FREE,    /* no: topology, stage, precision, how the batch is cut, files, length */
+    Z3D_RESUME_KEPT,    /* yes; a new run with another value can begin with the weights */
+    Z3D_RESUME_SIZE,    /* yes, and with another value the weights are of no use */
+    Z3D_RESUME_ADAPTED, /* yes, and with another value the adapters are of no use: their layers */
+    Z3D_RESUME_SCALE,   /* likewise: what an adapter computes. A new run must keep it, too */
+    Z3D_RESUME_PENDING, /* while gradients wait for the next step: it is their type */
+    Z3D_RESUME_END      /* where the learning rate falls up to this step */
+} z3d_config_resume;
+
+/* What generate and evaluate do with the value in a checkpoint (src/train/inference_config.c). */
+typedef enum {
+    Z3D_INFERENCE_STAYS,
+    Z3D_INFERENCE_STANDARD /* they take the default: the value is about the run's ranks or samples
+                            */
+} z3d_config_inference;
+
+/* What a key's row says of other runs. */
+typedef struct z3d_config_meaning {
+    const char *path;
+    z3d_config_bits bits;
+    z3d_config_resume resume;
+    z3d_config_inference inference;
+} z3d_config_meaning;
+
+#define X(...) +1
+enum { Z3D_CONFIG_KEY_COUNT = 0 Z3D_CONFIG_KEYS(X) };
+#undef X
+extern const z3d_config_meaning z3d_config_meanings[Z3D_CONFIG_KEY_COUNT];
 
 enum { Z3D_CONFIG_MAX_CHUNKS = 1024 /* of all pipeline stages together */ };
 
@@ -130,7 +175,7 @@ typedef struct {
 typedef z3d_data_list z3d_config_LIST;
 
 typedef struct z3d_config {
-#define X(field, path, type, bits, standard, rule, help) z3d_config_##type field;
+#define X(field, path, type, ...) z3d_config_##type field;
     Z3D_CONFIG_KEYS(X)
 #undef X
     struct z3d_config_origin
@@ -152,6 +197,8 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
                                 const char *name);
 /* One "key.path=value" from the command line; value is read as YAML. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
+/* Sets the keys of Z3D_INFERENCE_STANDARD to their defaults, by overrides. */
+z3d_status z3d_config_leave_training(z3d_config *config);
 
 /* Tells what is worth a line and is no error, keys without effect, keys that are auto: a line for
  * all with the same reason, once. The checks below call it. */
@@ -271,6 +318,9 @@ z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out);
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
 /* A key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
+/* A key's value for a message that compares runs: lists without brackets, and of data files, which
+ * may have moved, only their number and weights. */
+void z3d_config_value_to_compare(const z3d_config *config, const char *path, z3d_string *out);
 /* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown
  * reference page. */
 void z3d_config_describe(bool markdown, z3d_string *out);

@@ -38,7 +38,7 @@ static bool same(const z3d_data_list &a, const z3d_data_list &b) {
 /* The paths of the keys in which two configurations differ. */
 static std::string difference(const z3d_config *a, const z3d_config *b) {
     std::string paths;
-#define X(field, path, type, bits, standard, rule, help)                                           \
+#define X(field, path, ...)                                                                        \
     if (!same(a->field, b->field)) paths += path " ";
     Z3D_CONFIG_KEYS(X)
 #undef X
@@ -153,7 +153,7 @@ static void randomise(z3d_data_list *field, const char *rule) {
 TEST(Write, RandomConfigurationsReadBackToTheBit) {
     for (int round = 0; round < 400; round++) {
         Config c;
-#define X(field, path, type, bits, standard, rule, help) randomise(&c->field, rule);
+#define X(field, path, type, standard, rule, ...) randomise(&c->field, rule);
         Z3D_CONFIG_KEYS(X)
 #undef X
         std::string text = c.written();
@@ -208,7 +208,7 @@ static std::string described(bool markdown) {
 
 TEST(Describe, EveryKeyWithItsHelpAndDefault) {
     std::string text = described(false);
-#define X(field, path, type, bits, standard, rule, help)                                           \
+#define X(field, path, type, standard, rule, bits, resume, inference, help)                        \
     EXPECT_NE(text.find(path ": " help "\n"), std::string::npos) << path;
     Z3D_CONFIG_KEYS(X)
 #undef X
