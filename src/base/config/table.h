@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "src/base/config.h"
-#include "src/base/config/foreign.h"
+#include "src/base/config/convert/foreign.h"
 
 typedef enum config_type {
     CONFIG_INT,
