@@ -252,8 +252,6 @@ z3d_data_cut z3d_config_data_cut(const z3d_config *config);
 bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
 /* Whether comms_logger reports this kind of collective (z3d_collective_name). */
 bool z3d_config_logs_collective(const z3d_config *config, const char *name);
-/* Takes back all keys about it: for commands that do not train. */
-void z3d_config_leave_sharding(z3d_config *config);
 /* The inner part of a data axis of `data` ranks; `data`: it is not cut. */
 int64_t z3d_config_data_inner(const z3d_config *config, int64_t data);
 /* The steps of warm-up: warmup_num_steps, or what warmup_ratio makes of the steps up to the
