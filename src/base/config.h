@@ -109,47 +109,48 @@ typedef enum { Z3D_CUDA_GEMM_HEURISTIC, Z3D_CUDA_GEMM_TIMED, Z3D_CUDA_GEMM_LIST 
 /* parallel.device_speeds: one of its words, in their order, or a list. */
 typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
 
-/* What two values of a key do to the bits of a run. SUMS at the end: every sum depends on the key,
- * so where it differs no sums are compared. src/plan/prove/keys.c says what follows from a class.
+/* What two values of a key do to the bits of a run. ..._SUMS: every sum depends on the key, so two
+ * runs that differ in it have no sums to compare. src/plan/prove/keys.c has the rule of each class.
  */
 typedef enum {
-    Z3D_BITS_NONE,           /* nothing, ever */
-    Z3D_BITS_SUM,            /* they change only the step programs, whose sums are read */
-    Z3D_BITS_DECIDE,         /* other bits, or none: by rounding, because a run never comes to where
-                                they matter, or because they are names of equal things */
-    Z3D_BITS_DECIDE_SUMS,    /* likewise */
-    Z3D_BITS_ROUND_SUMS,     /* likewise: other reductions */
-    Z3D_BITS_BOUND,          /* likewise: only in steps that reach it */
-    Z3D_BITS_FILES,          /* likewise: by what the files hold */
-    Z3D_BITS_METHOD,         /* likewise: methods of one product */
-    Z3D_BITS_METHOD_ON_GPUS, /* likewise, with training.device cuda */
-    Z3D_BITS_DECIDE_ON_GPUS,
-    Z3D_BITS_UPDATE,  /* other bits as soon as the optimizer has changed anything */
-    Z3D_BITS_WEIGHTS, /* other bits where weights begin as random numbers */
-    Z3D_BITS_WEIGHTS_SUMS,
-    Z3D_BITS_DIFFER, /* always other bits */
-    Z3D_BITS_DIFFER_SUMS
+    Z3D_BITS_NONE,        /* nothing, ever */
+    Z3D_BITS_SUM,         /* they change only the step programs, whose sums are read */
+    Z3D_BITS_DECIDE,      /* the bits may differ. They may also be equal: numbers round alike, the
+                             run never comes to where the key matters, or two names mean one thing */
+    Z3D_BITS_DECIDE_SUMS, /* likewise */
+    Z3D_BITS_ROUND_SUMS,  /* likewise: the key chooses between two kinds of reductions */
+    Z3D_BITS_BOUND,       /* likewise: the key is a bound, which some steps reach */
+    Z3D_BITS_FILES,       /* likewise: the key names files, whose contents may be equal */
+    Z3D_BITS_METHOD,      /* likewise: the key chooses how a product is computed */
+    Z3D_BITS_METHOD_ON_GPUS, /* likewise, only with training.device cuda */
+    Z3D_BITS_DECIDE_ON_GPUS, /* DECIDE, only with training.device cuda */
+    Z3D_BITS_UPDATE,         /* the bits differ after the first step that changes parameters */
+    Z3D_BITS_WEIGHTS,        /* the bits differ where random numbers are the first weights */
+    Z3D_BITS_WEIGHTS_SUMS,   /* likewise */
+    Z3D_BITS_DIFFER,         /* the bits always differ */
+    Z3D_BITS_DIFFER_SUMS     /* likewise */
 } z3d_config_bits;
 
 /* Whether a resumed run must keep the value of the checkpoint's run (src/train/kept_keys.c). */
 typedef enum {
-    Z3D_RESUME_FREE,    /* no: topology, stage, precision, how the batch is cut, files, length */
-    Z3D_RESUME_KEPT,    /* yes; a new run with another value can begin with the weights */
-    Z3D_RESUME_SIZE,    /* yes, and with another value the weights are of no use */
-    Z3D_RESUME_ADAPTED, /* yes, and with another value the adapters are of no use: their layers */
-    Z3D_RESUME_SCALE,   /* likewise: what an adapter computes. A new run must keep it, too */
-    Z3D_RESUME_PENDING, /* while gradients wait for the next step: it is their type */
-    Z3D_RESUME_END      /* where the learning rate falls up to this step */
+    Z3D_RESUME_FREE,    /* no */
+    Z3D_RESUME_KEPT,    /* yes. A new run with another value can begin with the weights */
+    Z3D_RESUME_SIZE,    /* yes. With another value the weights are of no use */
+    Z3D_RESUME_ADAPTED, /* yes. With another value the adapters are of no use, but their base is */
+    Z3D_RESUME_SCALE,   /* likewise; a new run that begins with the adapters must keep it, too */
+    Z3D_RESUME_PENDING, /* only while gradients wait for the next step: the key is about their type
+                         */
+    Z3D_RESUME_END      /* only where the learning rate decays: the key is the decay's end */
 } z3d_config_resume;
 
 /* What generate and evaluate do with the value in a checkpoint (src/train/inference_config.c). */
 typedef enum {
-    Z3D_INFERENCE_STAYS,
-    Z3D_INFERENCE_STANDARD /* they take the default: the value is about the run's ranks or samples
-                            */
+    Z3D_INFERENCE_STAYS,   /* they take it */
+    Z3D_INFERENCE_STANDARD /* they take the default: the value is about the training's ranks,
+                              samples or memory */
 } z3d_config_inference;
 
-/* What a key's row says of other runs. */
+/* What a key's row says about other runs. */
 typedef struct z3d_config_meaning {
     const char *path;
     z3d_config_bits bits;
@@ -197,7 +198,7 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
                                 const char *name);
 /* One "key.path=value" from the command line; value is read as YAML. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
-/* Sets the keys of Z3D_INFERENCE_STANDARD to their defaults, by overrides. */
+/* Sets the keys of class Z3D_INFERENCE_STANDARD to their defaults, as overrides do. */
 z3d_status z3d_config_leave_training(z3d_config *config);
 
 /* Tells what is worth a line and is no error, keys without effect, keys that are auto: a line for

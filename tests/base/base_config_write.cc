@@ -181,6 +181,32 @@ TEST(Write, DefaultsReadBackAndEveryKeyIsThere) {
     EXPECT_EQ(z3d_config_check(again.get, NULL), Z3D_OK) << z3d_error_message();
 }
 
+static std::string value_of(const Config &c, const char *path) {
+    z3d_string out = {};
+    z3d_config_value(c.get, path, &out);
+    std::string text(out.text, out.length);
+    z3d_string_free(&out);
+    return text;
+}
+
+// Also of values that a run wrote. No other key changes.
+TEST(Write, InferenceTakesDefaultsOfTheKeysOfTraining) {
+    const Config standard;
+    for (int round = 0; round < 20; round++) {
+        Config before, after;
+#define X(field, path, type, standard, rule, ...) randomise(&before.get->field, rule);
+        Z3D_CONFIG_KEYS(X)
+#undef X
+        ASSERT_EQ(after.read(before.written()), Z3D_OK) << z3d_error_message();
+        ASSERT_EQ(z3d_config_leave_training(after.get), Z3D_OK) << z3d_error_message();
+        for (const z3d_config_meaning &key : z3d_config_meanings) {
+            const bool left = key.inference == Z3D_INFERENCE_STANDARD;
+            EXPECT_EQ(value_of(after, key.path), value_of(left ? standard : before, key.path))
+                << key.path;
+        }
+    }
+}
+
 TEST(Write, WhatItLooksLike) {
     Config c("data: {train: [a.bin, {path: \"b\\\"\\n.bin\", weight: 0.1}]}\n");
     std::string text = c.written();

@@ -14,7 +14,8 @@ typedef struct idle_reason {
     bool accepted;      /* also where the same file says so: a block that is switched off */
 } idle_reason;
 
-/* Each of the keys, up to NULL, that the user set to what is not the default. */
+/* Refuses or tells each of the keys, up to NULL, that the user set to another value than its
+ * default. */
 void config_refuse_idle(config_checker *k, const idle_reason *reason, ...)
     __attribute__((sentinel));
 

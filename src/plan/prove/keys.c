@@ -1,4 +1,4 @@
-/* Compares keys whose values decide bits, or may: by their class in the key table. */
+/* Compares keys whose values decide bits, or may: by their class (z3d_config_bits). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,28 +7,27 @@
 
 #define TWO_METHODS "two methods, which may round alike"
 
-/* What follows where a key of this class differs. */
+/* What follows where two values of a key of this class differ. */
 static const struct {
-    bool compared, on_gpus; /* compared: by value; on_gpus: only there */
-    bool everywhere;        /* it makes another sum of everything */
-    const char *why_open;   /* NULL: "may change bits, or none" */
+    enum { NEVER, ON_GPUS, ALWAYS } compared; /* by value */
+    bool everywhere;                          /* every sum is another one */
+    const char *why_open;                     /* NULL: "may change bits, or none" */
 } classes[] = {
-    [Z3D_BITS_NONE] = {.compared = false},
-    [Z3D_BITS_SUM] = {.compared = false},
-    [Z3D_BITS_DECIDE] = {.compared = true},
-    [Z3D_BITS_DECIDE_SUMS] = {.compared = true, .everywhere = true},
-    [Z3D_BITS_ROUND_SUMS] = {true, .everywhere = true,
-                             .why_open = "its reductions may round alike"},
-    [Z3D_BITS_BOUND] = {true, .why_open = "decides bits only in steps that reach it"},
-    [Z3D_BITS_FILES] = {true, .why_open = "files, which are not read"},
-    [Z3D_BITS_METHOD] = {true, .why_open = TWO_METHODS},
-    [Z3D_BITS_METHOD_ON_GPUS] = {true, .on_gpus = true, .why_open = TWO_METHODS},
-    [Z3D_BITS_DECIDE_ON_GPUS] = {true, .on_gpus = true},
-    [Z3D_BITS_UPDATE] = {.compared = true},
-    [Z3D_BITS_WEIGHTS] = {.compared = true},
-    [Z3D_BITS_WEIGHTS_SUMS] = {.compared = true, .everywhere = true},
-    [Z3D_BITS_DIFFER] = {.compared = true},
-    [Z3D_BITS_DIFFER_SUMS] = {.compared = true, .everywhere = true},
+    [Z3D_BITS_NONE] = {NEVER, false, NULL},
+    [Z3D_BITS_SUM] = {NEVER, false, NULL},
+    [Z3D_BITS_DECIDE] = {ALWAYS, false, NULL},
+    [Z3D_BITS_DECIDE_SUMS] = {ALWAYS, true, NULL},
+    [Z3D_BITS_ROUND_SUMS] = {ALWAYS, true, "its reductions may round alike"},
+    [Z3D_BITS_BOUND] = {ALWAYS, false, "decides bits only in steps that reach it"},
+    [Z3D_BITS_FILES] = {ALWAYS, false, "files, which are not read"},
+    [Z3D_BITS_METHOD] = {ALWAYS, false, TWO_METHODS},
+    [Z3D_BITS_METHOD_ON_GPUS] = {ON_GPUS, false, TWO_METHODS},
+    [Z3D_BITS_DECIDE_ON_GPUS] = {ON_GPUS, false, NULL},
+    [Z3D_BITS_UPDATE] = {ALWAYS, false, NULL},
+    [Z3D_BITS_WEIGHTS] = {ALWAYS, false, NULL},
+    [Z3D_BITS_WEIGHTS_SUMS] = {ALWAYS, true, NULL},
+    [Z3D_BITS_DIFFER] = {ALWAYS, false, NULL},
+    [Z3D_BITS_DIFFER_SUMS] = {ALWAYS, true, NULL},
 };
 
 static bool is_cuda(const z3d_comparison *c) {
@@ -56,8 +55,8 @@ static bool is_idle(const z3d_comparison *c, const char *path, z3d_config_bits b
 }
 
 static bool is_compared(const z3d_comparison *c, const char *path, z3d_config_bits bits) {
-    return classes[bits].compared && (!classes[bits].on_gpus || is_cuda(c)) &&
-           !is_idle(c, path, bits);
+    if (classes[bits].compared == NEVER || is_idle(c, path, bits)) return false;
+    return classes[bits].compared == ALWAYS || is_cuda(c);
 }
 
 /* Small differences may be lost where numbers are rounded. */
@@ -118,14 +117,21 @@ static bool weights_differ(const z3d_comparison *c, const char *path) {
            is_far(c->config[0]->model_init_method_std, c->config[1]->model_init_method_std);
 }
 
-/* Two values never give equal bits, whatever else there is. */
+/* Whether these two values cannot give equal bits. */
 static bool surely_differ(const z3d_comparison *c, const z3d_config_meaning *key, const char *a,
                           const char *b) {
-    if (key->bits == Z3D_BITS_UPDATE) return updates_differ(c, key->path);
-    if (key->bits == Z3D_BITS_WEIGHTS || key->bits == Z3D_BITS_WEIGHTS_SUMS)
+    switch (key->bits) {
+    case Z3D_BITS_UPDATE:
+        return updates_differ(c, key->path);
+    case Z3D_BITS_WEIGHTS:
+    case Z3D_BITS_WEIGHTS_SUMS:
         return weights_differ(c, key->path);
-    return (key->bits == Z3D_BITS_DIFFER || key->bits == Z3D_BITS_DIFFER_SUMS) &&
-           strcmp(a, "auto") != 0 && strcmp(b, "auto") != 0;
+    case Z3D_BITS_DIFFER:
+    case Z3D_BITS_DIFFER_SUMS:
+        return strcmp(a, "auto") != 0 && strcmp(b, "auto") != 0;
+    default:
+        return false;
+    }
 }
 
 static void append(z3d_comparison *c, z3d_string *out, const char *what, const char *why,
