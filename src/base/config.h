@@ -109,13 +109,59 @@ typedef enum { Z3D_CUDA_GEMM_HEURISTIC, Z3D_CUDA_GEMM_TIMED, Z3D_CUDA_GEMM_LIST 
 /* parallel.device_speeds: one of its words, in their order, or a list. */
 typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
 
-/* What a key's value does to the bits of a run: see src/base/config/keys.h. */
+/* What two values of a key do to the bits of a run. ..._SUMS: every sum depends on the key, so two
+ * runs that differ in it have no sums to compare. src/plan/prove/keys.c has the rule of each class.
+ */
 typedef enum {
-    Z3D_BITS_NONE,
-    Z3D_BITS_SUM,
-    Z3D_BITS_DECIDE,
-    Z3D_BITS_DECIDE_ON_GPUS
+    Z3D_BITS_NONE,        /* nothing, ever */
+    Z3D_BITS_SUM,         /* they change only the step programs, whose sums are read */
+    Z3D_BITS_DECIDE,      /* the bits may differ. They may also be equal: numbers round alike, the
+                             run never comes to where the key matters, or two names mean one thing */
+    Z3D_BITS_DECIDE_SUMS, /* likewise */
+    Z3D_BITS_ROUND_SUMS,  /* likewise: the key chooses between two kinds of reductions */
+    Z3D_BITS_BOUND,       /* likewise: the key is a bound, which some steps reach */
+    Z3D_BITS_FILES,       /* likewise: the key names files, whose contents may be equal */
+    Z3D_BITS_METHOD,      /* likewise: the key chooses how a product is computed */
+    Z3D_BITS_METHOD_ON_GPUS, /* likewise, only with training.device cuda */
+    Z3D_BITS_DECIDE_ON_GPUS, /* DECIDE, only with training.device cuda */
+    Z3D_BITS_UPDATE,         /* the bits differ after the first step that changes parameters */
+    Z3D_BITS_WEIGHTS,        /* the bits differ where random numbers are the first weights */
+    Z3D_BITS_WEIGHTS_SUMS,   /* likewise */
+    Z3D_BITS_DIFFER,         /* the bits always differ */
+    Z3D_BITS_DIFFER_SUMS     /* likewise */
 } z3d_config_bits;
+
+/* Whether a resumed run must keep the value of the checkpoint's run (src/train/kept_keys.c). */
+typedef enum {
+    Z3D_RESUME_FREE,    /* no */
+    Z3D_RESUME_KEPT,    /* yes. A new run with another value can begin with the weights */
+    Z3D_RESUME_SIZE,    /* yes. With another value the weights are of no use */
+    Z3D_RESUME_ADAPTED, /* yes. With another value the adapters are of no use, but their base is */
+    Z3D_RESUME_SCALE,   /* likewise; a new run that begins with the adapters must keep it, too */
+    Z3D_RESUME_PENDING, /* only while gradients wait for the next step: the key is about their type
+                         */
+    Z3D_RESUME_END      /* only where the learning rate decays: the key is the decay's end */
+} z3d_config_resume;
+
+/* What generate and evaluate do with the value in a checkpoint (src/train/inference_config.c). */
+typedef enum {
+    Z3D_INFERENCE_STAYS,   /* they take it */
+    Z3D_INFERENCE_STANDARD /* they take the default: the value is about the training's ranks,
+                              samples or memory */
+} z3d_config_inference;
+
+/* What a key's row says about other runs. */
+typedef struct z3d_config_meaning {
+    const char *path;
+    z3d_config_bits bits;
+    z3d_config_resume resume;
+    z3d_config_inference inference;
+} z3d_config_meaning;
+
+#define X(...) +1
+enum { Z3D_CONFIG_KEY_COUNT = 0 Z3D_CONFIG_KEYS(X) };
+#undef X
+extern const z3d_config_meaning z3d_config_meanings[Z3D_CONFIG_KEY_COUNT];
 
 enum { Z3D_CONFIG_MAX_CHUNKS = 1024 /* of all pipeline stages together */ };
 
@@ -130,7 +176,7 @@ typedef struct {
 typedef z3d_data_list z3d_config_LIST;
 
 typedef struct z3d_config {
-#define X(field, path, type, bits, standard, rule, help) z3d_config_##type field;
+#define X(field, path, type, ...) z3d_config_##type field;
     Z3D_CONFIG_KEYS(X)
 #undef X
     struct z3d_config_origin
@@ -152,6 +198,8 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
                                 const char *name);
 /* One "key.path=value" from the command line; value is read as YAML. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
+/* Sets the keys of class Z3D_INFERENCE_STANDARD to their defaults, as overrides do. */
+z3d_status z3d_config_leave_training(z3d_config *config);
 
 /* Tells what is worth a line and is no error, keys without effect, keys that are auto: a line for
  * all with the same reason, once. The checks below call it. */
@@ -205,8 +253,6 @@ z3d_data_cut z3d_config_data_cut(const z3d_config *config);
 bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
 /* Whether comms_logger reports this kind of collective (z3d_collective_name). */
 bool z3d_config_logs_collective(const z3d_config *config, const char *name);
-/* Takes back all keys about it: for commands that do not train. */
-void z3d_config_leave_sharding(z3d_config *config);
 /* The inner part of a data axis of `data` ranks; `data`: it is not cut. */
 int64_t z3d_config_data_inner(const z3d_config *config, int64_t data);
 /* The steps of warm-up: warmup_num_steps, or what warmup_ratio makes of the steps up to the
@@ -271,6 +317,9 @@ z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out);
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
 /* A key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
+/* A key's value for a message that compares runs: lists without brackets, and of data files, which
+ * may have moved, only their number and weights. */
+void z3d_config_value_to_compare(const z3d_config *config, const char *path, z3d_string *out);
 /* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown
  * reference page. */
 void z3d_config_describe(bool markdown, z3d_string *out);

@@ -196,10 +196,10 @@ static z3d_status refuse_without_model(const char *path) {
 
 z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
     Z3D_TRY(read_any(count, arguments, ranks, out));
-#define X(field, path, type, bits, standard, rule, help)                                           \
-    if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
-    Z3D_CONFIG_KEYS(X)
-#undef X
+    for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) {
+        const char *path = z3d_config_meanings[i].path;
+        if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
+    }
     z3d_config_tell(*out);
     z3d_config_destroy(*out);
     *out = NULL;

@@ -68,14 +68,20 @@ static void check_target(const char *target, const z3d_lora_module *modules, boo
     z3d_string_free(&names);
 }
 
+static void refuse_all_but_rank(const z3d_config_judge *judge) {
+#define X(field, path, ...)                                                                        \
+    if (strcmp(path, rank_key) != 0)                                                               \
+        judge->idle(judge->context, path, rank_key, "while lora.r is 0");
+    Z3D_CONFIG_LORA_KEYS(X)
+#undef X
+}
+
 void z3d_lora_check(const z3d_config *c, const z3d_lora_module *modules, bool tied,
                     const z3d_config_judge *judge) {
-    static const char *const others[] = {"lora.lora_alpha", "lora.lora_dropout",
-                                         "lora.use_rslora", "lora.target_modules",
-                                         "lora.init_from",  "lora.modules_to_save"};
-    for (size_t i = 0; i < sizeof others / sizeof *others && c->lora_r == 0; i++)
-        judge->idle(judge->context, others[i], rank_key, "while lora.r is 0");
-    if (c->lora_r == 0) return;
+    if (c->lora_r == 0) {
+        refuse_all_but_rank(judge);
+        return;
+    }
     if (c->training_freeze.count > 0)
         z3d_limits_complain(judge, "training.freeze",
                             "a run with adapters trains adapters and %s only; leave it out "

@@ -12,43 +12,12 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* Neither pipeline stages, nor the samples of the run. */
-static z3d_status leave_run(z3d_config *config) {
-    static const char *const assignments[] = {
-        "generate.prompts=",
-        "generate.every=0",
-        "parallel.pipeline_model_parallel_size=1",
-        "parallel.virtual_pipeline_model_parallel_size=1",
-        "parallel.pipeline_schedule=auto",
-        "parallel.pipeline_schedule_file=",
-        "parallel.pipeline_partition=time",
-        "parallel.device_speeds=equal",
-        "zero_optimization.pipeline_gather=auto",
-    };
-    for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)
-        Z3D_TRY(z3d_config_override(config, assignments[i]));
-    return Z3D_OK;
-}
-
-/* One sample a rank and step, no pipeline stages. Stage 3 is the least memory: setup takes stage 0
- * if there is room. */
+/* One sample a rank and step. Stage 3 is the least memory: setup takes stage 0 if there is room. */
 static z3d_status fit_config(z3d_config *config) {
-    config->parallel_world_size = Z3D_AUTO;
-    config->parallel_elastic = false; /* there is no batch to keep */
-    config->train_batch_size = Z3D_AUTO;
     config->train_micro_batch_size_per_gpu = 1;
     config->gradient_accumulation_steps = 1;
     config->zero_optimization_stage = 3;
-    config->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
-    config->training_threads = Z3D_AUTO;
-    z3d_config_leave_sharding(config);
-    /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
-    config->parallel_sequence_parallel = false;
-    config->activation_checkpointing_partition_activations = false;
-    config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_AUTO;
-    config->data_types_grad_accum_dtype = Z3D_ACCUM_AUTO; /* the precision may be another */
-    config->communication_data_type = Z3D_ACCUM_AUTO;
-    return leave_run(config);
+    return z3d_config_leave_training(config);
 }
 
 bool z3d_is_assigned(char *const *assignments, int count, const char *key) {
@@ -119,10 +88,6 @@ z3d_status z3d_inference_config(const char *path, int ranks, bool tensor, char *
         status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
     }
     if (status == Z3D_OK) status = fit_config(*out);
-    /* What is loaded is given, however the run began; its products are others, on any machine. */
-    if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
-    if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.base=");
-    if (status == Z3D_OK) status = z3d_config_override(*out, "training.gemm.cuda=heuristic");
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 }
 
 struct conversion {

@@ -1,4 +1,5 @@
 /* All errors at once, and the settings of other frameworks: pasted, and converted. */
+#include "src/base/config/convert/foreign.h"
 #include "tests/base/config_harness.h"
 
 #include <algorithm>

@@ -38,7 +38,7 @@ static bool same(const z3d_data_list &a, const z3d_data_list &b) {
 /* The paths of the keys in which two configurations differ. */
 static std::string difference(const z3d_config *a, const z3d_config *b) {
     std::string paths;
-#define X(field, path, type, bits, standard, rule, help)                                           \
+#define X(field, path, ...)                                                                        \
     if (!same(a->field, b->field)) paths += path " ";
     Z3D_CONFIG_KEYS(X)
 #undef X
@@ -153,7 +153,7 @@ static void randomise(z3d_data_list *field, const char *rule) {
 TEST(Write, RandomConfigurationsReadBackToTheBit) {
     for (int round = 0; round < 400; round++) {
         Config c;
-#define X(field, path, type, bits, standard, rule, help) randomise(&c->field, rule);
+#define X(field, path, type, standard, rule, ...) randomise(&c->field, rule);
         Z3D_CONFIG_KEYS(X)
 #undef X
         std::string text = c.written();
@@ -179,6 +179,32 @@ TEST(Write, DefaultsReadBackAndEveryKeyIsThere) {
     EXPECT_GT(count, 60);
     z3d_string_free(&keys);
     EXPECT_EQ(z3d_config_check(again.get, NULL), Z3D_OK) << z3d_error_message();
+}
+
+static std::string value_of(const Config &c, const char *path) {
+    z3d_string out = {};
+    z3d_config_value(c.get, path, &out);
+    std::string text(out.text, out.length);
+    z3d_string_free(&out);
+    return text;
+}
+
+// Also of values that a run wrote. No other key changes.
+TEST(Write, InferenceTakesDefaultsOfTheKeysOfTraining) {
+    const Config standard;
+    for (int round = 0; round < 20; round++) {
+        Config before, after;
+#define X(field, path, type, standard, rule, ...) randomise(&before.get->field, rule);
+        Z3D_CONFIG_KEYS(X)
+#undef X
+        ASSERT_EQ(after.read(before.written()), Z3D_OK) << z3d_error_message();
+        ASSERT_EQ(z3d_config_leave_training(after.get), Z3D_OK) << z3d_error_message();
+        for (const z3d_config_meaning &key : z3d_config_meanings) {
+            const bool left = key.inference == Z3D_INFERENCE_STANDARD;
+            EXPECT_EQ(value_of(after, key.path), value_of(left ? standard : before, key.path))
+                << key.path;
+        }
+    }
 }
 
 TEST(Write, WhatItLooksLike) {
@@ -208,7 +234,7 @@ static std::string described(bool markdown) {
 
 TEST(Describe, EveryKeyWithItsHelpAndDefault) {
     std::string text = described(false);
-#define X(field, path, type, bits, standard, rule, help)                                           \
+#define X(field, path, type, standard, rule, bits, resume, inference, help)                        \
     EXPECT_NE(text.find(path ": " help "\n"), std::string::npos) << path;
     Z3D_CONFIG_KEYS(X)
 #undef X

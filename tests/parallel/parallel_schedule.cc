@@ -659,7 +659,7 @@ TEST(Schedule, TheConfigurationHasTheseNames) {
     EXPECT_EQ((int)Z3D_SCHEDULE_##NAME + 1, kind);
     Z3D_SCHEDULE_MAP(X)
 #undef X
-#define X(field, path, type, bits, standard, options, help)                                        \
+#define X(field, path, type, standard, options, ...)                                               \
     if (std::string(path) == "parallel.pipeline_schedule") rule = options;
     Z3D_CONFIG_KEYS(X)
 #undef X

@@ -53,21 +53,15 @@ static void check_param_groups(config_checker *k) {
 static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
     const z3d_optimizer optimizer = (z3d_optimizer)c->optimizer_type;
-    const double *betas = c->optimizer_params_betas.value;
-    const idle_key keys[] = {
-        {"optimizer.params.betas", betas[0] != 0.9 || betas[1] != 0.95},
-        {"optimizer.params.eps", c->optimizer_params_eps != 1e-8},
-        {"optimizer.params.momentum", c->optimizer_params_momentum != 0.9},
-        {"optimizer.params.adam_w_mode", !c->optimizer_params_adam_w_mode},
-        {"optimizer.params.exp_avg_dtype", c->optimizer_params_exp_avg_dtype != Z3D_MOMENTS_FP32},
-        {SQUARES_TYPE, c->optimizer_params_exp_avg_sq_dtype != Z3D_MOMENTS_FP32},
-    };
+    static const char section[] = "optimizer.params.";
     char because[64];
     const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};
     snprintf(because, sizeof because, "with optimizer.type %s", z3d_optimizer_name(optimizer));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!z3d_optimizer_reads(optimizer, keys[i].path))
-            config_refuse_idle(k, &keys[i], 1, &not_read);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const char *path = config_table[i].path;
+        if (strncmp(path, section, strlen(section)) == 0 && !z3d_optimizer_reads(optimizer, path))
+            config_refuse_idle(k, &not_read, path, NULL);
+    }
     if (z3d_optimizer_reads(optimizer, SQUARES_TYPE) &&
         c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
         config_sound(k, SQUARES_TYPE, "optimizer.params.exp_avg_dtype", NULL))
@@ -85,10 +79,7 @@ static void complain(void *checker, const char *key, const char *message) {
 }
 
 static void idle(void *checker, const char *key, const char *cause, const char *because) {
-    config_checker *k = checker;
-    const bool differs = z3d_config_is_set(k->c, key) && !config_is_standard(k->c, key);
-    config_refuse_idle(k, &(idle_key){key, differs}, 1,
-                       &(idle_reason){{cause}, because, NULL, false});
+    config_refuse_idle(checker, &(idle_reason){{cause}, because, NULL, false}, key, NULL);
 }
 
 /* The model's own limits. */
@@ -99,10 +90,6 @@ static void check_model(config_checker *k) {
 
 /* What only several tensor ranks do. */
 static void check_tensor_parts(config_checker *k) {
-    const z3d_config *c = k->c;
-    const idle_key sequence = {"parallel.sequence_parallel", c->parallel_sequence_parallel};
-    const idle_key nodes = {"parallel.allow_tensor_across_nodes",
-                            c->parallel_allow_tensor_across_nodes};
     const idle_reason unshared = {
         {"parallel.tensor_model_parallel_size"},
         "with parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence",
@@ -112,9 +99,9 @@ static void check_tensor_parts(config_checker *k) {
                                "with parallel.tensor_model_parallel_size 1",
                                NULL,
                                false};
-    if (c->parallel_tensor_model_parallel_size > 1) return;
-    config_refuse_idle(k, &sequence, 1, &unshared);
-    config_refuse_idle(k, &nodes, 1, &alone);
+    if (k->c->parallel_tensor_model_parallel_size > 1) return;
+    config_refuse_idle(k, &unshared, "parallel.sequence_parallel", NULL);
+    config_refuse_idle(k, &alone, "parallel.allow_tensor_across_nodes", NULL);
 }
 
 static void check_parallel(config_checker *k) {
@@ -124,16 +111,13 @@ static void check_parallel(config_checker *k) {
     if (config_sound(k, "parallel.tensor_model_parallel_size", NULL)) check_tensor_parts(k);
 }
 
+static void refuse_dynamic_scale(config_checker *k, const idle_reason *reason) {
+    config_refuse_idle(k, reason, "fp16.initial_scale_power", "fp16.loss_scale_window",
+                       "fp16.hysteresis", "fp16.min_loss_scale", NULL);
+}
+
 static void check_precision(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key keys[] = {
-        {"fp16.initial_scale_power", c->fp16_initial_scale_power != 16},
-        {"fp16.loss_scale_window", c->fp16_loss_scale_window != 1000},
-        {"fp16.hysteresis", c->fp16_hysteresis != 2},
-        {"fp16.min_loss_scale", c->fp16_min_loss_scale != 1},
-        {"fp16.loss_scale", c->fp16_loss_scale != 0},
-    };
-    enum { ALL = sizeof keys / sizeof *keys, DYNAMIC_ONLY = ALL - 1 };
     if (!config_sound(k, "fp16.enabled", "bf16.enabled", NULL)) return;
     if (c->fp16_enabled && c->bf16_enabled) {
         config_complain(k, "bf16.enabled",
@@ -147,7 +131,8 @@ static void check_precision(config_checker *k) {
                                  "while fp16.enabled is false",
                                  "set fp16.enabled to true",
                                  config_is_written(c, "fp16.enabled")};
-        config_refuse_idle(k, keys, ALL, &off);
+        refuse_dynamic_scale(k, &off);
+        config_refuse_idle(k, &off, "fp16.loss_scale", NULL);
         return;
     }
     if (c->fp16_loss_scale != 0) {
@@ -155,7 +140,7 @@ static void check_precision(config_checker *k) {
                                    "with a fixed fp16.loss_scale",
                                    "set fp16.loss_scale to 0 (dynamic)",
                                    false};
-        config_refuse_idle(k, keys, DYNAMIC_ONLY, &fixed);
+        refuse_dynamic_scale(k, &fixed);
         return;
     }
     if (config_sound(k, "fp16.min_loss_scale", "fp16.initial_scale_power", NULL) &&
@@ -199,20 +184,7 @@ bool z3d_config_wants_checkpoints(const z3d_config *c) {
 
 static void check_activation_parts(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key keys[] = {
-        {"activation_checkpointing.partition_activations",
-         c->activation_checkpointing_partition_activations},
-        {"activation_checkpointing.cpu_checkpointing",
-         c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON ||
-             c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME},
-        {"activation_checkpointing.nvme_path",
-         *c->activation_checkpointing_nvme_path != '\0' &&
-             c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME},
-        {"activation_checkpointing.number_checkpoints",
-         c->activation_checkpointing_number_checkpoints != Z3D_AUTO},
-    };
-    const idle_key replay = {"activation_checkpointing.replay",
-                             c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL};
+    const int cpu = c->activation_checkpointing_cpu_checkpointing;
     const idle_reason parts = {{"activation_checkpointing.granularity"},
                                "unless activation_checkpointing.granularity is full",
                                "set it to full",
@@ -228,15 +200,19 @@ static void check_activation_parts(config_checker *k) {
     if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL ||
         c->activation_checkpointing_granularity == Z3D_GRANULARITY_AUTO)
         return;
-    config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &parts);
-    config_refuse_idle(k, &replay, 1, &no_replay);
+    config_refuse_idle(k, &parts, "activation_checkpointing.partition_activations", NULL);
+    if (cpu != Z3D_OFFLOAD_AUTO)
+        config_refuse_idle(k, &parts, "activation_checkpointing.cpu_checkpointing", NULL);
+    if (cpu == Z3D_OFFLOAD_NVME)
+        config_refuse_idle(k, &parts, "activation_checkpointing.nvme_path", NULL);
+    config_refuse_idle(k, &parts, "activation_checkpointing.number_checkpoints", NULL);
+    config_refuse_idle(k, &no_replay, "activation_checkpointing.replay", NULL);
 }
 
 static void check_activation(config_checker *k) {
     static const char partition[] = "activation_checkpointing.partition_activations";
     static const char tensor[] = "parallel.tensor_model_parallel_size";
     const z3d_config *c = k->c;
-    const idle_key hardware = {"training.hardware", c->training_hardware[0] != '\0'};
     const idle_reason decided = {
         {"activation_checkpointing.cpu_checkpointing"},
         "unless activation_checkpointing.cpu_checkpointing is auto, which is what it decides; with "
@@ -249,19 +225,19 @@ static void check_activation(config_checker *k) {
                   c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
     bool ratio = c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE &&
                  z3d_is_auto(c->zero_optimization_offload_optimizer_ratio);
-    const idle_key alone = {partition, c->activation_checkpointing_partition_activations};
     const idle_reason one_rank = {
         {tensor},
         "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
         NULL,
         false};
     if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather && !ratio) {
-        config_refuse_idle(k, &hardware, 1, &decided);
+        config_refuse_idle(k, &decided, "training.hardware", NULL);
     }
     check_activation_parts(k);
     config_check_checkpoint_folder(k);
     check_checkpoint_number(k);
-    if (c->parallel_tensor_model_parallel_size == 1) config_refuse_idle(k, &alone, 1, &one_rank);
+    if (c->parallel_tensor_model_parallel_size == 1)
+        config_refuse_idle(k, &one_rank, partition, NULL);
 }
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
@@ -339,28 +315,23 @@ static void append_readers(z3d_string *out, const char *path) {
 }
 
 static void refuse_unread(config_checker *k) {
+    static const char section[] = "scheduler.params.";
     const z3d_config *c = k->c;
     const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
-    const int64_t total = c->scheduler_params_total_num_steps;
-    const bool end = c->scheduler_params_warmup_ratio > 0;
-    const idle_key keys[] = {
-        {TOTAL_STEPS, !end && total != Z3D_AUTO && total != c->training_steps},
-        {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
-        {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
-        {"scheduler.params.warmup_ratio", c->scheduler_params_warmup_ratio != 0},
-        {"scheduler.params.num_decay_steps", c->scheduler_params_num_decay_steps != Z3D_AUTO},
-        {"scheduler.params.decay_type", c->scheduler_params_decay_type != Z3D_DECAY_COSINE},
-        {"scheduler.params.num_cycles", c->scheduler_params_num_cycles != 1},
-        {"scheduler.params.power", c->scheduler_params_power != 1},
-    };
+    /* An end is of use to a warm-up that is a share of it, and that of the run is no other. */
+    const bool any_end = c->scheduler_params_warmup_ratio > 0 ||
+                         c->scheduler_params_total_num_steps == c->training_steps;
     char because[64];
     snprintf(because, sizeof because, "with scheduler.type %s", z3d_lr_schedule_name(schedule));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const char *path = config_table[i].path;
         z3d_string readers = {0};
-        if (z3d_lr_schedule_reads(schedule, keys[i].path)) continue;
-        append_readers(&readers, keys[i].path);
-        config_refuse_idle(k, &keys[i], 1,
-                           &(idle_reason){{"scheduler.type"}, because, readers.text, false});
+        if (strncmp(path, section, strlen(section)) != 0 || z3d_lr_schedule_reads(schedule, path) ||
+            (any_end && strcmp(path, TOTAL_STEPS) == 0))
+            continue;
+        append_readers(&readers, path);
+        config_refuse_idle(k, &(idle_reason){{"scheduler.type"}, because, readers.text, false},
+                           path, NULL);
         z3d_string_free(&readers);
     }
 }
@@ -384,13 +355,6 @@ static void check_schedule(config_checker *k) {
 
 static void check_checkpoint(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key keys[] = {
-        {"checkpoint.keep", c->checkpoint_keep != 3},
-        {"checkpoint.async", c->checkpoint_async},
-        {"checkpoint.keep_best", c->checkpoint_keep_best},
-    };
-    const idle_key verify = {"checkpoint.verify", c->checkpoint_verify != 0};
-    const idle_key init = {"checkpoint.init_from", c->checkpoint_init_from[0] != '\0'};
     const idle_reason nothing_loaded = {
         {"checkpoint.resume", "checkpoint.init_from"},
         "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded",
@@ -411,11 +375,13 @@ static void check_checkpoint(config_checker *k) {
         config_complain(k, "checkpoint.resume",
                         "is empty; write auto, never or the path of a checkpoint");
     } else if (from_path) {
-        config_refuse_idle(k, &init, 1, &resumes);
+        config_refuse_idle(k, &resumes, "checkpoint.init_from", NULL);
     }
     if (never && c->checkpoint_init_from[0] == '\0')
-        config_refuse_idle(k, &verify, 1, &nothing_loaded);
-    if (c->checkpoint_interval == 0) config_refuse_idle(k, keys, 3, &none_saved);
+        config_refuse_idle(k, &nothing_loaded, "checkpoint.verify", NULL);
+    if (c->checkpoint_interval == 0)
+        config_refuse_idle(k, &none_saved, "checkpoint.keep", "checkpoint.async",
+                           "checkpoint.keep_best", NULL);
 }
 
 #define GRADIENTS "data_types.grad_accum_dtype"
@@ -467,13 +433,6 @@ void config_check_wire(config_checker *k) {
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
-    const idle_key accumulation = {GRADIENTS,
-                                   fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32};
-    const idle_key gemm[] = {
-        {"training.gemm.fp32", !fp32 && c->training_gemm_fp32 != 0},
-        {"training.gemm.bf16", !c->bf16_enabled && c->training_gemm_bf16 != 0},
-        {"training.gemm.fp16", !c->fp16_enabled && c->training_gemm_fp16 != 0},
-    };
     const idle_reason plain = {{"bf16.enabled", "fp16.enabled"},
                                "in an fp32 run, whose gradients are fp32",
                                "set bf16.enabled or fp16.enabled to true",
@@ -486,9 +445,13 @@ static void check_types(config_checker *k) {
                               : c->fp16_enabled ? "use training.gemm.fp16"
                                                 : "use training.gemm.fp32",
                               false};
-    config_refuse_idle(k, &accumulation, 1, &plain);
+    if (fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32)
+        config_refuse_idle(k, &plain, GRADIENTS, NULL);
     check_gradients(k);
-    if (c->training_device == Z3D_TRAINING_CPU) config_refuse_idle(k, gemm, 3, &type);
+    if (c->training_device != Z3D_TRAINING_CPU) return;
+    if (!fp32) config_refuse_idle(k, &type, "training.gemm.fp32", NULL);
+    if (!c->bf16_enabled) config_refuse_idle(k, &type, "training.gemm.bf16", NULL);
+    if (!c->fp16_enabled) config_refuse_idle(k, &type, "training.gemm.fp16", NULL);
 }
 
 /* What looks at every instruction runs every instruction. */
@@ -509,41 +472,31 @@ static const idle_reason on_cpu = {
 
 static void check_nccl(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key nccl[] = {{"training.nccl.windows", c->training_nccl_windows}};
+    static const char windows[] = "training.nccl.windows";
     const idle_reason host = {{"training.collectives"},
                               "with training.collectives host",
                               "set training.collectives to nccl",
                               false};
     if (c->training_device == Z3D_TRAINING_CPU)
-        config_refuse_idle(k, nccl, 1, &on_cpu);
+        config_refuse_idle(k, &on_cpu, windows, NULL);
     else if (c->training_collectives == Z3D_COLLECTIVES_HOST)
-        config_refuse_idle(k, nccl, 1, &host);
+        config_refuse_idle(k, &host, windows, NULL);
 }
 
 static void check_cpu_device(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key cuda[] = {
-        {"training.collectives", c->training_collectives == Z3D_COLLECTIVES_NCCL},
-        {"training.attention", c->training_attention != Z3D_CONFIG_ATTENTION_AUTO},
-        {"training.tf32", c->training_tf32},
-        {"training.deterministic", !c->training_deterministic},
-        {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
-        {"training.gemm.cuda", z3d_config_cuda_gemm(c) != Z3D_CUDA_GEMM_HEURISTIC},
-    };
-    config_refuse_idle(k, cuda, 6, &on_cpu);
+    if (c->training_collectives == Z3D_COLLECTIVES_NCCL)
+        config_refuse_idle(k, &on_cpu, "training.collectives", NULL);
+    config_refuse_idle(k, &on_cpu, "training.attention", "training.tf32", "training.deterministic",
+                       "training.cuda_graph", NULL);
+    if (z3d_config_cuda_gemm(c) != Z3D_CUDA_GEMM_HEURISTIC)
+        config_refuse_idle(k, &on_cpu, "training.gemm.cuda", NULL);
 }
 
 static void check_cuda_device(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled,
          cudnn = c->training_attention == Z3D_CONFIG_ATTENTION_CUDNN;
-    const idle_key gemm[] = {
-        {"training.gemm.fp32", c->training_gemm_fp32 != 0},
-        {"training.gemm.bf16", c->training_gemm_bf16 != 0},
-        {"training.gemm.fp16", c->training_gemm_fp16 != 0},
-    };
-    const idle_key tf32 = {"training.tf32", c->training_tf32 && !fp32};
-    const idle_key any_order = {"training.deterministic", !c->training_deterministic};
     const idle_reason cublas = {
         {"training.device"}, "on the cuda device, which uses cuBLASLt", NULL, false};
     const idle_reason short_type = {
@@ -552,8 +505,9 @@ static void check_cuda_device(config_checker *k) {
                              "where cuDNN does not compute attention",
                              NULL,
                              false};
-    config_refuse_idle(k, gemm, 3, &cublas);
-    config_refuse_idle(k, &tf32, 1, &short_type);
+    config_refuse_idle(k, &cublas, "training.gemm.fp32", "training.gemm.bf16", "training.gemm.fp16",
+                       NULL);
+    if (!fp32) config_refuse_idle(k, &short_type, "training.tf32", NULL);
     if (z3d_config_cuda_gemm(c) == Z3D_CUDA_GEMM_LIST &&
         !strstr(c->training_gemm_cuda.path[0], ", cuBLASLt "))
         config_complain(k, "training.gemm.cuda",
@@ -562,7 +516,7 @@ static void check_cuda_device(config_checker *k) {
                         c->training_gemm_cuda.path[0]);
     check_graph(k);
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
-        config_refuse_idle(k, &any_order, 1, &own);
+        config_refuse_idle(k, &own, "training.deterministic", NULL);
     if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
         config_complain(k, "training.attention",
                         "cudnn computes attention only in bf16 and fp16, and without dropout on "
@@ -573,27 +527,6 @@ static void check_cuda_device(config_checker *k) {
 /* What is done with files or a prompt that are not given. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key validation[] = {
-        {"training.eval_interval", c->training_eval_interval != 100},
-        {"training.eval_steps", c->training_eval_steps != 10},
-        {"training.early_stopping_patience", c->training_early_stopping_patience != 0},
-        {"checkpoint.keep_best", c->checkpoint_keep_best},
-    };
-    const idle_key generate[] = {
-        {"generate.tokens", c->generate_tokens != 200},
-        {"generate.temperature", c->generate_temperature != 0.8},
-        {"generate.top_k", c->generate_top_k != 40},
-        {"generate.seed", c->generate_seed != 1},
-        {"generate.top_p", c->generate_top_p != 1},
-        {"generate.repetition_penalty", c->generate_repetition_penalty != 1},
-        {"generate.stop", c->generate_stop.count > 0},
-        {"generate.ignore_eos", c->generate_ignore_eos != Z3D_IGNORE_EOS_AUTO},
-        {"generate.batch", c->generate_batch != Z3D_AUTO},
-        {"generate.every", c->generate_every != 0},
-    };
-    const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
-                              {"data.merges", c->data_merges[0] != '\0'}};
-    const idle_key too_long = {"data.too_long", c->data_too_long != 0};
     const idle_reason windows = {
         {"data.samples"}, "with data.samples windows", "set data.samples to documents", false};
     const idle_reason no_file = {
@@ -615,16 +548,23 @@ static void check_unused_parts(config_checker *k) {
                                   "with data.tokenizer huggingface: tokenizer.json has its own",
                                   "leave it out",
                                   false};
-    if (c->data_samples == Z3D_SAMPLES_WINDOWS) config_refuse_idle(k, &too_long, 1, &windows);
+    if (c->data_samples == Z3D_SAMPLES_WINDOWS)
+        config_refuse_idle(k, &windows, "data.too_long", NULL);
     if (c->data_validation.count == 0)
-        config_refuse_idle(k, validation, 4, &no_file);
+        config_refuse_idle(k, &no_file, "training.eval_interval", "training.eval_steps",
+                           "training.early_stopping_patience", "checkpoint.keep_best", NULL);
     else if (c->training_eval_interval == 0)
-        config_refuse_idle(k, validation + 2, 2, &one_loss);
+        config_refuse_idle(k, &one_loss, "training.early_stopping_patience", "checkpoint.keep_best",
+                           NULL);
     if (!z3d_config_has_prompts(c))
-        config_refuse_idle(k, generate, sizeof generate / sizeof *generate, &no_prompt);
-    if (c->data_tokenizer == Z3D_TOKENIZER_BYTES) config_refuse_idle(k, files, 2, &bytes);
+        config_refuse_idle(k, &no_prompt, "generate.tokens", "generate.temperature",
+                           "generate.top_k", "generate.seed", "generate.top_p",
+                           "generate.repetition_penalty", "generate.stop", "generate.ignore_eos",
+                           "generate.batch", "generate.every", NULL);
+    if (c->data_tokenizer == Z3D_TOKENIZER_BYTES)
+        config_refuse_idle(k, &bytes, "data.vocab", "data.merges", NULL);
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
-        config_refuse_idle(k, files + 1, 1, &one_file);
+        config_refuse_idle(k, &one_file, "data.merges", NULL);
 }
 
 bool z3d_config_has_prompts(const z3d_config *c) {

@@ -1,6 +1,8 @@
 /* Finds options without effect. */
 #include "src/base/config/idle.h"
 
+#include <stdarg.h>
+
 /* A file stays as it is while overrides try this and that: what only an override left without
  * effect is told and goes back to its default. */
 static bool may_be_idle(const config_checker *k, const char *path, const idle_reason *reason) {
@@ -12,23 +14,27 @@ static bool may_be_idle(const config_checker *k, const char *path, const idle_re
     return overridden || reason->accepted;
 }
 
-void config_refuse_idle(config_checker *k, const idle_key *keys, int count,
-                        const idle_reason *reason) {
+static void refuse(config_checker *k, const char *path, const idle_reason *reason) {
+    if (!z3d_config_is_set(k->c, path) || config_is_standard(k->c, path) ||
+        !config_sound(k, path, NULL))
+        return;
+    if (may_be_idle(k, path, reason)) {
+        int key = config_find(path);
+        config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
+        config_unset(k->c, key);
+    } else {
+        const char *remedy = reason->remedy;
+        config_complain(k, path, "has no effect %s; %s%sleave this key out", reason->because,
+                        remedy ? remedy : "", remedy ? ", or " : "");
+    }
+}
+
+void config_refuse_idle(config_checker *k, const idle_reason *reason, ...) {
+    va_list keys;
     for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
         if (!config_sound(k, reason->cause[i], NULL)) return;
     }
-    for (int i = 0; i < count; i++) {
-        const char *path = keys[i].path;
-        bool set = keys[i].differs && z3d_config_is_set(k->c, path);
-        if (!set || !config_sound(k, path, NULL)) continue;
-        if (may_be_idle(k, path, reason)) {
-            int key = config_find(path);
-            config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
-            config_unset(k->c, key);
-        } else {
-            const char *remedy = reason->remedy;
-            config_complain(k, path, "has no effect %s; %s%sleave this key out", reason->because,
-                            remedy ? remedy : "", remedy ? ", or " : "");
-        }
-    }
+    va_start(keys, reason);
+    for (const char *path; (path = va_arg(keys, const char *));) refuse(k, path, reason);
+    va_end(keys);
 }

@@ -4,12 +4,6 @@
 
 #include "src/base/config/table.h"
 
-/* A key of a part that is off: set by the user to what is not the default. */
-typedef struct idle_key {
-    const char *path;
-    bool differs;
-} idle_key;
-
 enum { MAX_CAUSES = 3 };
 
 /* The keys whose values leave others without effect, and why. */
@@ -20,7 +14,9 @@ typedef struct idle_reason {
     bool accepted;      /* also where the same file says so: a block that is switched off */
 } idle_reason;
 
-void config_refuse_idle(config_checker *k, const idle_key *keys, int count,
-                        const idle_reason *reason);
+/* Refuses or tells each of the keys, up to NULL, that the user set to another value than its
+ * default. */
+void config_refuse_idle(config_checker *k, const idle_reason *reason, ...)
+    __attribute__((sentinel));
 
 #endif

@@ -65,14 +65,13 @@ z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_str
 /* ---- the checks ---- */
 
 typedef struct offload_block {
-    const char *device;
-    idle_key path;
+    const char *device, *path;
     bool nvme;
     const char *folder;
 } offload_block;
 
 static offload_block block_of(const char *device, const char *path, bool nvme, const char *folder) {
-    return (offload_block){device, {path, *folder != '\0'}, nvme, folder};
+    return (offload_block){device, path, nvme, folder};
 }
 
 static offload_block optimizer_block(const z3d_config *c) {
@@ -100,9 +99,9 @@ static void check_disk(config_checker *k, const offload_block *b) {
     const idle_reason unused = {{b->device}, because, "set it to nvme", switched};
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
     if (!b->nvme)
-        config_refuse_idle(k, &b->path, 1, &unused);
-    else if (!b->path.differs && config_sound(k, b->device, b->path.path, NULL))
-        config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path.path);
+        config_refuse_idle(k, &unused, b->path, NULL);
+    else if (!*b->folder && config_sound(k, b->device, b->path, NULL))
+        config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path);
 }
 
 /* What the device steps it steps at once. */
@@ -119,11 +118,6 @@ static void check_delayed(config_checker *k) {
 static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
     const int where = c->zero_optimization_offload_optimizer_device;
-    const idle_key group = {GROUP, c->zero_optimization_sub_group_size != 1000000000};
-    const idle_key count = {OPTIMIZER ".buffer_count",
-                            c->zero_optimization_offload_optimizer_buffer_count != 4};
-    const idle_key ratio = {OPTIMIZER ".ratio", c->zero_optimization_offload_optimizer_ratio != 1};
-    const idle_key late = {DELAYED, c->zero_optimization_offload_optimizer_delayed_param_update};
     const offload_block block = optimizer_block(c);
     const idle_reason on_device = {{block.device},
                                    "while " OPTIMIZER
@@ -136,10 +130,8 @@ static void check_optimizer(config_checker *k) {
                              config_is_written(c, block.device) || c->origin->report};
     check_disk(k, &block);
     if (where == Z3D_OFFLOAD_DEVICE_NONE) {
-        config_refuse_idle(k, &group, 1, &on_device);
-        config_refuse_idle(k, &count, 1, &off);
-        config_refuse_idle(k, &ratio, 1, &off);
-        config_refuse_idle(k, &late, 1, &off);
+        config_refuse_idle(k, &on_device, GROUP, NULL);
+        config_refuse_idle(k, &off, OPTIMIZER ".buffer_count", OPTIMIZER ".ratio", DELAYED, NULL);
     } else {
         check_delayed(k);
     }
@@ -147,21 +139,20 @@ static void check_optimizer(config_checker *k) {
 
 /* A rank has one file. */
 static void check_folders(config_checker *k, const offload_block *one, const offload_block *other) {
-    if (!one->nvme || !other->nvme || !one->path.differs || !other->path.differs ||
+    if (!one->nvme || !other->nvme || !*one->folder || !*other->folder ||
         strcmp(one->folder, other->folder) == 0)
         return;
-    if (config_sound(k, one->device, one->path.path, other->device, other->path.path, NULL))
-        config_complain(k, other->path.path,
+    if (config_sound(k, one->device, one->path, other->device, other->path, NULL))
+        config_complain(k, other->path,
                         "'%.200s', but %s is '%.200s': a rank has one file for both; write the "
                         "same folder",
-                        other->folder, one->path.path, one->folder);
+                        other->folder, one->path, one->folder);
 }
 
 static void check_param(config_checker *k) {
     const z3d_config *c = k->c;
     const bool off = c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE;
     const offload_block block = param_block(c), optimizer = optimizer_block(c);
-    const idle_key keys[] = {{block.device, !off}, block.path};
     const idle_reason whole = {{STAGE},
                                "below " STAGE " 3: every rank keeps whole parameters",
                                "set the stage to 3",
@@ -173,14 +164,12 @@ static void check_param(config_checker *k) {
         return;
     }
     /* One error: the other keys follow the device. */
-    config_refuse_idle(k, keys, 1, &whole);
-    if (config_sound(k, block.device, NULL)) config_refuse_idle(k, keys + 1, 1, &whole);
+    config_refuse_idle(k, &whole, block.device, NULL);
+    if (config_sound(k, block.device, NULL)) config_refuse_idle(k, &whole, block.path, NULL);
 }
 
 static void check_prefetch(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key prefetch = {PREFETCH,
-                               c->zero_optimization_stage3_prefetch_bucket_size != Z3D_AUTO};
     const idle_reason whole = {{STAGE},
                                "below " STAGE " 3: parameters are gathered once a step",
                                "set the stage to 3",
@@ -190,9 +179,9 @@ static void check_prefetch(config_checker *k) {
                                "set it to true",
                                true};
     if (c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL))
-        config_refuse_idle(k, &prefetch, 1, &whole);
+        config_refuse_idle(k, &whole, PREFETCH, NULL);
     else if (!c->zero_optimization_overlap_comm)
-        config_refuse_idle(k, &prefetch, 1, &apart);
+        config_refuse_idle(k, &apart, PREFETCH, NULL);
 }
 
 void config_check_offload_alone(config_checker *k) {
@@ -216,7 +205,7 @@ void config_check_checkpoint_folder(config_checker *k) {
     const offload_block optimizer = optimizer_block(k->c), param = param_block(k->c);
     const offload_block *other = optimizer.nvme ? &optimizer : &param;
     const offload_block own = checkpoint_block(k->c);
-    if (own.nvme && !own.path.differs && other->nvme && other->path.differs) return;
+    if (own.nvme && !*own.folder && other->nvme && *other->folder) return;
     check_disk(k, &own);
     check_folders(k, other, &own);
 }

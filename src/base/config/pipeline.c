@@ -37,16 +37,8 @@ int64_t z3d_config_chunks(const z3d_config *config) {
 /* ---- the checks ---- */
 
 static void check_one_stage(config_checker *k) {
-    const z3d_config *c = k->c;
-    const idle_key keys[] = {
-        {VIRTUAL, c->parallel_virtual_pipeline_model_parallel_size != 1},
-        {SCHEDULE, c->parallel_pipeline_schedule != Z3D_PIPELINE_AUTO},
-        {SCHEDULE_FILE, c->parallel_pipeline_schedule_file[0] != '\0'},
-        {PARTITION, strcmp(c->parallel_pipeline_partition, "time") != 0},
-        {GATHER, c->zero_optimization_pipeline_gather != Z3D_PIPELINE_GATHER_AUTO},
-    };
     const idle_reason one = {{SIZE}, "with " SIZE " 1", NULL, false};
-    config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &one);
+    config_refuse_idle(k, &one, VIRTUAL, SCHEDULE, SCHEDULE_FILE, PARTITION, GATHER, NULL);
 }
 
 /* The model's units; 0: not known. A file that is converted need not say what the model is. */
@@ -111,12 +103,11 @@ static void check_schedule_chunks(config_checker *k) {
 static void check_schedule_file(config_checker *k) {
     const char *path = k->c->parallel_pipeline_schedule_file;
     bool file = k->c->parallel_pipeline_schedule == Z3D_PIPELINE_FILE;
-    const idle_key given = {SCHEDULE_FILE, *path != '\0'};
     const idle_reason generated = {
         {SCHEDULE}, "unless " SCHEDULE " is file", "set it to file", false};
     if (!config_sound(k, SCHEDULE, SCHEDULE_FILE, NULL)) return;
     if (!file)
-        config_refuse_idle(k, &given, 1, &generated);
+        config_refuse_idle(k, &generated, SCHEDULE_FILE, NULL);
     else if (!*path)
         config_complain(k, SCHEDULE,
                         "file needs the path of a schedule; set " SCHEDULE_FILE
@@ -162,13 +153,11 @@ static void check_partition(config_checker *k) {
 
 /* Only sharded parameters are gathered. */
 static void check_gather(config_checker *k) {
-    const idle_key key = {GATHER,
-                          k->c->zero_optimization_pipeline_gather != Z3D_PIPELINE_GATHER_AUTO};
     const idle_reason whole = {{"zero_optimization.stage"},
                                "below zero_optimization.stage 3: every rank keeps whole parameters",
                                NULL,
                                false};
-    if (k->c->zero_optimization_stage < 3) config_refuse_idle(k, &key, 1, &whole);
+    if (k->c->zero_optimization_stage < 3) config_refuse_idle(k, &whole, GATHER, NULL);
 }
 
 void config_check_pipeline(config_checker *k) {

@@ -25,16 +25,6 @@ bool z3d_cut_takes_stage(z3d_data_cut cut, int stage) {
     return cut == Z3D_CUT_HPZ ? stage == 3 : cut != Z3D_CUT_HYBRID || stage > 0;
 }
 
-void z3d_config_leave_sharding(z3d_config *config) {
-    config->zero_optimization_mics_shard_size = -1;
-    config->zero_optimization_zero_hpz_partition_size = 1;
-    config->zero_optimization_stage3_param_persistence_threshold = 0;
-    config->zero_optimization_stage3_max_live_parameters = Z3D_ANY_LIVE;
-    config->zero_optimization_stage3_max_reuse_distance = 0;
-    config->parallel_collective_algorithm = Z3D_ALGORITHM_RING;
-    config->parallel_ranks_per_node = Z3D_AUTO;
-}
-
 /* Of hierarchical collectives; auto has no parts where nodes do not have whole tensor groups, or do
  * not divide the data ranks. `data`: there are none. */
 static int64_t ranks_of_node(const z3d_config *config, int64_t data) {
@@ -58,14 +48,13 @@ int64_t z3d_config_data_inner(const z3d_config *config, int64_t data) {
 
 static void check_node(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key key = {NODE, c->parallel_ranks_per_node != Z3D_AUTO};
     const idle_reason ring = {{ALGORITHM, HPZ, COMMS},
                               "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false",
                               NULL,
                               true};
     if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled &&
         config_sound(k, NODE, ALGORITHM, HPZ, COMMS, NULL))
-        config_refuse_idle(k, &key, 1, &ring);
+        config_refuse_idle(k, &ring, NODE, NULL);
 }
 
 /* Where parameters are gathered for each use, only what is gathered ahead or kept can be limited.
@@ -73,8 +62,6 @@ static void check_node(config_checker *k) {
 static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
-    const idle_key live = {LIVE, c->zero_optimization_stage3_max_live_parameters != Z3D_ANY_LIVE},
-                   reuse = {REUSE, c->zero_optimization_stage3_max_reuse_distance != 0};
     const idle_reason kept = {
         {GATHER}, "while " GATHER " is per_step: all stay gathered", NULL, true};
     const idle_reason alone = {{OVERLAP, REUSE},
@@ -84,23 +71,20 @@ static void check_live(config_checker *k) {
                                true};
     if (!config_sound(k, LIVE, REUSE, GATHER, OVERLAP, NULL)) return;
     if (per_step)
-        config_refuse_idle(k, &reuse, 1, &kept);
-    else if (!c->zero_optimization_overlap_comm && !reuse.differs)
-        config_refuse_idle(k, &live, 1, &alone);
+        config_refuse_idle(k, &kept, REUSE, NULL);
+    else if (!c->zero_optimization_overlap_comm &&
+             c->zero_optimization_stage3_max_reuse_distance == 0)
+        config_refuse_idle(k, &alone, LIVE, NULL);
 }
 
 /* What says how stage 3 gathers. */
 static void check_stage_3(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_key keys[] = {
-        {PERSISTENCE, c->zero_optimization_stage3_param_persistence_threshold != 0},
-        {LIVE, c->zero_optimization_stage3_max_live_parameters != Z3D_ANY_LIVE},
-        {REUSE, c->zero_optimization_stage3_max_reuse_distance != 0}};
     const idle_reason whole = {
         {STAGE}, "below " STAGE " 3: every rank keeps whole parameters", NULL, true};
     if (!config_sound(k, STAGE, NULL)) return;
     if (c->zero_optimization_stage < 3)
-        config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &whole);
+        config_refuse_idle(k, &whole, PERSISTENCE, LIVE, REUSE, NULL);
     else
         check_live(k);
 }

@@ -8,8 +8,15 @@
 #include <string.h>
 
 const config_key config_table[CONFIG_KEY_COUNT] = {
-#define X(field, path, type, bits, standard, rule, help)                                           \
+#define X(field, path, type, standard, rule, bits, resume, inference, help)                        \
     {path, standard, rule, help, CONFIG_##type, offsetof(z3d_config, field)},
+    Z3D_CONFIG_KEYS(X)
+#undef X
+};
+
+const z3d_config_meaning z3d_config_meanings[Z3D_CONFIG_KEY_COUNT] = {
+#define X(field, path, type, standard, rule, bits, resume, inference, help)                        \
+    {path, Z3D_BITS_##bits, Z3D_RESUME_##resume, Z3D_INFERENCE_##inference},
     Z3D_CONFIG_KEYS(X)
 #undef X
 };
@@ -193,6 +200,19 @@ void z3d_config_destroy(z3d_config *config) {
         free(config->origin);
     }
     free(config);
+}
+
+z3d_status z3d_config_leave_training(z3d_config *config) {
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < CONFIG_KEY_COUNT && status == Z3D_OK; i++) {
+        z3d_string assignment = {0};
+        if (z3d_config_meanings[i].inference != Z3D_INFERENCE_STANDARD) continue;
+        z3d_string_append(&assignment, "%s=%s", config_table[i].path, config_table[i].standard);
+        status = assignment.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a key")
+                                   : z3d_config_override(config, assignment.text);
+        z3d_string_free(&assignment);
+    }
+    return status;
 }
 
 bool z3d_config_is_set(const z3d_config *config, const char *path) {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "src/base/config.h"
+#include "src/base/config/convert/foreign.h"
 
 typedef enum config_type {
     CONFIG_INT,
@@ -26,7 +27,7 @@ typedef struct config_key {
 } config_key;
 
 enum {
-#define X(field, path, type, bits, standard, rule, help) CONFIG_KEY_##field,
+#define X(field, ...) CONFIG_KEY_##field,
     Z3D_CONFIG_KEYS(X)
 #undef X
         CONFIG_KEY_COUNT

@@ -62,10 +62,15 @@ static void append_list(z3d_string *out, const z3d_data_list *list, bool texts, 
     }
 }
 
+static void append_pair(z3d_string *out, const z3d_config_FLOAT2 *pair) {
+    z3d_string_append_number(out, pair->value[0]);
+    z3d_string_append(out, ", ");
+    z3d_string_append_number(out, pair->value[1]);
+}
+
 void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
                          int indent) {
     const void *field = config_field(config, key);
-    const double *pair;
     char option[64];
     if (key->type != CONFIG_LIST) z3d_string_append(out, " ");
     switch (key->type) {
@@ -96,11 +101,8 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
         }
         break;
     case CONFIG_FLOAT2:
-        pair = ((const z3d_config_FLOAT2 *)field)->value;
         z3d_string_append(out, "[");
-        z3d_string_append_number(out, pair[0]);
-        z3d_string_append(out, ", ");
-        z3d_string_append_number(out, pair[1]);
+        append_pair(out, field);
         z3d_string_append(out, "]");
         break;
     case CONFIG_LIST:
@@ -116,6 +118,33 @@ void z3d_config_value(const z3d_config *config, const char *path, z3d_string *ou
         z3d_string_append(out, "%c", value.text[i] == '\n' ? ' ' : value.text[i]);
     out->failed = out->failed || value.failed;
     z3d_string_free(&value);
+}
+
+static void append_texts(z3d_string *out, const z3d_data_list *list) {
+    for (int i = 0; i < list->count; i++)
+        z3d_string_append(out, "%s%s", i ? ", " : "", list->path[i]);
+    if (list->count == 0) z3d_string_append(out, "none");
+}
+
+static void append_weights(z3d_string *out, const z3d_data_list *list) {
+    z3d_string_append(out, "%d file%s with weights", list->count, list->count == 1 ? "" : "s");
+    for (int i = 0; i < list->count; i++) {
+        z3d_string_append(out, " ");
+        z3d_string_append_number(out, list->weight[i]);
+    }
+}
+
+void z3d_config_value_to_compare(const z3d_config *config, const char *path, z3d_string *out) {
+    const config_key *key = &config_table[config_find(path)];
+    const void *field = config_field(config, key);
+    if (key->type == CONFIG_FLOAT2)
+        append_pair(out, field);
+    else if (key->type == CONFIG_LIST && key->rule[0])
+        append_texts(out, field);
+    else if (key->type == CONFIG_LIST)
+        append_weights(out, field);
+    else
+        z3d_config_value(config, path, out);
 }
 
 bool config_is_standard(const z3d_config *config, const char *path) {

@@ -38,7 +38,7 @@ z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *f
 z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
                                 z3d_status status);
 
-/* Keys without a field (notes.c). Each reads the value, whose first event is `value`. */
+/* Keys without a field (convert/notes.c). Each reads the value, whose first event is `value`. */
 z3d_status reader_peer(config_reader *r, int index, config_place place, const yaml_event_t *value);
 z3d_status reader_accepted(config_reader *r, const config_note *note, config_place place,
                            const yaml_event_t *value);

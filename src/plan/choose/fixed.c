@@ -46,6 +46,17 @@ static z3d_status leave_tiers(z3d_config *config) {
     return override_all(config, none, sizeof none / sizeof *none);
 }
 
+/* The data axis is whole, and parameters are gathered for each use. */
+static void leave_sharding(z3d_config *config) {
+    config->zero_optimization_mics_shard_size = -1;
+    config->zero_optimization_zero_hpz_partition_size = 1;
+    config->zero_optimization_stage3_param_persistence_threshold = 0;
+    config->zero_optimization_stage3_max_live_parameters = Z3D_ANY_LIVE;
+    config->zero_optimization_stage3_max_reuse_distance = 0;
+    config->parallel_collective_algorithm = Z3D_ALGORITHM_RING;
+    config->parallel_ranks_per_node = Z3D_AUTO;
+}
+
 /* What every search decides. */
 static z3d_status leave_methods(z3d_config *config) {
     config->activation_checkpointing_partition_activations = false;
@@ -140,7 +151,7 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     if (w->alone->bf16_enabled && w->alone->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO)
         w->alone->data_types_grad_accum_dtype = /* the least of what it may be */
             c->communication_data_type == Z3D_ACCUM_AUTO ? Z3D_ACCUM_BF16 : Z3D_ACCUM_FP32;
-    z3d_config_leave_sharding(w->alone);
+    leave_sharding(w->alone);
     Z3D_TRY(leave_tiers(w->alone));
     return leave_sizes(w->alone);
 }

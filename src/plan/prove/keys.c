@@ -1,60 +1,34 @@
-/* Compares keys whose values decide bits, or may: by their class in the key table. */
+/* Compares keys whose values decide bits, or may: by their class (z3d_config_bits). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/plan/prove/internal.h"
 
-#define DELAYED "zero_optimization.offload_optimizer.delayed_param_update"
+#define TWO_METHODS "two methods, which may round alike"
 
-/* Of one side they make another sum of everything. */
-static const char *const everywhere[] = {"model.",          "fp16.enabled", "bf16.enabled",
-                                         "data_types.",     "parallel.",    "training.device",
-                                         "training.freeze", "lora."};
-
-/* Two values of these never give equal bits. All other keys may: by rounding, because a run never
- * comes to where they matter, or because they are names of equal files. */
-static const char *const deciding[] = {"model.type",
-                                       "model.num_layers",
-                                       "model.hidden_size",
-                                       "model.num_attention_heads",
-                                       "model.seq_length",
-                                       "model.vocab_size",
-                                       "model.num_key_value_heads",
-                                       "model.head_dim",
-                                       "model.intermediate_size",
-                                       "model.attention_bias",
-                                       "model.qk_norm",
-                                       "model.tie_word_embeddings",
-                                       "parallel.tensor_model_parallel_size",
-                                       "train_batch_size",
-                                       "data_types.grad_accum_dtype",
-                                       "fp16.enabled",
-                                       "bf16.enabled",
-                                       "training.device"};
-
-/* They decide a step, if the optimizer has changed anything in the one before. */
-static const char *const deciding_updates[] = {"optimizer.type", "optimizer.params.lr",
-                                               "optimizer.params.betas", DELAYED};
-
-/* They decide weights that no file has. */
-static const char *const deciding_weights[] = {"training.seed", "model.init_method_std"};
-
-/* Bounds, which decide bits only in steps that reach them. */
-static const char *const bounds[] = {"gradient_clipping", "fp16."};
-static const char *const files[] = {"data.train", "checkpoint.init_from", "checkpoint.resume"};
-
-static bool lists(const char *const *list, size_t count, const char *path) {
-    for (size_t i = 0; i < count; i++) {
-        size_t length = strlen(list[i]);
-        if (list[i][length - 1] == '.' ? strncmp(path, list[i], length) == 0
-                                       : strcmp(path, list[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-#define LISTS(list, path) lists(list, sizeof list / sizeof *(list), path)
+/* What follows where two values of a key of this class differ. */
+static const struct {
+    enum { NEVER, ON_GPUS, ALWAYS } compared; /* by value */
+    bool everywhere;                          /* every sum is another one */
+    const char *why_open;                     /* NULL: "may change bits, or none" */
+} classes[] = {
+    [Z3D_BITS_NONE] = {NEVER, false, NULL},
+    [Z3D_BITS_SUM] = {NEVER, false, NULL},
+    [Z3D_BITS_DECIDE] = {ALWAYS, false, NULL},
+    [Z3D_BITS_DECIDE_SUMS] = {ALWAYS, true, NULL},
+    [Z3D_BITS_ROUND_SUMS] = {ALWAYS, true, "its reductions may round alike"},
+    [Z3D_BITS_BOUND] = {ALWAYS, false, "decides bits only in steps that reach it"},
+    [Z3D_BITS_FILES] = {ALWAYS, false, "files, which are not read"},
+    [Z3D_BITS_METHOD] = {ALWAYS, false, TWO_METHODS},
+    [Z3D_BITS_METHOD_ON_GPUS] = {ON_GPUS, false, TWO_METHODS},
+    [Z3D_BITS_DECIDE_ON_GPUS] = {ON_GPUS, false, NULL},
+    [Z3D_BITS_UPDATE] = {ALWAYS, false, NULL},
+    [Z3D_BITS_WEIGHTS] = {ALWAYS, false, NULL},
+    [Z3D_BITS_WEIGHTS_SUMS] = {ALWAYS, true, NULL},
+    [Z3D_BITS_DIFFER] = {ALWAYS, false, NULL},
+    [Z3D_BITS_DIFFER_SUMS] = {ALWAYS, true, NULL},
+};
 
 static bool is_cuda(const z3d_comparison *c) {
     return c->config[0]->training_device == Z3D_TRAINING_CUDA;
@@ -69,8 +43,8 @@ static const char *gemm_key(const z3d_comparison *c) {
 
 /* A run multiplies in one type. How long it is, and where its schedule ends, matters only to rates
  * that fall. Where one of two does, scheduler.type says it. */
-static bool is_idle(const z3d_comparison *c, const char *path) {
-    if (strncmp(path, "training.gemm.", 14) == 0)
+static bool is_idle(const z3d_comparison *c, const char *path, z3d_config_bits bits) {
+    if (bits == Z3D_BITS_METHOD)
         return !is_cuda(c) &&
                (c->plan[0]->program_config.dtype != c->plan[1]->program_config.dtype ||
                 strcmp(path, gemm_key(c)) != 0);
@@ -81,8 +55,8 @@ static bool is_idle(const z3d_comparison *c, const char *path) {
 }
 
 static bool is_compared(const z3d_comparison *c, const char *path, z3d_config_bits bits) {
-    if (is_idle(c, path)) return false;
-    return bits == Z3D_BITS_DECIDE || (bits == Z3D_BITS_DECIDE_ON_GPUS && is_cuda(c));
+    if (classes[bits].compared == NEVER || is_idle(c, path, bits)) return false;
+    return classes[bits].compared == ALWAYS || is_cuda(c);
 }
 
 /* Small differences may be lost where numbers are rounded. */
@@ -143,10 +117,21 @@ static bool weights_differ(const z3d_comparison *c, const char *path) {
            is_far(c->config[0]->model_init_method_std, c->config[1]->model_init_method_std);
 }
 
-static bool surely_differ(const z3d_comparison *c, const char *path, const char *a, const char *b) {
-    if (LISTS(deciding_updates, path)) return updates_differ(c, path);
-    if (LISTS(deciding_weights, path)) return weights_differ(c, path);
-    return LISTS(deciding, path) && strcmp(a, "auto") != 0 && strcmp(b, "auto") != 0;
+/* Whether these two values cannot give equal bits. */
+static bool surely_differ(const z3d_comparison *c, const z3d_config_meaning *key, const char *a,
+                          const char *b) {
+    switch (key->bits) {
+    case Z3D_BITS_UPDATE:
+        return updates_differ(c, key->path);
+    case Z3D_BITS_WEIGHTS:
+    case Z3D_BITS_WEIGHTS_SUMS:
+        return weights_differ(c, key->path);
+    case Z3D_BITS_DIFFER:
+    case Z3D_BITS_DIFFER_SUMS:
+        return strcmp(a, "auto") != 0 && strcmp(b, "auto") != 0;
+    default:
+        return false;
+    }
 }
 
 static void append(z3d_comparison *c, z3d_string *out, const char *what, const char *why,
@@ -155,22 +140,20 @@ static void append(z3d_comparison *c, z3d_string *out, const char *what, const c
     c->steps = true;
 }
 
-static const char *why_open(const char *path, const char *a, const char *b) {
-    if (LISTS(bounds, path)) return "decides bits only in steps that reach it";
-    if (LISTS(files, path)) return "files, which are not read";
-    if (strcmp(path, "parallel.sequence_parallel") == 0) return "its reductions may round alike";
-    if (strncmp(path, "training.gemm.", 14) == 0) return "two methods, which may round alike";
+static const char *why_open(z3d_config_bits bits, const char *a, const char *b) {
+    if (classes[bits].why_open) return classes[bits].why_open;
     if (strcmp(a, "auto") == 0 || strcmp(b, "auto") == 0) return "auto may be the same value";
     return "may change bits, or none";
 }
 
-static void compare_values(z3d_comparison *c, const char *path, const char *a, const char *b) {
+static void compare_values(z3d_comparison *c, const z3d_config_meaning *key, const char *a,
+                           const char *b) {
     if (strcmp(a, b) == 0) return;
-    if (surely_differ(c, path, a, b))
-        append(c, &c->differences, path, "", a, b);
+    if (surely_differ(c, key, a, b))
+        append(c, &c->differences, key->path, "", a, b);
     else
-        append(c, &c->unproved, path, why_open(path, a, b), a, b);
-    c->apart = c->apart || LISTS(everywhere, path);
+        append(c, &c->unproved, key->path, why_open(key->bits, a, b), a, b);
+    c->apart = c->apart || classes[key->bits].everywhere;
 }
 
 /* A key's values, as text. */
@@ -192,12 +175,13 @@ static void free_values(values *of) {
     z3d_string_free(&of->b);
 }
 
-static void compare_key(z3d_comparison *c, const char *path) {
-    values v = read_values(c, path);
+static void compare_key(z3d_comparison *c, const z3d_config_meaning *key) {
+    if (!is_compared(c, key->path, key->bits)) return;
+    values v = read_values(c, key->path);
     if (v.failed)
         c->differences.failed = true;
     else
-        compare_values(c, path, v.a.text, v.b.text);
+        compare_values(c, key, v.a.text, v.b.text);
     free_values(&v);
 }
 
@@ -232,10 +216,9 @@ static bool is_other(const z3d_comparison *c, const char *path) {
 static bool are_alike(const z3d_comparison *c) {
     bool alike = z3d_mesh_size(&c->plan[0]->mesh, Z3D_AXES_WORLD) ==
                  z3d_mesh_size(&c->plan[1]->mesh, Z3D_AXES_WORLD);
-#define X(field, path, type, bits, standard, rule, help)                                           \
-    alike = alike && (Z3D_BITS_##bits == Z3D_BITS_NONE || !is_other(c, path));
-    Z3D_CONFIG_KEYS(X)
-#undef X
+    for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++)
+        alike = alike && (z3d_config_meanings[i].bits == Z3D_BITS_NONE ||
+                          !is_other(c, z3d_config_meanings[i].path));
     return alike;
 }
 
@@ -320,10 +303,7 @@ static void compare_nccl(z3d_comparison *c) {
 }
 
 void z3d_prove_keys(z3d_comparison *c) {
-#define X(field, path, type, bits, standard, rule, help)                                           \
-    if (is_compared(c, path, Z3D_BITS_##bits)) compare_key(c, path);
-    Z3D_CONFIG_KEYS(X)
-#undef X
+    for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) compare_key(c, &z3d_config_meanings[i]);
     compare_tiles(c);
     if (!c->apart) compare_nccl(c);
     compare_hosts(c);

@@ -1,6 +1,6 @@
 /* Converts a DeepSpeed file to our configuration. Our reader reads it, because the names are the
  * same. Then every default of DeepSpeed that differs from ours is written out. */
-#include "src/base/config/convert.h"
+#include "src/base/config/convert/convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Single arguments of Megatron-LM: what is given, and what our configuration takes of it. */
 #include <stdio.h>
 
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 const char megatron_default[] = "Megatron-LM's default";
 

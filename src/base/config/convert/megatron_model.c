@@ -1,6 +1,6 @@
 /* Megatron-LM's arguments of the model. Together four of them make a Llama; without them it is a
  * GPT-2, which has none of a Llama's own. */
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 #include <stdio.h>
 #include <string.h>

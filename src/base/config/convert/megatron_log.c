@@ -1,7 +1,7 @@
 /* What Megatron-LM prints among its arguments that changes nothing here: numbers that follow from
  * others, and defaults of parts that a run of this kind does not use. What switches such a part on
  * is an argument of its own, and not in this list. */
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Finds Megatron-LM's arguments: in the words of a command, which its shell has expanded; in a list
  * of them; in YAML with --names as keys; in what Megatron-LM prints at its start. Nothing is
  * expanded here: what only a shell can read is refused. */
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 /* --samples divided by the global batch; false: not given, or it cannot be known. */
 static bool steps_of(megatron_converter *m, const char *samples, const char *iterations,

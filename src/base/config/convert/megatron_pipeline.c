@@ -1,6 +1,6 @@
 /* Megatron-LM's pipelines: every chunk has equally many layers, and the embedding and the head come
  * on top unless they count as layers. Its split becomes a list of units per chunk. */
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 #include <stdio.h>
 

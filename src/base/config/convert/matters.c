@@ -1,6 +1,6 @@
 /* What a setting that is not known here may speak of, told by the words in its name: no default of
  * another framework stands beside it. */
-#include "src/base/config/convert.h"
+#include "src/base/config/convert/convert.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef ZERO3D_BASE_CONFIG_MEGATRON_H
 #define ZERO3D_BASE_CONFIG_MEGATRON_H
 
-#include "src/base/config/convert.h"
+#include "src/base/config/convert/convert.h"
 
 typedef enum megatron_kind {
     MEGATRON_KEY,  /* its value is that of our key `text` */

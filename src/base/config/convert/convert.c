@@ -1,6 +1,6 @@
 /* Converts another framework's settings to ours: what is taken, what is written out because
  * defaults differ, and what is not supported. */
-#include "src/base/config/convert.h"
+#include "src/base/config/convert/convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>

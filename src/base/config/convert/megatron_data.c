@@ -1,5 +1,5 @@
 /* The words of --data-path as a list of files, each with the weight that may stand before it. */
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 #include <stdlib.h>
 #include <string.h>

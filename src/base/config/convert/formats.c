@@ -1,6 +1,6 @@
 /* Tells the files of other programs apart that are given to a converter which does not read them,
  * by a key at the top of the text. */
-#include "src/base/config/convert.h"
+#include "src/base/config/convert/convert.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Converts Megatron-LM's arguments to our configuration, with Megatron-LM's defaults. */
-#include "src/base/config/megatron.h"
+#include "src/base/config/convert/megatron.h"
 
 #include <math.h>
 #include <stdio.h>
