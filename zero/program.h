@@ -525,17 +525,24 @@ typedef struct z3d_matrix {
 
 /* A stretch of memory with one lifetime. */
 typedef struct z3d_buffer {
-    char name[64];
+    const char *what, *owner; /* its name: literals, or names in the model */
+    int64_t bytes, offset;    /* offset: in the arena of its space, set by the planner */
+    int64_t first_column;     /* of a matrix's own row: the first that lies in it */
+    int first, last; /* first and last instruction that touches it; persistent: 0 and INT_MAX */
+    int micro;       /* -1: not of one micro-batch */
+    int group;       /* parameters, gradients, optimizer: of which group, else -1 */
     z3d_category category;
     z3d_space space;
-    int64_t bytes, offset; /* offset: in the arena of its space, set by the planner */
-    int first, last; /* first and last instruction that touches it; persistent: 0 and INT_MAX */
-    bool persistent;
-    int group; /* parameters, gradients, optimizer: of which group, else -1 */
     z3d_rows
         rows; /* of a matrix: those that lie in it, OWN, BLOCK or ALL; of everything else ALL */
-    int64_t first_column; /* of a matrix's own row: the first that lies in it */
+    bool persistent;
 } z3d_buffer;
+
+/* "saved block.3 m0", in z3d_buffer_name(buffer).text. */
+typedef struct z3d_buffer_text {
+    char text[2 * Z3D_NAME];
+} z3d_buffer_text;
+z3d_buffer_text z3d_buffer_name(const z3d_buffer *buffer);
 
 const char *z3d_mode_name(z3d_mode mode); /* "train" */
 

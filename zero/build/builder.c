@@ -54,40 +54,22 @@ static void *grow(struct builder *b, void *array, int count, int *capacity, size
     return count < *capacity ? array : enlarge(b, array, count, capacity, bytes);
 }
 
-/* "what whose m3", cut to what has room. By hand: snprintf is a tenth of a search's time. */
-static void name_buffer(z3d_buffer *buffer, const char *what, const char *whose, int micro) {
-    char *name = buffer->name, digits[12];
-    const size_t most = sizeof buffer->name - 1, room = most - sizeof digits - 1;
-    size_t length = strnlen(what, room - 1), more, count = 0;
-    memcpy(name, what, length);
-    name[length++] = ' ';
-    more = strnlen(whose, micro < 0 ? most - length : room - length);
-    memcpy(name + length, whose, more);
-    length += more;
-    name[length] = '\0';
-    if (micro < 0) return;
-    for (int rest = micro; count == 0 || rest > 0; rest /= 10)
-        digits[count++] = (char)('0' + rest % 10);
-    name[length++] = ' ';
-    name[length++] = 'm';
-    while (count > 0) name[length++] = digits[--count];
-    name[length] = '\0';
-}
-
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
-                       const char *whose, int micro) {
+                       const char *owner, int micro) {
     z3d_program *p = b->program;
     if (b->status != Z3D_OK || bytes == 0) return -1;
     p->buffer = grow(b, p->buffer, p->num_buffers, &b->buffer_capacity, sizeof *p->buffer);
     if (b->status != Z3D_OK) return -1;
     z3d_buffer *buffer = &p->buffer[p->num_buffers];
-    *buffer = (z3d_buffer){.category = category,
+    *buffer = (z3d_buffer){.what = what,
+                           .owner = owner,
+                           .micro = micro,
+                           .category = category,
                            .bytes = bytes,
                            .first = INT_MAX,
                            .last = -1,
                            .group = -1,
                            .rows = Z3D_ROWS_ALL};
-    name_buffer(buffer, what, whose, micro);
     return p->num_buffers++;
 }
 

@@ -170,10 +170,10 @@ struct builder {
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
-/* builder.c: a new buffer (-1 for 0 bytes) and a new entry. A start gets a new ticket, a wait takes
- * that of its start. */
+/* builder.c: a new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A
+ * start gets a new ticket, a wait takes that of its start. */
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
-                       const char *whose, int micro);
+                       const char *owner, int micro);
 z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                   int *ticket);
 /* The same of a parameter group. */

@@ -1,4 +1,6 @@
 /* Answers questions about an instruction from the table. */
+#include <stdio.h>
+
 #include "zero/program.h"
 
 enum {
@@ -358,6 +360,14 @@ int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field
         if (bytes > most) most = bytes;
     }
     return most;
+}
+
+z3d_buffer_text z3d_buffer_name(const z3d_buffer *buffer) {
+    z3d_buffer_text name;
+    char micro[16] = "";
+    if (buffer->micro >= 0) snprintf(micro, sizeof micro, " m%d", buffer->micro);
+    snprintf(name.text, sizeof name.text, "%s %s%s", buffer->what, buffer->owner, micro);
+    return name;
 }
 
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
