@@ -1,6 +1,7 @@
 /* One rank's file: which parts of which tensors it has, HDF5's metadata, and writing it to the
  * disk. */
 #include "checkpoint/shard.h"
+#include "zero/program/layout.h"
 
 #include <errno.h>
 #include <stdio.h>

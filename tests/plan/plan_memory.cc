@@ -15,6 +15,7 @@
 extern "C" {
 #include "src/plan/memory.h"
 #include "src/plan/paper/paper.h"
+#include "zero/program/layout.h"
 }
 
 namespace {

@@ -2,7 +2,9 @@
 #ifndef ZERO3D_ZERO_BUILDER_H
 #define ZERO3D_ZERO_BUILDER_H
 
-#include "zero/zero.h"
+#include "zero/program.h"
+#include "zero/program/layout.h"
+#include "zero/program/pipeline.h"
 
 /* What the kept rows of a parameter group and the reduction policy mean for the list. */
 struct decisions {

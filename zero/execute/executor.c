@@ -1,6 +1,7 @@
 /* Runs a step program: one function per class of instructions, in list order. What a unit does
  * inside is compared with its recording. */
 #include "zero/execute/executor.h"
+#include "zero/program/layout.h"
 
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "src/base/disk.h"
+#include "zero/program.h"
 #include "zero/zero.h"
 
 /* What the host gives to one run of a program and gets back from it. */

@@ -3,7 +3,6 @@
  * state. The first step is not captured, because libraries make plans and scratch when they see a
  * shape for the first time. */
 #include "zero/execute/executor.h"
-#include "zero/zero.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include "src/base/rng.h"
 #include "zero/execute/tensors.h"
+#include "zero/program/layout.h"
 
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "zero/execute/tensors.h"
+#include "zero/program/layout.h"
 
 struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) {
     struct z3d_slice s = {1, 1, 1, 1, 0, 1};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "zero/program.h"
+#include "zero/program/layout.h"
 
 static const char *phase_name(z3d_phase phase) {
     return phase == Z3D_PHASE_START ? "start" : phase == Z3D_PHASE_WAIT ? "wait" : "";

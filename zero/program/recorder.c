@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/zero.h"
+#include "zero/program/layout.h"
+#include "zero/program/traces.h"
 
 /* Unbacked address regions, so that an operand's pointer tells what it belongs to. */
 enum region {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
 /* Which contribution to a group's gradient each unit makes: backward goes from the last unit to the
@@ -73,6 +74,11 @@ const char *z3d_slot_text(int slot) {
         "input",    "output", "output gradient", "input gradient", "saved",          "workspace",
         "deferred", "cache",  "parameters",      "gradients",      "kept gradients", "optimizer"};
     return text[z3d_slot_role(slot)];
+}
+
+const char *z3d_space_text(z3d_space space) {
+    static const char *const text[] = {"on the device", "in host memory", "on the disk"};
+    return (unsigned)space < Z3D_SPACE_COUNT ? text[space] : "nowhere";
 }
 
 static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, size_t size) {

@@ -6,6 +6,7 @@
 
 #include "src/base/disk.h"
 #include "zero/plan_memory/packer.h"
+#include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
 static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
@@ -158,11 +159,6 @@ z3d_status z3d_verify_indices(const z3d_program *program) {
 }
 
 /* ---- persistent buffers ---- */
-
-const char *z3d_space_text(z3d_space space) {
-    static const char *const text[] = {"on the device", "in host memory", "on the disk"};
-    return (unsigned)space < Z3D_SPACE_COUNT ? text[space] : "nowhere";
-}
 
 static const char *rows_text(z3d_rows rows) {
     return rows == Z3D_ROWS_ALL ? "all rows" : rows == Z3D_ROWS_BLOCK ? "its block" : "the own row";

@@ -1,4 +1,5 @@
 #include "src/train/replay/look.h"
+#include "zero/program.h"
 
 #include <math.h>
 #include <string.h>
