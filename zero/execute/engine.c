@@ -364,10 +364,6 @@ z3d_status z3d_engine_read_buffer(const z3d_engine *engine, int buffer, int64_t 
                            bytes);
 }
 
-void z3d_engine_parameters_changed(z3d_engine *engine) {
-    memset(engine->gathered, 0, sizeof engine->gathered);
-}
-
 static z3d_pending_update pending_update(const z3d_engine *engine) {
     const z3d_step_state *now = &engine->executor[Z3D_MODE_TRAIN].now;
     if (!engine->config.program.offload.delayed || now->skip) return (z3d_pending_update){0};

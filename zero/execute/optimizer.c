@@ -5,18 +5,6 @@
 #include "zero/execute/tensors.h"
 #include "zero/program/layout.h"
 
-bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                       z3d_state_role *role, int *tensor) {
-    const z3d_layout *layout = executor->program->layout;
-    *role = Z3D_STATE_OPTIMIZER;
-    *tensor = z3d_state_index(layout, group, Z3D_STATE_OPTIMIZER, kind);
-    if (*tensor >= 0) return true;
-    const bool gradient = kind == Z3D_TENSOR_GRADIENT || kind == Z3D_TENSOR_PENDING;
-    *role = gradient ? Z3D_STATE_GRADIENT : Z3D_STATE_VALUE;
-    *tensor = 0;
-    return gradient || kind == Z3D_TENSOR_PARAMETER;
-}
-
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
     static const z3d_kernel_kind kernels[] = {
 #define X(_, id, name, reads, states, flops) Z3D_KERNEL_##id,

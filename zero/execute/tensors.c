@@ -23,6 +23,10 @@ struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) 
     return s;
 }
 
+void z3d_engine_parameters_changed(z3d_engine *engine) {
+    memset(engine->gathered, 0, sizeof engine->gathered);
+}
+
 static int64_t logical_elements(const z3d_parameter *p) {
     int64_t count = 1;
     for (int d = 0; d < p->dims; d++) count *= p->shape[d];
