@@ -170,7 +170,7 @@ z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruct
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,
                              int64_t *count);
 
-/* The same of one instruction. */
+/* Its part of z3d_program_volume. */
 int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axes axes, bool children);
 
 /* "reduce_grads block.3 (micro 0, columns 0-4095)": for errors, the watchdog, traces. */
