@@ -42,8 +42,8 @@ typedef struct z3d_trace {
     bool recorded;
     int num_children;
     z3d_child *child;
-    double flops; /* all kernels of the call */
-    int64_t bytes, kernels;
+    double flops; /* of all kernels of the call; bytes: that they read and write */
+    int64_t bytes;
     int64_t saved, deferred, workspace; /* bytes; deferred: of a half of backward */
     int64_t scratch;                    /* the device's (see z3d_kernel_scratch) */
     bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
