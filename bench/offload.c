@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/model/gpt/gpt.h"
+#include "zero/program.h"
 #include "zero/zero.h"
 
 struct way {

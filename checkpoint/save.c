@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "checkpoint/store.h"
+#include "zero/program.h"
 
 static bool is_root(const z3d_store *store) {
     return z3d_world_rank(store->config.world) == 0;

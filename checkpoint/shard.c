@@ -1,5 +1,6 @@
 /* One rank's file: its parts of tensors, HDF5's metadata, and the write to the disk. */
 #include "checkpoint/shard.h"
+#include "zero/program/layout.h"
 
 #include <errno.h>
 #include <stdio.h>

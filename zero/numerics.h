@@ -5,7 +5,9 @@
 #ifndef ZERO3D_ZERO_NUMERICS_H
 #define ZERO3D_ZERO_NUMERICS_H
 
-#include "zero/program.h"
+#include "zero/program/config.h"
+
+typedef struct z3d_layout z3d_layout;
 
 /* Sums as expressions: each is there once and has a number, so equal sums have equal numbers.
  * Operands come before what is made of them. */

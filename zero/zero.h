@@ -11,7 +11,10 @@
 #include "src/base/base.h"
 #include "src/device/device.h"
 #include "src/model/unit.h"
-#include "zero/program.h"
+#include "zero/program/config.h"
+
+typedef struct z3d_layout z3d_layout;
+typedef struct z3d_program z3d_program;
 
 /* Dynamic loss scaling (DeepSpeed's keys and rules). */
 typedef struct z3d_loss_scaler {

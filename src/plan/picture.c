@@ -125,7 +125,7 @@ static int draw_buffers(const panel *p) {
         z3d_string_append(p->out,
                           "<rect class=\"t%d\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
                           "height=\"%.2f\"><title>%s: %s, %s, ",
-                          (int)b->category, x, y, width, height, b->name,
+                          (int)b->category, x, y, width, height, z3d_buffer_name(b).text,
                           z3d_category_name(b->category),
                           z3d_format_bytes(b->bytes, bytes, sizeof bytes));
         if (b->persistent)

@@ -1,4 +1,5 @@
 /* From configuration keys to how the builder divides the units among pipeline stages. */
+#include "zero/program/pipeline.h"
 #include "src/plan/plan.h"
 
 /* Units per chunk, as the user lists them. */

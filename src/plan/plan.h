@@ -13,7 +13,7 @@
 #include "src/base/base.h"
 #include "src/base/config.h"
 #include "src/model/model.h"
-#include "zero/program.h"
+#include "zero/program/set.h"
 
 /* Where offload_optimizer.device or offload_param.device (z3d_offload_device) puts what it moves.
  */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "src/plan/plan.h"
+#include "zero/program/layout.h"
 
 static void print_world(const z3d_mesh *mesh, z3d_string *out) {
     z3d_axes axes[Z3D_AXIS_COUNT];

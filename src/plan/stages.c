@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "src/plan/plan.h"
+#include "zero/program/layout.h"
 
 void z3d_stage_units(const z3d_model *model, const z3d_layout *layout, int stage, z3d_string *out) {
     const char *comma = "";

@@ -7,6 +7,10 @@
 
 #include "folder.h"
 
+extern "C" {
+#include "zero/program/layout.h"
+}
+
 static z3d_status export_to(z3d_checkpoint *c, z3d_interop_format format, z3d_dtype dtype,
                             const char *to) {
     z3d_export what = {};

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/train/replay/tape.h"
+#include "zero/program.h"
 
 enum { KEPT_BYTES = 64, FIELD_TOKENS = 4, VOCABULARY = 16, RUNS = 2, RUN_FLOATS = 4 };
 

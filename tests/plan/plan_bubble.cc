@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "src/plan/price/simulate.h"
+#include "zero/program/layout.h"
 }
 
 namespace {

@@ -15,6 +15,7 @@
 extern "C" {
 #include "src/plan/memory.h"
 #include "src/plan/paper/paper.h"
+#include "zero/program/layout.h"
 }
 
 namespace {
@@ -46,7 +47,8 @@ struct Plan {
         int64_t sum = 0;
         for (int i = 0; i < train().num_buffers; i++) {
             const z3d_buffer &b = train().buffer[i];
-            if (b.space != space || std::string(b.name).rfind(name, 0) != 0) continue;
+            if (b.space != space || std::string(z3d_buffer_name(&b).text).rfind(name, 0) != 0)
+                continue;
             sum += b.bytes;
             if (count) ++*count;
         }
@@ -60,7 +62,7 @@ struct Plan {
             for (int i = 0; i < train().num_buffers; i++) {
                 const z3d_buffer &b = train().buffer[i];
                 if (b.space == space && b.first <= n && n <= b.last &&
-                    std::string(b.name).rfind(name, 0) == 0)
+                    std::string(z3d_buffer_name(&b).text).rfind(name, 0) == 0)
                     sum += b.bytes;
             }
             most = std::max(most, sum);

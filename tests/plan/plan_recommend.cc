@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "src/plan/choose/ways.h"
+#include "zero/program/layout.h"
 }
 
 namespace {

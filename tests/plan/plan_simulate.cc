@@ -12,6 +12,7 @@
 
 extern "C" {
 #include "src/plan/price/estimate.h"
+#include "zero/program/layout.h"
 }
 
 namespace {

@@ -15,6 +15,7 @@
 
 extern "C" {
 #include "zero/execute/engine.h"
+#include "zero/program/layout.h"
 }
 
 namespace harness {

@@ -11,6 +11,7 @@
 extern "C" {
 #include "src/model/gpt/gpt.h"
 #include "zero/execute/engine.h"
+#include "zero/program/layout.h"
 #include "zero/zero.h"
 }
 

@@ -7,6 +7,11 @@
 
 #include "tests/zero/options.h"
 
+extern "C" {
+#include "zero/program.h"
+#include "zero/program/layout.h"
+}
+
 namespace programs {
 
 using harness::name_of;

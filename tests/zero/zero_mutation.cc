@@ -113,7 +113,7 @@ void shorter_buffers(const z3d_program &p, int i, std::mt19937 &random,
     for (int slot = 0; slot < p.instruction[i].num_slots; slot++) {
         int buffer = p.instruction[i].buffer[slot];
         if (buffer < 0) continue;
-        std::string name = p.buffer[buffer].name;
+        std::string name = z3d_buffer_name(&p.buffer[buffer]).text;
         out.push_back({name + " a byte shorter", false,
                        [buffer](Copy &c) { c.buffers[(size_t)buffer].bytes--; }});
         out.push_back({name + " half as long", false,

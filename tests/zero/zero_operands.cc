@@ -435,9 +435,9 @@ void expect_nothing_is_read_that_was_not_written(const z3d_program &p) {
                     o.access & Z3D_ACCESS_READ) {
                     for (const Run &run : runs_of(p, o, rows))
                         ASSERT_TRUE(written.all(o.buffer, run))
-                            << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot "
-                            << s << ", rows " << rows << ", elements " << run.first << "+"
-                            << run.count;
+                            << describe(p, i) << " reads "
+                            << z3d_buffer_name(&p.buffer[o.buffer]).text << ", slot " << s
+                            << ", rows " << rows << ", elements " << run.first << "+" << run.count;
                 }
                 if (pass == 1 && in.phase != Z3D_PHASE_START &&
                     o.access & (Z3D_ACCESS_WRITE | Z3D_ACCESS_CLOBBER))
@@ -477,8 +477,9 @@ void expect_the_side_lane_owns_its_buffers(const z3d_program &p) {
                         same = same || (other.buffer == o.buffer && x.first < y.first + y.count &&
                                         y.first < x.first + x.count);
                 bool reads = o.access == Z3D_ACCESS_READ && other.access == Z3D_ACCESS_READ;
-                ASSERT_TRUE(!same || reads) << describe(p, i) << " uses " << p.buffer[o.buffer].name
-                                            << " that belongs to " << describe(p, h.entry);
+                ASSERT_TRUE(!same || reads)
+                    << describe(p, i) << " uses " << z3d_buffer_name(&p.buffer[o.buffer]).text
+                    << " that belongs to " << describe(p, h.entry);
             }
         }
         if (in.phase == Z3D_PHASE_START) held.insert(held.end(), own.begin(), own.end());

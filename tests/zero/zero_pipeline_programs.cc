@@ -7,6 +7,10 @@
 #include "tests/zero/programs.h"
 #include "tests/zero/random_schedule.h"
 
+extern "C" {
+#include "zero/program/set.h"
+}
+
 namespace {
 
 using harness::Schedule;

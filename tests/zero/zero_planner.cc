@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ extern "C" {
 namespace {
 
 struct Buffers {
+    static std::set<std::string> names;
     std::vector<z3d_buffer> list;
     z3d_program program{};
 
@@ -25,7 +27,9 @@ struct Buffers {
                     z3d_space space = Z3D_SPACE_DEVICE,
                     z3d_category category = Z3D_CATEGORY_ACTIVATIONS) {
         z3d_buffer b{};
-        snprintf(b.name, sizeof b.name, "%s", name.c_str());
+        b.what = "buffer";
+        b.owner = names.insert(name).first->c_str();
+        b.micro = -1;
         b.bytes = bytes;
         b.first = first;
         b.last = last;
@@ -48,6 +52,8 @@ struct Buffers {
     }
 };
 
+std::set<std::string> Buffers::names;
+
 int64_t rounded(int64_t bytes) {
     return (bytes + 255) / 256 * 256;
 }
@@ -56,14 +62,14 @@ int64_t rounded(int64_t bytes) {
 void expect_disjoint(const z3d_program &p) {
     for (int i = 0; i < p.num_buffers; i++) {
         const z3d_buffer &a = p.buffer[i];
-        ASSERT_EQ(a.offset % 256, 0) << a.name;
-        ASSERT_GE(a.offset, 0) << a.name;
-        ASSERT_LE(a.offset + a.bytes, p.arena[a.space]) << a.name;
+        ASSERT_EQ(a.offset % 256, 0) << a.owner;
+        ASSERT_GE(a.offset, 0) << a.owner;
+        ASSERT_LE(a.offset + a.bytes, p.arena[a.space]) << a.owner;
         for (int j = 0; j < i; j++) {
             const z3d_buffer &b = p.buffer[j];
             if (a.space != b.space || a.first > b.last || b.first > a.last) continue;
             bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
-            ASSERT_TRUE(apart || a.bytes == 0 || b.bytes == 0) << a.name << " and " << b.name;
+            ASSERT_TRUE(apart || a.bytes == 0 || b.bytes == 0) << a.owner << " and " << b.owner;
         }
     }
 }

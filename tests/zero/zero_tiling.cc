@@ -83,7 +83,7 @@ void largest_groups(Options o, int64_t *gathered, int64_t *gradients, int64_t *p
     const z3d_program *p = z3d_engine_program(t.engine, Z3D_MODE_TRAIN);
     for (int i = 0; i < p->num_buffers; i++) {
         const z3d_buffer &b = p->buffer[i];
-        const std::string name = b.name;
+        const std::string name = z3d_buffer_name(&b).text;
         if (name.find("gathered") == 0) *gathered = std::max(*gathered, b.bytes);
         if (name.find("full gradients") == 0) *gradients = std::max(*gradients, b.bytes);
     }

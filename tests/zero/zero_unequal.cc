@@ -2,6 +2,10 @@
 // samples and units are shared out so that who takes longest takes as little as possible.
 #include "tests/zero/harness.h"
 
+extern "C" {
+#include "zero/program/pipeline.h"
+}
+
 #include <cmath>
 #include <functional>
 

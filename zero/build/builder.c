@@ -3,9 +3,7 @@
  * (states.c) what must be gathered and reduced, and when. Everything below only reads its answers.
  */
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "zero/build/builder.h"
 
@@ -30,122 +28,6 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
         .sum_replicated = g->replica_axes != Z3D_AXES_NONE,
     };
-}
-
-/* ---- appending ---- */
-
-/* What is new is zero. */
-static void *enlarge(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
-    int wanted = *capacity ? 2 * *capacity : 64;
-    while (wanted <= count) wanted *= 2;
-    void *bigger = realloc(array, (size_t)wanted * bytes);
-    if (!bigger) {
-        b->status = Z3D_ERROR(Z3D_ERR_MEMORY,
-                              "not enough memory for a step program of more than %d entries",
-                              b->program->num_instructions);
-        return array;
-    }
-    memset((char *)bigger + (size_t)*capacity * bytes, 0, (size_t)(wanted - *capacity) * bytes);
-    *capacity = wanted;
-    return bigger;
-}
-
-static void *grow(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
-    return count < *capacity ? array : enlarge(b, array, count, capacity, bytes);
-}
-
-/* "what whose m3", cut to what has room. By hand: snprintf is a tenth of a search's time. */
-static void name_buffer(z3d_buffer *buffer, const char *what, const char *whose, int micro) {
-    char *name = buffer->name, digits[12];
-    const size_t most = sizeof buffer->name - 1, room = most - sizeof digits - 1;
-    size_t length = strnlen(what, room - 1), more, count = 0;
-    memcpy(name, what, length);
-    name[length++] = ' ';
-    more = strnlen(whose, micro < 0 ? most - length : room - length);
-    memcpy(name + length, whose, more);
-    length += more;
-    name[length] = '\0';
-    if (micro < 0) return;
-    for (int rest = micro; count == 0 || rest > 0; rest /= 10)
-        digits[count++] = (char)('0' + rest % 10);
-    name[length++] = ' ';
-    name[length++] = 'm';
-    while (count > 0) name[length++] = digits[--count];
-    name[length] = '\0';
-}
-
-int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
-                       const char *whose, int micro) {
-    z3d_program *p = b->program;
-    if (b->status != Z3D_OK || bytes == 0) return -1;
-    p->buffer = grow(b, p->buffer, p->num_buffers, &b->buffer_capacity, sizeof *p->buffer);
-    if (b->status != Z3D_OK) return -1;
-    z3d_buffer *buffer = &p->buffer[p->num_buffers];
-    *buffer = (z3d_buffer){.category = category,
-                           .bytes = bytes,
-                           .first = INT_MAX,
-                           .last = -1,
-                           .group = -1,
-                           .rows = Z3D_ROWS_ALL};
-    name_buffer(buffer, what, whose, micro);
-    return p->num_buffers++;
-}
-
-/* Room for so many slots more, all empty. They may move, so all entries find theirs anew. */
-static void grow_slots(struct builder *b, int slots) {
-    z3d_program *p = b->program;
-    const int before = b->slot_capacity;
-    p->slot = enlarge(b, p->slot, p->num_slots + slots, &b->slot_capacity, sizeof *p->slot);
-    memset(p->slot + before, 0xff, (size_t)(b->slot_capacity - before) * sizeof *p->slot); /* -1 */
-    int *next = p->slot;
-    for (int n = 0; n < p->num_instructions; next += p->instruction[n++].num_slots)
-        p->instruction[n].buffer = next;
-}
-
-/* The new entry; after a failure a throw-away one with the first slots (there is always room for
- * it: see z3d_program_build). */
-static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
-                             int slots) {
-    z3d_program *p = b->program;
-    if (phase == Z3D_PHASE_START) *ticket = p->num_tickets++;
-    if (b->status == Z3D_OK)
-        p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
-                              sizeof *p->instruction);
-    if (b->status == Z3D_OK && p->num_slots + slots > b->slot_capacity) grow_slots(b, slots);
-    int index = p->num_instructions, *buffer = p->slot;
-    if (b->status == Z3D_OK) {
-        buffer += p->num_slots;
-        p->num_slots += slots;
-        p->num_instructions++;
-    } else if (index == b->instruction_capacity) {
-        index--;
-    }
-    z3d_instruction *i = &p->instruction[index];
-    *i = (z3d_instruction){.opcode = opcode,
-                           .phase = phase,
-                           .ticket = phase == Z3D_PHASE_WHOLE ? -1 : *ticket,
-                           .unit = -1,
-                           .micro = -1,
-                           .group = -1,
-                           .peer = -1,
-                           .rows = Z3D_ROWS_ALL,
-                           .axes = z3d_opcode_axes(p->layout, opcode, -1),
-                           .buffer = buffer,
-                           .num_slots = slots};
-    return i;
-}
-
-z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
-                                  int *ticket) {
-    return emit(b, opcode, phase, ticket, z3d_slots_with(1));
-}
-
-z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
-                                        int *ticket, int g) {
-    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
-    i->group = g;
-    i->axes = z3d_opcode_axes(b->program->layout, opcode, g);
-    return i;
 }
 
 /* ---- what persists ---- */
@@ -190,21 +72,6 @@ static void add_persistent(struct builder *b) {
 
 /* ---- units ---- */
 
-struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro) {
-    return &b->state[(int64_t)micro * b->program->model->num_units + unit];
-}
-
-struct kept_input *z3d_builder_keep(struct builder *b, struct unit_state *unit) {
-    b->input = grow(b, b->input, b->num_inputs, &b->input_capacity, sizeof *b->input);
-    if (b->status == Z3D_OK) unit->kept = b->num_inputs++;
-    return &b->input[unit->kept < 0 ? 0 : unit->kept];
-}
-
-int z3d_builder_input(const struct builder *b, int unit, int micro) {
-    int source = z3d_model_input(b->program->model, unit, b->program->mode);
-    return source >= 0 ? z3d_builder_state(b, source, micro)->output : -1;
-}
-
 /* An entry that runs a unit: its parameters, inner collectives and workspace. */
 static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct work w) {
     z3d_program *p = b->program;
@@ -212,7 +79,8 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     const z3d_trace *trace = z3d_builder_trace(b, w);
     int workspace = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, trace->workspace, "workspace",
                                        unit->name, w.micro);
-    z3d_instruction *i = emit(b, opcode, Z3D_PHASE_WHOLE, NULL, z3d_slots_with(unit->num_groups));
+    z3d_instruction *i =
+        z3d_builder_emit_slots(b, opcode, Z3D_PHASE_WHOLE, NULL, z3d_slots_with(unit->num_groups));
     i->unit = w.unit;
     i->micro = w.micro;
     i->num_children = trace->num_children;
@@ -543,15 +411,8 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                          .kept = -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
-    /* One entry's room from the start: after a failed allocation emit() hands out an existing
-     * entry, with the first slots, and z3d_builder_keep() an existing input. */
-    b.program->instruction =
-        grow(&b, NULL, 0, &b.instruction_capacity, sizeof *b.program->instruction);
-    b.input = grow(&b, NULL, 0, &b.input_capacity, sizeof *b.input);
-    if (b.status == Z3D_OK) grow_slots(&b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
-    status = b.status;
-    if (status != Z3D_OK) goto end;
-    build(&b);
+    z3d_builder_begin(&b);
+    if (b.status == Z3D_OK) build(&b);
     status = b.status;
     find_lifetimes(b.program);
 end:

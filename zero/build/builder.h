@@ -2,7 +2,9 @@
 #ifndef ZERO3D_ZERO_BUILDER_H
 #define ZERO3D_ZERO_BUILDER_H
 
-#include "zero/zero.h"
+#include "zero/program.h"
+#include "zero/program/layout.h"
+#include "zero/program/pipeline.h"
 
 /* What the kept rows of a parameter group and the reduction policy mean for the list. */
 struct decisions {
@@ -173,15 +175,25 @@ struct builder {
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
-/* builder.c: a new buffer (-1 for 0 bytes) and a new entry. A start gets a new ticket, a wait takes
- * that of its start. */
+/* list.c. Room for one entry and one kept input from the start: after a failed allocation there is
+ * one to hand out. */
+void z3d_builder_begin(struct builder *b);
+/* A new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A start gets a
+ * new ticket, a wait takes that of its start. */
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
-                       const char *whose, int micro);
+                       const char *owner, int micro);
 z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                   int *ticket);
-/* The same of a parameter group. */
+/* The same with so many slots; of a parameter group. */
+z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                        int *ticket, int slots);
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int group);
+/* A unit's memory in a micro-batch; the buffer with what it reads there, -1: none. */
+struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
+int z3d_builder_input(const struct builder *b, int unit, int micro);
+/* Room for its kept input, all zero; earlier ones may move. */
+struct kept_input *z3d_builder_keep(struct builder *b, struct unit_state *unit);
 
 /* A collective about a group's matrix: its opcode and axes, the buffer, and the one that a gather
  * copies its own rows from, or -1. */
@@ -192,7 +204,10 @@ struct matrix_move {
     int *under_way; /* gets its first entry: in the state of its group, or of its sum */
 };
 
-/* moves.c. Of moves of one kind, of a unit's groups, whose buffers need not be known yet: how many
+/* moves.c. The axes of a collective about group g: `part`, where these are in parts, else all that
+ * the group is sharded over. */
+z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
+/* Of moves of one kind, of a unit's groups, whose buffers need not be known yet: how many
  * from the first on travel as one collective, since their own rows together are one bucket, and no
  * larger than a message; 1: it travels alone. Starts so many moves, or fewer of them: an entry
  * each, or of one that travels alone for each bucket. */
@@ -213,18 +228,18 @@ void z3d_builder_next_leg(struct builder *b, struct route *route);
 void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                       struct subject subject, int from, int to);
 
-/* gathers.c: the axes of a collective about group g: `part`, where these are in parts, else all
- * that the group is sharded over. Where the group's rows come together first: the secondary value,
- * or all its rows. */
-z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
-int z3d_builder_block_buffer(struct builder *b, int g);
-/* hpZ: it keeps a secondary value. */
-bool z3d_builder_keeps_block(const struct builder *b, int g);
-/* At the start of a step, and before work number `step`: parameters are there, or on their way. */
+/* gathers.c. At the start of a step, and before work number `step`: parameters are there, or on
+ * their way. */
 void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int step);
 
-/* live.c: after work number `step`: what does not stay for later work is released. Before a gather
+/* live.c. The buffer for all rows of group g's parameters; where its rows come together first: the
+ * secondary value, which persists, or all its rows. */
+int z3d_builder_whole_buffer(struct builder *b, int g);
+int z3d_builder_block_buffer(struct builder *b, int g);
+/* hpZ: it keeps a secondary value. */
+bool z3d_builder_keeps_block(const struct builder *b, int g);
+/* After work number `step`: what does not stay for later work is released. Before a gather
  * for work `step`: of what is wanted later, as much is released as makes room for it. False: what
  * is left and it are more than config.max_live. */
 void z3d_builder_release_after(struct builder *b, int step);
@@ -261,11 +276,6 @@ bool z3d_builder_replays_output(const struct builder *b, int unit);
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 /* Whether work number `step` reads the parameters of `group`. */
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
-/* builder.c: a unit's memory in a micro-batch; the buffer with what it reads there, -1: none. */
-struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
-/* Room for its kept input, all zero; earlier ones may move. */
-struct kept_input *z3d_builder_keep(struct builder *b, struct unit_state *unit);
-int z3d_builder_input(const struct builder *b, int unit, int micro);
 
 /* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
  * it made is on its way. exchange: of a group that another stage holds, too, both send the kept own

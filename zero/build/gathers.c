@@ -2,31 +2,6 @@
  * halves: over the nodes, then over the ranks of a node. */
 #include "zero/build/builder.h"
 
-z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
-    return b->group[g].decided.in_parts ? part : b->program->layout->group[g].shard_axes;
-}
-
-/* The buffer for all rows of group g's parameters. */
-static int whole_parameters(struct builder *b, int g) {
-    const z3d_program *p = b->program;
-    if (!b->group[g].decided.gather_each_use)
-        return z3d_program_group_buffer(p, g, Z3D_STATE_VALUE);
-    return z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
-                              z3d_bytes_of(p->config.dtype, p->layout->group[g].padded), "gathered",
-                              p->model->group[g].name, -1);
-}
-
-bool z3d_builder_keeps_block(const struct builder *b, int g) {
-    return b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
-}
-
-/* Of hpZ the secondary value's, which persists; else the group's whole parameters. */
-int z3d_builder_block_buffer(struct builder *b, int g) {
-    const z3d_program *p = b->program;
-    if (z3d_builder_keeps_block(b, g)) return z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY);
-    return whole_parameters(b, g);
-}
-
 /* Copies its own rows from where these are kept, unless they lie there already. */
 static void set_buffers(const struct builder *b, struct matrix_move *move, int buffer, int from) {
     move->buffer = buffer;
@@ -66,7 +41,7 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
         } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
             group->parameters = z3d_builder_fetch(b, g, ARRIVED);
         } else {
-            group->parameters = whole_parameters(b, g);
+            group->parameters = z3d_builder_whole_buffer(b, g);
         }
         const int own = z3d_program_group_buffer(b->program, g, Z3D_STATE_VALUE);
         set_buffers(b, &move[n], group->parameters, in_parts ? group->block : own);

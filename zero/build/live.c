@@ -1,6 +1,26 @@
-/* Gathered parameters between their uses: which stay for later work (config.reuse_distance, or all
- * of a step), and room for more where their elements are limited (config.max_live). */
+/* Gathered parameters: where they are; between their uses, which stay for later work
+ * (config.reuse_distance, or all of a step), and room for more where their elements are limited
+ * (config.max_live). */
 #include "zero/build/builder.h"
+
+int z3d_builder_whole_buffer(struct builder *b, int g) {
+    const z3d_program *p = b->program;
+    if (!b->group[g].decided.gather_each_use)
+        return z3d_program_group_buffer(p, g, Z3D_STATE_VALUE);
+    return z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                              z3d_bytes_of(p->config.dtype, p->layout->group[g].padded), "gathered",
+                              p->model->group[g].name, -1);
+}
+
+bool z3d_builder_keeps_block(const struct builder *b, int g) {
+    return b->program->layout->group[g].state[Z3D_STATE_SECONDARY].kinds != 0;
+}
+
+int z3d_builder_block_buffer(struct builder *b, int g) {
+    const z3d_program *p = b->program;
+    if (z3d_builder_keeps_block(b, g)) return z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY);
+    return z3d_builder_whole_buffer(b, g);
+}
 
 /* Elements of what work `step` reads and the work before it does not. */
 static int64_t coming(const struct builder *b, int step) {

@@ -6,6 +6,10 @@
 /* Bytes of a packed matrix: copies of more cost what they save. */
 enum { MOST_PACKED = 4 * Z3D_RING_SEGMENT };
 
+z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
+    return b->group[g].decided.in_parts ? part : b->program->layout->group[g].shard_axes;
+}
+
 static z3d_matrix matrix_of(const struct builder *b, const struct matrix_move *move) {
     const z3d_instruction whole = {
         .opcode = move->opcode, .group = move->group, .axes = move->axes};

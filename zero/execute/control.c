@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "zero/execute/executor.h"
+#include "zero/program/layout.h"
 
 static double *device_control(const z3d_executor *executor) {
     return z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);

@@ -4,6 +4,7 @@
 
 #include "zero/execute/executor.h"
 #include "zero/execute/loss_scale.h"
+#include "zero/program/set.h"
 
 struct z3d_engine {
     z3d_engine_config config;

@@ -1,8 +1,9 @@
 /* Runs a step program: one function per class of instructions, in list order. What a unit does
  * inside is compared with its recording. */
-#include "zero/execute/executor.h"
-
 #include <stdlib.h>
+
+#include "zero/execute/executor.h"
+#include "zero/program/layout.h"
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor) {
     executor->program = program;
@@ -29,29 +30,6 @@ void z3d_executor_destroy(z3d_executor *executor) {
 
 /* ---- memory ---- */
 
-void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
-                           z3d_dtype dtype) {
-    if (buffer < 0) return NULL;
-    const z3d_buffer *b = &executor->program->buffer[buffer];
-    return executor->arena[b->space] + b->offset + z3d_bytes_of(dtype, element);
-}
-
-z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
-                                    int64_t count, float *out) {
-    char piece[2048];
-    const int64_t most = z3d_values_in(dtype, sizeof piece);
-    if (dtype == Z3D_F32)
-        return z3d_device_read(executor->device, out, from, z3d_bytes_of(dtype, count));
-    for (int64_t done = 0; done < count;) {
-        int64_t part = count - done < most ? count - done : most;
-        const char *at = (const char *)from + z3d_bytes_of(dtype, done);
-        Z3D_TRY(z3d_device_read(executor->device, piece, at, z3d_bytes_of(dtype, part)));
-        z3d_codec_of(dtype)->decode(out + done, piece, part);
-        done += part;
-    }
-    return Z3D_OK;
-}
-
 /* The ledger measures what was really used: a buffer counts from its first touch, with the bytes
  * taken from it, to its last. */
 static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
@@ -76,84 +54,6 @@ static void release_dead(z3d_executor *executor, int index) {
     }
 }
 
-int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
-                           int tensors, int64_t flat, z3d_dtype dtype) {
-    const z3d_buffer *b = &executor->program->buffer[buffer];
-    const z3d_group_layout *g = &executor->program->layout->group[group];
-    const int64_t stride = z3d_values_in(dtype, b->bytes) / tensors;
-    if (b->rows == Z3D_ROWS_OWN) flat -= b->first_column;
-    flat -= z3d_rows_first(g, b->rows);
-    return b->offset + z3d_bytes_of(dtype, tensor * stride + flat);
-}
-
-static int64_t state_place(const z3d_executor *executor, int group, z3d_state_role role, int tensor,
-                           int64_t flat) {
-    const z3d_state *state = &executor->program->layout->group[group].state[role];
-    return z3d_executor_place(executor, group,
-                              z3d_program_group_buffer(executor->program, group, role), tensor,
-                              z3d_count_kinds(state->kinds), flat, state->at.codec);
-}
-
-static z3d_space state_space(const z3d_executor *executor, int group, z3d_state_role role) {
-    return executor->program->layout->group[group].state[role].at.space;
-}
-
-z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
-                                   int tensor, int64_t flat, void *out, int64_t bytes) {
-    const z3d_space space = state_space(executor, group, role);
-    const int64_t place = state_place(executor, group, role, tensor, flat);
-    if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
-    return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
-}
-
-z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
-                                    int tensor, int64_t flat, const void *from, int64_t bytes) {
-    const z3d_space space = state_space(executor, group, role);
-    const int64_t place = state_place(executor, group, role, tensor, flat);
-    if (space == Z3D_SPACE_DISK) return z3d_disk_write(executor->disk, place, from, bytes);
-    return z3d_device_write(executor->device, executor->arena[space] + place, from, bytes);
-}
-
-void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
-                                 int64_t element) {
-    return executor->arena[state_space(executor, group, role)] +
-           state_place(executor, group, role, 0, element);
-}
-
-z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
-    return z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8);
-}
-
-/* ---- what moves: rows of matrices ---- */
-
-/* Row `row`, column `column` in the buffer's space. */
-static int64_t matrix_place(const z3d_executor *executor, const z3d_instruction *i, int buffer,
-                            int row, int64_t column) {
-    const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
-    const z3d_buffer *b = &executor->program->buffer[buffer];
-    int64_t element = m.base + row * m.columns + column;
-    if (i->group >= 0)
-        element -= z3d_rows_first(&executor->program->layout->group[i->group], b->rows);
-    else if (b->rows == Z3D_ROWS_OWN)
-        element -= m.own * m.columns;
-    return b->offset + z3d_bytes_of(m.dtype, element);
-}
-
-void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
-                                  int buffer, int row, int64_t column) {
-    return executor->arena[executor->program->buffer[buffer].space] +
-           matrix_place(executor, i, buffer, row, column);
-}
-
-int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i) {
-    const z3d_program *p = executor->program;
-    z3d_matrix m = z3d_instruction_matrix(p, i);
-    if (i->group >= 0)
-        return z3d_is_collective(i) ? i->count : m.columns; /* a bucket, or the row */
-    int64_t rest = z3d_program_output_elements(p, z3d_instruction_source(p, i)) - m.own * m.columns;
-    return rest < 0 ? 0 : rest < m.columns ? rest : m.columns;
-}
-
 /* The own row from one buffer to the other, in this device's memory. */
 static z3d_status move_own(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
@@ -170,22 +70,6 @@ static z3d_status move_own(z3d_executor *executor, int index) {
 }
 
 /* ---- copies between memory spaces ---- */
-
-z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
-                            int tensor) {
-    const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
-    const z3d_space space = executor->program->buffer[buffer].space;
-    if (i->group < 0)
-        return (z3d_run){.space = space,
-                         .place = matrix_place(executor, i, buffer, m.own, i->first),
-                         .bytes = z3d_bytes_of(m.dtype, z3d_executor_own_elements(executor, i))};
-    const bool all = i->rows == Z3D_ROWS_ALL;
-    const int64_t flat = all ? 0 : m.own * m.columns + i->first;
-    return (z3d_run){
-        .space = space,
-        .place = z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype),
-        .bytes = z3d_bytes_of(m.dtype, all ? m.ranks * m.columns : i->count)};
-}
 
 /* NULL where a space has no memory (a simulated disk): the copy is priced by its size. */
 static char *memory_of(const z3d_executor *executor, const z3d_run *run) {
@@ -374,10 +258,6 @@ void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) 
     z3d_watchdog_position(executor->world, true, place);
 }
 
-static void announce_end(const z3d_executor *executor) {
-    if (executor->world) z3d_watchdog_position(executor->world, false, "between steps");
-}
-
 /* ---- units ---- */
 
 static z3d_status check_child(void *context, z3d_group *group, const z3d_collective *call) {
@@ -458,6 +338,11 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     return run;
 }
 
+/* Whether anybody asks for digests. */
+static bool wants_digests(const z3d_executor *executor) {
+    return executor->digest || executor->finished;
+}
+
 /* A gradient buffer's flat padding takes part in collectives and digests: it is zero from the first
  * write on. */
 static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i) {
@@ -486,8 +371,8 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     z3d_unit_run run = make_run(executor, i);
     z3d_call call = z3d_instruction_call(i);
     if (call >= Z3D_CALL_BACKWARD) Z3D_TRY(clear_padding(executor, i));
-    if (z3d_executor_digests(executor) && i->keep) Z3D_TRY(clear_gaps(executor, &run.saved));
-    if (z3d_executor_digests(executor) && call == Z3D_CALL_BACKWARD_INPUT && run.deferred.base)
+    if (wants_digests(executor) && i->keep) Z3D_TRY(clear_gaps(executor, &run.saved));
+    if (wants_digests(executor) && call == Z3D_CALL_BACKWARD_INPUT && run.deferred.base)
         Z3D_TRY(clear_gaps(executor, &run.deferred));
     executor->next_child = 0;
     z3d_unit_set_observer(&run, check_child, executor);
@@ -574,7 +459,7 @@ static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_
     double begin = executor->trace ? z3d_now() : 0;
     if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
     Z3D_TRY(execute(executor, n, host));
-    if (z3d_executor_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
+    if (wants_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
     if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
     for (int s = 0; s < p->instruction[n].num_slots; s++)
         if (!takes_itself(&p->instruction[n], s) && p->instruction[n].buffer[s] >= 0)
@@ -606,23 +491,4 @@ void z3d_executor_reset(z3d_executor *executor) {
                        -executor->live[b]);
         executor->live[b] = 0;
     }
-}
-
-z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
-    bool captured = z3d_executor_captured(executor), done = false;
-    executor->step = host->state.step;
-    executor->cache_first = host->cache_first;
-    z3d_executor_give(executor, host);
-    z3d_status status = captured ? z3d_executor_run_graph(executor, host, &done) : Z3D_OK;
-    if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);
-    if (status == Z3D_OK) {
-        if (executor->mailbox && !done) z3d_executor_announce_wait(executor, "what it enqueued");
-        status = z3d_executor_end(executor, host);
-        if (status != Z3D_OK)
-            status = z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
-                                       done ? "in its graph" : "at its end");
-    }
-    executor->graph.warm |= status == Z3D_OK;
-    announce_end(executor);
-    return status;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "src/base/disk.h"
+#include "zero/program.h"
 #include "zero/zero.h"
 
 /* What the host gives to one run of a program and gets back from it. */
@@ -70,22 +71,18 @@ typedef struct z3d_executor {
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor);
 void z3d_executor_destroy(z3d_executor *executor);
 
-/* Runs the whole program. */
+/* graph.c. Runs the whole program. */
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 
-/* All instructions, and the fetch behind them. Nothing but enqueueing where the
+/* executor.c. All instructions, and the fetch behind them. Nothing but enqueueing where the
  * device has a queue. */
 z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host);
 /* What a failed run had begun. */
 void z3d_executor_reset(z3d_executor *executor);
+/* Most requests of the disk that the program has under way at once. */
+int z3d_executor_disk_requests(const z3d_program *program);
 /* Tells the watchdog what this rank waits for outside of instructions: "step 12: in its graph". */
 void z3d_executor_announce_wait(const z3d_executor *executor, const char *what);
-
-/* graph.c. Whether this run is the captured step; if so, all of it but its results: captures, the
- * first time. A capture that fails where it need not succeed is said once, and leaves *done false:
- * the step is still to be run as it is. */
-bool z3d_executor_captured(const z3d_executor *executor);
-z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done);
 
 /* control.c. Bytes of a mailbox; what a run is given is put there. How a step begins and what all
  * ranks exchange at its end; the fetch of the results at the end of the list; and,
@@ -100,9 +97,15 @@ z3d_status z3d_executor_fetch(z3d_executor *executor);
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
 /* The control vector as it is now, into `sums`. */
 z3d_status z3d_executor_read_sums(z3d_executor *executor);
+/* Whether this rank's loss and targets count: they are equal on all tensor ranks of the stage that
+ * has the last unit. */
+bool z3d_executor_counts_loss(const z3d_executor *executor);
 
-/* Where flat element `flat` of group g lies in a buffer with `tensors` tensors of its matrix: bytes
- * from the beginning of the buffer's space. */
+/* optimizer.c. The opcodes optimizer_step and host_step. */
+z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
+
+/* places.c. Where flat element `flat` of group g lies in a buffer with `tensors` tensors of its
+ * matrix: bytes from the beginning of the buffer's space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
 /* Bytes of a state's tensor from this element on, in host memory, to and from where they are kept,
@@ -119,20 +122,13 @@ typedef struct z3d_run {
 } z3d_run;
 z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int tensor);
-/* Most requests of the disk that the program has under way at once. */
-int z3d_executor_disk_requests(const z3d_program *program);
 /* Flat element `element` of group g in what this rank keeps, which is not on the disk. */
 void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
                                  int64_t element);
-/* optimizer.c. Where the values of a persistent tensor are: of a parameter in its master copy.
+/* Where the values of a persistent tensor are: of a parameter in its master copy.
  * False: there is no such tensor. */
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor);
-/* The opcodes optimizer_step and host_step. */
-z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
-/* Whether this rank's loss and targets count: they are equal on all tensor ranks of the stage that
- * has the last unit. */
-bool z3d_executor_counts_loss(const z3d_executor *executor);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 /* Address of element `element` (of `dtype`) of a buffer. */
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
@@ -148,10 +144,6 @@ int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instru
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
                                     int64_t count, float *out);
 
-/* Whether anybody asks for digests. */
-static inline bool z3d_executor_digests(const z3d_executor *executor) {
-    return executor->digest || executor->finished;
-}
 /* observe.c: the digest of a finished instruction, for all who ask for it. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
 

@@ -1,11 +1,10 @@
-/* A train step as one operation: its list is captured once, while nothing runs, and launched as a
- * whole in every later step. What varies from step to step is data, in the mailbox and in the step
- * state. The first step is not captured, because libraries make plans and scratch when they see a
- * shape for the first time. */
-#include "zero/execute/executor.h"
-#include "zero/zero.h"
-
+/* Runs a program: its list, or a train step as one operation. Then its list is captured once, while
+ * nothing runs, and launched as a whole in every later step. What varies from step to step is data,
+ * in the mailbox and in the step state. The first step is not captured, because libraries make
+ * plans and scratch when they see a shape for the first time. */
 #include <string.h>
+
+#include "zero/execute/executor.h"
 
 const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     if (!z3d_device_captures(config->device)) return "this device cannot capture a step";
@@ -26,7 +25,7 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     return NULL;
 }
 
-bool z3d_executor_captured(const z3d_executor *executor) {
+static bool is_captured(const z3d_executor *executor) {
     return executor->graph.mode != Z3D_GRAPH_OFF && executor->graph.warm &&
            executor->mailbox != NULL;
 }
@@ -94,7 +93,9 @@ static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step
     return status;
 }
 
-z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done) {
+/* The captured step, but its results: captures it, the first time. A capture that fails where it
+ * need not succeed is said once, and leaves *done false: the step is still to be run as it is. */
+static z3d_status run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done) {
     z3d_step_graph *graph = &executor->graph;
     bool again = graph->region != NULL;
     *done = false;
@@ -116,4 +117,23 @@ z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *h
                                  (long long)host->state.step);
     *done = true;
     return Z3D_OK;
+}
+
+z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
+    bool captured = is_captured(executor), done = false;
+    executor->step = host->state.step;
+    executor->cache_first = host->cache_first;
+    z3d_executor_give(executor, host);
+    z3d_status status = captured ? run_graph(executor, host, &done) : Z3D_OK;
+    if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);
+    if (status == Z3D_OK) {
+        if (executor->mailbox && !done) z3d_executor_announce_wait(executor, "what it enqueued");
+        status = z3d_executor_end(executor, host);
+        if (status != Z3D_OK)
+            status = z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
+                                       done ? "in its graph" : "at its end");
+    }
+    executor->graph.warm |= status == Z3D_OK;
+    if (executor->world) z3d_watchdog_position(executor->world, false, "between steps");
+    return status;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "zero/execute/executor.h"
+#include "zero/program/layout.h"
 
 static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const void *from,
                              int64_t bytes) {

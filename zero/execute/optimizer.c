@@ -3,18 +3,7 @@
 
 #include "src/base/rng.h"
 #include "zero/execute/tensors.h"
-
-bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                       z3d_state_role *role, int *tensor) {
-    const z3d_layout *layout = executor->program->layout;
-    *role = Z3D_STATE_OPTIMIZER;
-    *tensor = z3d_state_index(layout, group, Z3D_STATE_OPTIMIZER, kind);
-    if (*tensor >= 0) return true;
-    const bool gradient = kind == Z3D_TENSOR_GRADIENT || kind == Z3D_TENSOR_PENDING;
-    *role = gradient ? Z3D_STATE_GRADIENT : Z3D_STATE_VALUE;
-    *tensor = 0;
-    return gradient || kind == Z3D_TENSOR_PARAMETER;
-}
+#include "zero/program/layout.h"
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
     static const z3d_kernel_kind kernels[] = {

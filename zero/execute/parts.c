@@ -1,6 +1,7 @@
 /* Checkpoints see of each logical parameter the part that a rank holds, as one range of its tensor
  * slice's elements; here that range is found and copied. */
 #include "zero/execute/tensors.h"
+#include "zero/program/layout.h"
 
 void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, int i, bool all_rows,
                      z3d_part *out) {

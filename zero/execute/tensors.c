@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "zero/execute/tensors.h"
+#include "zero/program/layout.h"
 
 struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) {
     struct z3d_slice s = {1, 1, 1, 1, 0, 1};
@@ -20,6 +21,10 @@ struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) 
     s.valid = end - s.offset < s.local ? end - s.offset : s.local;
     if (s.valid < 0) s.valid = 0;
     return s;
+}
+
+void z3d_engine_parameters_changed(z3d_engine *engine) {
+    memset(engine->gathered, 0, sizeof engine->gathered);
 }
 
 static int64_t logical_elements(const z3d_parameter *p) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "zero/execute/executor.h"
+#include "zero/program/layout.h"
 
 enum { COMPUTE, WAITS }; /* rows */
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "zero/numerics.h"
+#include "zero/program/buffers.h"
+#include "zero/program/layout.h"
 
 /* A term whose elements lie in rows of so many, the first of them in `first_row`. */
 typedef struct sum {

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include "zero/numerics.h"
+#include "zero/program.h"
+#include "zero/program/layout.h"
+#include "zero/program/pipeline.h"
 
 typedef struct reader {
     z3d_terms *terms;

@@ -23,14 +23,14 @@ static z3d_status check_buffers(const z3d_program *program) {
             return Z3D_ERROR(
                 Z3D_ERR_PROGRAM,
                 "buffer %d (%s) has %lld bytes; each size, and their sum, must be 0 to 2^60", i,
-                b->name, (long long)b->bytes);
+                z3d_buffer_name(b).text, (long long)b->bytes);
         }
         if (b->persistent) continue;
         if (b->first < 0 || b->first > b->last || b->last >= program->num_instructions) {
             return Z3D_ERROR(
                 Z3D_ERR_PROGRAM,
                 "buffer %d (%s) lives from instruction %d to %d, but the instructions are 0 to %d",
-                i, b->name, b->first, b->last, program->num_instructions - 1);
+                i, z3d_buffer_name(b).text, b->first, b->last, program->num_instructions - 1);
         }
     }
     return Z3D_OK;
@@ -45,6 +45,10 @@ static const z3d_buffer *next_persistent(const z3d_program *program, bool caches
     return NULL;
 }
 
+static bool same_name(const z3d_buffer *a, const z3d_buffer *b) {
+    return a->micro == b->micro && strcmp(a->what, b->what) == 0 && strcmp(a->owner, b->owner) == 0;
+}
+
 /* A weight must lie at one address in all programs: so the lists must be equal. */
 static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
     const bool caches = z3d_mode_generates(a->mode) && z3d_mode_generates(b->mode);
@@ -53,12 +57,12 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
         const z3d_buffer *x = next_persistent(a, caches, &i), *y = next_persistent(b, caches, &j);
         if (x == NULL && y == NULL) return Z3D_OK;
         if (x == NULL || y == NULL || x->bytes != y->bytes || x->space != y->space ||
-            strcmp(x->name, y->name) != 0) {
+            !same_name(x, y)) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "persistent buffers of two programs differ: %s (%lld bytes) in one, "
                              "%s (%lld bytes) in the other",
-                             x ? x->name : "none", x ? (long long)x->bytes : 0LL,
-                             y ? y->name : "none", y ? (long long)y->bytes : 0LL);
+                             x ? z3d_buffer_name(x).text : "none", x ? (long long)x->bytes : 0LL,
+                             y ? z3d_buffer_name(y).text : "none", y ? (long long)y->bytes : 0LL);
         }
     }
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/zero.h"
+#include "zero/program/layout.h"
 
 enum { RANGE_CLASSES = 6 };
 

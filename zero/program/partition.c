@@ -2,7 +2,9 @@
  * takes as little time as possible, and the others are even. */
 #include <stdlib.h>
 
-#include "zero/program.h"
+#include "zero/program/layout.h"
+#include "zero/program/pipeline.h"
+#include "zero/program/traces.h"
 
 /* A device moves a byte in the time of about so many FLOPs, as kernels without products are bound
  * by memory. It only has to rank units: a block against the head. */

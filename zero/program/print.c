@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "zero/program.h"
+#include "zero/program/layout.h"
 
 static const char *phase_name(z3d_phase phase) {
     return phase == Z3D_PHASE_START ? "start" : phase == Z3D_PHASE_WAIT ? "wait" : "";
@@ -189,9 +190,10 @@ static void print_buffer(const z3d_program *p, const z3d_instruction *in, int sl
     if (index < 0 || index >= p->num_buffers) return;
     const z3d_buffer *b = &p->buffer[index];
     bool kept = slot == Z3D_SLOT_SAVED && in->keep;
-    z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name), b->name,
-                      (const char *const[]){"", "h", "d"}[b->space], (unsigned long long)b->offset,
-                      is_added_to(in, slot) ? "+" : "", kept ? ">" : "");
+    z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name),
+                      z3d_buffer_name(b).text, (const char *const[]){"", "h", "d"}[b->space],
+                      (unsigned long long)b->offset, is_added_to(in, slot) ? "+" : "",
+                      kept ? ">" : "");
 }
 
 static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_string *out) {

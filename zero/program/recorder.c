@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/zero.h"
+#include "zero/program/layout.h"
+#include "zero/program/traces.h"
 
 /* Unbacked address regions, so that an operand's pointer tells what it belongs to. */
 enum region {
@@ -54,7 +55,6 @@ static z3d_status record_kernel(void *context, const z3d_kernel *kernel) {
     z3d_kernel_cost(kernel, &cost);
     trace->flops += cost.flops;
     trace->bytes += cost.bytes_read + cost.bytes_written;
-    trace->kernels++;
     int64_t scratch = z3d_kernel_scratch(kernel, recorder->threads);
     if (scratch > trace->scratch) trace->scratch = scratch;
     for (int i = 0; i < cost.num_operands; i++) note_operand(trace, &cost.operands[i]);

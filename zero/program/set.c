@@ -2,7 +2,9 @@
  * programs, memory, verification. What the engine refuses, a plan refuses. */
 #include <stdlib.h>
 
-#include "zero/program.h"
+#include "zero/program/layout.h"
+#include "zero/program/pipeline.h"
+#include "zero/program/set.h"
 
 /* Up to this world size every rank's program is built, and all are played against each other, if
  * they have no more than so many instructions together (about 3 GB). In a larger world one program

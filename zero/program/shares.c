@@ -1,5 +1,5 @@
-/* Which samples of a micro-batch each data rank has. */
-#include "zero/program.h"
+/* Which samples of a micro-batch each data rank has, and how many a call works on. */
+#include "zero/program/config.h"
 
 /* Samples of the data ranks before `index`. */
 static int64_t first_of(const z3d_program_config *config, int index) {
@@ -50,4 +50,19 @@ bool z3d_share_samples(int64_t samples, const double *speed, int count, int64_t 
     }
     first[count] = before;
     return all;
+}
+
+int64_t z3d_samples_in_caches(const z3d_program_config *config) {
+    return config->generate_batch ? config->generate_batch : 1;
+}
+
+int64_t z3d_cache_positions(const z3d_program_config *config, const z3d_model *model) {
+    const int64_t wanted = config->generate_positions, prefill = model->tokens[Z3D_MODE_PREFILL];
+    if (wanted == 0 || wanted > model->positions) return model->positions;
+    return wanted < prefill ? prefill : wanted;
+}
+
+int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
+    if (z3d_mode_prefills(mode)) return 1;
+    return mode == Z3D_MODE_DECODE ? z3d_samples_in_caches(config) : config->micro_batch;
 }

@@ -2,7 +2,7 @@
  * stage. Stage 1 shards the optimizer states, 2 also the gradients, 3 also the parameters (the
  * paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
 #include "src/base/disk.h"
-#include "zero/program.h"
+#include "zero/program/layout.h"
 
 /* Gradients that are reduced once a step must be whole on every rank until then. Where every
  * micro-batch is reduced, the others' rows are kept only to be gathered. */
@@ -91,7 +91,8 @@ int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role
     return z3d_rows_first(&layout->group[group], z3d_state_rows(layout, group, role));
 }
 
-int64_t z3d_state_stride(const z3d_layout *layout, int group, z3d_state_role role) {
+/* Elements from one of the state's tensors to the next. */
+static int64_t stride(const z3d_layout *layout, int group, z3d_state_role role) {
     int64_t elements = z3d_state_elements(layout, group, role);
     const z3d_state *state = state_of(layout, group, role);
     if (state->at.space != Z3D_SPACE_DISK) return elements;
@@ -101,7 +102,7 @@ int64_t z3d_state_stride(const z3d_layout *layout, int group, z3d_state_role rol
 int64_t z3d_state_bytes(const z3d_layout *layout, int group, z3d_state_role role) {
     const z3d_state *state = state_of(layout, group, role);
     return z3d_count_kinds(state->kinds) *
-           z3d_bytes_of(state->at.codec, z3d_state_stride(layout, group, role));
+           z3d_bytes_of(state->at.codec, stride(layout, group, role));
 }
 
 int z3d_state_index(const z3d_layout *layout, int group, z3d_state_role role,

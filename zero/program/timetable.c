@@ -2,7 +2,7 @@
  * them: transfers have one order over all ranks. */
 #include <stdlib.h>
 
-#include "zero/program.h"
+#include "zero/program/pipeline.h"
 
 /* Of all stages; only training goes back. */
 static z3d_status make_schedule(const z3d_program_config *config, int stages, bool train,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
 /* Which contribution to a group's gradient each unit makes: backward goes from the last unit to the
@@ -73,6 +74,11 @@ const char *z3d_slot_text(int slot) {
         "input",    "output", "output gradient", "input gradient", "saved",          "workspace",
         "deferred", "cache",  "parameters",      "gradients",      "kept gradients", "optimizer"};
     return text[z3d_slot_role(slot)];
+}
+
+const char *z3d_space_text(z3d_space space) {
+    static const char *const text[] = {"on the device", "in host memory", "on the disk"};
+    return (unsigned)space < Z3D_SPACE_COUNT ? text[space] : "nowhere";
 }
 
 static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, size_t size) {
@@ -303,21 +309,24 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
     bool anywhere = rules == Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE;
     z3d_space must = rules == Z3D_CLASS_HOST_OPTIMIZER ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE;
     if (b->space != must && !anywhere)
-        return z3d_flow_fail(flow, "its %s, %s, is %s, but must be %s", what, b->name,
-                             z3d_space_text(b->space), z3d_space_text(must));
+        return z3d_flow_fail(flow, "its %s, %s, is %s, but must be %s", what,
+                             z3d_buffer_name(b).text, z3d_space_text(b->space),
+                             z3d_space_text(must));
     if (flow->at < b->first || flow->at > b->last)
-        return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d", what, b->name,
-                             b->first, b->last);
+        return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d", what,
+                             z3d_buffer_name(b).text, b->first, b->last);
     if (b->persistent && b->group < 0)
-        return z3d_flow_fail(flow, "its %s would be the persistent %s", what, b->name);
+        return z3d_flow_fail(flow, "its %s would be the persistent %s", what,
+                             z3d_buffer_name(b).text);
     if (o->rows & ~(unsigned)b->rows)
-        return z3d_flow_fail(flow, "its %s, %s, has this rank's row only", what, b->name);
+        return z3d_flow_fail(flow, "its %s, %s, has this rank's row only", what,
+                             z3d_buffer_name(b).text);
     if (o->first < b->first_column)
-        return z3d_flow_fail(flow, "its %s, %s, begins with column %lld", what, b->name,
-                             (long long)b->first_column);
+        return z3d_flow_fail(flow, "its %s, %s, begins with column %lld", what,
+                             z3d_buffer_name(b).text, (long long)b->first_column);
     if (b->bytes < bytes)
-        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld", what, b->name,
-                             (long long)b->bytes, (long long)bytes);
+        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld", what,
+                             z3d_buffer_name(b).text, (long long)b->bytes, (long long)bytes);
     return Z3D_OK;
 }
 
@@ -354,11 +363,11 @@ static z3d_buffer_operand whole(const z3d_flow *flow, int buffer, z3d_rows rows)
 }
 
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {
-    return apply(flow, flow->program->buffer[buffer].name, whole(flow, buffer, rows), WRITE, true,
-                 value);
+    return apply(flow, z3d_buffer_name(&flow->program->buffer[buffer]).text,
+                 whole(flow, buffer, rows), WRITE, true, value);
 }
 
 z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {
-    return apply(flow, flow->program->buffer[buffer].name, whole(flow, buffer, rows), READ, false,
-                 value);
+    return apply(flow, z3d_buffer_name(&flow->program->buffer[buffer]).text,
+                 whole(flow, buffer, rows), READ, false, value);
 }

@@ -6,6 +6,7 @@
 
 #include "src/base/disk.h"
 #include "zero/plan_memory/packer.h"
+#include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
 static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
@@ -159,11 +160,6 @@ z3d_status z3d_verify_indices(const z3d_program *program) {
 
 /* ---- persistent buffers ---- */
 
-const char *z3d_space_text(z3d_space space) {
-    static const char *const text[] = {"on the device", "in host memory", "on the disk"};
-    return (unsigned)space < Z3D_SPACE_COUNT ? text[space] : "nowhere";
-}
-
 static const char *rows_text(z3d_rows rows) {
     return rows == Z3D_ROWS_ALL ? "all rows" : rows == Z3D_ROWS_BLOCK ? "its block" : "the own row";
 }
@@ -178,8 +174,9 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s, has %lld bytes (%s) of group %d, but must be %s: persistent, "
                      "%s, %lld bytes (%s) of group %d",
-                     index, b->name, (long long)b->bytes, rows_text(b->rows), b->group, what,
-                     z3d_space_text(space), (long long)bytes, rows_text(rows), group);
+                     index, z3d_buffer_name(b).text, (long long)b->bytes, rows_text(b->rows),
+                     b->group, what, z3d_space_text(space), (long long)bytes, rows_text(rows),
+                     group);
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
@@ -223,7 +220,7 @@ static z3d_status check_persistents(const z3d_program *p) {
         if (p->buffer[i].persistent)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffer %d, %s, is persistent, but nothing in it persists", i,
-                             p->buffer[i].name);
+                             z3d_buffer_name(&p->buffer[i]).text);
     return Z3D_OK;
 }
 
@@ -240,7 +237,7 @@ static z3d_status check_lifetimes(const z3d_program *p) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffer %d, %s: %lld bytes, alive from entry %d to %d; the program "
                              "has entries 0 to %d",
-                             i, b->name, (long long)b->bytes, b->first, b->last,
+                             i, z3d_buffer_name(b).text, (long long)b->bytes, b->first, b->last,
                              p->num_instructions - 1);
         }
     }
@@ -267,8 +264,8 @@ static z3d_status check_place(const z3d_program *p, int index) {
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s: %lld bytes at %lld; the arena has %lld bytes, and offsets "
                      "must be multiples of %d",
-                     index, b->name, (long long)bytes, (long long)b->offset, (long long)arena,
-                     align);
+                     index, z3d_buffer_name(b).text, (long long)bytes, (long long)b->offset,
+                     (long long)arena, align);
 }
 
 /* Buffers in the order in which they come alive and in that in which they die, and those alive at
@@ -334,8 +331,9 @@ static z3d_status bring_alive(sweep *s, int index) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffers %d, %s, and %d, %s, are both alive at entry %d and share "
                              "addresses (%lld bytes at %lld, %lld at %lld)",
-                             near, other->name, index, b->name, b->first, (long long)other->bytes,
-                             (long long)other->offset, (long long)b->bytes, (long long)b->offset);
+                             near, z3d_buffer_name(other).text, index, z3d_buffer_name(b).text,
+                             b->first, (long long)other->bytes, (long long)other->offset,
+                             (long long)b->bytes, (long long)b->offset);
         }
     }
     set_alive(s, index, true);

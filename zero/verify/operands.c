@@ -34,7 +34,7 @@ z3d_status z3d_flow_must_not_persist(const z3d_flow *flow, int slot) {
     const z3d_buffer *b = &flow->program->buffer[entry(flow)->buffer[slot]];
     if (!b->persistent) return Z3D_OK;
     return z3d_flow_fail(flow, "its %s would overwrite the persistent %s", z3d_slot_text(slot),
-                         b->name);
+                         z3d_buffer_name(b).text);
 }
 
 z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {

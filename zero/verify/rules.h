@@ -3,6 +3,7 @@
 #ifndef ZERO3D_ZERO_VERIFY_RULES_H
 #define ZERO3D_ZERO_VERIFY_RULES_H
 
+#include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
 /* ---- the naive step ---- */

@@ -72,8 +72,9 @@ static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_state_role ro
     int must = z3d_program_group_buffer(p, out->group, role);
     if (out->buffer == must) return Z3D_OK;
     return z3d_flow_fail(flow, "its %s is %s, but must be %s", z3d_slot_text(slot),
-                         out->buffer >= 0 ? p->buffer[out->buffer].name : "missing",
-                         p->buffer[must].name);
+                         out->buffer >= 0 ? z3d_buffer_name(&p->buffer[out->buffer]).text
+                                          : "missing",
+                         z3d_buffer_name(&p->buffer[must]).text);
 }
 
 static int64_t host_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,

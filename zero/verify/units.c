@@ -86,7 +86,8 @@ static z3d_status use_cache(const z3d_flow *flow, const z3d_trace *trace) {
     if (buffer == own) return Z3D_OK;
     if (buffer < 0) return z3d_flow_fail(flow, "its cache is missing");
     return z3d_flow_fail(flow, "its cache would be buffer %d, %s", buffer,
-                         buffer < p->num_buffers ? p->buffer[buffer].name : "which does not exist");
+                         buffer < p->num_buffers ? z3d_buffer_name(&p->buffer[buffer]).text
+                                                 : "which does not exist");
 }
 
 z3d_status z3d_rule_forward(z3d_flow *flow) {

@@ -77,7 +77,8 @@ void z3d_flow_release(z3d_flow *flow);
 /* ERR_PROGRAM "entry 12, reduce_grads block.3 (...): why". */
 z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-const char *z3d_slot_text(int slot); /* "output gradient" */
+const char *z3d_slot_text(int slot);         /* "output gradient" */
+const char *z3d_space_text(z3d_space space); /* "on the device" */
 
 /* The operand's buffer must be there, alive at this entry, in device memory (or, of a copy beside
  * compute, anywhere), with the rows that are asked for, and at least `bytes` long. */
@@ -99,7 +100,6 @@ z3d_status z3d_flow_mismatch(const z3d_flow *flow, const z3d_buffer_operand *ope
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 
-const char *z3d_space_text(z3d_space space); /* "on the device" */
 /* Lifetimes, sizes of what no slot names, addresses (memory.c). */
 z3d_status z3d_verify_memory(const z3d_program *program);
 /* Indices and enums of every entry are within their ranges. */

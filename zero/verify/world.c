@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "zero/program.h"
+#include "zero/program/layout.h"
 
 /* One collective as it must look alike on every member. */
 typedef struct call {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "src/plan/choose/ways.h"
+#include "zero/program/layout.h"
 
 static double larger(double a, double b) {
     return a > b ? a : b;

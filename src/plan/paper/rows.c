@@ -1,5 +1,6 @@
 /* Every row of the paper's figures as one table, and a row as a configuration. */
 #include "src/plan/paper/paper.h"
+#include "zero/program/layout.h"
 
 #include <math.h>
 #include <stdio.h>

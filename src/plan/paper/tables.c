@@ -1,6 +1,7 @@
 /* Tables 1 and 2, from what a built program says it keeps: a model of exactly P parameters in one
  * group, through the same layout and builder as every other. */
 #include "src/plan/paper/paper.h"
+#include "zero/program/layout.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 
 #include "src/plan/price/estimate.h"
 #include "src/plan/price/goodput.h"
+#include "zero/program/layout.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
     return z3d_engine_planned(of->simulation->engine, Z3D_SPACE_DEVICE);

@@ -1,6 +1,7 @@
 /* The played timeline as a picture: a row for each pipeline stage. */
 #include "src/plan/price/estimate.h"
 #include "src/plan/timeline_picture.h"
+#include "zero/program/layout.h"
 
 typedef struct drawing {
     const z3d_simulation *simulation;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/plan/plan.h"
+#include "zero/program/layout.h"
 
 /* ---- running ---- */
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "parallel/sim/links.h"
+#include "zero/program.h"
+#include "zero/program/pipeline.h"
 #include "zero/zero.h"
 
 /* The parts of a step's time on one rank, and the bytes it sends. Each second is in one of compute,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "src/plan/prove/internal.h"
+#include "zero/program/layout.h"
 
 /* Numbers with few digits are often added without rounding. */
 #define MAY_ROUND_ALIKE ": fp64 sums, whose orders may round alike"

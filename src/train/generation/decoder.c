@@ -1,5 +1,6 @@
 /* Feeds sequences to the programs of generation. */
 #include "src/train/generation/decoder.h"
+#include "zero/program.h"
 
 #include <stdlib.h>
 #include <string.h>

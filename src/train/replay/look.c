@@ -1,4 +1,5 @@
 #include "src/train/replay/look.h"
+#include "zero/program.h"
 
 #include <math.h>
 #include <string.h>
@@ -100,7 +101,7 @@ z3d_status z3d_look_at_instruction(const z3d_engine *engine, int index, z3d_stri
         z3d_dtype dtype;
         if (buffer < 0) continue;
         const z3d_buffer *b = &p->buffer[buffer];
-        z3d_string_append(out, "  %-28s %-8s %-11s", b->name,
+        z3d_string_append(out, "  %-28s %-8s %-11s", z3d_buffer_name(b).text,
                           access_name(z3d_instruction_access(i, slot)),
                           z3d_format_bytes(b->bytes, bytes, sizeof bytes));
         const bool under_way =

@@ -1,4 +1,5 @@
 #include "src/train/replay/tape.h"
+#include "zero/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/plan/plan.h"
+#include "zero/program/layout.h"
 
 /* A run does not end because nobody reads what it says: metrics.jsonl has it all. */
 static void flush(z3d_console *console) {

@@ -1,0 +1,77 @@
+/* Traces: what a unit does, recorded once per kind, per what of it is frozen, and per call. */
+#ifndef ZERO3D_ZERO_TRACES_H
+#define ZERO3D_ZERO_TRACES_H
+
+#include "zero/program/config.h"
+
+typedef struct z3d_layout z3d_layout;
+
+typedef enum z3d_call {
+    Z3D_CALL_FORWARD,
+    Z3D_CALL_RECOMPUTE,
+    Z3D_CALL_BACKWARD,
+    Z3D_CALL_BACKWARD_INPUT, /* not recorded of a unit that cannot be cut */
+    Z3D_CALL_BACKWARD_WEIGHT,
+    Z3D_CALL_COUNT
+} z3d_call;
+
+/* The unit's function for the call. */
+z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call);
+/* Gives a run those of the groups, by set of axes, that its unit has. */
+void z3d_unit_take_groups(z3d_unit_run *run, z3d_group *const group[Z3D_AXES_COUNT]);
+/* The observer of all its groups. */
+void z3d_unit_set_observer(const z3d_unit_run *run,
+                           z3d_status (*observe)(void *context, z3d_group *group,
+                                                 const z3d_collective *call),
+                           void *context);
+
+/* One inner collective of a unit. */
+typedef struct z3d_child {
+    z3d_collective_kind kind;
+    z3d_reduce_op op;
+    z3d_dtype dtype;
+    z3d_axes axes;
+    int64_t count;
+    bool scalar;
+} z3d_child;
+
+z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call);
+bool z3d_child_equal(const z3d_child *a, const z3d_child *b);
+
+typedef struct z3d_trace {
+    bool recorded;
+    int num_children;
+    z3d_child *child;
+    double flops; /* of all kernels of the call; bytes: that they read and write */
+    int64_t bytes;
+    int64_t saved, deferred, workspace; /* bytes; deferred: of a half of backward */
+    int64_t scratch;                    /* the device's (see z3d_kernel_scratch) */
+    bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
+    bool writes_gradients[Z3D_MAX_UNIT_GROUPS];
+    bool reads_input, reads_output_gradient, writes_input_gradient;
+    bool uses_cache;
+} z3d_trace;
+
+/* Traces by [mode][unit kind][call]. A unit of which other parameters are frozen than of the first
+ * one of its kind counts as one of another kind, with a number behind the model's. */
+typedef struct z3d_traces {
+    int num_kinds;
+    int *kind;        /* by unit */
+    z3d_trace *trace; /* index: (mode * num_kinds + kind) * Z3D_CALL_COUNT + call */
+    int threads;      /* of the device */
+} z3d_traces;
+
+/* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
+ * it). Not collective. ERR_PROGRAM when a unit breaks its contract (saved sizes of forward and
+ * backward differ, a half of backward writes what is the other's, ...). */
+z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, int threads, z3d_traces **out);
+void z3d_traces_destroy(z3d_traces *traces);
+/* Bytes: the largest scratch that any kernel of any program of this pipeline stage wants. */
+int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
+                           const z3d_layout *layout);
+const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call);
+/* The same of unit number `unit`. */
+const z3d_trace *z3d_traces_of(const z3d_traces *traces, z3d_mode mode, int unit, z3d_call call);
+
+#endif
