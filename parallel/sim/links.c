@@ -189,13 +189,33 @@ static double latency(const z3d_hardware *hardware, const z3d_links *links, bool
     return (links->members - links->nodes) * inside + (links->nodes - 1) * across;
 }
 
-/* How often a collective pays the latency: on both ways of a sum that everybody gets, and in each
- * piece of a gather of parameters or a sum of gradients. */
-static double calls(const z3d_hardware *hardware, const z3d_event *call) {
-    if (call->of == Z3D_COLLECTIVE_ALL_REDUCE) return 2;
+/* In how many collectives parameters are gathered or gradients summed. */
+static double pieces(const z3d_hardware *hardware, const z3d_event *call) {
     if (call->axes != Z3D_ROLE_ROWS) return 1;
     if (call->of == Z3D_COLLECTIVE_ALL_GATHER) return hardware->gather_pieces;
     return call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ? hardware->reduce_pieces : 1;
+}
+
+/* How often a collective pays the latency: on both ways of a sum that everybody gets, and in each
+ * piece. */
+static double calls(const z3d_hardware *hardware, const z3d_event *call) {
+    return call->of == Z3D_COLLECTIVE_ALL_REDUCE ? 2 : pieces(hardware, call);
+}
+
+/* What the host takes for the lists of tensors of single parameters. It waits for the device before
+ * each, so nothing runs beside it. */
+static double lists(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
+    const double count = pieces(hardware, call);
+    return count > 1 ? count * links->members * hardware->list_us * 1e-6 : 0;
+}
+
+double z3d_links_copies(const z3d_hardware *hardware, const z3d_links *links,
+                        const z3d_event *call) {
+    const bool parts =
+        call->of == Z3D_COLLECTIVE_ALL_GATHER || call->of == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    if (!parts || links->members < 2) return 0;
+    const double bytes = 2 * hardware->collective_copies * total_bytes(links, call);
+    return bytes / (hardware->memory_bandwidth * 1e9 * hardware->memory_efficiency);
 }
 
 /* First all members of each node, then the members with the same place in their nodes, then again
@@ -262,7 +282,8 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     if (links->nodes > 1 && share < width) width = share;
     double bytes = passes(links, call) * total_bytes(links, call);
     bool tree = takes_tree(hardware, links, call);
-    return bytes / width + calls(hardware, call) * latency(hardware, links, tree);
+    return bytes / width + calls(hardware, call) * latency(hardware, links, tree) +
+           lists(hardware, links, call);
 }
 
 z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,

@@ -36,6 +36,9 @@ z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_
 /* Seconds of one collective event of a tape (Z3D_EVENT_START) alone on its links. */
 double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links,
                             const z3d_event *call);
+/* Seconds of the kernels that copy its data (software.collective_copies). */
+double z3d_links_copies(const z3d_hardware *hardware, const z3d_links *links,
+                        const z3d_event *call);
 /* Bytes that it sends from this rank, and how many of them leave the node, on average over a ring's
  * members. */
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
