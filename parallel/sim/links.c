@@ -16,14 +16,20 @@ static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, const z3
     return node_of(places, z3d_mesh_ascending(at, axes, at->rank, index));
 }
 
-/* Nodes that this rank's group spans, one after the other. */
+/* Whether no member before `index` is on its node. Ranks that fill node after node ascend. */
+static bool is_first_on_node(const z3d_mesh *at, z3d_axes axes, int index,
+                             const z3d_places *places) {
+    const int node = node_of_member(at, axes, index, places), least = places->node ? 0 : index - 1;
+    for (int i = index - 1; i >= 0 && i >= least; i--)
+        if (node_of_member(at, axes, i, places) == node) return false;
+    return true;
+}
+
+/* Nodes that this rank's group spans. */
 static int nodes_of(const z3d_mesh *at, z3d_axes axes, const z3d_places *places) {
-    int nodes = 0, last = -1;
-    for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
-        int node = node_of_member(at, axes, i, places);
-        if (node != last) nodes++;
-        last = node;
-    }
+    int nodes = 0;
+    for (int i = 0; i < z3d_mesh_size(at, axes); i++)
+        nodes += is_first_on_node(at, axes, i, places);
     return nodes;
 }
 

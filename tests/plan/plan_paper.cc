@@ -131,7 +131,8 @@ TEST(Paper, Speeds) {
             if (std::string(p.quantity) != "tflops_per_gpu" || std::isnan(p.published)) continue;
             std::string name = std::string(figure) + " " + p.system + " " + p.size;
             double error = std::fabs(p.ours / p.published - 1);
-            EXPECT_LE(error, name == "fig8 C1 60B" ? 0.31 : 0.16) << name << ": " << p.ours << " for " << p.published;
+            EXPECT_LE(error, name == "fig8 C1 60B" ? 0.31 : 0.16)
+                << name << ": " << p.ours << " for " << p.published;
             errors.push_back(error);
         }
     }

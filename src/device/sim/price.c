@@ -42,8 +42,8 @@ static double gemm(const z3d_hardware *hardware, const z3d_event *kernel) {
 static double fused_attention(const z3d_hardware *hardware, const z3d_event *kernel,
                               bool backward) {
     const double head = 128, seq = (double)kernel->n, tile = hardware->attention_tile;
-    const double exponentials = (1 + hardware->attention_head / (double)kernel->k) /
-                                (1 + hardware->attention_head / head);
+    const double exponentials =
+        (1 + hardware->attention_head / (double)kernel->k) / (1 + hardware->attention_head / head);
     const double rows = ceil(seq / tile) * tile;
     const double squares = rows * (rows + tile) / (seq * (seq + 1));
     const double efficiency =
