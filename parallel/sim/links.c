@@ -16,14 +16,20 @@ static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, const z3
     return node_of(places, z3d_mesh_ascending(at, axes, at->rank, index));
 }
 
-/* Nodes that this rank's group spans, if its members are visited in ascending order of rank. */
+/* Whether no member before `index` is on its node. Ranks that fill node after node ascend. */
+static bool is_first_on_node(const z3d_mesh *at, z3d_axes axes, int index,
+                             const z3d_places *places) {
+    const int node = node_of_member(at, axes, index, places), least = places->node ? 0 : index - 1;
+    for (int i = index - 1; i >= 0 && i >= least; i--)
+        if (node_of_member(at, axes, i, places) == node) return false;
+    return true;
+}
+
+/* Nodes that this rank's group spans. */
 static int nodes_of(const z3d_mesh *at, z3d_axes axes, const z3d_places *places) {
-    int nodes = 0, last = -1;
-    for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
-        int node = node_of_member(at, axes, i, places);
-        if (node != last) nodes++;
-        last = node;
-    }
+    int nodes = 0;
+    for (int i = 0; i < z3d_mesh_size(at, axes); i++)
+        nodes += is_first_on_node(at, axes, i, places);
     return nodes;
 }
 
@@ -191,13 +197,33 @@ static double latency(const z3d_hardware *hardware, const z3d_links *links, bool
     return (links->members - links->nodes) * inside + (links->nodes - 1) * across;
 }
 
-/* How often a collective pays the latency: in both passes of an all_reduce, and in each piece of a
- * gather of parameters or a sum of gradients. */
-static double calls(const z3d_hardware *hardware, const z3d_event *call) {
-    if (call->of == Z3D_COLLECTIVE_ALL_REDUCE) return 2;
+/* In how many collectives parameters are gathered or gradients summed. */
+static double pieces(const z3d_hardware *hardware, const z3d_event *call) {
     if (call->axes != Z3D_ROLE_ROWS) return 1;
     if (call->of == Z3D_COLLECTIVE_ALL_GATHER) return hardware->gather_pieces;
     return call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ? hardware->reduce_pieces : 1;
+}
+
+/* How often a collective pays the latency: in both passes of an all_reduce, and in each piece of a
+ * gather of parameters or a sum of gradients. */
+static double calls(const z3d_hardware *hardware, const z3d_event *call) {
+    return call->of == Z3D_COLLECTIVE_ALL_REDUCE ? 2 : pieces(hardware, call);
+}
+
+/* Seconds in which the host makes the lists of tensors of single parameters. It waits for the
+ * device before each, so nothing runs next to it. */
+static double lists(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
+    const double count = pieces(hardware, call);
+    return count > 1 ? count * links->members * hardware->list_us * 1e-6 : 0;
+}
+
+double z3d_links_copies(const z3d_hardware *hardware, const z3d_links *links,
+                        const z3d_event *call) {
+    const bool parts =
+        call->of == Z3D_COLLECTIVE_ALL_GATHER || call->of == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    if (!parts || links->members < 2) return 0;
+    const double bytes = 2 * hardware->collective_copies * total_bytes(links, call);
+    return bytes / (hardware->memory_bandwidth * 1e9 * hardware->memory_efficiency);
 }
 
 /* Seconds in levels: first the members of each node, then the members with the same place in their
@@ -265,7 +291,8 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     if (links->nodes > 1 && share < width) width = share;
     double bytes = passes(links, call) * total_bytes(links, call);
     bool tree = takes_tree(hardware, links, call);
-    return bytes / width + calls(hardware, call) * latency(hardware, links, tree);
+    return bytes / width + calls(hardware, call) * latency(hardware, links, tree) +
+           lists(hardware, links, call);
 }
 
 z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,

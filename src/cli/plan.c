@@ -5,6 +5,7 @@
 
 #include "src/cli/plan.h"
 #include "src/plan/memory.h"
+#include "src/plan/price/bill.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
@@ -98,6 +99,7 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     Z3D_TRY(status);
     memcpy(estimate.gather, gathers, sizeof estimate.gather);
     if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
+    Z3D_TRY(z3d_bill_check(options->train_tokens, estimate.tokens));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     Z3D_TRY((options->json ? z3d_estimate_json : z3d_estimate_print)(
         of, hardware, &estimate, &saving, options->train_tokens, text));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/cli/plan.h"
+#include "src/plan/price/bill.h"
 
 /* A bare number is no size: 24 bytes are not meant. A device "of 24G" has 24 GiB. */
 static z3d_status read_size(const char *wanted, int64_t *bytes) {
@@ -81,6 +82,7 @@ z3d_status cli_plan_best(z3d_config **config, const cli_plan_asked *asked, z3d_s
         Z3D_TRY(z3d_recommend_nodes(config, &hardware, asked->fit != NULL, &goal, &found));
     else
         Z3D_TRY(z3d_recommend(*config, ranks, &hardware, asked->fit != NULL, &found));
+    Z3D_TRY(z3d_bill_check(goal.tokens, found.tokens));
     found.goal = goal;
     if (asked->json)
         z3d_recommend_json(&found, text);

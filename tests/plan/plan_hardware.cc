@@ -227,6 +227,7 @@ TEST(Hardware, Refused) {
     refused(replaced(text, "name: box\n", ""), "name is missing");
     refused(replaced(text, "gemm_efficiency: 0.5", "gemm_efficiency: 1.5"), "from 0.01 to 1");
     refused(replaced(text, "devices: 4", "devices: 0"), "box.yaml:12:12");
+    refused(replaced(text, "devices: 4", "devices: 7.5"), "'7.5' is not a whole number");
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: -1"), "memory_gb_per_s");
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: nan"), "not a number");
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: [1]"), "one number");

@@ -58,6 +58,17 @@ TEST(Links, Map) {
     EXPECT_EQ(find(4, 3, 4, Z3D_AXES_WORLD).nodes, 3);
 }
 
+// A ring visits node after node, wherever the ranks of a node are in the group.
+TEST(Links, HopsOfRanksThatDoNotFillNodes) {
+    z3d_mesh mesh;
+    ASSERT_EQ(z3d_mesh_make(1, 4, 1, 0, &mesh), Z3D_OK);
+    const int back[] = {0, 1, 1, 0}, turns[] = {0, 1, 0, 1}, one[] = {2, 2, 2, 2};
+    const z3d_places first = {back, 0}, second = {turns, 0}, third = {one, 0};
+    EXPECT_EQ(z3d_links_hops(&mesh, Z3D_AXES_DATA, &first), 2);
+    EXPECT_EQ(z3d_links_hops(&mesh, Z3D_AXES_DATA, &second), 2);
+    EXPECT_EQ(z3d_links_hops(&mesh, Z3D_AXES_DATA, &third), 0);
+}
+
 // Software that fetches or reduces parameters one by one pays the latency for each; other gathers
 // do not change.
 TEST(Links, InPieces) {

@@ -43,12 +43,18 @@ const struct {
     const char *paper, *table;
     double median, worst;
 } known[] = {
-    {"megatron2", "table 1", 6, 21},     {"megatron2", "table 2", 29, 32},
-    {"korthikanti", "times", 8, 9},      {"korthikanti", "memory", 1, 5},
-    {"korthikanti", "layer", 4, 11},     {"zero-bubble", "table 4", 8, 27},
-    {"zero-bubble", "table 5", 10, 16},  {"zero-offload", "speeds", 18, 43},
-    {"zero-infinity", "speeds", 14, 16}, {"h100", "Megatron-LM", 7, 25},
-    {"h100", "llm.c", 13, 13},           {"h100", "torchtitan", 15, 32},
+    {"megatron2", "table 1", 4, 16},
+    {"megatron2", "table 2", 9, 18},
+    {"korthikanti", "times", 3, 5},
+    {"korthikanti", "memory", 1, 5},
+    {"korthikanti", "layer", 3, 10},
+    {"zero-bubble", "table 4", 7, 20},
+    {"zero-bubble", "table 5", 10, 16},
+    {"zero-offload", "speeds", 8, 24},
+    {"zero-infinity", "speeds", 9, 22},
+    {"h100", "Megatron-LM", 9, 19},
+    {"h100", "llm.c", 7, 7},
+    {"h100", "torchtitan", 10, 16},
 };
 
 TEST(Published, TablesAreAsNearAsKnown) {
@@ -80,7 +86,7 @@ TEST(Published, AccuracyOfOffload) {
     for (int i = 0; i < points().count; i++) {
         const z3d_point &p = points().point[i];
         if (std::string(p.paper).find("zero-") == 0 && std::string(p.figure) == "speeds" &&
-            std::string(p.quantity) == "tflops_per_gpu")
+            std::string(p.quantity) != "fits")
             errors.push_back(std::fabs(p.ours / p.published - 1));
     }
     const z3d_accuracy &told = z3d_accuracies[2];

@@ -358,12 +358,13 @@ TEST(Simulate, SequenceParallelism) {
 
 TEST(Simulate, AFullDeviceIsSlower) {
     Case of(config(4, 1024, 16, 16, 2, 2), 64);
-    of.hardware.allocator_slowdown = 0.5;
+    of.hardware.allocator_ms = 5;
     EXPECT_EQ(of.estimate().time.allocator, 0);
     z3d_estimate e = of.estimate(of.hardware.memory_gib * 1073741824.0); // an extra line: no room
     EXPECT_FALSE(e.memory.fits);
     EXPECT_LT(e.memory.free, 0);
-    EXPECT_NEAR(e.time.allocator, e.time.seconds / 3, 1e-9);
+    // Six units go forward and backward, four blocks are recomputed.
+    EXPECT_NEAR(e.time.allocator, 16 * 5e-3, 1e-9);
     expect_complete(e.time);
 }
 

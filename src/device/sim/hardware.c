@@ -66,6 +66,12 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
                  n->high);
         return refuse(r, mark, n->path, what);
     }
+    const double *at = number_at(r->hardware, index);
+    const bool counts = at == &r->hardware->devices || at == &r->hardware->threads;
+    if (counts && number != floor(number)) {
+        snprintf(what, sizeof what, "'%.40s' is not a whole number", value);
+        return refuse(r, mark, n->path, what);
+    }
     if (r->kind == STANDARD && r->hardware->given[index]) return Z3D_OK;
     const bool fuses = number_at(r->hardware, index) == &r->hardware->attention_fused;
     if (r->kind == SOFTWARE && fuses && r->hardware->given[index] &&

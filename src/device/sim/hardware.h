@@ -23,7 +23,10 @@
   X(threads, "device.threads", 1, 65536, 1, "threads of a rank of a cpu machine") \
   X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
-  X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
+  X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach; fused, forward, with heads of 128") \
+  X(attention_head, "device.attention_head", 0, 1e4, 0, "fused attention's exponentials take as long as its products for heads of this size; 0: they take no time") \
+  X(attention_tile, "device.attention_tile", 1, 1024, 1, "fused attention computes whole squares of so many queries and keys") \
+  X(attention_backward, "device.attention_backward", 0.05, 1, 1, "relative speed of fused attention's backward") \
   X(attention_passes, "device.attention_passes", 1, 64, 8, "how often attention that is not fused reads or writes all scores, forward; backward does it half as often again") \
   X(device_watts, "device.watts", 0, 1e5, 0, "most that a device draws, by its data sheet; 0: not known") \
   X(price, "device.price_per_hour", 0, 1e6, 0, "what a device costs an hour, in any currency; 0: not known") \
@@ -54,6 +57,9 @@
   X(transfers_block, "software.transfers_block", 0, 1, 0, "1: the host waits until a send or receive between pipeline stages is over; 0: it goes on") \
   X(gather_pieces, "software.gather_pieces", 1, 1000, 1, "collectives that fetch the parameters of a unit from the data group: 1, or one for each of its parameters") \
   X(reduce_pieces, "software.reduce_pieces", 1, 1000, 1, "collectives that sum the gradients of a unit over the data group to shards: 1, or one for each of its parameters") \
+  X(list_us, "software.list_us", 0, 1e4, 0, "where these are more than one: what the host takes in each for each rank's tensor, with the device standing still") \
+  X(collective_copies, "software.collective_copies", 0, 10, 0, "how often kernels copy what a gather or a reduce-scatter moves, from or to the parts of its buffer") \
+  X(gathers_again, "software.gathers_again", 0, 1, 0, "1: parameters that a recomputation gathered are gathered again for the backward after it (ZeRO-3); 0: they stay") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
@@ -61,7 +67,7 @@
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(hierarchical, "software.hierarchical", 0, 1, 0, "1: collectives over several nodes go inside each node, between nodes on each member's part, inside each node; 0: around one ring") \
   X(in_network, "software.in_network_reduction", 0, 1, 0, "1: the network's switches add up all-reduces between nodes (SHARP): a node's part crosses the network once; 0: nodes add it up") \
-  X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again") \
+  X(allocator_ms, "software.allocator_ms", 0, 1e4, 0, "what a full device (from 88 % on, growing to its end) adds to each pass of a unit: the allocator frees its cache and tries again") \
   X(node_runs, "compared.node_runs", 0, 1e6, 0, "measured steps of one node that predictions were compared with; 0: none") \
   X(node_low, "compared.node_low", 0.01, 100, 1, "measured time of a step over its predicted one, on one node: of ten steps one is below") \
   X(node_high, "compared.node_high", 0.01, 100, 1, "of ten steps one is above") \

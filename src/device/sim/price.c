@@ -1,6 +1,7 @@
 /* The time of kernels and copies on a described machine. */
 #include "src/device/sim/hardware.h"
 
+#include <math.h>
 #include <string.h>
 
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {
@@ -36,14 +37,27 @@ static double gemm(const z3d_hardware *hardware, const z3d_event *kernel) {
                   memory_seconds(hardware, (double)kernel->bytes));
 }
 
+/* Fused: the causal half in whole squares; a score costs an exponential, however small its head is.
+ */
+static double fused_attention(const z3d_hardware *hardware, const z3d_event *kernel,
+                              bool backward) {
+    const double head = 128, seq = (double)kernel->n, tile = hardware->attention_tile;
+    const double exponentials =
+        (1 + hardware->attention_head / (double)kernel->k) / (1 + hardware->attention_head / head);
+    const double rows = ceil(seq / tile) * tile;
+    const double squares = rows * (rows + tile) / (seq * (seq + 1));
+    const double efficiency =
+        hardware->attention_efficiency * (backward ? hardware->attention_backward : 1);
+    return larger(compute_seconds(hardware, kernel->dtype, kernel->flops * squares * exponentials,
+                                  efficiency),
+                  memory_seconds(hardware, (double)kernel->bytes));
+}
+
 /* Not fused, each product and each step between (scale and mask, softmax, dropout) passes over all
  * scores, and products are of whole squares, not of the causal half. */
 static double attention(const z3d_hardware *hardware, const z3d_event *kernel, bool backward) {
     double seq = (double)kernel->n, squares = (double)kernel->m * seq * seq;
-    if (hardware->attention_fused != 0)
-        return larger(
-            compute_seconds(hardware, kernel->dtype, kernel->flops, hardware->attention_efficiency),
-            memory_seconds(hardware, (double)kernel->bytes));
+    if (hardware->attention_fused != 0) return fused_attention(hardware, kernel, backward);
     double flops = (backward ? 8 : 4) * squares * (double)kernel->k;
     double passes = hardware->attention_passes * (backward ? 1.5 : 1) * squares *
                     (double)z3d_bytes_of(kernel->dtype, 1);

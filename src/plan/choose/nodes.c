@@ -25,12 +25,28 @@ typedef struct order {
     int searches, refusals;
 } order;
 
-/* Ranks of other numbers of nodes make pipelines of odd sizes: what is not a power of two must
+/* A pipeline of few stages leaves each data rank, of tensor ranks inside a node, equally many
+ * samples. */
+static bool has_short_pipeline(const order *o, int nodes) {
+    enum { FEW_STAGES = 8 };
+    const int64_t batch = o->config->train_batch_size, devices = (int64_t)o->hardware->devices;
+    for (int64_t stages = 1; stages <= FEW_STAGES; stages++)
+        for (int64_t tensor = 1; tensor <= devices; tensor++) {
+            const int64_t parts = stages * tensor, ranks = nodes * devices;
+            if (devices % tensor == 0 && ranks % parts == 0 && batch % (ranks / parts) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* Ranks of other numbers of nodes make long pipelines of odd sizes: what is not a power of two must
  * divide the batch or the layers. */
 static bool is_usual(const order *o, int nodes) {
     const int64_t batch = o->config->train_batch_size, layers = o->config->model_num_layers;
-    while (nodes % 2 == 0) nodes /= 2;
-    return ((batch == Z3D_AUTO ? 1 : batch % nodes) * (layers % nodes)) % nodes == 0;
+    int odd = nodes;
+    while (odd % 2 == 0) odd /= 2;
+    return ((batch == Z3D_AUTO ? 1 : batch % odd) * (layers % odd)) % odd == 0 ||
+           (batch != Z3D_AUTO && has_short_pipeline(o, nodes));
 }
 
 static int usual_nodes(const order *o, int nodes) {

@@ -15,7 +15,7 @@ static const struct constant {
     double low, high;
 } constants[] = {
     {"software.overlap", 0, 1},
-    {"software.allocator_slowdown", 0, 1},
+    {"software.allocator_ms", 0, 100},
     {"device.overhead_gb", 2.6, 4.1},
     {"device.gemm_efficiency", 0.4, 0.95},
     {"device.gemm_half", 32, 32},

@@ -71,7 +71,8 @@ z3d_status z3d_points_errors(const z3d_points *points, z3d_point_filter *belongs
     }
     if (count > 0) {
         qsort(error, (size_t)count, sizeof *error, by_size);
-        *out = (z3d_errors){count, fabs(error[count / 2]), error[count - 1]};
+        const double median = (fabs(error[(count - 1) / 2]) + fabs(error[count / 2])) / 2;
+        *out = (z3d_errors){count, median, error[count - 1]};
     }
     free(error);
     return Z3D_OK;

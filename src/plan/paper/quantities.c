@@ -67,11 +67,6 @@ typedef struct passes {
     } forward, backward;
 } passes;
 
-static bool is_pass(z3d_opcode opcode) {
-    return opcode == Z3D_OP_FORWARD || opcode == Z3D_OP_RECOMPUTE || opcode == Z3D_OP_BACKWARD ||
-           opcode == Z3D_OP_BACKWARD_INPUT || opcode == Z3D_OP_BACKWARD_WEIGHT;
-}
-
 /* What is recomputed belongs to backward. */
 static void take_block(passes *p, z3d_opcode opcode, double seconds) {
     if (opcode == Z3D_OP_FORWARD) {
@@ -87,7 +82,7 @@ static void take_pass(void *context, const z3d_span *span) {
     passes *p = context;
     if (span->kind != Z3D_SPAN_INSTRUCTION || span->instruction < 0) return;
     const z3d_sim_entry *entry = &p->of->simulation->stage[span->stage].entry[span->instruction];
-    if (!is_pass(entry->opcode)) return;
+    if (!z3d_sim_is_pass(entry->opcode)) return;
     if (p->stage[span->stage].busy == 0) p->stage[span->stage].begin = span->begin;
     p->stage[span->stage].end = span->end;
     p->stage[span->stage].busy += span->end - span->begin;
@@ -139,6 +134,8 @@ z3d_status z3d_quantities_find(const z3d_case *of, const z3d_hardware *hardware,
     for (int q = 0; q < Z3D_Q_COUNT; q++) out->own[q] = NAN;
     out->value[Z3D_Q_tflops_per_gpu] = e.tflops_96;
     out->value[Z3D_Q_model_tflops_per_gpu] = e.tflops_72;
+    out->value[Z3D_Q_parameter_tflops_per_gpu] =
+        8e-12 * (double)z3d_model_parameter_count(of->model) * e.tokens / gpu_seconds;
     out->value[Z3D_Q_seconds] = e.time.seconds;
     out->value[Z3D_Q_samples_per_gpu_s] = e.samples / gpu_seconds;
     out->value[Z3D_Q_tokens_per_gpu_s] = e.tokens / gpu_seconds;

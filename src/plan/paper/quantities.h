@@ -7,6 +7,7 @@
 #define Z3D_QUANTITIES(X)                                                                          \
     X(tflops_per_gpu)                                                                              \
     X(model_tflops_per_gpu)                                                                        \
+    X(parameter_tflops_per_gpu)                                                                    \
     X(seconds)                                                                                     \
     X(samples_per_gpu_s)                                                                           \
     X(tokens_per_gpu_s)                                                                            \

@@ -5,8 +5,8 @@
 
 const z3d_accuracy z3d_accuracies[Z3D_ACCURACIES] = {
     {"runs on a measured machine", 15, true, 2.8, 10.3, "docs/results/clock.md"},
-    {"published runs of the ZeRO paper", 24, false, 7, 41, "docs/reproducing-the-paper.md"},
-    {"published runs with offload", 11, false, 13, 43, "docs/results/offload-published.md"},
+    {"published runs of the ZeRO paper", 24, false, 6, 30, "docs/reproducing-the-paper.md"},
+    {"published runs with offload", 11, false, 8, 24, "docs/results/offload-published.md"},
 };
 
 int z3d_offload_kind(bool states, bool checkpoints) {

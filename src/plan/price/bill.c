@@ -3,6 +3,14 @@
 
 #include <math.h>
 
+z3d_status z3d_bill_check(double tokens, double of_a_step) {
+    char given[32], step[32];
+    if (tokens <= 0 || tokens >= of_a_step) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: one step has %s",
+                     z3d_format_count(tokens, given, sizeof given),
+                     z3d_format_count(of_a_step, step, sizeof step));
+}
+
 z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
                        double tokens_per_second) {
     z3d_bill out = {.tokens = tokens,

@@ -13,6 +13,8 @@ typedef struct z3d_bill {
 } z3d_bill;
 
 /* Of a training on `tokens` tokens, at so many a second. */
+/* ERR_USAGE: a training of fewer tokens than a step has. */
+z3d_status z3d_bill_check(double tokens, double of_a_step);
 z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
                        double tokens_per_second);
 /* A member of a JSON object after others; a value below 0 is not known: null. */

@@ -20,6 +20,7 @@ typedef struct lane {
 typedef struct price {
     double seconds, bytes, between_nodes;
     double launch;  /* of the host's thread, before it */
+    double copies;  /* of a collective's data, by kernels */
     double overlap; /* of a send or receive */
     bool host;      /* a kernel of the host's lane */
 } price;
@@ -107,6 +108,7 @@ static price price_of(const player *p, const z3d_event *event) {
     case Z3D_EVENT_START:
         if (is_transfer(event)) return price_transfer(p, event);
         if (links->members > 1) out.launch = w->hardware->host_launch_us * 1e-6;
+        out.copies = z3d_links_copies(w->hardware, links, event);
         out.seconds = z3d_links_collective(w->hardware, links, event);
         if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu cores move the data */
         out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
@@ -349,6 +351,9 @@ static bool pass_transfers(player *p) {
 
 static z3d_status start_collective(player *p, const z3d_event *event, int id, const price *of,
                                    bool *stays) {
+    const bool again = p->play->hardware->gathers_again > 0 && p->instruction >= 0 &&
+                       p->stage->entry[p->instruction].recomputed;
+    const double times = again ? 2 : 1;
     if (!is_transfer(event) && !pass_transfers(p)) {
         *stays = true;
         return Z3D_OK;
@@ -357,12 +362,13 @@ static z3d_status start_collective(player *p, const z3d_event *event, int id, co
         *stays = true;
         return Z3D_OK;
     }
-    launch(p, of->launch);
-    p->out->busy[event->axes] += of->seconds;
-    p->out->bytes[event->axes] += of->bytes;
-    p->out->bytes_between_nodes[event->axes] += of->between_nodes;
+    launch(p, times * of->launch);
+    if (of->copies > 0) compute(p, times * of->copies);
+    p->out->busy[event->axes] += times * of->seconds;
+    p->out->bytes[event->axes] += times * of->bytes;
+    p->out->bytes_between_nodes[event->axes] += times * of->between_nodes;
     if (is_transfer(event)) return start_transfer(p, event, id, of);
-    return start(p, event->axes, id, of->seconds);
+    return start(p, event->axes, id, times * of->seconds);
 }
 
 /* *stays: the stage must wait for another one. */
@@ -476,6 +482,12 @@ static void close_play(play *w) {
     free(w->player);
 }
 
+static int passes_of(const z3d_sim_stage *stage) {
+    int passes = 0;
+    for (int i = 0; i < stage->num_entries; i++) passes += z3d_sim_is_pass(stage->entry[i].opcode);
+    return passes;
+}
+
 /* The step ends with its last stage. */
 static void finish(const play *w, double memory_used) {
     int stages = w->simulation->stages;
@@ -487,7 +499,7 @@ static void finish(const play *w, double memory_used) {
         player *p = &w->player[s];
         leave_instruction(p);
         idle(p, last);
-        p->out->allocator = p->now * full * w->hardware->allocator_slowdown;
+        p->out->allocator = passes_of(p->stage) * full * w->hardware->allocator_ms * 1e-3;
         p->out->seconds = p->now + p->out->allocator;
         p->out->control = p->out->exposed[Z3D_AXES_WORLD];
     }

@@ -61,6 +61,28 @@ static z3d_status create_group(z3d_simulation *simulation, const z3d_sim_stage *
                                 buffers, &simulation->group[axes]);
 }
 
+bool z3d_sim_is_pass(z3d_opcode opcode) {
+    return opcode == Z3D_OP_FORWARD || opcode == Z3D_OP_RECOMPUTE || opcode == Z3D_OP_BACKWARD ||
+           opcode == Z3D_OP_BACKWARD_INPUT || opcode == Z3D_OP_BACKWARD_WEIGHT;
+}
+
+static bool uses(const z3d_unit *unit, int group) {
+    for (int s = 0; s < unit->num_groups; s++)
+        if (unit->group[s] == group) return true;
+    return false;
+}
+
+/* Whether the next pass that reads the group of a gather is a recomputation. */
+static bool is_recomputed(const z3d_program *train, int gather) {
+    const int group = train->instruction[gather].group;
+    for (int i = gather + 1; i < train->num_instructions; i++) {
+        const z3d_instruction *in = &train->instruction[i];
+        if (z3d_sim_is_pass(in->opcode) && uses(&train->model->unit[in->unit], group))
+            return in->opcode == Z3D_OP_RECOMPUTE;
+    }
+    return false;
+}
+
 /* What is left of a stage when its engine is gone. */
 static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
@@ -74,7 +96,8 @@ static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     stage->num_entries = train->num_instructions;
     for (int i = 0; i < train->num_instructions; i++) {
         const z3d_instruction *in = &train->instruction[i];
-        stage->entry[i] = (z3d_sim_entry){in->opcode, in->unit, in->micro};
+        const bool recomputed = in->opcode == Z3D_OP_GATHER_PARAMS && is_recomputed(train, i);
+        stage->entry[i] = (z3d_sim_entry){in->opcode, in->unit, in->micro, recomputed};
     }
     return Z3D_OK;
 }

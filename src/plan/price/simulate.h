@@ -32,7 +32,11 @@ typedef struct z3d_step_time {
 typedef struct z3d_sim_entry {
     z3d_opcode opcode;
     int unit, micro;
+    bool recomputed; /* gathers parameters that a recomputation reads first */
 } z3d_sim_entry;
+
+/* Forward, recomputation, or backward or a half of it. */
+bool z3d_sim_is_pass(z3d_opcode opcode);
 
 /* A pipeline stage, as one of its ranks shows it: ours, or the one that differs from ours along the
  * pipeline only. */
