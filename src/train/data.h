@@ -6,8 +6,7 @@
  * token's target is the next token of its document; a document's last token has no target. Sample k
  * of the run is a pure function of (data.seed, k). So it depends on no parallel size, the ranks
  * share nothing at start-up, and the data position of a run is the one number k.
- *
- * */
+ */
 #ifndef ZERO3D_TRAIN_DATA_H
 #define ZERO3D_TRAIN_DATA_H
 
@@ -77,8 +76,7 @@ typedef struct z3d_tokenize_options {
     bool force;                /* outputs replace files that are no token files */
     bool skip_bad; /* leaves out lines and elements without a text at the key; without skip_bad they
                     * are errors
-                    *
-                    * */
+                    */
     /* Called after every file and every few MiB; may be NULL. */
     void (*progress)(void *context, const z3d_tokenize_progress *progress);
     void *context;

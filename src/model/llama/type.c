@@ -1,4 +1,4 @@
-/* Llama in the registry: its block of the configuration. */
+/* Llama's entry in the registry: reads its section of the configuration. */
 #include "src/model/limits.h"
 #include "src/model/llama/units.h"
 
@@ -48,7 +48,7 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
         .lora = z3d_lora_of(c, z3d_llama_modules)};
 }
 
-/* Keys of model.rope_scaling that a type of scaling does not read. */
+/* Reports keys of model.rope_scaling that this type of scaling does not read. */
 static void check_scaling(const z3d_config *config, const z3d_config_judge *judge) {
     enum {
         LINEAR = 1 << Z3D_ROPE_LINEAR,

@@ -44,8 +44,7 @@ void z3d_prompts_free(z3d_prompts *prompts);
 
 /* Appends an answer's line: {"prompt": ..., other keys, "text": ..., "tokens": N, "finish":
  * "stop"}.
- *
- * */
+ */
 void z3d_prompts_answer_line(const z3d_string *head, const z3d_answer *answer, z3d_string *out);
 
 #endif

@@ -111,8 +111,8 @@ typedef struct z3d_added_set {
 enum { Z3D_ADDED_SPECIAL = 1, Z3D_ADDED_LSTRIP = 2, Z3D_ADDED_RSTRIP = 4 };
 
 typedef struct z3d_found {
-    size_t begin,
-        end; /* of the token and the white space that it takes; begin == end: none found */
+    /* of the token and the white space that it takes; begin == end: none found */
+    size_t begin, end;
     int32_t id;
 } z3d_found;
 
@@ -222,8 +222,7 @@ enum { Z3D_MAX_TOKENIZER_FILE = 1 << 27 };
  * of kind gpt2 <|endoftext|> ends a text; otherwise special_tokens.c finds the tokens that begin
  * and end a text. `path` is the file's name, for messages. ERR_IO, ERR_DATA (names file, line and
  * fault), ERR_UNSUPPORTED (names the part), ERR_MEMORY.
- *
- * */
+ */
 z3d_status z3d_gpt2_files_read(z3d_bpe_tokenizer *t, const z3d_json *vocab, const char *vocab_path,
                                const char *merges_path);
 z3d_status z3d_tokenizer_json_read(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path);

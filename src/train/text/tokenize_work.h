@@ -43,8 +43,8 @@ typedef struct z3d_tokenize_work {
     int64_t raw_json;     /* JSON files that were read as plain text */
     const char *first_raw_json;
     double begun;
-    int64_t total_bytes, read_bytes,
-        told_bytes; /* of the files; read so far; reported to `progress` so far */
+    /* of the files; read so far; reported to `progress` so far */
+    int64_t total_bytes, read_bytes, told_bytes;
 } z3d_tokenize_work;
 
 /* Decides which documents, or the end of which document, are held out. ERR_DATA: none can be. */
