@@ -261,7 +261,7 @@ static void read_rope(const reader *r, z3d_config *c) {
         z3d_problems_add(
             r->problems,
             Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                      "rope_scaling: rope_parameters is there, too; leave one of them"));
+                      "rope_scaling: the file also has rope_parameters; remove one of them"));
     if (!rope) rope = value_of(r->root, "rope_scaling");
     read_float(r, r->root, "rope_theta", 10000, &c->model_rope_theta);
     if (!rope) return;

@@ -76,7 +76,7 @@ static void check_scaling(const z3d_config *config, const z3d_config_judge *judg
     if (type == Z3D_ROPE_YARN &&
         (config->model_rope_scaling_mscale > 0) != (config->model_rope_scaling_mscale_all_dim > 0))
         z3d_limits_complain(judge, "model.rope_scaling.mscale",
-                            "it counts only with mscale_all_dim; set both or neither");
+                            "it has an effect only with mscale_all_dim; set both or neither");
 }
 
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
