@@ -36,8 +36,7 @@ void z3d_limits_sequence(const z3d_config_judge *judge, bool sequence_parallel, 
  * the fewest tiles of at most `attention` elements each. */
 int64_t z3d_tiling_of(const z3d_config *config, int64_t attention, int64_t mlp, int64_t inner);
 /* The tiles must divide a tensor rank's part of the MLP's width equally, and the number of units
- * must be in range.
- */
+ * must be in range. */
 void z3d_limits_tiling(const z3d_config_judge *judge, int64_t tiling, int64_t inner,
                        int tensor_size, int64_t num_layers);
 /* Whether the keys that decide a model's number of parameters have no error. */

@@ -117,15 +117,13 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
 /* ---- adapter.c: adapters beside a block's products ---- */
 
 /* The index, in the unit's first group, of the A of parameter `weight`'s adapter; 0: it has no
- * adapter.
- */
+ * adapter. */
 static inline int z3d_unit_adapter_place(const z3d_unit_run *run, int weight) {
     return weight < Z3D_LORA_PLACES ? z3d_transformer_of(run)->adapter[weight] : 0;
 }
 
 /* Adds the adapter of parameter `weight`, if it has one, to a layer. The parameter gives columns
- * first .. first + out - 1 of the layer's output.
- */
+ * first .. first + out - 1 of the layer's output. */
 void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
                           int64_t out);
 /* The tensor-parallel layers, with workspace for the adapters. */
@@ -157,8 +155,7 @@ z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
 int64_t z3d_unit_own_offset(const z3d_unit_run *run);
 /* The own rows in the buffer `all`; NULL if `all` is NULL. */
 const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all);
-/* *all = workspace for all rows; or `own`, memory for the own rows, if this rank owns all rows.
- */
+/* *all = workspace for all rows; or `own`, memory for the own rows, if this rank owns all rows. */
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
 /* *all = the rows of all tensor ranks, gathered into workspace; or `own` itself, if this rank owns
  * all rows. Collective over the tensor group. */
@@ -172,7 +169,7 @@ z3d_status z3d_unit_copy_rows(const z3d_unit_run *run, void *to, const void *fro
 typedef struct z3d_norm {
     int slot, weight;
     const void *x;
-    /* statistics of each row, from forward for backward; mean only for layernorm */
+    /* Statistics of each row, from forward for backward; mean only for layernorm. */
     float *mean, *rstd;
 } z3d_norm;
 

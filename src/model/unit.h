@@ -16,7 +16,7 @@
 
 enum {
     Z3D_MAX_DIMS = 4,
-    /* of one unit, after z3d_model_divide: bits of z3d_instruction.accumulate */
+    /* Of one unit, after z3d_model_divide: bits of z3d_instruction.accumulate. */
     Z3D_MAX_UNIT_GROUPS = 64,
     Z3D_MAX_PROCESS_GROUPS = 4, /* of one unit */
     Z3D_MAX_FIELDS = 4,         /* of a batch */
@@ -154,9 +154,9 @@ struct z3d_unit_run {
     z3d_step_state *state;             /* device memory */
     void *cache; /* generation: the unit's cache, kept from call to call, T[cache_samples,
                     positions, cache_columns] in the unit's own order; else NULL */
-    int64_t cache_samples,
-        cache_first;   /* samples in the cache; index of this call's first sample in it */
-    int64_t positions; /* of a sample in the cache */
+    int64_t cache_samples; /* in the cache */
+    int64_t cache_first;   /* index of this call's first sample in the cache */
+    int64_t positions;     /* of a sample in the cache */
     z3d_unit_group group[Z3D_MAX_UNIT_GROUPS]; /* in the order of unit->group */
     z3d_bump saved, workspace, deferred;       /* use the functions below */
 };
@@ -284,7 +284,7 @@ typedef struct z3d_model_facts {
     char shape[80];   /* "12 layers, hidden 768, 12 heads" */
     int64_t tokens;   /* per sample */
     int64_t vocabulary, padded_vocabulary;
-    /* sizes of a block's largest matrix, on one tensor rank */
+    /* Sizes of a block's largest matrix, on one tensor rank. */
     int64_t product_outputs, product_inputs;
     z3d_model_flops flops;
 } z3d_model_facts;
@@ -344,8 +344,7 @@ int z3d_model_part_units(const z3d_model *model);
  * sample whose logits are the output. */
 void z3d_model_take_tokens(z3d_model *model, int64_t seq, bool packed);
 /* Number of parameters as users count them: logical, unpadded, whole model.
- * z3d_model_trained_count: only trained ones.
- */
+ * z3d_model_trained_count: only trained ones. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 int64_t z3d_model_trained_count(const z3d_model *model);
 /* "124M parameters", or "124M parameters, 1.2M of them trained", cut to size, into buf, which is

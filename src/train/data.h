@@ -5,8 +5,7 @@
  * last seq_length the targets. Or a sample has whole documents (data.samples: documents): each
  * token's target is the next token of its document; a document's last token has no target. Sample k
  * of the run is a pure function of (data.seed, k). So it depends on no parallel size, the ranks
- * share nothing at start-up, and the data position of a run is the one number k.
- */
+ * share nothing at start-up, and the data position of a run is the one number k. */
 #ifndef ZERO3D_TRAIN_DATA_H
 #define ZERO3D_TRAIN_DATA_H
 
@@ -75,8 +74,7 @@ typedef struct z3d_tokenize_options {
     const char *chat_template; /* its name; NULL: the one beside the tokenizer's file */
     bool force;                /* outputs replace files that are no token files */
     bool skip_bad; /* leaves out lines and elements without a text at the key; without skip_bad they
-                    * are errors
-                    */
+                    * are errors */
     /* Called after every file and every few MiB; may be NULL. */
     void (*progress)(void *context, const z3d_tokenize_progress *progress);
     void *context;
@@ -180,7 +178,7 @@ typedef struct z3d_dataset_config {
     int64_t seq_length;
     int32_t vocab_size;
     uint64_t seed;
-    /* training: a file must hold at least one window of seq_length + 1 tokens */
+    /* Training: a file must have at least one window of seq_length + 1 tokens. */
     bool whole_windows;
     bool documents;        /* samples are whole documents, not windows */
     z3d_too_long too_long; /* with documents */

@@ -96,8 +96,7 @@ z3d_status z3d_tokenizer_set_special(z3d_tokenizer *tokenizer, z3d_special speci
  * end_of_text is one of them: then it is another model's tokenizer. */
 z3d_status z3d_tokenizer_set_model(z3d_tokenizer *tokenizer, int64_t vocab_size);
 /* Checks that these files are a tokenizer for a model with `vocab_size` token ids. Errors: those
- * above.
- */
+ * above. */
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
 /* The token that ends an answer in the chat template beside the tokenizer's file; -1: no known

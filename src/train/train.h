@@ -39,7 +39,7 @@ typedef struct z3d_generate_request {
     int count;
     const char *prompts; /* a file of prompts, JSON lines, or "-" for standard input; NULL:
                             generate.prompt is the prompt */
-    /* the file for their answers, which must not exist; NULL: answers go to `show` */
+    /* The file for their answers, which must not exist; NULL: answers go to `show`. */
     const char *output;
     /* chat: each prompt is a user's message in a chat template, and only the answer is shown.
      * chat_template: its name; NULL: the template in the model's folder. system: the system message

@@ -108,8 +108,7 @@ z3d_status z3d_trainer_setup_inference(z3d_trainer *trainer, int64_t prompts, in
                                        bool stage_given);
 /* For the replay of one rank of a recording: makes its place in the recorded world, groups without
  * other members, and the engine. trainer->world is NULL; the configuration is the recorded one. Not
- * collective.
- */
+ * collective. */
 z3d_status z3d_trainer_setup_replay(z3d_trainer *trainer, int ranks, int rank);
 void z3d_trainer_destroy(z3d_trainer *trainer);
 
@@ -159,12 +158,10 @@ z3d_status z3d_trainer_time_products(z3d_trainer *trainer);
  * the device is created. Collective, agreed. */
 z3d_status z3d_trainer_choose_speeds(z3d_trainer *trainer);
 /* ERR_TOPOLOGY if this rank shares its GPU with a lower rank, unless training.collectives is host.
- * Collective, agreed.
- */
+ * Collective; the caller agrees on the error. */
 z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer);
 /* For a device with only one way to multiply: rank 0 measures the peak, unless one is configured.
- * Collective, agreed.
- */
+ * Collective, agreed. */
 z3d_status z3d_trainer_measure_peak(z3d_trainer *trainer);
 /* Rank 0, resumed runs. A busy machine measures a peak that is too low, so the largest peak of all
  * starts of the run on this device is used. Not collective. */
@@ -207,8 +204,7 @@ z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_co
 /* kept_keys.c. The type of gradients in a checkpoint's run. `auto` in its configuration is from an
  * older version or an fp32 run: its gradients had the model's type. */
 z3d_accum z3d_trainer_saved_accum(const z3d_config *saved);
-/* ERR_CONFIG with every key that a resumed run changes but must keep. Not collective.
- */
+/* ERR_CONFIG with every key that a resumed run changes but must keep. Not collective. */
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
 /* *out: the configuration in a checkpoint; the caller destroys it, also after an error; NULL: no
  * memory. Errors: those of z3d_config_read_text. */
@@ -253,7 +249,7 @@ z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prom
 /* samples.c. */
 /* The same for all prompts of the run. Not collective. */
 z3d_status z3d_trainer_check_prompts(const z3d_trainer *trainer);
-/* Continues the run's prompts and shows the texts; with generate.every also writes them to
+/* Continues the run's prompts and shows the texts. With generate.every it also writes them to
  * samples.jsonl, unless the run was complete at its start. *stopped: a signal ended it early.
  * Collective, agreed. */
 z3d_status z3d_trainer_sample_all(z3d_trainer *trainer, int64_t step, bool last, bool *stopped);
@@ -275,11 +271,10 @@ z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer);
 
 /* For a failure of this rank alone, while the others are in a collective or on the way to one. Ends
  * the run on all ranks and does not return; in a world of one rank it returns `status`. Not
- * collective.
- */
+ * collective. */
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
 
-/* memory.c, not collective but for z3d_trainer_find_memory. Bytes outside the plan; -1: unknown.
+/* memory.c, not collective except for z3d_trainer_find_memory. Bytes outside the plan; -1: unknown.
  * The peak of this process's resident memory minus planned bytes (arenas, communication buffers,
  * the copy for asynchronous saves): MPI, oneDNN, other libraries, the program itself. On a device
  * with its own memory: the bytes in use there, by any process, minus the arena: context, libraries'
@@ -310,8 +305,7 @@ int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file);
 /* Whether training.eval_steps batches are fewer than a validation file has. */
 bool z3d_trainer_validation_is_cut(const z3d_trainer *trainer);
 /* *out: a digest of the samples that validation reads and of their files' weights, 53 bits, not 0.
- * Not collective.
- */
+ * Not collective. */
 z3d_status z3d_trainer_digest_validation(const z3d_trainer *trainer, int64_t *out);
 
 #endif

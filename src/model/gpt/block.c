@@ -85,8 +85,7 @@ static z3d_status layernorm(z3d_unit_run *run, const z3d_norm *norm, void **y) {
     return z3d_norm_forward_all(run, norm, *y);
 }
 
-/* Each row of qkv has queries, then keys, then values: the address of part 0, 1 or 2.
- */
+/* Each row of qkv has queries, then keys, then values: the address of part 0, 1 or 2. */
 static void *qkv_part(const z3d_unit_run *run, void *qkv, int64_t part) {
     return (char *)qkv + part * z3d_row_bytes(run, gpt_of(run)->local_hidden);
 }

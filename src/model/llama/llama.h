@@ -10,7 +10,7 @@
 typedef struct z3d_llama_config {
     int64_t num_layers, hidden_size, num_heads, num_key_value_heads, head_dim, intermediate_size;
     int64_t seq_length, vocab_size, vocab_multiple;
-    /* a token attends to this many latest tokens, itself included; 0: to all */
+    /* A token attends to this many latest tokens, itself included; 0: to all. */
     int64_t sliding_window;
     double attention_dropout, init_std, rms_norm_eps;
     z3d_rope rope;

@@ -21,10 +21,9 @@ typedef struct z3d_packing {
     int64_t seq_length, pieces;
     z3d_piece *piece; /* [pieces] the longest first */
     int64_t *end;     /* [seq_length + 2] index after the last piece of at least this length */
-    int32_t *
-        place; /* [pieces] the places, sample by sample: each names a piece of the place's length */
-    int64_t *sample; /* [facts.samples + 2] each sample's first place, then the end; the last
-                        element is used while building */
+    int32_t *place;   /* [pieces] sample by sample, each place names a piece of its length */
+    int64_t *sample;  /* [facts.samples + 2] each sample's first place, then the end; the last
+                         element is used while building */
     z3d_packing_facts facts;
 } z3d_packing;
 

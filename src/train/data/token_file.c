@@ -322,7 +322,7 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
     Z3D_REQUIRE(first >= 0 && count >= 0 && first <= file->tokens - count,
                 "%s: tokens %lld to %lld of %lld were requested", file->path, (long long)first,
                 (long long)(first + count), (long long)file->tokens);
-    /* reading beyond the end of a shortened file would end the process by SIGBUS */
+    /* Reading beyond the end of a shortened file would end the process by SIGBUS. */
     struct stat info;
     if (fstat(file->data.fd, &info) != 0 || info.st_size < file->data.bytes)
         return Z3D_ERROR(Z3D_ERR_IO,

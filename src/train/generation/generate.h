@@ -32,7 +32,8 @@ typedef struct z3d_prompt {
 } z3d_prompt;
 
 typedef struct z3d_answer {
-    const char *text; /* the new text only, any bytes; a document's end is a line "<|endoftext|>" */
+    const char
+        *text; /* the new text only, any bytes; a document's end is a line like "<|endoftext|>" */
     size_t length;
     int64_t tokens; /* generated, a stop token included */
     bool stopped;   /* a stop ended it; false: it has prompt.tokens tokens */
@@ -44,7 +45,7 @@ typedef struct z3d_generate_options {
     z3d_sampling sampling;
     const z3d_stops *stops;
     const z3d_mesh *mesh;
-    /* all ranks agree whether to stop; NULL: one rank, which is never asked to stop */
+    /* All ranks agree whether to stop; NULL: one rank, which is never asked to stop. */
     z3d_world *world;
     /* Called on rank 0; each may be NULL. piece: the new text of the first prompt's answer since
      * the last call, whole characters. answer: called for every prompt, in order. An error ends the

@@ -9,7 +9,7 @@
 /* How a text becomes a prompt. */
 typedef struct z3d_prompt_style {
     z3d_tokenizer *tokenizer;
-    /* the text is the user's message in this template; NULL: the text is the prompt */
+    /* The text is the user's message in this template; NULL: the text is the prompt. */
     const z3d_chat *chat;
     const char *system; /* the system message before it; NULL: the template's usual one, or none */
 } z3d_prompt_style;
@@ -43,8 +43,7 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
 void z3d_prompts_free(z3d_prompts *prompts);
 
 /* Appends an answer's line: {"prompt": ..., other keys, "text": ..., "tokens": N, "finish":
- * "stop"}.
- */
+ * "stop"}. */
 void z3d_prompts_answer_line(const z3d_string *head, const z3d_answer *answer, z3d_string *out);
 
 #endif

@@ -30,8 +30,7 @@ typedef struct z3d_rank_tape {
     int64_t step, entries;   /* the step that runs; instructions compared so far */
     int64_t vocab_size;      /* of the data: the limit of its tokens */
     /* Playing: called after each instruction whose output was equal to the recorded one. AGAIN ends
-     * the step. May be NULL.
-     */
+     * the step. May be NULL. */
     z3d_status (*finished)(void *context, const z3d_program *program, int index);
     void *context;
 } z3d_rank_tape;

@@ -65,7 +65,7 @@ typedef struct z3d_step_record {
     double mfu, hfu; /* shares of one rank's peak, NAN if the peak is unknown; hfu counts recompute
                         too (z3d_plan_hardware_flops) */
     double exposed_comm_seconds; /* in which compute waited for collectives */
-    /* in which compute waited for copies from and to host memory */
+    /* In which compute waited for copies from and to host memory. */
     double exposed_transfer_seconds;
     bool offloaded; /* optimizer states are offloaded, or something is on a disk; else the next two
                        are not written */

@@ -93,8 +93,8 @@ z3d_status z3d_word_merger_add(z3d_word_merger *m, const char *word, size_t leng
 
 /* A node of a trie: one byte in the texts of a set of tokens. */
 typedef struct z3d_added_node {
-    int32_t child, next; /* the first of the nodes for the next byte; the next sibling of this node;
-                            -1: none */
+    int32_t child, next; /* child: the first node for the next byte; next: the next sibling of this
+                            node; -1: none */
     int32_t id;          /* the token whose text ends here; -1: none */
     unsigned char byte;
 } z3d_added_node;
@@ -111,7 +111,7 @@ typedef struct z3d_added_set {
 enum { Z3D_ADDED_SPECIAL = 1, Z3D_ADDED_LSTRIP = 2, Z3D_ADDED_RSTRIP = 4 };
 
 typedef struct z3d_found {
-    /* of the token and the white space that it takes; begin == end: none found */
+    /* Of the token and the white space that it takes; begin == end: none found. */
     size_t begin, end;
     int32_t id;
 } z3d_found;
@@ -221,8 +221,7 @@ enum { Z3D_MAX_TOKENIZER_FILE = 1 << 27 };
 /* Read all of a tokenizer: from vocab.json and merges.txt, or from tokenizer.json. In a tokenizer
  * of kind gpt2 <|endoftext|> ends a text; otherwise special_tokens.c finds the tokens that begin
  * and end a text. `path` is the file's name, for messages. ERR_IO, ERR_DATA (names file, line and
- * fault), ERR_UNSUPPORTED (names the part), ERR_MEMORY.
- */
+ * fault), ERR_UNSUPPORTED (names the part), ERR_MEMORY. */
 z3d_status z3d_gpt2_files_read(z3d_bpe_tokenizer *t, const z3d_json *vocab, const char *vocab_path,
                                const char *merges_path);
 z3d_status z3d_tokenizer_json_read(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path);

@@ -28,8 +28,7 @@ typedef struct z3d_instructions {
 
 /* Prepares to encode objects of this format, with the loss and the chat template of the options;
  * the options must outlive *out. Free also after a failure. Errors: z3d_chat_find's; ERR_USAGE: the
- * format is conversations and there is no template.
- */
+ * format is conversations and there is no template. */
 z3d_status z3d_instructions_create(const z3d_tokenize_options *options, z3d_tokenize_format format,
                                    z3d_tokenizer *tokenizer, z3d_instructions *out);
 void z3d_instructions_free(z3d_instructions *in);

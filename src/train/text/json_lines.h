@@ -23,8 +23,8 @@ size_t z3d_json_mark_length(const char *text, size_t length);
  * names it. */
 void z3d_json_append_keys(const z3d_json *object, z3d_string *keys);
 
-/* The kind of an open file, found by its first bytes (up to 1 MiB), not by its name. It is JSON if
- * its first three values, or the first three elements of its array, are. */
+/* The kind of an open file, found by its first bytes (up to 1 MiB), not by its name. The file is
+ * JSON if its first three values, or the first three elements of its array, are JSON. */
 typedef enum z3d_json_look {
     Z3D_LOOK_TEXT,  /* no JSON, or unreadable */
     Z3D_LOOK_VALUE, /* JSON without records: an object over several lines, an array of numbers */
@@ -40,7 +40,7 @@ z3d_status z3d_refuse_raw_json(const char *path);
 typedef struct z3d_json_lines {
     z3d_input *input;
     const char *path;
-    const char *key; /* key of the text in each object; "data.text": key text of the object at key
+    const char *key; /* key of the text in each object; "data.text": the member text of the member
                         data. z3d_json_lines_next_object does not use it */
     const char *option; /* stands before the key in messages: "--json-key "; NULL: nothing */
     bool strict;        /* faults that are repaired otherwise are errors */

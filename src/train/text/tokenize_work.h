@@ -43,7 +43,7 @@ typedef struct z3d_tokenize_work {
     int64_t raw_json;     /* JSON files that were read as plain text */
     const char *first_raw_json;
     double begun;
-    /* of the files; read so far; reported to `progress` so far */
+    /* Of the files; read so far; reported to `progress` so far. */
     int64_t total_bytes, read_bytes, told_bytes;
 } z3d_tokenize_work;
 

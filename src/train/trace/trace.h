@@ -69,8 +69,8 @@ typedef struct z3d_trace_run {
 
 /* Reads the timelines of all ranks; all must be of one run. step: the step to examine; 0: the last
  * one that all ranks have. The clocks of nodes are aligned at this step's step_control, a
- * collective of all ranks: on each node it is assumed to end first at the same moment as on rank
- * 0's node. Release *out after a failure, too. Errors: ERR_IO, ERR_DATA. */
+ * collective of all ranks: the first rank of each node is assumed to leave it at the same moment.
+ * Release *out also after a failure. Errors: ERR_IO, ERR_DATA. */
 z3d_status z3d_trace_run_read(const char *folder, int64_t step, z3d_trace_run *out);
 void z3d_trace_run_release(z3d_trace_run *run);
 /* z3d_trace_read for FOLDER/trace-rank<rank>.json. */
