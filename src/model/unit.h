@@ -152,8 +152,8 @@ struct z3d_unit_run {
     bool ends_backward;                /* no unit before this one has trained parameters, and
                                           input_gradient is NULL */
     z3d_step_state *state;             /* device memory */
-    void *cache; /* generation: the unit's cache, kept from call to call, T[cache_samples,
-                    positions, cache_columns] in the unit's own order; else NULL */
+    void *cache;           /* generation: the unit's cache, kept from call to call, T[cache_samples,
+                              positions, cache_columns] in the unit's own order; else NULL */
     int64_t cache_samples; /* in the cache */
     int64_t cache_first;   /* index of this call's first sample in the cache */
     int64_t positions;     /* of a sample in the cache */

@@ -10,14 +10,12 @@
 #define Z3D_RESIDENT_MAP(X)                                                                        \
     X(ARENAS, "arenas, as planned")                                                                \
     X(SNAPSHOT, "copy for asynchronous saves")                                                     \
-    X(EXCHANGE,                                                                                    \
-      "communication buffers") /* the ranks of a node share them: also the other ranks' buffers */ \
+    X(EXCHANGE, "communication buffers") /* the ranks of a node share them */                      \
     X(MPI, "MPI: libraries, shared memory")                                                        \
     X(LIBRARIES, "other libraries")                                                                \
     X(PROGRAM, "the program")                                                                      \
     X(FILES, "mapped files")                                                                       \
-    X(HEAP, "heap and stacks") /* malloc by us, by MPI and by the math library; code that the math \
-                                  library generates */
+    X(HEAP, "heap and stacks") /* malloc of all code; code that the math library generates */
 
 typedef enum z3d_resident_part {
 #define X(NAME, text) Z3D_RESIDENT_##NAME,
