@@ -99,13 +99,13 @@ static z3d_status read_unicode(parser *p, char **to) {
     unsigned c, low;
     Z3D_TRY(read_hex4(p, &c));
     if (c >= 0xd800 && c < 0xdc00) {
-        const char *behind = p->at;
+        const char *next = p->at;
         low = 0;
         if (next_is(p, '\\') && next_is(p, 'u')) Z3D_TRY(read_hex4(p, &low));
         if (low >= 0xdc00 && low < 0xe000)
             c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
         else
-            p->at = behind;
+            p->at = next;
     }
     if (c >= 0xd800 && c < 0xe000) {
         if (!p->repairs) return refuse(p, "half of a surrogate pair in a string");

@@ -54,7 +54,7 @@ void z3d_pending_io_end(z3d_pending_io *io) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Of a long path the end is shown. */
+/* Shows only the end of a long path. */
 static void describe(const z3d_pending_io *io, char *out, size_t size) {
     size_t length = strlen(io->path);
     bool whole = length <= PATH_SHOWN;

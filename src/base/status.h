@@ -88,7 +88,7 @@ z3d_status z3d_error_restore(const z3d_kept_error *kept);
         if ((status) != Z3D_OK) goto label;                                                        \
     } while (0)
 
-/* For conditions that only a bug in zero3d can break. Checked in release builds, too. */
+/* For conditions that only a bug in zero3d can break. Checked in release builds too. */
 #define Z3D_REQUIRE(condition, ...)                                                                \
     do {                                                                                           \
         if (!(condition)) return Z3D_ERROR(Z3D_ERR_INTERNAL, __VA_ARGS__);                         \

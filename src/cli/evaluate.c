@@ -87,7 +87,7 @@ static z3d_status read_arguments(int argc, char **argv, z3d_evaluate_request *re
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
     if (count < 2 || (strchr(argv[2], '=') && access(argv[2], F_OK) != 0))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "no data: give a token file or a text behind the checkpoint");
+                         "no data: give a token file or a text after the checkpoint");
     request->path = argv[1];
     request->data = argv[2];
     request->assignments = argv + 3;

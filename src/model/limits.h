@@ -22,7 +22,8 @@ void z3d_limits_counts(const z3d_config_judge *judge, const z3d_count_limit *lim
 /* A dropout's probability. */
 void z3d_limits_dropout(const z3d_config_judge *judge, const char *key, double p);
 void z3d_limits_init_std(const z3d_config_judge *judge, double std);
-/* Whether the run's ranks, where they are known, have whole groups of this tensor size. */
+/* Whether this tensor size divides the number of the run's ranks; true if that number is not known.
+ */
 bool z3d_limits_shares(const z3d_config_judge *judge, int64_t tensor_size);
 /* `value` of `key` must divide n, which is `what`. The error names the nearest divisors; of a
  * tensor size, those that divide the ranks. */

@@ -52,7 +52,7 @@ static z3d_status has_best(const z3d_trainer *trainer, bool *has) {
     return status == Z3D_ERR_DATA ? Z3D_OK : status; /* a damaged checkpoint does not count */
 }
 
-/* What rank 0 finds; all ranks get it. */
+/* Found by rank 0 and sent to all ranks. */
 typedef struct found {
     int64_t data;
     bool has_best;

@@ -128,8 +128,8 @@ static z3d_status open_store(z3d_trainer *trainer) {
     return z3d_store_open(&store, &trainer->store);
 }
 
-/* What rank 0 finds in the run's folder; all ranks get it: whether it has checkpoints, and whether
- * checkpoint.resume names the newest one, by any path. */
+/* Found by rank 0 in the run's folder and sent to all ranks: whether the folder has checkpoints,
+ * and whether checkpoint.resume names the newest one, by any path. */
 typedef struct found {
     bool any, named;
 } found;

@@ -28,7 +28,7 @@ typedef enum z3d_tokenize_split {
     Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
 } z3d_tokenize_split;
 
-/* What the JSON objects of a file are. */
+/* The format of a file's JSON objects. */
 typedef enum z3d_tokenize_format {
     Z3D_FORMAT_AUTO, /* the keys of the first object decide */
     Z3D_FORMAT_TEXT,

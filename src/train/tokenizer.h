@@ -32,8 +32,8 @@ struct z3d_tokenizer_ops {
     z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
                          z3d_token_list *out);
     /* The same for text that follows a special token, such as <|im_end|>, inside a text. */
-    z3d_status (*encode_behind)(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                z3d_token_list *out);
+    z3d_status (*encode_after)(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                               z3d_token_list *out);
     /* Appends the text of `count` ids to out. Special tokens (end_of_text and others) have no text
      * and append nothing. begins: the ids begin a text, so the space that encode puts before every
      * text is left out. ERR_DATA for an id outside the vocabulary. */

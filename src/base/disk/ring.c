@@ -121,7 +121,7 @@ static disk_piece *free_place(disk_ring *r, int depth) {
     return NULL;
 }
 
-/* Of the pieces in flight, the offset of the first one in the file. */
+/* The smallest file offset of the pieces in flight. */
 static int64_t first_at(const disk_ring *r, int depth) {
     int64_t first = INT64_MAX;
     for (int i = 0; i < depth; i++)

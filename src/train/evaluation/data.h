@@ -4,7 +4,7 @@
 
 #include "src/train/data.h"
 
-/* What a path names, found by its content and name. */
+/* The kind of the data that a path names, found by its content and name. */
 typedef enum z3d_evaluation_kind {
     Z3D_EVALUATE_TOKENS, /* .bin, .idx, a Megatron-LM prefix, or llm.c's magic number */
     Z3D_EVALUATE_LINES,  /* .jsonl, .ndjson, .json, or JSON by its content: each line or element is

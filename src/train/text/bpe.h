@@ -1,15 +1,14 @@
 /* Private to src/train: byte-pair encoding as Hugging Face's tokenizers do it. A text passes these
  * stages, each a file:
  *
- *   added_tokens.c    tokens that are found in the text as they are, such as <|endoftext|>
- *   normalize.c       what lies between them is rewritten: NFC, "▁" for a space
- *   split.c           and cut into words (gpt2_words.c: GPT-2's)
- *   bpe_words.c       a word's bytes or characters are merged into tokens (bpe_vocabulary.c)
+ *   added_tokens.c    finds added tokens in the text, such as <|endoftext|>
+ *   normalize.c       rewrites the text between them: NFC, "▁" for a space
+ *   split.c           cuts it into words (gpt2_words.c: GPT-2's words)
+ *   bpe_words.c       merges a word's bytes or characters into tokens (bpe_vocabulary.c)
  *   bpe_tokenizer.c   runs the stages, and turns tokens into text
  *
- * The stages are read by tokenizer_json.c and tokenizer_parts.c from tokenizer.json, by
- * gpt2_files.c from vocab.json and merges.txt. special_tokens.c finds what begins and ends a text.
- */
+ * tokenizer_json.c and tokenizer_parts.c read the stages from tokenizer.json, gpt2_files.c from
+ * vocab.json and merges.txt. special_tokens.c finds the tokens that begin and end a text. */
 #ifndef ZERO3D_TRAIN_BPE_H
 #define ZERO3D_TRAIN_BPE_H
 

@@ -69,8 +69,8 @@ static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t 
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, true, begins, out);
 }
 
-static z3d_status bpe_encode_behind(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                    z3d_token_list *out) {
+static z3d_status bpe_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                   z3d_token_list *out) {
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, false, false, out);
 }
 
@@ -170,14 +170,14 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
 
 static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
                                                   .encode = bpe_encode,
-                                                  .encode_behind = bpe_encode_behind,
+                                                  .encode_after = bpe_encode_after,
                                                   .decode = bpe_decode,
                                                   .find_special = bpe_find_special,
                                                   .name_token = bpe_name_token,
                                                   .destroy = bpe_destroy};
 static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
                                                          .encode = bpe_encode,
-                                                         .encode_behind = bpe_encode_behind,
+                                                         .encode_after = bpe_encode_after,
                                                          .decode = bpe_decode,
                                                          .find_special = bpe_find_special,
                                                          .name_token = bpe_name_token,

@@ -18,7 +18,7 @@ typedef struct run {
     z3d_string text;
     size_t trained_from;
     bool trained; /* a part of it is trained */
-    bool behind;  /* it follows a special token */
+    bool follows; /* it follows a special token */
     z3d_token_list *out, ids;
 } run;
 
@@ -36,8 +36,8 @@ static z3d_status encode(run *r, size_t length, z3d_token_list *out) {
     const struct z3d_tokenizer_ops *ops = r->tokenizer->ops;
     const char *text = r->text.text ? r->text.text : "";
     const size_t first = out->count;
-    Z3D_TRY(r->behind ? ops->encode_behind(r->tokenizer, text, length, out)
-                      : ops->encode(r->tokenizer, text, length, true, out));
+    Z3D_TRY(r->follows ? ops->encode_after(r->tokenizer, text, length, out)
+                       : ops->encode(r->tokenizer, text, length, true, out));
     return z3d_tokenizer_check_ids(r->tokenizer, out, first);
 }
 
@@ -65,7 +65,7 @@ static z3d_status add_id(run *r, int32_t id, bool trained) {
     Z3D_TRY(flush(r));
     Z3D_TRY(z3d_token_list_reserve(r->out, 1));
     r->out->id[r->out->count++] = trained ? id : id | Z3D_TOKEN_UNTRAINED;
-    r->behind = true;
+    r->follows = true;
     return Z3D_OK;
 }
 
@@ -100,7 +100,7 @@ static const char *find(span s, const char *text) {
 }
 
 /* The text after the last `mark`; all of it if there is no mark. */
-static span behind_last(span s, const char *mark) {
+static span after_last(span s, const char *mark) {
     for (const char *at; (at = find(s, mark)) != NULL;) {
         size_t used = (size_t)(at - s.text) + strlen(mark);
         s.text += used, s.length -= used;
@@ -133,8 +133,8 @@ static void add_thinking(run *r, const z3d_message *m, bool after, bool last) {
     const char *end = find(content, THOUGHT);
     if (!m->reasoning && end) {
         thoughts = strip_lines((span){m->text, (size_t)(end - m->text)}, false, true);
-        thoughts = strip_lines(behind_last(thoughts, THINK), true, false);
-        content = strip_lines(behind_last(content, THOUGHT), true, false);
+        thoughts = strip_lines(after_last(thoughts, THINK), true, false);
+        content = strip_lines(after_last(content, THOUGHT), true, false);
     }
     if (after && (last || thoughts.length > 0)) {
         thoughts = strip_lines(thoughts, true, true);

@@ -49,8 +49,8 @@ static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_
     return Z3D_OK;
 }
 
-static z3d_status bytes_encode_behind(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                      z3d_token_list *out) {
+static z3d_status bytes_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                     z3d_token_list *out) {
     return bytes_encode(tokenizer, text, length, false, out);
 }
 
@@ -91,7 +91,7 @@ static void bytes_destroy(z3d_tokenizer *tokenizer) {
 static const struct z3d_tokenizer_ops bytes_ops = {
     .name = "bytes",
     .encode = bytes_encode,
-    .encode_behind = bytes_encode_behind,
+    .encode_after = bytes_encode_after,
     .decode = bytes_decode,
     .find_special = bytes_find_special,
     .name_token = bytes_name_token,
