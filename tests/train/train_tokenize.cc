@@ -475,7 +475,7 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
         EXPECT_NE(t.message.find(in / name), std::string::npos) << t.message;
         std::filesystem::remove(in / name);
     };
-    const std::string none = "no element of an array is an object with a text";
+    const std::string none = "no array element that is an object with a text";
     refused("p.json", "{\n \"body\": \"one\"\n}\n", none);
     refused("p.json", "Only words.\n", none);
     refused("p", "{\n \"body\": \"one\"\n}\n", none);

@@ -386,7 +386,7 @@ z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
     if (more > 0)
         z3d_log(Z3D_LOG_WARN,
                 "the %s tokenizer has %d tokens, but the model has %lld ids (model.vocab_size): a "
-                "text with one of the last %lld tokens is refused",
+                "text with one of the last %lld is refused",
                 t->ops->name, t->vocab_size, (long long)vocab_size, (long long)more);
     return Z3D_OK;
 }
