@@ -229,7 +229,7 @@ for ranks in 1 2; do
     # shellcheck disable=SC2086
     expect 0 "$LAUNCH" -n $ranks "$ZERO3D" train tiny.yaml $best training.eval_steps=$ranks training.early_stopping_patience=5 \
         training.steps=$((end + 4 + 4 * ranks)) run.dir=others
-    grep -q '^zero3d: the validation losses so far are of other samples or weights .* start again$' err || fail "other data, but the same count"
+    grep -q '^zero3d: the validation losses so far are for other samples or weights .* start again$' err || fail "other data, but the same count"
 done
 
 # What a user calls so stays as it is: with keep_best it is refused, else it is of no interest.

@@ -87,7 +87,7 @@ says 'chats.jsonl: this is JSON, not a token file: make one with `zero3d data to
 
 sed 's/"content": "/&<|im_end|>/' chats.jsonl >strange.jsonl
 expect 0 "$ZERO3D" data tokenize strange.jsonl --tokenizer models/chat --output strange.bin
-grep -Eq '^special    [0-9]+ messages? with a special token in the text, which stays one' out || fail "nothing is said of special tokens: $(cat out)"
+grep -Eq '^special    [0-9]+ messages? with a special token in the text; it is kept as this token' out || fail "nothing is said of special tokens: $(cat out)"
 
 # A message is answered in the template, as if it had been written out.
 expect 0 "$ZERO3D" generate models/chat --chat --prompt Hi --tokens 6 --temperature 0 model.seq_length=64
