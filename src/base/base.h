@@ -1,7 +1,8 @@
 /* src/base: the lowest floor. Status and error text, log, data types, strings, JSON, the
- * counter-based random generator, memory categories and their ledger, which files may be written,
- * the configuration reader, and the disk lane. It calls the C library, libyaml, xxHash and liburing
- * only. Start reading at status.h, then dtype.h; config.h and disk.h are modules of their own. */
+ * counter-based random generator, memory categories and their ledger, checks of output files, HTML
+ * pages, the configuration reader, and the disk lane. It calls only the C library, libyaml, xxHash
+ * and liburing. Start reading at status.h, then dtype.h; config.h and disk.h are modules of their
+ * own. */
 #ifndef ZERO3D_BASE_BASE_H
 #define ZERO3D_BASE_BASE_H
 

@@ -1,5 +1,5 @@
-/* Charts of a page. A drawing is stretched to the room there is, so its lines keep their width
- * (non-scaling strokes), and words are HTML above it, placed in percent. */
+/* Charts of a page. The page stretches a drawing to its width. So its lines are non-scaling
+ * strokes, which keep their width, and its words are HTML on top of it, placed in percent. */
 #include <math.h>
 #include <stdio.h>
 
@@ -13,7 +13,7 @@ double z3d_axis_step(double range, int parts) {
     return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
 }
 
-/* What is shown of an axis. */
+/* The range of an axis. */
 typedef struct range {
     double low, high;
     bool any;
@@ -21,7 +21,7 @@ typedef struct range {
 
 typedef struct drawing {
     const z3d_chart *chart;
-    range x, y; /* y: its logarithm where the chart is logarithmic */
+    range x, y; /* y: its logarithm in a logarithmic chart */
     z3d_string *out;
 } drawing;
 
@@ -31,7 +31,8 @@ static void widen(range *r, double value) {
     r->any = true;
 }
 
-/* NAN: not drawn. Far beyond what anybody measures, ranges and ticks have no numbers. */
+/* The place of a value on the y axis; NAN: not drawn. Extreme values, for which ranges and ticks
+ * would overflow, are not drawn either. */
 static double level_of(const z3d_chart *chart, double y) {
     double level = chart->logarithmic ? log10(y) : y;
     return fabs(level) < 1e30 ? level : NAN;
@@ -50,7 +51,7 @@ static bool find_ranges(drawing *d) {
     if (chart->from_zero) widen(&d->y, 0);
     double most = fmax(fabs(d->y.low), fabs(d->y.high)), room = 0.04 * (d->y.high - d->y.low);
     if (chart->logarithmic) most = fmax(most, 1);
-    if (room < 1e-9 * most) room = 0.05 * most; /* ticks are different numbers */
+    if (room < 1e-9 * most) room = 0.05 * most; /* else all ticks would be the same number */
     if (room < 1e-30) room = 1;
     d->y.high += room;
     if (!chart->from_zero) d->y.low -= room;
@@ -99,7 +100,8 @@ static void draw_level(const drawing *d, double level, const char *name, z3d_str
                       100 * (1 - share_of(&d->y, level)), name);
 }
 
-/* Powers of ten; within less than two of them also 2 and 5 times. For at least one of them. */
+/* Ticks at powers of ten; over less than two powers also at 2 and 5 times. The range has at least
+ * one power. */
 static void draw_logarithmic_axis(const drawing *d, z3d_string *names) {
     static const double times[] = {1, 2, 5};
     int every = (int)ceil((d->y.high - d->y.low) / 6);
@@ -126,7 +128,7 @@ static void draw_y_axis(const drawing *d, z3d_string *names) {
 
 /* ---- curves ---- */
 
-/* What is drawn at one place of x: points i of a curve, begin <= i < end, that have a level. */
+/* One place of x: the points i of a curve, begin <= i < end, that have a level. */
 typedef struct bucket {
     int64_t count;
     double x, low, high, sum;
@@ -156,7 +158,8 @@ static bucket bucket_of(const drawing *d, const z3d_curve *curve, int64_t b) {
     return find_bucket(d, curve, b * curve->count / buckets, (b + 1) * curve->count / buckets);
 }
 
-/* Behind a long curve: from the lowest to the highest of each bucket, as upright strokes. */
+/* The extent of a long curve, drawn under it: vertical strokes from the lowest to the highest value
+ * of each bucket. */
 static void draw_extent(const drawing *d, const z3d_curve *curve) {
     int64_t buckets = buckets_of(curve);
     if (buckets == curve->count) return;
@@ -171,7 +174,7 @@ static void draw_extent(const drawing *d, const z3d_curve *curve) {
     z3d_string_append(d->out, "\"/>\n");
 }
 
-/* The means. One alone is a dot. */
+/* Joins the means of the buckets; a single one is a dot. */
 static void draw_curve(const drawing *d, const z3d_curve *curve) {
     static const char *const styles[] = {"", " dashed", " points"};
     bool open = false;
@@ -188,7 +191,7 @@ static void draw_curve(const drawing *d, const z3d_curve *curve) {
     z3d_string_append(d->out, "\"/>\n");
 }
 
-/* Strokes that would lie on each other are one. */
+/* Strokes at the same place are drawn once. */
 static void draw_marks(const drawing *d, const z3d_marks *marks) {
     static const char *const kinds[] = {" line", "", ""};
     int last = -1;

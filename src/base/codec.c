@@ -15,7 +15,7 @@
 Z3D_DTYPE_MAP(X)
 #undef X
 
-/* ---- conversions: in order, so that narrow values never catch up with wide ones ---- */
+/* ---- conversions: in ascending order, so that `to` may be `from` ---- */
 
 static void encode_fp32(void *to, const float *from, int64_t count) {
     memmove(to, from, (size_t)count * sizeof *from);

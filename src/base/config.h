@@ -11,11 +11,12 @@
 #include "src/base/status.h"
 #include "src/base/strings.h"
 
-/* Value of an integer key that is `auto`; resolved before anything is built. */
+/* The value `auto` of an integer key; resolved before anything is built. */
 #define Z3D_AUTO INT64_MIN
-/* An interval that is one pass over the training data; steps as soon as these are known. */
+/* The value `epoch` of an interval: one pass over the training data. It becomes steps when the data
+ * is known. */
 #define Z3D_EPOCH (INT64_MIN + 1)
-/* Whether another number is; it is not a number then. */
+/* Whether a key with a fraction is `auto`: its value is then NaN. */
 static inline bool z3d_is_auto(double value) {
     return value != value;
 }
@@ -80,20 +81,20 @@ typedef enum {
     Z3D_SPECIAL_BOTH
 } z3d_special;
 typedef enum { Z3D_SAMPLES_WINDOWS, Z3D_SAMPLES_DOCUMENTS } z3d_samples;
-/* What becomes of documents of more than model.seq_length tokens. */
+/* The treatment of documents with more than model.seq_length tokens. */
 typedef enum {
-    Z3D_TOO_LONG_TRUNCATE, /* the first ones are kept */
+    Z3D_TOO_LONG_TRUNCATE, /* keep the first tokens */
     Z3D_TOO_LONG_DROP,
-    Z3D_TOO_LONG_SPLIT /* into documents of as many, and the rest */
+    Z3D_TOO_LONG_SPLIT /* into documents of model.seq_length tokens, and a rest */
 } z3d_too_long;
 
-/* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
- * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights,
- * or texts) z3d_data_list. */
+/* C types of the table's types: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by
+ * the config, NULL or "" if not set), ENUM int, FLOAT2 double[2], LIST (data files with weights, or
+ * texts) z3d_data_list. */
 typedef struct z3d_data_list {
     int count;
-    const char **path; /* or the texts */
-    double *weight;    /* positive; 1 when not given */
+    const char **path; /* paths, or texts */
+    double *weight;    /* positive; 1 if not set */
 } z3d_data_list;
 
 /* parallel.pipeline_partition: one of its words, in their order, or a list. */
@@ -183,63 +184,66 @@ typedef struct z3d_config {
         *origin; /* where each key was set (file, line, column), for later messages; private */
 } z3d_config;
 
-/* All keys at their defaults. */
+/* Creates a configuration with all keys at their defaults. ERR_MEMORY. */
 z3d_status z3d_config_create(z3d_config **out);
 void z3d_config_destroy(z3d_config *config);
 
-/* Reads a file, or a text (name is used in messages), over what is set. ERR_CONFIG for unknown
- * keys, keys set twice, wrong types, values out of range, tabs, anchors: one line for each error,
- * "file:line:column: what is wrong; what would be right". Safe for any bytes. Errors stay with the
- * configuration: after one, continue with overrides and z3d_config_check, whose message has all
- * lines. Of a file data.vocab, data.merges and checkpoint.init_from become whole paths where they
- * lie beside it. */
+/* Reads a file, or a text (`name` is for messages); its keys replace values that were set before.
+ * ERR_CONFIG for unknown keys, keys set twice, wrong types, values out of range, tabs, anchors: one
+ * line for each error, "file:line:column: what is wrong; what would be right". Safe for any bytes.
+ * Errors are kept in the configuration: after an error, continue with overrides and
+ * z3d_config_check, whose message has all lines. From a file, data.vocab, data.merges and
+ * checkpoint.init_from become whole paths if they are beside the file. */
 z3d_status z3d_config_read_file(z3d_config *config, const char *path);
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name);
-/* One "key.path=value" from the command line; value is read as YAML. */
+/* Sets one "key.path=value" from the command line; the value is read as YAML. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
 /* Sets the keys of class Z3D_INFERENCE_STANDARD to their defaults, as overrides do. */
 z3d_status z3d_config_leave_training(z3d_config *config);
 
-/* Tells what is worth a line and is no error, keys without effect, keys that are auto: a line for
- * all with the same reason, once. The checks below call it. */
+/* Logs notes that are no errors, such as keys without effect: one line for all keys with the same
+ * reason, once. The checks below call it. */
 void z3d_config_tell(z3d_config *config);
 
 /* True if the user set this key (file or override). */
 bool z3d_config_is_set(const z3d_config *config, const char *path);
-/* ERR_CONFIG that begins with the place where `path` was set: "run.yaml:12:3: model.hidden_size:
- * <message>". */
+/* Returns ERR_CONFIG; the message begins with the place where `path` was set: "run.yaml:12:3:
+ * model.hidden_size: <message>". */
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Receives the errors of a model's keys. sound: this key has no error so far. */
+/* Receives the errors of a model's keys. sound: whether this key has no error so far. */
 typedef struct z3d_config_judge {
     void *context;
     bool (*sound)(void *context, const char *key);
     void (*complain)(void *context, const char *key, const char *message);
-    /* The value of `cause` leaves this key without effect, "with model.type gpt2": that is an error
-     * if the key is set to what is not its default. */
+    /* The value of `cause` leaves `key` without effect; because: "with model.type gpt2". An error
+     * if the key is not at its default. */
     void (*idle)(void *context, const char *key, const char *cause, const char *because);
-    int ranks; /* of the run; 0: not known */
+    int ranks; /* ranks of the run; 0: not known */
 } z3d_config_judge;
 
 /* The models' rules for their keys (src/model/model.h has this program's). */
 typedef struct z3d_config_rules {
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     int64_t (*width)(const z3d_config *config); /* elements per token of the widest activation */
-    int64_t (*units)(const z3d_config *config); /* that pipeline stages split; 0: not known */
+    int64_t (*units)(
+        const z3d_config *config); /* units to divide over pipeline stages; 0: not known */
 } z3d_config_rules;
 
-/* Checks that need only the file: heads divide hidden, not both fp16 and bf16, options without
- * effect, ... The error has one line for each finding. z3d_config_resolve checks what depends on
- * the world (tensor size, batch sizes). If an override makes a key of the file useless, the key
- * gets its default again, and the log has one line. rules: NULL leaves out the models' rules. */
+/* Checks that need only the configuration: heads divide hidden, not both fp16 and bf16, options
+ * without effect, ... ERR_CONFIG has one line for each finding. z3d_config_resolve checks what
+ * depends on the world (tensor size, batch sizes). If an override makes a key of the file useless,
+ * the key gets its default again, and the log has one line. rules: NULL leaves out the models'
+ * rules. */
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
-/* The same, and what only a training refuses. */
+/* The same, and the checks that only a training needs. */
 z3d_status z3d_config_check_training(z3d_config *config, const z3d_config_rules *rules);
-/* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
+/* The number of ranks with one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too
+ * many. */
 int64_t z3d_config_model_ranks(const z3d_config *config);
-/* Why the data axis is cut into ranks that are near and groups of them (z3d_sharding). */
+/* The reason why the data axis is cut into data_inner and data_outer (z3d_sharding). */
 typedef enum z3d_data_cut {
     Z3D_CUT_NONE,
     Z3D_CUT_HIERARCHICAL,
@@ -247,16 +251,16 @@ typedef enum z3d_data_cut {
     Z3D_CUT_HYBRID
 } z3d_data_cut;
 z3d_data_cut z3d_config_data_cut(const z3d_config *config);
-/* stage3_max_live_parameters where it limits nothing. */
+/* The value of stage3_max_live_parameters that limits nothing. */
 #define Z3D_ANY_LIVE 1000000000000000
-/* Whether that goes with the ZeRO stage. */
+/* Whether this cut is possible with the ZeRO stage. */
 bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
 /* Whether comms_logger reports this kind of collective (z3d_collective_name). */
 bool z3d_config_logs_collective(const z3d_config *config, const char *name);
-/* The inner part of a data axis of `data` ranks; `data`: it is not cut. */
+/* The size of data_inner for `data` data ranks; `data` if the axis is not cut. */
 int64_t z3d_config_data_inner(const z3d_config *config, int64_t data);
-/* The steps of warm-up: warmup_num_steps, or what warmup_ratio makes of the steps up to the
- * schedule's end. z3d_config_resolve writes it to warmup_num_steps. */
+/* The steps of warm-up: warmup_num_steps, or warmup_ratio times the steps up to the schedule's end.
+ * z3d_config_resolve writes the number to warmup_num_steps. */
 int64_t z3d_config_warmup_steps(const z3d_config *config);
 /* Whether the learning-rate schedule has an end, scheduler.params.total_num_steps. */
 bool z3d_config_decays(const z3d_config *config);
@@ -264,41 +268,40 @@ bool z3d_config_decays(const z3d_config *config);
 bool z3d_config_has_prompts(const z3d_config *config);
 /* Whether checkpoint.resume is a path, neither auto nor never. */
 bool z3d_config_resumes_path(const z3d_config *config);
-/* The schedule of the pipeline, never AUTO; the number of its chunks. */
+/* The pipeline schedule, never AUTO. z3d_config_chunks: the number of its chunks. */
 z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);
 z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config);
-/* Whether a key is set that has a meaning only with activation checkpoints (granularity full). */
+/* Whether a key is set that has an effect only with activation checkpoints (granularity full). */
 bool z3d_config_wants_checkpoints(const z3d_config *config);
-/* data_types.grad_accum_dtype of a resolved configuration: AUTO in fp32 only, which has no choice.
- */
+/* data_types.grad_accum_dtype of a resolved configuration. It is AUTO only in fp32, which has no
+ * choice. */
 z3d_accum z3d_config_grad_accum(const z3d_config *config);
-/* How units are split over the chunks. Of a LIST *count is its length, and the first `capacity`
- * numbers are in units (NULL: none); else *count is 0. */
+/* The kind of partition of units over chunks. For a LIST *count is its length, and units (may be
+ * NULL) gets the first `capacity` numbers; otherwise *count is 0. */
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count);
-/* How fast ranks compute, likewise. */
+/* The kind of the ranks' speeds, in the same way. */
 z3d_device_speeds z3d_config_device_speeds(const z3d_config *config, double *speed, int capacity,
                                            int *count);
-/* A folder's name for this process: of a leading ~ and of $NAME and ${NAME} the environment says
- * what they are. path: the key whose value it is, for the message. ERR_CONFIG: a variable that is
- * not set. */
+/* Appends a folder's name, with a leading ~, $NAME and ${NAME} replaced by their values in the
+ * environment. path: the key with the name. ERR_CONFIG: a variable is not set. */
 z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_string *out);
-/* Computes what follows from the world size: data-parallel size, the third batch key.
+/* Computes the values that depend on the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,
                               int *data_parallel_size);
-/* Where training.epochs is set: the samples of one pass over data.train, from which the resolution
- * computes training.steps, and training.epochs becomes 0. Without it steps stay auto. */
+/* Sets the samples of one pass over data.train, for training.epochs: z3d_config_resolve then
+ * computes training.steps, and training.epochs becomes 0. Without this call steps stay auto. */
 void z3d_config_set_epoch(z3d_config *config, int64_t samples);
-/* Both, with the errors of reading: everything that is wrong in one message. */
+/* z3d_config_check and z3d_config_resolve together: one message has all errors. */
 z3d_status z3d_config_settle(z3d_config *config, const z3d_config_rules *rules, int world_size,
                              int *data_parallel_size);
 
 /* Converts a DeepSpeed file, or Megatron-LM's arguments (a list, YAML, a log; or the words of a
- * command), to our YAML. `table` says for people what became of each setting. *complete: every
- * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. `type`: "bf16" or
- * "fp16", where a DeepSpeed file leaves the type to its script (auto); NULL: not known. */
+ * command), to our YAML. table: a text that tells for each setting what it became. *complete: every
+ * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. type: "bf16" or "fp16",
+ * if a DeepSpeed file leaves the type to its script (auto); NULL: not known. */
 z3d_status z3d_config_from_deepspeed(const char *path, const char *type,
                                      const z3d_config_rules *rules, z3d_string *yaml,
                                      z3d_string *table, bool *complete);
@@ -308,14 +311,15 @@ z3d_status z3d_config_from_megatron_command(const char *const *words, int count,
                                             const z3d_config_rules *rules, z3d_string *yaml,
                                             z3d_string *table, bool *complete);
 
-/* The whole configuration as YAML that reads back to the same values (every key, resolved). */
+/* Appends the whole configuration as YAML that reads back to the same values (every key, resolved).
+ */
 void z3d_config_write(const z3d_config *config, z3d_string *out);
-/* Another configuration with the keys that are set in this one. Errors: ERR_MEMORY. */
+/* Creates a configuration with the keys that are set in this one. ERR_MEMORY. */
 z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out);
 /* z3d_config_write without the keys that have their defaults, except those named in `also`, up to
  * NULL. */
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
-/* A key's value on one line, as YAML. */
+/* Appends a key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
 /* A key's value for a message that compares runs: lists without brackets, and of data files, which
  * may have moved, only their number and weights. */

@@ -22,14 +22,14 @@ z3d_status z3d_csv_refuse_twins(const z3d_csv *csv) {
     return Z3D_OK;
 }
 
-/* Ends a field where its last spaces begin. */
+/* Cuts the spaces off the end of a field. */
 static char *end_field(const char *field, char *end) {
     while (end > field && strchr(" \t", end[-1])) end--;
     *end = '\0';
     return end + 1;
 }
 
-/* Returns the number of fields, Z3D_CSV_COLUMNS + 1: more than there may be. */
+/* Returns the number of fields; Z3D_CSV_COLUMNS + 1: too many. */
 static int split(char *text, char *field[Z3D_CSV_COLUMNS]) {
     int count = 0;
     bool quoted = false;
@@ -50,7 +50,7 @@ static int split(char *text, char *field[Z3D_CSV_COLUMNS]) {
     return count;
 }
 
-/* The next line that says something; NULL: there is none. */
+/* The next line that is neither empty nor a comment; NULL: the text has ended. */
 static char *next_line(z3d_csv *csv) {
     for (char *at = csv->next; at; at = csv->next) {
         csv->next = strchr(at, '\n');

@@ -11,8 +11,8 @@
 
 #include "src/base/pending_io.h"
 
-/* Reads until the end or until one byte more than `limit`. The size that stat gives is not trusted:
- * pipes and /proc have none. */
+/* Reads to the end, or one byte more than `limit`. Does not use stat's size: pipes and files of
+ * /proc have none. */
 static z3d_status read_all(int fd, const char *path, size_t limit, char **out, size_t *out_length) {
     size_t capacity = limit < 65536 ? limit + 2 : 65536, length = 0;
     char *text = malloc(capacity);
@@ -49,7 +49,7 @@ static z3d_status read_all(int fd, const char *path, size_t limit, char **out, s
 z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    /* A pipe without a writer is empty; with a writer, it waits. */
+    /* The open does not wait for a pipe's writer; reads do wait for its data. */
     (void)fcntl(fd, F_SETFL, 0);
     struct stat info;
     z3d_status status = Z3D_OK;
@@ -66,7 +66,7 @@ static z3d_status make_folder(const char *path, const char *whole) {
     if (mkdir(path, 0777) == 0) return Z3D_OK;
     int error = errno;
     struct stat info;
-    if (stat(path, &info) == 0) { /* other ranks make the same folders: there is as good as made */
+    if (stat(path, &info) == 0) { /* it exists: another rank may have made it meanwhile */
         if (S_ISDIR(info.st_mode)) return Z3D_OK;
         return Z3D_ERROR(Z3D_ERR_IO, "cannot create folder %s: %s is a file", whole, path);
     }

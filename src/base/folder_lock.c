@@ -18,7 +18,7 @@ static z3d_status path_of(const char *dir, const z3d_folder_lock_use *use, z3d_s
     return path->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
 }
 
-/* Who has the lock: the file's text, for the one who finds it locked. */
+/* Writes the lock's holder to the file, for the error message of another job. */
 static void write_holder(int fd) {
     char host[128] = "?";
     (void)gethostname(host, sizeof host - 1);
@@ -60,7 +60,7 @@ z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use,
     return status;
 }
 
-/* A lock file that was removed keeps nobody out. */
+/* A removed lock file does not keep other jobs out. */
 z3d_status z3d_folder_lock_check(const char *dir, const z3d_folder_lock_use *use, int fd) {
     z3d_string path = {0};
     struct stat ours, theirs;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `value` with three significant digits or so: 1.50, 12.3, 123. */
+/* The number of decimals for about three significant digits: 1.50, 12.3, 123. */
 static int decimals_of(double value) {
     return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
 }
@@ -69,8 +69,8 @@ const char *z3d_plural(int64_t count) {
     return count == 1 ? "" : "s";
 }
 
-/* The fewest digits that read back to the same double. The program may have set a locale whose
- * point is a comma: both directions are done in the C locale. */
+/* The fewest digits that read back to the same double. Both conversions use the C locale, because
+ * the program's locale may write a comma for the point. */
 const char *z3d_format_number(double value, char *buf, size_t size) {
     locale_t c_locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     locale_t before = c_locale ? uselocale(c_locale) : (locale_t)0;

@@ -10,7 +10,8 @@
 
 enum { PATH = 4096 };
 
-/* The files of a version. Of its usage the kernel takes back what only caches files. */
+/* The files of a version of cgroups. The kernel can take back the part of the usage that only
+ * caches files. */
 typedef struct version {
     const char *type, *limit, *usage, *inactive, *active;
 } version;
@@ -21,7 +22,8 @@ static const version versions[] = {
     {"cgroup2", "memory.max", "memory.current", "inactive_file ", "active_file "},
 };
 
-/* The number behind the first line of `path` that begins with `name`; -1: none, or a word. */
+/* The number after `name` in the first line of `path` that begins with `name`; -1: none, or a word.
+ */
 static int64_t read_number(const char *path, const char *name) {
     char line[256];
     long long value = -1;
@@ -37,14 +39,14 @@ static int64_t read_number(const char *path, const char *name) {
     return value;
 }
 
-/* Of a folder of this version; -1: none. */
+/* The same for a file in a folder; -1: none. */
 static int64_t number_in(const char *folder, const char *file, const char *name) {
     char path[4 * PATH];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     return read_number(path, name);
 }
 
-/* What the cgroup in `folder` leaves, if that is less. */
+/* Lowers *out to the memory that the cgroup in `folder` leaves, if that is less. */
 static void look_at(const version *v, const char *folder, const char *name, z3d_host_memory *out) {
     char text[32];
     int64_t limit = number_in(folder, v->limit, ""), usage = number_in(folder, v->usage, "");
@@ -53,7 +55,7 @@ static void look_at(const version *v, const char *folder, const char *name, z3d_
     int64_t inactive = number_in(folder, "memory.stat", v->inactive);
     int64_t active = number_in(folder, "memory.stat", v->active);
     int64_t cached = (inactive > 0 ? inactive : 0) + (active > 0 ? active : 0);
-    if (cached > usage) cached = usage; /* counted at another moment */
+    if (cached > usage) cached = usage; /* the two were read at different times */
     int64_t left = limit - (usage - cached);
     if (left < 0) left = 0;
     if (left >= out->bytes) return;
@@ -81,8 +83,8 @@ static bool find_group(const char *root, bool first, char *out, size_t size) {
     return found;
 }
 
-/* From the process's cgroup up to the one that is mounted. A container may have mounted a part of
- * the hierarchy, whose name then begins the process's. */
+/* Looks at all cgroups from the process's own up to the mounted one. A container may mount a part
+ * of the hierarchy; then the part's name is the beginning of the process's name. */
 static void look_up(const version *v, const char *root, const char *mounted, const char *point,
                     z3d_host_memory *out) {
     char group[PATH], folder[3 * PATH];

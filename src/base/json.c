@@ -1,4 +1,4 @@
-/* A JSON reader: recursive descent with a limit, all memory in one list of blocks. */
+/* A JSON reader: recursive descent with a limited depth; all memory is in one list of blocks. */
 #include "src/base/json.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_DEPTH = 64, BLOCK = 1 << 16 };
 
-/* Memory of one tree: freed together. The first block holds the root. */
+/* The memory of one tree, freed together. The first block has the root. */
 typedef struct block {
     struct block *next;
     size_t used, size;
@@ -18,10 +18,10 @@ typedef struct block {
 
 typedef struct parser {
     const char *begin, *at, *end, *name;
-    const char *counted; /* up to here, lines are counted */
+    const char *counted; /* lines are counted up to here */
     int64_t line;
     block *blocks;
-    z3d_json_repairs *repairs; /* NULL: none are made */
+    z3d_json_repairs *repairs; /* NULL: no repairs */
 } parser;
 
 static int64_t line_here(parser *p) {
@@ -94,18 +94,18 @@ static char *put_utf8(char *to, unsigned c) {
     return to;
 }
 
-/* Behind "\u". */
+/* Reads the digits after "\u". */
 static z3d_status read_unicode(parser *p, char **to) {
     unsigned c, low;
     Z3D_TRY(read_hex4(p, &c));
     if (c >= 0xd800 && c < 0xdc00) {
-        const char *behind = p->at;
+        const char *next = p->at;
         low = 0;
         if (next_is(p, '\\') && next_is(p, 'u')) Z3D_TRY(read_hex4(p, &low));
         if (low >= 0xdc00 && low < 0xe000)
             c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
         else
-            p->at = behind;
+            p->at = next;
     }
     if (c >= 0xd800 && c < 0xe000) {
         if (!p->repairs) return refuse(p, "half of a surrogate pair in a string");
@@ -202,7 +202,7 @@ static z3d_status read_key(parser *p, const char **key) {
     return next_is(p, ':') ? Z3D_OK : refuse(p, "expected ':'");
 }
 
-/* Behind the opening bracket. */
+/* Reads the members after the opening bracket. */
 static z3d_status read_members(parser *p, z3d_json *value, int depth) {
     char close = value->type == Z3D_JSON_OBJECT ? '}' : ']';
     z3d_json **link = &value->first;
@@ -263,7 +263,8 @@ static void free_blocks(block *blocks) {
     }
 }
 
-/* What is handed out is the root within this; the list of blocks is found from it. */
+/* The caller gets a pointer to the root in this struct; z3d_json_free finds the list of blocks from
+ * it. */
 typedef struct document {
     z3d_json root;
     block *blocks;
@@ -321,7 +322,7 @@ bool z3d_json_int(const z3d_json *value, int64_t *out) {
     errno = 0;
     long long number = strtoll(value->text, &end, 10);
     *out = number;
-    if (*end == '.') end += 1 + strspn(end + 1, "0"); /* some writers make 16.0 of 16 */
+    if (*end == '.') end += 1 + strspn(end + 1, "0"); /* some programs write 16.0 for 16 */
     return errno == 0 && *end == '\0' && number >= 0;
 }
 

@@ -8,8 +8,9 @@
 #define Z3D_WARMS "warmup_num_steps warmup_ratio"
 #define Z3D_DECAYS Z3D_WARMS " total_num_steps min_lr"
 
-/* X(_, ID, name, reads): the value of scheduler.type; the keys of scheduler.params that it reads. _
- * is handed through. From linear on they have transformers' names and numbers. */
+/* X(_, ID, name, reads). name: the value of scheduler.type; reads: the keys of scheduler.params
+ * that it reads. _ is passed through. From linear on the schedules have transformers' names and
+ * values. */
 #define Z3D_LR_SCHEDULES(X, _)                                                                     \
     X(_, CONSTANT, "constant", "")                                                                 \
     X(_, WARMUP, "WarmupLR", Z3D_WARMS)                                                            \
@@ -35,9 +36,9 @@ typedef enum z3d_lr_schedule {
 #define Z3D_LR_SCHEDULE_RULE (&(Z3D_LR_SCHEDULES(Z3D_LR_SCHEDULE_OPTION, ))[1])
 
 const char *z3d_lr_schedule_name(z3d_lr_schedule schedule);
-/* The value of scheduler.type for another name of the same schedule; else `text`. */
+/* The value of scheduler.type that another framework calls `text`; `text` itself if none. */
 const char *z3d_lr_schedule_named(const char *text);
-/* Whether it reads this key: "min_lr" or "scheduler.params.min_lr". */
+/* Whether the schedule reads this key: "min_lr" or "scheduler.params.min_lr". */
 bool z3d_lr_schedule_reads(z3d_lr_schedule schedule, const char *key);
 
 #endif

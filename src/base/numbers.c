@@ -33,8 +33,8 @@ static const char *cut_digits(const char *at, decimal *out) {
     return at;
 }
 
-/* [eE][+-]?digits; a part that is no exponent is left alone. Saturates: 10^(10^9) is too large (or
- * small) for everything. */
+/* Reads [eE][+-]?digits; a part that is no exponent is not read. The exponent saturates at 10^9,
+ * which is too large for any number. */
 static const char *cut_exponent(const char *at, decimal *out) {
     const char *digit = at + 1;
     if (*at != 'e' && *at != 'E') return at;
@@ -80,8 +80,8 @@ static z3d_status cut_decimal(const char *text, decimal *out) {
 
 typedef enum scale_result { SCALE_OK, SCALE_FRACTION, SCALE_OVERFLOW } scale_result;
 
-/* digits x 10^exponent x unit as a whole number. Digits that are zeros at the end go into the
- * exponent first, so that 50e-1 is the integer 5. */
+/* digits x 10^exponent x unit as a whole number. Zeros at the end of the digits are first moved to
+ * the exponent, so that 50e-1 is the integer 5. */
 static scale_result decimal_to_int(const decimal *number, int64_t unit, int64_t *out) {
     int count = number->count;
     int64_t exponent = number->exponent;
@@ -123,7 +123,7 @@ z3d_status z3d_parse_int(const char *text, int64_t *out) {
     return Z3D_OK;
 }
 
-/* strtod with the C locale's point, whatever the program has set. */
+/* strtod with a decimal point in every locale. */
 static double c_strtod(const char *text, bool *ok) {
     locale_t locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     *ok = locale != (locale_t)0;

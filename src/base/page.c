@@ -5,8 +5,8 @@
 
 #include "src/base/output.h"
 
-/* Colours of the series are told apart by people with colour-blindness, too: the first five are
- * Okabe and Ito's. */
+/* People with colour blindness can tell the colours of the series apart: the first five are Okabe
+ * and Ito's. */
 static const char common[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--soft:#57606a;--line:#d9dde2;"
     "--card:#f6f7f9}"
@@ -54,7 +54,7 @@ void z3d_page_close(z3d_string *out) {
     z3d_string_append(out, "</body>\n</html>\n");
 }
 
-/* Control characters and broken UTF-8 become U+FFFD: no name breaks a page. */
+/* Control characters and invalid UTF-8 become U+FFFD, so no name can break a page. */
 void z3d_page_text(z3d_string *out, const char *text) {
     for (size_t left = strlen(text); left > 0;) {
         size_t bytes = z3d_utf8_length(text, left);

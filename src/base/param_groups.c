@@ -17,7 +17,8 @@ static const struct {
 #undef X
 };
 
-/* The word at *at, which moves behind it; ERR_CONFIG if it is too long; "": there is no other. */
+/* Reads the word at *at and moves *at after it; "": no more words. ERR_CONFIG: the word is too
+ * long. */
 static z3d_status next_word(const char **at, char word[Z3D_PATTERN]) {
     *at += strspn(*at, " ");
     size_t length = strcspn(*at, " ");
@@ -81,7 +82,7 @@ bool z3d_param_group_next(const char **at, char pattern[Z3D_PATTERN]) {
 bool z3d_pattern_matches(const char *pattern, const char *name) {
     char whole[Z3D_PATTERN];
     snprintf(whole, sizeof whole, "%s", pattern);
-    for (char *c = whole; *c; c++) /* checkpoint show has block.0/ln_1.bias */
+    for (char *c = whole; *c; c++) /* checkpoint show prints block.0/ln_1.bias */
         if (*c == '/') *c = '.';
     return strpbrk(whole, "*?[") ? fnmatch(whole, name, 0) == 0 : strstr(name, whole) != NULL;
 }

@@ -1,5 +1,5 @@
-/* One entry of optimizer.param_groups: patterns of parameters' names, and what differs for those.
- * As a text it is words: "*bias ln_* lr_scale=0.5 weight_decay=0". */
+/* One entry of optimizer.param_groups: patterns of parameters' names, and the settings of these
+ * parameters. As text: "*bias ln_* lr_scale=0.5 weight_decay=0". */
 #ifndef ZERO3D_BASE_PARAM_GROUPS_H
 #define ZERO3D_BASE_PARAM_GROUPS_H
 
@@ -9,7 +9,7 @@
 
 enum { Z3D_PARAM_GROUPS = 64 /* at most */, Z3D_PATTERN = 128 };
 
-/* The settings: X(field, least, most). NAN: not given. */
+/* The settings: X(field, least, most). NAN: not set. */
 #define Z3D_PARAM_GROUP_SETTINGS(X)                                                                \
     X(lr, 0, 1e6) /* the peak */                                                                   \
     X(lr_scale, 0, 1e6)                                                                            \
@@ -22,9 +22,10 @@ typedef struct z3d_param_group {
 } z3d_param_group;
 
 z3d_status z3d_param_group_parse(const char *text, z3d_param_group *out);
-/* The next pattern of the text at *at, which moves behind it; false: there is no other. */
+/* Reads the next pattern of the text at *at and moves *at after it; false: no more patterns. */
 bool z3d_param_group_next(const char **at, char pattern[Z3D_PATTERN]);
-/* Whether a pattern means "block.0.ln_1.bias": with * and ? all of it, else a part of it. */
+/* Whether a pattern matches a name such as "block.0.ln_1.bias": a pattern with * or ? must match
+ * the whole name, any other one a part of it. */
 bool z3d_pattern_matches(const char *pattern, const char *name);
 
 #endif

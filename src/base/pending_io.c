@@ -1,5 +1,5 @@
-/* The pending I/O of this process: one list, because many places and any thread use a disk, and the
- * watchdog knows none of them. */
+/* The pending I/O of this process. It is one global list, because many places and threads use
+ * disks, and the watchdog knows none of them. */
 #include "src/base/pending_io.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static z3d_pending_io *first; /* the innermost of each thread */
 static double last;
 static _Thread_local z3d_pending_io *own;
 
-/* With the lock. */
+/* Call it with the lock held. */
 static void take_out(const z3d_pending_io *io) {
     z3d_pending_io **at = &first;
     while (*at != io) at = &(*at)->next;
@@ -54,7 +54,7 @@ void z3d_pending_io_end(z3d_pending_io *io) {
     pthread_mutex_unlock(&lock);
 }
 
-/* A long path's end says more than its beginning. */
+/* Shows only the end of a long path. */
 static void describe(const z3d_pending_io *io, char *out, size_t size) {
     size_t length = strlen(io->path);
     bool whole = length <= PATH_SHOWN;

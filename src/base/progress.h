@@ -1,11 +1,11 @@
-/* How far a long job is: a line of the log every few seconds. */
+/* Progress of a long job: a log line every few seconds. */
 #ifndef ZERO3D_BASE_PROGRESS_H
 #define ZERO3D_BASE_PROGRESS_H
 
 #include <stdint.h>
 
-/* Zero-initialise, but for the first two. All functions take NULL, for a job that is not watched.
- */
+/* Set the first two members, zero-initialise the others. All functions accept NULL and then do
+ * nothing. */
 typedef struct z3d_progress {
     const char *what; /* "verify" */
     double every;     /* seconds between lines */
@@ -14,9 +14,9 @@ typedef struct z3d_progress {
     double begin, said;
 } z3d_progress;
 
-/* The job of `total` bytes begins now. */
+/* Begins a job of `total` bytes. */
 void z3d_progress_begin(z3d_progress *progress, int64_t total);
-/* So many bytes more are done. "verify: 1.20 GiB of 4.00 GiB (30 %), 12.0 s left" */
+/* Counts `bytes` more bytes as done; may log "verify: 1.20 GiB of 4.00 GiB (30 %), 12.0 s left". */
 void z3d_progress_add(z3d_progress *progress, int64_t bytes);
 
 #endif

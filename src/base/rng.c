@@ -26,8 +26,9 @@ float z3d_philox_uniform(uint32_t word) {
     return (float)((word >> 8) + 1) * 0x1p-24f;
 }
 
-/* Box and Muller (1958): two uniforms give two normals. In double, so that the tail goes to 6.6
- * deviations and the last bits of a libm do not reach the float. */
+/* Box and Muller (1958): two uniforms give two normals. Computed in double: so values reach 6.6
+ * standard deviations, and differences in the last bits of math libraries do not reach the float.
+ */
 static void normal_pair(uint32_t word0, uint32_t word1, float out[2]) {
     double uniform = ((double)word0 + 1.0) * 0x1p-32; /* (0,1] */
     double angle = (double)word1 * (0x1p-32 * 6.283185307179586476925);
@@ -55,8 +56,8 @@ void z3d_philox_normal_fill(uint64_t key, uint64_t first, int64_t count, float *
     }
 }
 
-/* FNV-1a over the bytes, started from the seed, then the finishing mix of splitmix64: every bit of
- * the seed and the bytes reaches every bit of the result. */
+/* FNV-1a over the bytes, begun with the seed, then the final mix of splitmix64: every bit of the
+ * seed and of the bytes affects every bit of the result. */
 uint64_t z3d_hash(uint64_t seed, const void *bytes, size_t count) {
     const unsigned char *byte = bytes;
     uint64_t hash = 0xCBF29CE484222325u ^ (seed * 0x9E3779B97F4A7C15u);

@@ -29,7 +29,8 @@ const char *z3d_status_text(z3d_status status) {
     return (unsigned)status < Z3D_STATUS_COUNT ? texts[status] : "?";
 }
 
-/* A message is one line whatever a file name or a value in it holds. */
+/* Makes a message one printable line, also if a file name or a value in it has control characters.
+ */
 static void make_printable(char *text, bool lines) {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
@@ -42,8 +43,8 @@ static void make_printable(char *text, bool lines) {
     }
 }
 
-/* The stored text may be among the arguments, so it is only overwritten once the new one is
- * complete. `tail` (the old text) is cut before `text` is. */
+/* The stored text may be among the arguments, so it is overwritten only when the new text is
+ * complete. If there is no room, `tail` (the old text) is cut first. */
 static void store(const char *text, int length, const char *tail, bool lines) {
     char whole[sizeof last.message];
     int bytes = sizeof whole;
@@ -55,7 +56,7 @@ static void store(const char *text, int length, const char *tail, bool lines) {
     memcpy(last.message, whole, sizeof whole);
 }
 
-/* The build may name files by their absolute path: keep what comes after the root of the tree. */
+/* The build may name files by absolute paths: keeps the part after the root of the tree. */
 static const char *path_in_tree(const char *file) {
     static const char self[] = __FILE__;
     static const char self_in_tree[] = "src/base/status.c";

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* X(name, text). AGAIN is not an error: a resumable call has not finished yet. ERR_START belongs to
- * one rank only, from before it could tell the others: each rank that has it prints it. */
+/* X(name, text). AGAIN is not an error: a resumable call has not finished yet. ERR_START happens
+ * before a rank can talk to the others, so each rank prints its own. */
 #define Z3D_STATUS_MAP(X)                                                                          \
     X(OK, "success")                                                                               \
     X(AGAIN, "not finished yet, call again")                                                       \
@@ -42,7 +42,7 @@ const char *z3d_status_text(z3d_status status);
 z3d_status z3d_error_set(z3d_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Puts "context: " before the stored text: what was being done when the error occurred. Returns
+/* Puts "context: " before the stored text, to say during which work the error occurred. Returns
  * `status`. */
 z3d_status z3d_error_context(z3d_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -55,11 +55,11 @@ z3d_status z3d_error_set_lines(z3d_status status, const char *file, int line, co
  * end; "" if there was none. */
 const char *z3d_error_message(void);
 
-/* Where the last error was made: "zero/build/builder.c:120". */
+/* The place in the code that stored the last error: "zero/build/builder.c:120". */
 const char *z3d_error_place(void);
 
-/* A saved error: for after a clean-up that may fail too, for a later call, or for another thread.
- * All zeros means Z3D_OK. */
+/* A saved error, to report it after a clean-up that may fail too, in a later call, or in another
+ * thread. All zeros means Z3D_OK. */
 typedef struct z3d_kept_error {
     z3d_status status;
     char message[8192];
@@ -68,7 +68,8 @@ typedef struct z3d_kept_error {
 
 /* `status` with this thread's text and place. */
 z3d_kept_error z3d_error_keep(z3d_status status);
-/* Makes them this thread's last error again, unless Z3D_OK was kept. Returns the kept status. */
+/* Makes the saved error this thread's last error, unless Z3D_OK was kept. Returns the kept status.
+ */
 z3d_status z3d_error_restore(const z3d_kept_error *kept);
 
 #define Z3D_ERROR(status, ...) z3d_error_set((status), __FILE__, __LINE__, __VA_ARGS__)
@@ -87,13 +88,13 @@ z3d_status z3d_error_restore(const z3d_kept_error *kept);
         if ((status) != Z3D_OK) goto label;                                                        \
     } while (0)
 
-/* For conditions that only a bug in zero3d can break. Checked in release builds, too. */
+/* For conditions that only a bug in zero3d can break. Checked in release builds too. */
 #define Z3D_REQUIRE(condition, ...)                                                                \
     do {                                                                                           \
         if (!(condition)) return Z3D_ERROR(Z3D_ERR_INTERNAL, __VA_ARGS__);                         \
     } while (0)
 
-/* calloc of count x bytes; the error names `what`. Free with free(). */
+/* calloc of count x bytes; ERR_MEMORY names `what`. Free with free(). */
 z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for `more` bytes and the NUL. */
+/* Makes room for `more` bytes and the NUL. */
 static bool reserve(z3d_string *string, size_t more) {
     if (string->failed) return false;
     if (more < string->capacity - string->length) return true; /* capacity > length or both 0 */

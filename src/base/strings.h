@@ -11,7 +11,7 @@
 /* A string that grows. Zero-initialise; after an allocation failure `failed` stays set and appends
  * do nothing. */
 typedef struct z3d_string {
-    char *text; /* NUL-terminated; NULL when nothing was appended */
+    char *text; /* NUL-terminated; NULL if nothing was appended */
     size_t length, capacity;
     bool failed;
 } z3d_string;
@@ -23,24 +23,24 @@ void z3d_string_append_bytes(z3d_string *string, const char *bytes, size_t count
  * null. */
 void z3d_string_append_json(z3d_string *string, const char *text);
 void z3d_string_append_json_bytes(z3d_string *string, const char *text, size_t count);
-/* Appends a word of a shell's command, quoted if it must be. */
+/* Appends a word of a shell command, quoted if necessary. */
 void z3d_string_append_shell(z3d_string *string, const char *text);
-/* Bytes of the well-formed UTF-8 character at `text`, of which `left` bytes may be read; 0 if there
- * is none. */
+/* Bytes of the well-formed UTF-8 character at `text`; at most `left` bytes are read. 0: no such
+ * character. */
 size_t z3d_utf8_length(const char *text, size_t left);
-/* Appends a number with the fewest digits that read back to the same double; JSON's null when it is
- * not finite. */
+/* Appends a number with the fewest digits that read back to the same double; null (for JSON) if it
+ * is not finite. */
 void z3d_string_append_number(z3d_string *string, double value);
 /* A name from a file, fit for a message: at most Z3D_SHOWN printable characters. */
 enum { Z3D_SHOWN = 100 };
 const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
-/* Edit distance with swaps of neighbours (optimal string alignment), case and -/_ aside; of words
- * of Z3D_WORD bytes and more Z3D_FAR_AWAY. */
+/* Edit distance with swaps of neighbours (optimal string alignment); ignores case and the
+ * difference between - and _. Z3D_FAR_AWAY if a word has Z3D_WORD bytes or more. */
 enum { Z3D_WORD = 64, Z3D_FAR_AWAY = 1000 };
 int z3d_word_distance(const char *a, const char *b);
-/* Whether the last word of a dotted path is one of `words`, with spaces between them. */
+/* Whether the last part of a dotted path is one of `words`, which are separated by spaces. */
 bool z3d_has_leaf(const char *words, const char *path);
-/* Makes it empty and not failed; keeps its memory for reuse. */
+/* Makes the string empty and not failed; keeps its memory for reuse. */
 void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);
 
@@ -59,7 +59,7 @@ const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);
 const char *z3d_format_count(double count, char *buf, size_t size);
 const char *z3d_format_seconds(double seconds, char *buf, size_t size);
 
-/* "s" of a noun that `count` of them are; "" of one. */
+/* The plural's "s"; "" if count is 1. */
 const char *z3d_plural(int64_t count);
 
 /* The fewest digits that read back to the same double ("6e-04" is written "0.0006"); the decimal
@@ -73,9 +73,10 @@ bool z3d_add_i64(int64_t a, int64_t b, int64_t *out);
  * int64. */
 int64_t z3d_round_up(int64_t value, int64_t multiple);
 
-/* Reads a whole file (at most `limit` bytes) into a NUL-terminated malloc'ed text. */
+/* Reads a whole file (at most `limit` bytes) into a NUL-terminated malloc'ed text. ERR_IO,
+ * ERR_MEMORY. */
 z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length);
-/* Creates a folder and its parents. */
+/* Creates a folder and its parents. ERR_IO. */
 z3d_status z3d_make_folders(const char *path);
 /* Monotonic clock, seconds. */
 double z3d_now(void);

@@ -1,4 +1,4 @@
-/* How far a misspelt word is from another. */
+/* The distance between a misspelt word and another word. */
 #include <ctype.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* xxHash. libxxhash may have one function for each x86 instruction set, chosen at run time: four
- * times as fast as SSE2's. */
+/* xxHash. With its x86 dispatch, libxxhash chooses the function for the instruction set at run
+ * time: four times as fast as SSE2. */
 #ifndef ZERO3D_BASE_XXH3_H
 #define ZERO3D_BASE_XXH3_H
 

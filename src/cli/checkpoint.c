@@ -25,8 +25,8 @@ static const char help[] =
     "  show     prints a checkpoint's step, topology, tensors and the run's configuration\n"
     "  verify   reads every byte of a checkpoint and compares it with the saved digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
-    "  export   writes the model for other programs: into the folder TO as Hugging Face has\n"
-    "           it (a run's adapters as PEFT has them), or a GPT-2 as llm.c's file TO\n"
+    "  export   writes the model for other programs: TO is a folder in Hugging Face's format\n"
+    "           (of a run's adapters: in PEFT's format), or for a GPT-2 a file of llm.c\n"
     "  import   makes a checkpoint in the new folder DIR from a model of Hugging Face (FROM is\n"
     "           its folder: GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM) or llm.c's GPT-2 (FROM\n"
     "           is its file), and DIR/config.yaml, a run that begins with its weights\n"
@@ -39,18 +39,18 @@ static const char help[] =
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
-    "  --vocab-size N    import: model.vocab_size of config.yaml, where the tokenizer has more "
+    "  --vocab-size N    import: model.vocab_size of config.yaml, if the tokenizer has more "
     "tokens\n"
     "                    than the model; a run starts the new rows at the mean of the model's\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
-    "  --merged          a run with adapters: the whole model, with these in its weights\n"
-    "  --base PATH       where the checkpoint is now that has the frozen parameters\n"
-    "  --allow-nonfinite  values may be infinite or NaN, or become so in the type that is written\n"
-    "  --force           llm.c: TO may replace a file that is no checkpoint of llm.c\n"
+    "  --merged          a run with adapters: the whole model, with the adapters added to its "
+    "weights\n"
+    "  --base PATH       the present path of the checkpoint with the frozen parameters\n"
+    "  --allow-nonfinite  values may be infinite or NaN, or become so in the output's type\n"
+    "  --force           llm.c: TO may replace a file that is not one of llm.c\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
-    "verify, export and import say every 5 seconds how far they are (ZERO3D_PROGRESS_SECONDS: "
-    "other\n"
+    "verify, export and import report progress every 5 seconds (ZERO3D_PROGRESS_SECONDS: other\n"
     "than 5). Exit code: 0, or 1 if a checkpoint is damaged or incomplete, or if two differ.\n"
     "\n"
     "example: zero3d checkpoint verify runs/demo/checkpoints\n";
@@ -87,7 +87,7 @@ static z3d_sizes_text sizes_of(const z3d_checkpoint_info *info) {
     return z3d_sizes_name(info->tensor_size, info->pipeline_size, info->data_size);
 }
 
-/* Whether this one can be used. */
+/* Appends a line about a checkpoint; returns whether it can be used. */
 static bool list_line(const char *dir, int64_t step, z3d_string *text) {
     char *folder = NULL;
     z3d_checkpoint *c = NULL;
@@ -209,7 +209,7 @@ typedef struct difference {
     double largest;
 } difference;
 
-/* Bit by bit: two NaNs of the same bits are equal, 0 and -0 are not. */
+/* Compares bits: two NaNs with the same bits are equal, 0 and -0 are not. */
 static void compare_chunk(const float *a, const float *b, int64_t count, difference *d) {
     for (int64_t k = 0; k < count; k++) {
         uint32_t bits_a, bits_b;
@@ -248,12 +248,12 @@ static bool same_shape(const z3d_checkpoint *a, int i, const z3d_checkpoint *b, 
            memcmp(&whole_a, &whole_b, sizeof whole_a) == 0;
 }
 
-/* What compare_tensors finds. */
+/* The result of compare_tensors. */
 typedef struct findings {
     int compared, differing; /* parameters in both */
-    int only[2];             /* tensors in the first, in the second alone */
-    int states[2];           /* optimizer tensors, likewise */
-    unsigned kinds[2];       /* of these */
+    int only[2];             /* tensors that only the first has; that only the second has */
+    int states[2];           /* optimizer tensors, in the same way */
+    unsigned kinds[2];       /* their kinds */
 } findings;
 
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
@@ -338,7 +338,7 @@ static z3d_status diff(request *r) {
 
 /* ---- export and import ---- */
 
-/* What is not said stays. */
+/* Reads --format and --dtype; without an option its value stays unchanged. */
 static z3d_status read_format(const request *r, z3d_interop_format *format, z3d_dtype *dtype) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
@@ -425,7 +425,7 @@ static z3d_status export(request *r) {
     return status;
 }
 
-/* "qwen3", as Hugging Face's config.json would say it. */
+/* Appends the model_type of Hugging Face's config.json: "qwen3". */
 static z3d_status append_family(const z3d_config *config, z3d_string *out) {
     static const char key[] = "\"model_type\": \"";
     const z3d_model_type *type;
@@ -461,7 +461,7 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
     return status == Z3D_ERR_MEMORY ? status : Z3D_OK;
 }
 
-/* What was imported, and what to do with it. */
+/* Says what was imported, and the next command. */
 static z3d_status describe_import(const char *folder, const char *dir, z3d_string *text) {
     z3d_checkpoint *c;
     z3d_config *config = NULL;
@@ -512,7 +512,7 @@ static z3d_status import(request *r) {
 typedef struct tool {
     const char *name;
     int arguments;
-    bool exports, tokenizer, base; /* which options it has */
+    bool exports, tokenizer, base; /* which options the command has */
     z3d_status (*run)(request *r);
 } tool;
 

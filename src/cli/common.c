@@ -1,4 +1,4 @@
-/* What the commands share: arguments, reading a configuration, printing, exit codes. */
+/* Shared by the commands: arguments, reading a configuration, printing, exit codes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ bool cli_is_near(const char *given, const char *name) {
     return far <= 1 + (int)strlen(name) / 5 && far < (int)strlen(name);
 }
 
-/* argv[i] is "--something" that the command does not have: suggests what to write. */
+/* argv[i] is an option that the command does not have: suggests the right one. */
 static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *options) {
     const char *given = argv[i] + 2, *value = strchr(given, '=');
     size_t length = value ? (size_t)(value - given) : strlen(given);
@@ -82,7 +82,7 @@ static z3d_status store(const cli_option *option, const char *value) {
     return Z3D_OK;
 }
 
-/* argv[*i] is "--something": stores it and moves *i past its value. */
+/* argv[*i] is an option: stores it and moves *i to its value, if it has one. */
 static z3d_status take_option(int argc, char **argv, int *i, const cli_option *options) {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
@@ -136,7 +136,7 @@ bool cli_is_in_path(const char *name) {
     return found;
 }
 
-/* Also a part of a configuration, without a model. */
+/* Reads a configuration, or a part of one without a model. */
 static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **out) {
     *out = NULL;
     if (count < 1)
@@ -174,15 +174,15 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
     return cli_read_config_for(count, arguments, 0, out);
 }
 
-/* A DeepSpeed file has none. */
+/* The error for a configuration without a model, such as a DeepSpeed file. */
 static z3d_status refuse_without_model(const char *path) {
     const size_t length = strlen(path);
     const bool json = length > 5 && strcmp(path + length - 5, ".json") == 0;
     z3d_string convert = {0};
     if (json) {
-        z3d_string_append(&convert, "; of a DeepSpeed file `zero3d config --from-deepspeed ");
+        z3d_string_append(&convert, "; for a DeepSpeed file `zero3d config --from-deepspeed ");
         z3d_string_append_shell(&convert, path);
-        z3d_string_append(&convert, " > run.yaml` makes one to complete");
+        z3d_string_append(&convert, " > run.yaml` writes one to complete");
     }
     z3d_status status =
         Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -206,7 +206,7 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
     return refuse_without_model(arguments[0]);
 }
 
-/* A message of several lines is indented below its first. */
+/* Indents all lines of a message after the first. */
 static void append_message(z3d_string *line, const char *message) {
     z3d_string_append(line, "zero3d: error: ");
     for (const char *end; (end = strchr(message, '\n')); message = end + 1)
@@ -216,7 +216,7 @@ static void append_message(z3d_string *line, const char *message) {
 
 static int finish(z3d_status status, const char *command, bool told_here) {
     if (status == Z3D_OK) return CLI_OK;
-    /* Only for errors in a command's arguments its help is useful. */
+    /* The command's help is useful only for errors in its arguments. */
     bool usage = status == Z3D_ERR_USAGE && strstr(z3d_error_place(), "src/cli/");
     if (told_here) {
         z3d_string line = {0};
@@ -272,7 +272,7 @@ int cli_print(const z3d_string *text) {
     errno = 0;
     if (text->length) fwrite(text->text, 1, text->length, stdout);
     bool failed = fflush(stdout) != 0 || ferror(stdout);
-    if (failed && errno == EPIPE) return CLI_FAILED; /* the reader has what it wanted: `| head` */
+    if (failed && errno == EPIPE) return CLI_FAILED; /* the reader needs no more: `| head` */
     if (failed)
         return cli_finish(
             Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno)), NULL);

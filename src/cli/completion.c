@@ -18,17 +18,17 @@ static const char help[] =
     "                   zero3d completion zsh > a folder of $fpath/_zero3d\n"
     "                   zero3d completion fish > ~/.config/fish/completions/zero3d.fish\n";
 
-/* ---- options, as the help has them ---- */
+/* ---- options in the text of the help ---- */
 
 /* "  --html FILE   writes a page" */
 typedef struct option {
-    const char *name, *text; /* name: without dashes; text: of the first line about it */
+    const char *name, *text; /* name: without dashes; text: of its first line */
     int name_length, text_length;
     bool has_value;
 } option;
 
-/* Of a line that goes on below: what comes before its last comma, colon, semicolon, full stop or
- * bracket; all of it if it has none. Marks within brackets do not count. */
+/* The length of a line that continues below, up to its last comma, colon, semicolon, full stop or
+ * bracket; all of it if it has none. Marks inside brackets do not count. */
 static int length_of_part(const char *text, int length) {
     int part = length, depth = 0;
     for (int i = 1; i < length; i++) {
@@ -40,7 +40,7 @@ static int length_of_part(const char *text, int length) {
     return part;
 }
 
-/* The first option behind `at`; NULL: there is none. */
+/* The first option after `at`; NULL: none. */
 static const char *next_option(const char *at, option *out) {
     const char *line = strstr(at, "\n  --");
     if (!line) return NULL;
@@ -59,7 +59,8 @@ static const char *next_option(const char *at, option *out) {
     return end;
 }
 
-/* A text within single quotes of a shell, where `quote` stands for one; `marks` get a backslash. */
+/* Appends a text that is inside single quotes of a shell: `quote` replaces a single quote; `marks`
+ * get a backslash. */
 static void append_quoted(z3d_string *out, const char *text, int length, const char *marks,
                           const char *quote) {
     for (int i = 0; i < length; i++) {
@@ -72,7 +73,8 @@ static void append_quoted(z3d_string *out, const char *text, int length, const c
 
 /* ---- bash ---- */
 
-/* Keys and options are asked from the program when needed, so that the script never grows old. */
+/* The script asks the program for keys and options when it needs them, so it is always up to date.
+ */
 static void append_bash(z3d_string *out) {
     z3d_string_append(out, "_zero3d() {\n"
                            "    local word=\"${COMP_WORDS[COMP_CWORD]}\" "
@@ -205,7 +207,7 @@ static void append_fish(z3d_string *out) {
 
 /* ---- man ---- */
 
-/* A text of its own lines. */
+/* Appends a text with its own line breaks. */
 static void append_lines(z3d_string *out, const char *text) {
     z3d_string_append(out, ".nf\n");
     for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {

@@ -13,30 +13,30 @@ static const char help[] =
     "       zero3d config --from-megatron -- COMMAND...\n"
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
-    "With CONFIG checks what can be checked without the number of ranks, and prints the model's\n"
-    "sizes and the keys without their defaults: auto where the run decides (its folder's\n"
-    "config.yaml has what it decided).\n"
+    "With CONFIG checks it as far as possible without the number of ranks. Prints the model's "
+    "sizes\n"
+    "and the keys that differ from their defaults; auto: the run decides this key (the "
+    "config.yaml\n"
+    "in its folder has the decision).\n"
     "\n"
     "  --all                   prints all keys with their values\n"
     "  --markdown              prints the reference page docs/configuration.md\n"
     "  --keys                  prints only the keys, one per line\n"
     "  --from-deepspeed FILE   converts a DeepSpeed JSON file to YAML on standard output. A\n"
-    "                          table on standard error says what is taken, what has no effect\n"
-    "                          and what is not supported (then the exit code is 1)\n"
-    "  --bf16, --fp16          the type that your script passes where the DeepSpeed file says "
-    "auto\n"
+    "                          table on standard error says which settings are converted, have no\n"
+    "                          effect or are not supported (then the exit code is 1)\n"
+    "  --bf16, --fp16          the type that your script passes, if the DeepSpeed file says auto\n"
     "  --from-megatron FILE    the same for Megatron-LM's arguments: a list of them, YAML with\n"
     "                          --names as keys, or the log of a run, which begins with all of "
     "them.\n"
-    "                          With -- COMMAND... in place of FILE: those of the command that "
-    "starts\n"
-    "                          a run. Write `zero3d config --from-megatron --` in front of it in "
-    "its\n"
-    "                          script and run the script: the shell puts the values in\n"
+    "                          With -- COMMAND... in place of FILE: the arguments of the command\n"
+    "                          that starts a run. Write `zero3d config --from-megatron --` before "
+    "it\n"
+    "                          in its script and run the script: the shell fills in the values\n"
     "\n"
-    "Names are those of DeepSpeed (zero_optimization, fp16, train_batch_size, ...) and "
-    "Megatron-LM\n"
-    "(num_layers, hidden_size, ...). An unknown key is an error with file, line and column.\n"
+    "Keys have the names of DeepSpeed (zero_optimization, fp16, train_batch_size, ...) and of\n"
+    "Megatron-LM (num_layers, hidden_size, ...). An unknown key is an error with file, line and "
+    "column.\n"
     "\n"
     "example: zero3d config configs/demo.yaml zero_optimization.stage=3\n"
     "         zero3d config --from-deepspeed ds.json > run.yaml\n"
@@ -46,7 +46,7 @@ typedef struct wanted {
     bool markdown, keys, all;
 } wanted;
 
-/* A configuration that is right, as YAML. */
+/* Appends a valid configuration as YAML. */
 static void write(const z3d_config *config, const char *name, bool all, z3d_string *text) {
     static const char *const sizes[] = {"model.num_layers",          "model.hidden_size",
                                         "model.num_attention_heads", "model.seq_length",
@@ -57,8 +57,8 @@ static void write(const z3d_config *config, const char *name, bool all, z3d_stri
     }
     z3d_string_append(text, "# ");
     for (; *name; name++) z3d_string_append(text, "%c", (unsigned char)*name < ' ' ? ' ' : *name);
-    z3d_string_append(text,
-                      " is valid. The model's sizes, and what is not the default (--all: all):\n");
+    z3d_string_append(text, " is valid. The model's sizes, and the keys that differ from their "
+                            "defaults (--all: all):\n");
     z3d_config_write_changed(config, sizes, text);
 }
 
@@ -83,7 +83,7 @@ static z3d_status describe(int count, char **arguments, const wanted *wanted, z3
 
 typedef struct source {
     const char *deepspeed, *megatron;
-    char **command; /* behind --from-megatron -- */
+    char **command; /* the words after --from-megatron -- */
     int words;
     bool bf16, fp16;
 } source;
@@ -107,7 +107,7 @@ static int convert(const source *from) {
     return code == CLI_OK && !complete ? CLI_FAILED : code;
 }
 
-/* Cuts "--from-megatron -- COMMAND..." off, whose words are no options of ours. */
+/* Cuts off "--from-megatron -- COMMAND...", because the words of COMMAND are not our options. */
 static int cut_command(int argc, char **argv, source *from) {
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--from-megatron") != 0 || strcmp(argv[i + 1], "--") != 0) continue;

@@ -10,50 +10,53 @@
 static const char help[] =
     "usage: zero3d data tokenize INPUT... --output FILE.bin [--validation FILE.bin] [options]\n"
     "\n"
-    "Turns text into a token file for `zero3d train`. INPUT are files and folders, with all below\n"
-    "them, also packed (.gz, .zst). Empty files and duplicates are left out, and in folders what "
-    "is\n"
-    "not UTF-8 text. Each object in JSON is a document: in .jsonl and .ndjson, in .json that you\n"
-    "name, or that has lines or an array of them, and in what you name that begins as JSON does. "
-    "An\n"
-    "output is never an input, and replaces no other file than a token file.\n"
+    "Turns text into a token file for `zero3d train`. INPUT are files and folders, with all files\n"
+    "below them, also packed (.gz, .zst). Empty files, duplicates and, in folders, files that are\n"
+    "not UTF-8 text are left out. Each JSON object is a document: in .jsonl and .ndjson files, in\n"
+    ".json files that you name or that have lines or an array of objects, and in other files that\n"
+    "you name and that begin like JSON. An output is never an input, and only replaces token "
+    "files.\n"
     "\n"
     "  --output FILE       file of the tokens to train on\n"
-    "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines,\n"
-    "                      each in one of the two files; of too few files, the end of one\n"
+    "  --validation FILE   file of the tokens of held-out documents: whole files and JSON lines; "
+    "if\n"
+    "                      there are too few files, the end of one file\n"
     "  --fraction F        share of the documents that is held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
-    "  --format HOW        what objects in JSON have: text, messages, prompt-completion, alpaca "
-    "or\n"
-    "                      sharegpt; auto (default): by the keys of the first one\n"
+    "  --format HOW        the format of JSON objects: text, messages, prompt-completion, alpaca\n"
+    "                      or sharegpt; auto (default): found by the keys of the first object\n"
     "  --json-key KEY      the key of their text; data.text: the key text in the object data\n"
-    "  --loss-on WHAT      what is trained. completions: what answers a prompt (default), or the\n"
-    "                      last answer of a conversation; assistant: all its answers (default of\n"
-    "                      conversations); all\n"
-    "  --chat-template T   how conversations are written: auto (default): as the tokenizer's "
-    "folder\n"
-    "                      has it; or chatml, llama3, ... (docs/fine-tuning.md)\n"
-    "  --on-error HOW      objects that are wrong: stop (default), or skip: left out, counted, "
-    "the\n"
-    "                      first ones named\n"
+    "  --loss-on WHAT      the tokens to train. completions: those of the completion (default), or "
+    "of\n"
+    "                      the last answer of a conversation; assistant: of all its answers "
+    "(default\n"
+    "                      for conversations); all\n"
+    "  --chat-template T   how conversations are written: auto (default): the template in the\n"
+    "                      tokenizer's folder; or chatml, llama3, ... (docs/fine-tuning.md)\n"
+    "  --on-error HOW      wrong objects: stop (default); or skip: leave them out, count them, "
+    "and\n"
+    "                      name the first ones\n"
     "  --tokenizer HOW     the folder of a model, imported or of Hugging Face: its tokenizer;\n"
     "                      bytes (default): ids 0-255, and 256 ends a document; gpt2: GPT-2's\n"
     "                      byte-level BPE; huggingface: as a tokenizer.json says (BPE)\n"
-    "  --vocab PATH        for those two: tokenizer.json, for gpt2 also vocab.json; or a folder\n"
-    "                      with them. The files beside it say what begins and ends a document\n"
+    "  --vocab PATH        for gpt2 and huggingface: tokenizer.json, for gpt2 also vocab.json; or "
+    "a\n"
+    "                      folder with it. The files beside it say which tokens begin and end a\n"
+    "                      document\n"
     "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
-    "  --special HOW       what is put around a document: auto (default): before it what\n"
-    "                      tokenizer.json's post_processor says, the end of text behind it; none;\n"
-    "                      bos, eos: one of them; both. A text that has them gets no second ones\n"
-    "  --force             replaces other files, too, but never an input\n"
+    "  --special HOW       the tokens around a document. auto (default): before it the token of\n"
+    "                      tokenizer.json's post_processor, after it the end of text; none; bos, "
+    "eos:\n"
+    "                      one of them; both. A token that the text already has is not repeated\n"
+    "  --force             replaces other files too, but never an input\n"
     "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
     "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n"
     "         zero3d data tokenize chats.jsonl --tokenizer models/qwen --output data/chats.bin\n";
 
-/* How far it is, on standard error: a line that is written over on a terminal, else one every ten
- * seconds. What is soon done says nothing. */
+/* Progress on standard error: on a terminal a line that is overwritten, else a line every ten
+ * seconds. Short work prints nothing. */
 typedef struct meter {
     bool terminal, told;
     double next; /* seconds */
@@ -94,7 +97,7 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
     return Z3D_OK;
 }
 
-/* Which of `count` names; *out stays without one. */
+/* *out: the index of `value` among `count` names; unchanged if the option was not given. */
 static z3d_status read_name(const char *option, const char *value, const char *const *names,
                             int count, int *out) {
     z3d_string all = {0};
@@ -156,7 +159,7 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Which kind a word means; false: it may be a folder. */
+/* The kind with this name; false: none, so the name may be a folder. */
 static bool is_kind(const char *name, z3d_tokenizer_kind *out) {
     static const char *const names[] = {[Z3D_TOKENIZER_BYTES] = "bytes",
                                         [Z3D_TOKENIZER_GPT2] = "gpt2",
@@ -168,7 +171,7 @@ static bool is_kind(const char *name, z3d_tokenizer_kind *out) {
     return false;
 }
 
-/* With the files that --vocab and --merges name. */
+/* Creates a tokenizer from the files of --vocab and --merges. */
 static z3d_status make_of_kind(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                z3d_tokenizer **out) {
     if (kind == Z3D_TOKENIZER_BYTES && vocab)
@@ -200,8 +203,8 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
                          "huggingface or a model's folder",
                          name);
     if (vocab || merges)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s has its files there: leave out --%s", name,
-                         vocab ? "vocab" : "merges");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s is a folder with its files: leave out --%s",
+                         name, vocab ? "vocab" : "merges");
     return z3d_tokenizer_of_folder(name, special_name ? &special : NULL, out);
 }
 

@@ -18,13 +18,13 @@ static const char help[] =
     "Checks this machine: libraries, CPU and instruction set, cores, memory, shared memory.\n"
     "Measures the speed of matrix products in each precision, with the fastest method.\n"
     "A line that begins with '!' names a problem that slows down or stops a run. The last line\n"
-    "says what the machine is ready for, and what for it is not, and why.\n"
+    "says what the machine is ready for, what it is not ready for, and why.\n"
     "\n"
     "  --measure FILE   only measures kernels, copies, the links between its ranks and the disk "
     "of\n"
     "                   FILE; writes the machine's description to FILE, for\n"
     "                   `zero3d plan --hardware`. ZERO3D_MEASURE_TURNS=1 in the environment:\n"
-    "                   sooner and less exact\n"
+    "                   is faster and less exact\n"
     "  --force          FILE may replace a file that doctor has not written\n"
     "\n"
     "example: zero3d-launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
@@ -43,7 +43,7 @@ static void check_cores(z3d_string *out) {
                       cores, threads, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* False: ranks of one node may not share memory. */
+/* False: /dev/shm is missing or too small, so ranks of one node may be unable to share memory. */
 static bool check_memory(z3d_string *out) {
     char total[32], available[32];
     int64_t page = sysconf(_SC_PAGESIZE);
@@ -66,7 +66,7 @@ static bool check_memory(z3d_string *out) {
     return enough;
 }
 
-/* The last line: what this machine is ready for, and what for it is not, and why. */
+/* The last line: what the machine is ready for, what it is not ready for, and why. */
 static void append_verdict(bool shared, z3d_string *out) {
     const z3d_device_config config = {.backend = "cuda"};
     z3d_device *gpu = NULL;
@@ -118,8 +118,8 @@ static z3d_status write_description(const char *path, int ranks, const z3d_hardw
     return status;
 }
 
-/* Before anything is measured: is there a place for the result? What is there stays until then.
- * Rank 0's business. */
+/* Checks, before anything is measured, that the result can be written; an existing file stays until
+ * then. Rank 0 checks. */
 static z3d_status check_place(const z3d_world *world, const char *path, bool force) {
     if (z3d_world_rank(world) > 0) return Z3D_OK;
     Z3D_TRY(cli_check_outputs(&(cli_output){path, &z3d_output_machine}, 1, NULL, 0, force));
@@ -129,8 +129,8 @@ static z3d_status check_place(const z3d_world *world, const char *path, bool for
     return Z3D_OK;
 }
 
-/* The disk of the folder of `path`. A machine without one that can be measured is one nevertheless.
- */
+/* Measures the disk of the folder of `path`. If that fails, the machine is described without a
+ * disk. */
 static z3d_status measure_disk(z3d_world *world, const char *path, z3d_hardware *hardware,
                                z3d_string *out) {
     z3d_string folder = {0};
@@ -145,7 +145,7 @@ static z3d_status measure_disk(z3d_world *world, const char *path, z3d_hardware 
     return Z3D_OK;
 }
 
-/* Collective over the ranks that a launcher started. */
+/* Collective over the world. */
 static z3d_status describe_machine(const char *path, bool force, z3d_string *out) {
     z3d_world *world;
     z3d_hardware hardware;

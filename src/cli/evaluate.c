@@ -18,22 +18,23 @@ static const char help[] =
     "or\n"
     "a folder of checkpoints: then the latest is used.\n"
     "\n"
-    "DATA is a token file as data.train has it; texts in JSON (.jsonl, .ndjson, .json, or a file\n"
-    "that begins as JSON does); or another file, which is one text. In JSON each line, or each\n"
-    "element of the array, is a document, as `zero3d data tokenize` ends it. Text may be packed\n"
-    "(.gz, .zst). It needs the run's tokenizer. Each token is predicted from those before it in\n"
-    "its window of model.seq_length. Of a token file with conversations or prompts, the tokens\n"
-    "that are trained count; with data.samples=documents, as training packs them.\n"
+    "DATA is a token file, like those of data.train; texts in JSON (.jsonl, .ndjson, .json, or a\n"
+    "file that begins like JSON); or another file, which is one text. In JSON each line, or each\n"
+    "element of the array, is a document and is tokenized as in `zero3d data tokenize`. Text may "
+    "be\n"
+    "packed (.gz, .zst) and needs the run's tokenizer. Each token is predicted from the tokens\n"
+    "before it in its window of model.seq_length. In a token file with conversations or prompts\n"
+    "only trained tokens count; with data.samples=documents they are packed as in training.\n"
     "\n"
     "  --json           one JSON object, with all digits\n"
     "  --json-key KEY   in JSON, the key of the text in each object (default: text)\n"
-    "  --ema            with the average of the parameters that optimizer.ema_decay keeps\n"
+    "  --ema            use the average of the parameters that optimizer.ema_decay keeps\n"
     "  key=value        other keys of the configuration: data.vocab=PATH,\n"
     "                   train_micro_batch_size_per_gpu=8, parallel.tensor_model_parallel_size=2\n"
     "\n"
     "The result has equal bits on any number of ranks, in every ZeRO stage and with every number\n"
     "of pipeline stages, at equal train_micro_batch_size_per_gpu (default 1) and\n"
-    "parallel.tensor_model_parallel_size (default 1; another size adds in another order).\n"
+    "parallel.tensor_model_parallel_size (default 1; another size changes the order of sums).\n"
     "\n"
     "example: zero3d evaluate runs/demo/checkpoints held-out.txt\n";
 
@@ -86,7 +87,7 @@ static z3d_status read_arguments(int argc, char **argv, z3d_evaluate_request *re
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
     if (count < 2 || (strchr(argv[2], '=') && access(argv[2], F_OK) != 0))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "no data: give a token file or a text behind the checkpoint");
+                         "no data: give a token file or a text after the checkpoint");
     request->path = argv[1];
     request->data = argv[2];
     request->assignments = argv + 3;

@@ -21,39 +21,39 @@ static const char help[] =
     "  --prompt TEXT        text to continue; \"\" starts a new text; - reads standard input\n"
     "                       (default: generate.prompt of the checkpoint's run; if that is not\n"
     "                       set, and on one rank, standard input if it is a pipe or a file)\n"
-    "  --prompts FILE       JSON lines {\"prompt\": \"...\"}: answers them all, a line each, in "
-    "their\n"
+    "  --prompts FILE       JSON lines {\"prompt\": \"...\"}: answers all of them, one line each, "
+    "in this\n"
     "                       order; - reads standard input\n"
-    "  --chat               the prompt is the user's message, in the model's chat template; prints "
-    "the\n"
-    "                       answer only. A line of a file may have messages: {\"messages\": "
+    "  --chat               the prompt is the user's message, in the model's chat template; "
+    "prints\n"
+    "                       only the answer. A line of a file may have messages: {\"messages\": "
     "[...]}\n"
-    "  --system TEXT        with --chat: the message of the system before it\n"
-    "  --chat-template T    with --chat: auto (default): as the model's folder has it; or chatml,\n"
-    "                       llama3, ... (docs/fine-tuning.md)\n"
+    "  --system TEXT        with --chat: the system message before the prompt\n"
+    "  --chat-template T    with --chat: auto (default): the template in the model's folder; or\n"
+    "                       chatml, llama3, ... (docs/fine-tuning.md)\n"
     "  --output FILE        new file for the answers (default: standard output)\n"
     "  --batch N            prompts of the file that are continued together\n"
     "  --tokens N           tokens to generate\n"
     "  --temperature T      0: always the most likely token\n"
     "  --top-k K            sample from the K most likely tokens; 0: from all\n"
-    "  --top-p P            sample from the most likely tokens whose probabilities add up\n"
-    "                       to P; 1: from all\n"
-    "  --repetition-penalty R  makes tokens of the text less likely; 1: none\n"
+    "  --top-p P            sample from the most likely tokens whose probabilities sum to P;\n"
+    "                       1: from all\n"
+    "  --repetition-penalty R  makes tokens that the text already has less likely; 1: none\n"
     "  --stop TEXT          ends the text before TEXT; may be given several times\n"
     "  --seed N             seed of sampling\n"
-    "  --ema                with the average of the parameters that optimizer.ema_decay keeps\n"
-    "  --stream             prints the text as it comes, also where it is no terminal\n"
+    "  --ema                use the average of the parameters that optimizer.ema_decay keeps\n"
+    "  --stream             prints the text as it comes, also if the output is no terminal\n"
     "  --verbose            at the end, tokens per second on standard error\n"
     "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
     "                       (default: data.vocab of the run, or the imported tokenizer)\n"
     "  --merges FILE        GPT-2's merges.txt, if it is not beside vocab.json\n"
-    "  --special HOW        what is put before a text: none, bos, eos, both or auto (default)\n"
+    "  --special HOW        tokens before a text: none, bos, eos, both or auto (default)\n"
     "  key=value            other keys of the configuration\n"
     "\n"
     "example: zero3d generate runs/demo/checkpoints --prompt \"It was\" --tokens 200\n"
     "         zero3d generate runs/demo/checkpoints --prompts in.jsonl --output out.jsonl\n";
 
-/* Options that are keys of the configuration. */
+/* Indices of the options that are keys of the configuration. */
 enum { PROMPT, STOP, VOCAB, MERGES, TEXTS };
 static const struct {
     const char *option, *key;
@@ -75,13 +75,15 @@ typedef struct arguments {
     const char *path;
     int count;
     char *assignment[MAX_ASSIGNMENTS];
-    z3d_string text[KEYS]; /* of those made from options */
-    bool input, any_input; /* the prompt is to come from standard input; if there is no other */
+    z3d_string text[KEYS]; /* the assignments made from options */
+    bool input, any_input; /* read the prompt from standard input; any_input: only if there is no
+                              other prompt */
     const char *prompts, *output, *chat_template, *system;
     bool chat, ema, stream, verbose;
 } arguments;
 
-/* "key=value" for option `k`: texts as quoted YAML scalars, which JSON's are; several as a list. */
+/* Makes "key=value" for option `k`: texts as quoted YAML scalars (JSON strings are such), several
+ * as a list. */
 static z3d_status assign_all(arguments *a, int k, const char *const *value, int count) {
     z3d_string_append(&a->text[k], count > 1 ? "%s=[" : "%s=", keys[k].key);
     for (int i = 0; i < count; i++) {
@@ -138,7 +140,7 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
     for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
-    /* Those of another vocabulary are none of it. */
+    /* With another vocabulary the run's merges do not apply. */
     if (value[VOCAB] && !value[MERGES]) value[MERGES] = "";
     for (int k = 0; k < KEYS; k++)
         if (value[k]) Z3D_TRY(assign(a, k, value[k]));
@@ -152,7 +154,7 @@ static bool can_be_read(void) {
     return fstat(STDIN_FILENO, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode));
 }
 
-/* Whoever waits for nothing is told what for. */
+/* Tells a user at a terminal that the program waits for input. */
 static void wait_for_input(void) {
     enum { SOON = 2000 };
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -161,7 +163,7 @@ static void wait_for_input(void) {
               stderr);
 }
 
-/* One line feed at the end is the line's, not the prompt's. */
+/* One line feed at the end is not part of the prompt. */
 static z3d_status read_input(const arguments *a, z3d_string *out) {
     enum { MOST = 1 << 20 };
     char *text;
@@ -180,15 +182,15 @@ static z3d_status read_input(const arguments *a, z3d_string *out) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the prompt") : Z3D_OK;
 }
 
-/* Rank 0 reads, all ranks get it. Launchers give ranks an input that may never end, so it is read
- * only if the prompt must come from it. */
+/* Rank 0 reads standard input and sends it to all ranks. A launcher's standard input may never end,
+ * so it is read only if the prompt must come from it. */
 static z3d_status share_input(z3d_world *world, arguments *a) {
     z3d_string text = {0};
     int64_t length = 0;
     bool alone = z3d_world_size(world) == 1;
     bool configured = !a->any_input;
     if (!a->input && !(a->any_input && alone)) return Z3D_OK;
-    /* Otherwise it is not read: it may belong to a shell loop. */
+    /* If there is another prompt, standard input is not read: it may belong to a shell loop. */
     if (a->any_input && !a->input)
         Z3D_TRY(z3d_generate_has_prompt(a->path, a->assignment, a->count, &configured));
     if (!a->input && configured) return Z3D_OK;
@@ -206,7 +208,7 @@ static z3d_status share_input(z3d_world *world, arguments *a) {
     return status;
 }
 
-/* Options are keys of the configuration: an error about one names the option. */
+/* If an error is about a key that an option set, names the option in the message. */
 static void name_options(const arguments *a, z3d_status status) {
     const char *message = z3d_error_message();
     z3d_string named = {0};
@@ -229,11 +231,12 @@ static void name_options(const arguments *a, z3d_status status) {
     z3d_string_free(&named);
 }
 
-/* ---- what comes ---- */
+/* ---- output ---- */
 
 typedef struct screen {
-    bool at_once; /* else one text is printed when it is complete: a failure prints none */
-    bool closed;  /* nobody reads standard output any more */
+    bool at_once; /* print pieces as they come; false: print the complete text, so a failure prints
+                     none */
+    bool closed;  /* the reader has closed standard output */
     z3d_string text;
 } screen;
 
@@ -245,7 +248,7 @@ static z3d_status show(void *context, const char *text, size_t length) {
     }
     errno = 0;
     if (fwrite(text, 1, length, stdout) == length && fflush(stdout) == 0) return Z3D_OK;
-    s->closed = errno == EPIPE; /* the reader has what it wanted: `| head` */
+    s->closed = errno == EPIPE; /* the reader needs no more: `| head` */
     return Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
@@ -285,7 +288,7 @@ static z3d_status generate(z3d_world *world, const arguments *a, screen *screen,
     return status;
 }
 
-/* What rank 0 says when all is done. Answers that are missing are a failure. */
+/* Rank 0's last line. Missing answers are a failure. */
 static int say_end(const arguments *a, const screen *screen, const z3d_generate_result *r) {
     int code = cli_print(&screen->text);
     if (code == CLI_OK && a->verbose) say_result(r);

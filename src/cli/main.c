@@ -81,10 +81,10 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
-/* If the caller closed a standard stream, the first file or connection that is opened must not take
- * its number: output would go there. A write beyond the limit of file sizes becomes an error
- * (EFBIG) instead of a silent death; so does a write to a pipe that nobody reads (EPIPE): `train |
- * head` continues. */
+/* If the caller closed a standard stream, opens /dev/null in its place: otherwise the first file or
+ * connection would get its number, and output would go there. Two signals become errors of the
+ * write instead of ending the program silently: a write beyond the limit of file sizes (EFBIG), and
+ * a write to a closed pipe (EPIPE), so that `train | head` continues. */
 static void prepare_process(void) {
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -113,9 +113,9 @@ static void limit_spinning(char **argv) {
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(program, argv);
 }
 
-/* After any exit code but 0 mpirun sleeps twice its grace time. zero3d-launch ends that when all
- * ranks have ended. It sees only ranks that mpirun has not collected before it sleeps, so rank 0,
- * whose code is the run's, ends a moment after the others. */
+/* After any exit code except 0 mpirun sleeps for twice its grace time. zero3d-launch ends this
+ * sleep when all ranks have ended. It sees only ranks that mpirun has not collected before it
+ * sleeps. So rank 0, whose code is the run's, ends a moment after the others. */
 static int end_apart(int code) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (code != CLI_OK && rank && strcmp(rank, "0") == 0)
@@ -123,7 +123,7 @@ static int end_apart(int code) {
     return code;
 }
 
-/* Which end in order when a signal asks them to. */
+/* Whether the command handles signals itself and ends in order. */
 static bool stops_when_asked(const cli_command *command) {
     return command == &cli_train || command == &cli_generate || command == &cli_evaluate;
 }

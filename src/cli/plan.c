@@ -17,8 +17,8 @@ static const char help[] =
     "       zero3d plan CONFIG [key=value ...] --calibrate STEPS.csv|RUN --hardware NAME --write "
     "FILE\n"
     "\n"
-    "Shows what a run would need, without running it: of any rank of any world the memory by\n"
-    "category, the arena that holds it, what it sends along each axis, and its work.\n"
+    "Shows the needs of a run without running it, for any rank of any world: memory by category,\n"
+    "the arena that holds it, bytes sent along each axis, and FLOPs.\n"
     "\n"
     "  --ranks N         number of ranks; default: parallel.world_size, or a node's devices with\n"
     "                    --recommend and --fit, or what parallel sizes and batch keys imply\n"
@@ -27,20 +27,21 @@ static const char help[] =
     "  --memory          also prints the memory of its training step; FILE.svg: draws it\n"
     "  --hardware NAME   a described machine (h100; `list` shows all), or a FILE.yaml: predicts\n"
     "                    whether the run fits, the time of a step and its parts, TFLOPS and MFU\n"
-    "  --software NAME   what software reaches on it (default on GPUs: megatron-2025)\n"
+    "  --software NAME   the speeds that software reaches on it (default on GPUs: megatron-2025)\n"
     "  --tokens N        also the days, energy and price of training on N tokens (1T, 300B)\n"
-    "  --days D          with --recommend or --fit: finds how many nodes do that in D days\n"
-    "  --price-per-device-hour P  what a device costs an hour, in any currency\n"
+    "  --days D          with --recommend or --fit: finds how many nodes train N tokens in D days\n"
+    "  --price-per-device-hour P  price of a device for an hour, in any currency\n"
     "  --json            prints the prediction as one JSON object\n"
     "  --trace FILE      writes the predicted timeline, for Perfetto; --schedule FILE.svg draws "
     "it\n"
     "  --recommend       finds the best way to train this model and batch on the machine: "
     "parallel\n"
     "                    sizes, schedule, ZeRO stage, micro-batch, recompute, offload\n"
-    "  --fit SIZE        the same on devices of SIZE (24GiB, or `device`: as described); parallel\n"
-    "                    sizes and schedule stay where the configuration sets them\n"
+    "  --fit SIZE        the same on devices of SIZE (24GiB, or `device`: as described); keeps "
+    "parallel\n"
+    "                    sizes and schedule that the configuration sets\n"
     "  --verbose         with --recommend or --fit: all tables\n"
-    "  --write FILE      with --fit or --recommend: saves the first way as a configuration\n"
+    "  --write FILE      with --fit or --recommend: saves the best candidate as a configuration\n"
     "  --calibrate STEPS.csv  fits software to measured steps, of any framework or of a RUN\n"
     "                    (docs/software.md), and writes it to --write FILE; may be given again\n"
     "  --force           FILE may replace a file of another kind\n"
@@ -58,7 +59,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
     return Z3D_OK;
 }
 
-/* Of a case that does not fit. */
+/* Appends advice for a case that does not fit. */
 static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
                          const z3d_memory_need *need, const z3d_hardware *hardware,
                          z3d_string *text) {
@@ -107,7 +108,7 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
 
-/* The same configuration on the sim device. */
+/* Predicts the step of the same configuration on the sim device. */
 static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
                           const z3d_gather_price gathers[2], const cli_plan_asked *options,
                           z3d_string *text) {
@@ -139,7 +140,7 @@ static z3d_status calibrate(const z3d_config *config, const cli_plan_asked *p, z
     return cli_plan_calibrate(config, &asked, text);
 }
 
-/* What --memory adds. */
+/* Appends the output of --memory. */
 static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
     z3d_string drawn = {0};
     Z3D_TRY(z3d_plan_memory_print(plan, text));
@@ -150,13 +151,13 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
     return status;
 }
 
-/* Whether a run of one rank has room on this machine now; if not, what to change. */
+/* Says whether a run of one rank fits on this machine now; if not, what to change. */
 static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, z3d_string *text) {
     z3d_host_memory host;
     char needed[32], outside[32], there[32];
     if (config->training_device != Z3D_TRAINING_CPU) {
-        z3d_string_append(text, "\nthis machine: its GPU is not looked at; --hardware FILE says "
-                                "whether a described one has room\n");
+        z3d_string_append(text, "\nthis machine: its GPU is not examined; --hardware FILE says "
+                                "whether the run fits on a described machine\n");
         return Z3D_OK;
     }
     z3d_host_memory_find(&host);
@@ -177,7 +178,7 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     return Z3D_OK;
 }
 
-/* Decides what is `auto`, and says why. */
+/* Decides the keys that are `auto`, and says why. */
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
                          z3d_gather_price gathers[2], z3d_string *text) {
     z3d_string granularity = {0}, offload = {0}, ratio = {0}, gather = {0}, activation = {0};
@@ -230,7 +231,7 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank,
     return status;
 }
 
-/* Of those that find the best. */
+/* Checks the options of --fit and --recommend. */
 static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
     if (p->fit && p->recommend)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
@@ -241,12 +242,12 @@ static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
                          "--price-per-device-hour, --verbose, --json and --write",
                          p->fit ? "fit" : "recommend");
     if (p->days && (!p->train_tokens || p->ranks > 0))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--days finds how many nodes train --tokens N in so many "
-                                        "days: write --tokens, and no --ranks");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--days D finds how many nodes train --tokens N in D days: "
+                                        "write --tokens, and leave out --ranks");
     return Z3D_OK;
 }
 
-/* Which options go together. */
+/* Checks which options are used together. */
 static z3d_status check_options(const cli_plan_asked *p, bool rank) {
     const bool chooses = p->fit || p->recommend, priced = p->tokens || p->price_text;
     if (p->steps.count && (chooses || priced || p->trace || p->schedule || rank ||
@@ -292,7 +293,7 @@ static z3d_status read_count(const char *text, const char *option, double most, 
                      most);
 }
 
-/* The numbers of the options. */
+/* Reads the options that are numbers. */
 static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_asked *p) {
     Z3D_TRY(read_number(ranks, "ranks", 1, &p->ranks));
     Z3D_TRY(read_number(rank, "rank", 0, &p->rank));

@@ -1,4 +1,4 @@
-/* What zero3d plan is asked for. Private to its files. */
+/* The request of zero3d plan. Private to its files. */
 #ifndef ZERO3D_CLI_PLAN_H
 #define ZERO3D_CLI_PLAN_H
 
@@ -14,10 +14,11 @@ typedef struct cli_plan_asked {
     bool json, print_program, memory, recommend, verbose, force;
 } cli_plan_asked;
 
-/* The machine of --hardware, or the one that the configuration names (*known). */
+/* *out: the machine of --hardware, or the one that the configuration names; *known: there is one.
+ */
 z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *asked, bool *known,
                              z3d_hardware *out);
-/* --fit and --recommend. *config becomes that of the first way. */
+/* --fit and --recommend. *config becomes that of the best candidate. */
 z3d_status cli_plan_best(z3d_config **config, const cli_plan_asked *asked, z3d_string *text);
 
 #endif

@@ -6,7 +6,8 @@
 #include "src/cli/plan.h"
 #include "src/plan/price/bill.h"
 
-/* A bare number is no size: 24 bytes are not meant. A device "of 24G" has 24 GiB. */
+/* A number without a unit is refused: nobody means 24 bytes. "24G" is 24 GiB, as people say of
+ * devices. */
 static z3d_status read_size(const char *wanted, int64_t *bytes) {
     const size_t length = strlen(wanted);
     const char last = length > 0 ? wanted[length - 1] : '\0';
@@ -33,7 +34,7 @@ static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *har
 static z3d_status write_best(const z3d_config *config, const char *how, double seconds,
                              const z3d_hardware *hardware, const cli_plan_asked *asked,
                              z3d_string *said) {
-    /* What the search decides is written also where it is the default. */
+    /* The keys that the search decides are written also if they have their defaults. */
     static const char *const decided[] = {"parallel.tensor_model_parallel_size",
                                           "parallel.sequence_parallel",
                                           "parallel.pipeline_model_parallel_size",

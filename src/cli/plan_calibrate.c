@@ -1,4 +1,4 @@
-/* zero3d plan --calibrate: software that is fitted to measured steps, of a file or of runs. */
+/* zero3d plan --calibrate: fits software to measured steps, from files or runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -9,14 +9,14 @@
 #include "src/plan/choose/choose.h"
 #include "src/train/history/history.h"
 
-/* The median of a run's steps but the first. */
+/* The median of a run's steps, without the first one. */
 static z3d_status median_step(const char *run, double *out) {
     z3d_history history = {0};
     z3d_status status = z3d_history_read(run, &history);
     const int64_t count = history.steps.count - 1;
     double *seconds = history.steps.column[Z3D_COLUMN_SECONDS];
     if (status == Z3D_OK && count < 1)
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: a run of one step says too little", run);
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: a run of one step is too short", run);
     if (status == Z3D_OK) {
         z3d_sort_numbers(seconds + 1, (size_t)count);
         *out = seconds[1 + count / 2];
@@ -25,7 +25,7 @@ static z3d_status median_step(const char *run, double *out) {
     return status;
 }
 
-/* A run's folder: its configuration, ranks and steps. */
+/* Adds a run: the configuration, the ranks and the steps in its folder. */
 static z3d_status add_run(const char *run, const z3d_hardware *hardware, z3d_measured_steps *to) {
     z3d_config *config;
     z3d_string path = {0};

@@ -9,14 +9,15 @@ static const char help[] =
     "usage: zero3d prove A.yaml B.yaml [--ranks N[,M]] [key=value...]\n"
     "\n"
     "Says whether two configurations train equally to the bit: in losses, gradient norms and\n"
-    "parameters of every step. It compares their step programs, in which every sum and its order\n"
-    "is known, and the keys that are no sums (seed, data, learning rate). Nothing is run. What is\n"
-    "not equal is named: keys with both values, sums with both orders.\n"
+    "parameters of every step. It compares their step programs, which have every sum and its "
+    "order,\n"
+    "and the keys that are no sums (seed, data, learning rate). It runs nothing, and names each\n"
+    "difference: keys with both values, sums with both orders.\n"
     "\n"
     "  --ranks N,M   ranks of A and of B; N: of both; default: as `zero3d plan` finds them\n"
-    "  key=value     over both files\n"
+    "  key=value     overrides a key of both files\n"
     "\n"
-    "Exit code: 0: equal is proved; 1: it is not, or a file is wrong; 2: wrong usage.\n"
+    "Exit code: 0: equality is proved; 1: it is not, or a file is wrong; 2: wrong usage.\n"
     "\n"
     "examples: zero3d prove a.yaml b.yaml --ranks 4,8\n"
     "          zero3d prove runs/a/config.yaml runs/b/config.yaml\n";
@@ -43,7 +44,7 @@ static z3d_status read_ranks(const char *text, int ranks[2]) {
     return comma ? read_one(comma + 1, strlen(comma + 1), text, &ranks[1]) : Z3D_OK;
 }
 
-/* The file among the arguments, and the assignments behind both files. */
+/* Reads one of the two files, with the assignments after both files. */
 static z3d_status read_side(int count, char **argv, int file, z3d_config **out) {
     char **own;
     Z3D_TRY(z3d_new((size_t)count, sizeof *own, "arguments", &own));

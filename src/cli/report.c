@@ -1,4 +1,4 @@
-/* zero3d report: what runs did, as text or as a page. */
+/* zero3d report: the history of runs, as text or as a page. */
 #include <stdlib.h>
 
 #include "src/cli/cli.h"
@@ -7,15 +7,16 @@
 static const char help[] =
     "usage: zero3d report RUN... [--html FILE [--force]]\n"
     "\n"
-    "Reads the folders of runs (metrics.jsonl, events.jsonl) and says of each: steps, losses,\n"
+    "Reads the folders of runs (metrics.jsonl, events.jsonl) and tells for each: steps, losses,\n"
     "learning rate, throughput, MFU, exposed communication, memory by category, checkpoints,\n"
-    "resumes, and how it ended. RUN may also be one file of metrics (RUN/metrics.1.jsonl). A run\n"
-    "may be under way.\n"
+    "resumes, and how it ended. RUN may also be one file of metrics (RUN/metrics.1.jsonl). The "
+    "run\n"
+    "may still be running.\n"
     "\n"
     "  --html FILE   writes a page with these facts and with curves, the runs over each other. "
     "The\n"
     "                page is one file without scripts that refers to nothing outside of it\n"
-    "  --force       FILE may replace a file that is no page of a report\n"
+    "  --force       FILE may replace a file that is no page of zero3d\n"
     "\n"
     "example: zero3d report runs/mine runs/second --html report.html\n";
 

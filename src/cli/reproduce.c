@@ -25,11 +25,13 @@ static const char help[] =
     "                      published, ours, paper\n"
     "  --markdown          prints tables for docs\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
-    "  --configs DIR       has machines (hardware) and papers (published); default: configs, here\n"
-    "                      or as installed\n"
-    "  --hardware FILE     of the ZeRO paper; default: dgx2-v100. Rows of other papers name their\n"
-    "                      machine and their software\n"
-    "  --software NAME     likewise: a file, or one of configs/software; default: paper-2019\n"
+    "  --configs DIR       the folder of machines (hardware) and papers (published); default: "
+    "configs,\n"
+    "                      in this folder or as installed\n"
+    "  --hardware FILE     the machine of the ZeRO paper; default: dgx2-v100. Rows of other "
+    "papers\n"
+    "                      name their machine and their software\n"
+    "  --software NAME     its software: a file, or one of configs/software; default: paper-2019\n"
     "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again "
     "(about\n"
     "                      a minute), and writes them to --write FILE, by default\n"
@@ -37,9 +39,9 @@ static const char help[] =
     "  --write-configs DIR\n"
     "                      writes every row as a configuration file; refuses to overwrite files\n"
     "                      with other contents\n"
-    "  --force             the FILE that is written may replace one of another kind\n";
+    "  --force             an output may replace a file of another kind\n";
 
-/* What a row's file is to have, and what it has: NULL if there is none. */
+/* The content that a row's file must have, and the content that it has; NULL: no such file. */
 typedef struct row_file {
     char path[512];
     z3d_string wanted;
@@ -63,7 +65,7 @@ static z3d_status open_row(const char *folder, const z3d_paper_row *row, row_fil
     return z3d_read_file(out->path, 1 << 20, &out->found, &length);
 }
 
-/* A file that somebody changed stays as it is. */
+/* Refuses to overwrite a file with other contents. */
 static z3d_status keep_changed(const char *folder) {
     enum { NAMED = 3 };
     int changed = 0;
@@ -117,7 +119,7 @@ static z3d_status calibrate(z3d_hardware *hardware, const char *path, z3d_string
     return status;
 }
 
-/* What `zero3d reproduce` is asked for. configs: NULL: as it is found. */
+/* The request of `zero3d reproduce`. configs NULL: find the folder. */
 typedef struct asked {
     const char *what, *page, *configs;
     bool json, markdown;
@@ -138,8 +140,8 @@ static z3d_status write_points(const asked *a, const z3d_points *points,
     return Z3D_OK;
 }
 
-/* What is in the folder of configurations: that of --configs, `configs` here, or where `make
- * install` puts it. */
+/* The path of `name` in the folder of configurations: the one of --configs, `configs` in this
+ * folder, or the one that `make install` creates. */
 static z3d_status find_configs(const asked *a, const char *name, z3d_string *out) {
     char program[512];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -171,7 +173,7 @@ static z3d_status reproduce(const asked *a, const z3d_hardware *hardware, z3d_st
     return status;
 }
 
-/* Whether there is something of this name. */
+/* ERR_USAGE if no table, figure or paper has this name. */
 static z3d_status check_name(const asked *a) {
     const char *what = a->what;
     z3d_string configs = {0}, papers = {0};

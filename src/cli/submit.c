@@ -15,33 +15,30 @@
 static const char help[] =
     "usage: zero3d submit CONFIG... --nodes N --time T [options] [key=value ...] [--dry-run]\n"
     "\n"
-    "Submits a run to Slurm. Plans it first: sizes that do not go with the nodes, and with\n"
-    "--hardware a run that does not fit, are refused here and not in the queue. The job stops "
+    "Submits a run to Slurm. Plans it first: sizes that do not fit the nodes, and with --hardware "
+    "a\n"
+    "run that does not fit in memory, are refused before they are in the queue. The job stops "
     "before\n"
     "its time limit, saves, puts itself into the queue again and resumes, until the run is "
     "complete.\n"
     "Several CONFIGs become a job array.\n"
     "\n"
     "  --nodes N             nodes; a range such as 2-4 with parallel.elastic=true\n"
-    "  --time T              time limit of each start, as sbatch has it: 8:00:00, 1-12, 30\n"
+    "  --time T              time limit of each start, in sbatch's format: 8:00:00, 1-12, 30\n"
     "  --ranks-per-node N    default: the devices in a node of --hardware\n"
     "  --cpus-per-rank N     cores of each rank\n"
-    "  --hardware FILE       the machine's description (configs/hardware): whether the run fits, "
-    "how\n"
-    "                        long it takes; default: training.hardware\n"
-    "  --software NAME       what software reaches on it, as `zero3d plan --software`\n"
+    "  --hardware FILE       the machine's description (configs/hardware): tells whether the\n"
+    "                        run fits and how long it takes; default: training.hardware\n"
+    "  --software NAME       speeds of software on it, as in `zero3d plan --software`\n"
     "  --runs DIR            each run's folder is in DIR, named as its CONFIG\n"
-    "  --signal SECONDS      the ranks stop so long before the time limit (default 300, more "
-    "where\n"
+    "  --signal SECONDS      the ranks stop this long before the time limit (default 300; more if\n"
     "                        predicted steps are long)\n"
     "  --sbatch OPTION       another option of sbatch: --sbatch --partition=gpu, --sbatch -pgpu; "
-    "may "
-    "be\n"
-    "                        given again. Those that the script decides are refused\n"
+    "may\n"
+    "                        be given again. Options that the script decides are refused\n"
     "  --srun OPTION         an option of srun, by its long name: --srun --container-image=IMAGE\n"
-    "  --setup LINE          a shell's line that each start of the job runs before srun: --setup "
-    "\"module\n"
-    "                        load gcc\"; may be given again\n"
+    "  --setup LINE          a line of shell that each start of the job runs before srun: --setup\n"
+    "                        \"module load gcc\"; may be given again\n"
     "  --setup-file FILE     the same for all lines of FILE, before those of --setup\n"
     "  --output FILE         keeps the script in FILE\n"
     "  --force               FILE may replace a file that is no script of submit\n"
@@ -55,8 +52,8 @@ typedef struct request {
         *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
-    z3d_string missing; /* what a dry run says that a job would lack */
-    char **arguments;   /* files, then assignments */
+    z3d_string missing; /* what a job would lack, for the warnings of a dry run */
+    char **arguments;   /* first the files, then the assignments */
     int files, count;
 } request;
 
@@ -88,7 +85,7 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
 
 #define ONE_GPU "write --ranks-per-node N of submit: a rank has one GPU"
 
-/* Options that the script decides, by both of sbatch's names, and what decides them here. */
+/* Options that the script decides: sbatch's long and short names, and the message. */
 static const struct {
     const char *name, *letter, *instead;
 } decided[] = {
@@ -119,7 +116,7 @@ static const struct {
     {"multi-prog", "", "all ranks run zero3d"},
 };
 
-/* One option in one line: "--partition=gpu", "-p gpu", "-pgpu". */
+/* Whether the text is one option on one line: "--partition=gpu", "-p gpu", "-pgpu". */
 static bool is_option(const char *text) {
     const char *end = text + strcspn(text, "= \t\n");
     bool word = strncmp(text, "--", 2) == 0 && end - text > 2 && (*end == '\0' || *end == '=');
@@ -127,14 +124,15 @@ static bool is_option(const char *text) {
     return (word || letter) && !strchr(text, '\n');
 }
 
-/* --gres=gpu:2, --gres=gres/gpu:2, --tres-per-node=gres/gpu:2; of --gres other things are fine. */
+/* Whether the text is --gres=gpu:2, --gres=gres/gpu:2 or --tres-per-node=gres/gpu:2; --gres may
+ * request other things. */
 static bool asks_for_gpus(const char *text) {
     const bool resources =
         strncmp(text, "--gres=", 7) == 0 || strncmp(text, "--tres-per-", 11) == 0;
     return resources && strstr(text, "gpu");
 }
 
-/* "-H" holds the job: what stands behind it would be lost. */
+/* "-Hx": these letters take no value, and sbatch would ignore the text after them. */
 static bool has_lost_value(const char *text) {
     return text[1] != '-' && strchr("HhkOQsuvVW", text[1]) && text[2];
 }
@@ -144,13 +142,13 @@ static z3d_status refuse_decided(const char *of, const char *text, const char *i
                      text, instead);
 }
 
-/* of: "sbatch" or "srun". */
+/* Refuses an option that the script decides. of: "sbatch" or "srun". */
 static z3d_status check_decided(const char *of, const char *text) {
     if (asks_for_gpus(text)) return refuse_decided(of, text, ONE_GPU);
     const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
     for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {
         const char *name = decided[i].name;
-        /* Both take a long name's beginning for it. */
+        /* sbatch and srun accept abbreviations of long names. */
         const bool same = length ? strncmp(text + 2, name, length) == 0
                                  : decided[i].letter[0] && text[1] == decided[i].letter[0];
         if (same) return refuse_decided(of, text, decided[i].instead);
@@ -248,7 +246,7 @@ static void append_name(const char *path, z3d_string *out) {
     z3d_string_append(out, "%.*s", (int)(ends ? length - 5 : length), name);
 }
 
-/* The same as a job's name: one word, and part of a file's name. */
+/* The same as a job's name, which must be one word and fit in a file's name. */
 static void append_job_name(const char *path, z3d_string *out) {
     const size_t begin = out->length;
     append_name(path, out);
@@ -266,7 +264,7 @@ static z3d_status read_machine(const request *r, const z3d_config *config, bool 
     return path ? z3d_hardware_read_with(path, r->software, out) : Z3D_OK;
 }
 
-/* ---- what else would only show when the job starts, hours later ---- */
+/* ---- errors that would otherwise appear only when the job starts, hours later ---- */
 
 static z3d_status check_data(const char *key, const z3d_data_list *files) {
     for (int i = 0; i < files->count; i++) {
@@ -282,12 +280,12 @@ static z3d_status check_data(const char *key, const z3d_data_list *files) {
     return Z3D_OK;
 }
 
-/* The script's "${ZERO3D:-zero3d}". */
+/* Checks the program that the script calls, "${ZERO3D:-zero3d}". */
 static z3d_status check_program(void) {
     const char *named = getenv("ZERO3D"), *name = named && *named ? named : "zero3d";
     if (strchr(name, '/') ? access(name, X_OK) == 0 : cli_is_in_path(name)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO,
-                     "the job would start %s, which is not there: export ZERO3D=PATH of the "
+                     "the job would start %s, which does not exist: export ZERO3D=PATH of the "
                      "program, or put its folder into PATH",
                      name);
 }
@@ -297,11 +295,11 @@ static z3d_status check_files(const request *r, const z3d_config *config) {
         return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
     Z3D_TRY(check_data("data.train", &config->data_train));
     Z3D_TRY(check_data("data.validation", &config->data_validation));
-    /* A setup or a container may bring its own. */
+    /* A setup or a container may bring its own program. */
     return r->setup.count || r->setup_file || r->srun.count ? Z3D_OK : check_program();
 }
 
-/* A dry run, which may be somewhere else, only says so. */
+/* A dry run only warns: it may run on another machine. */
 static z3d_status check_or_say(request *r, const z3d_config *config, const char *name) {
     const z3d_status status = check_files(r, config);
     if (status == Z3D_OK || !r->dry_run) return status;
@@ -310,9 +308,9 @@ static z3d_status check_or_say(request *r, const z3d_config *config, const char 
     return Z3D_OK;
 }
 
-/* What two runs of an array must not have in common. */
+/* Folders that two runs of an array must not share. */
 typedef struct folders {
-    z3d_string run, checkpoints; /* checkpoints: "" is in run */
+    z3d_string run, checkpoints; /* checkpoints "": inside run */
 } folders;
 
 static const char *text_of(const z3d_string *string) {
@@ -359,7 +357,7 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
     arguments[0] = job->configs[i];
     Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, &config));
     z3d_status status = z3d_train_data_count(config);
-    if (r->dry_run) status = Z3D_OK; /* the data may be somewhere else */
+    if (r->dry_run) status = Z3D_OK; /* the data may be on another machine */
     if (status == Z3D_OK) status = note_folders(config, job, folders, i);
     if (status == Z3D_OK) status = read_machine(r, config, &known, &hardware);
     if (status == Z3D_OK && known) status = z3d_choose_device(config, &hardware, &chosen);
@@ -414,7 +412,7 @@ static void append_command(int argc, char **argv, z3d_string *out) {
     }
 }
 
-/* sbatch reads the script from its standard input, and says the job's number. */
+/* Calls sbatch, which reads the script from standard input and prints the job's number. */
 static z3d_status call_sbatch(const z3d_string *script) {
     errno = 0;
     FILE *sbatch = popen("sbatch", "we");
@@ -461,7 +459,7 @@ static z3d_status submit(int argc, char **argv, const char *command) {
 
 static int run(int argc, char **argv) {
     z3d_string command = {0};
-    append_command(argc, argv, &command); /* before the options are taken out */
+    append_command(argc, argv, &command); /* before cli_parse removes the options */
     int code = cli_finish(submit(argc, argv, command.text ? command.text : ""), "submit");
     z3d_string_free(&command);
     return code;

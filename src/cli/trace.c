@@ -1,4 +1,4 @@
-/* zero3d trace: what the timelines of a run's ranks say. */
+/* zero3d trace: reads the timelines of a run's ranks. */
 #include "src/train/trace/trace.h"
 #include "src/cli/cli.h"
 
@@ -10,17 +10,17 @@ static const char help[] =
     "where\n"
     "one step's time went on each rank:\n"
     "\n"
-    "  compute   in instructions, and not in a wait\n"
+    "  compute   in instructions, outside of waits\n"
     "  exposed   waits for communication and copies\n"
     "  bubble    waits for another pipeline stage\n"
     "  outside   before the rank's first instruction and between two: the next batch, the trace "
     "itself\n"
     "\n"
     "  --step N              the step; the default is the last one that all ranks have\n"
-    "  --schedule FILE.svg   draws it: ranks x time, as `zero3d plan --schedule` draws the\n"
-    "                        predicted step\n"
+    "  --schedule FILE.svg   draws the step, ranks x time, as `zero3d plan --schedule` draws\n"
+    "                        the predicted step\n"
     "  --merge FILE.json     writes all events of all ranks as one timeline for Perfetto\n"
-    "                        (ui.perfetto.dev): a process for each rank, on one clock; what runs\n"
+    "                        (ui.perfetto.dev): a process for each rank, on one clock; a transfer\n"
     "                        beside compute is a bar from its start to the end of its wait\n"
     "  --force               FILE may replace a file of another kind\n"
     "\n"

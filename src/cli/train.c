@@ -26,12 +26,12 @@ static const char help[] =
     "              `zero3d digest` compares two runs\n"
     "  --trace     sets training.trace_steps=3: writes timelines of the first steps (zero3d "
     "trace)\n"
-    "  --record-rank R  keeps what comes into rank R, as RUN/replay-rankR.z3d: `zero3d replay` "
-    "runs\n"
-    "              this rank alone\n"
-    "  --steps A:B  of --record-rank: in these steps\n"
-    "  --verbose   says at the start what was decided and why, and at the end shows all tables of\n"
-    "              memory and communication (summary.json)\n"
+    "  --record-rank R  records all data that rank R receives, in RUN/replay-rankR.z3d: `zero3d\n"
+    "              replay` runs this rank alone\n"
+    "  --steps A:B  the steps of --record-rank\n"
+    "  --verbose   tells decisions and their reasons at the start, and shows all tables of memory "
+    "and\n"
+    "              communication at the end (they are in summary.json too)\n"
     "\n"
     "The run folder (run.dir) gets config.yaml (all keys with their values), metrics.jsonl (one\n"
     "JSON object per step), events.jsonl, summary.json and TensorBoard files; `zero3d report` "
@@ -43,7 +43,7 @@ static const char help[] =
     "checkpoint.interval=N saves a checkpoint every N steps. The same command, started again,\n"
     "resumes from the latest checkpoint, on any number of ranks. By default N is 1000, and the "
     "run\n"
-    "saves at its end, too; with checkpoint.interval=0 the model is never saved.\n"
+    "saves at its end too; with checkpoint.interval=0 the model is never saved.\n"
     "\n"
     "SIGUSR1, SIGTERM, Ctrl-C and training.time_limit stop the run after the current step; if the\n"
     "run saves checkpoints, it saves one then. A second signal stops it immediately.\n"
@@ -53,8 +53,7 @@ static const char help[] =
     "and\n"
     "Ctrl-C, mpirun without zero3d-launch has its own code, 1.)\n"
     "\n"
-    "example: zero3d-launch -n 4 zero3d train configs/demo.yaml "
-    "zero_optimization.stage=3\n";
+    "example: zero3d-launch -n 4 zero3d train configs/demo.yaml zero_optimization.stage=3\n";
 
 static bool read_whole(const char *text, size_t length, int64_t *out) {
     char number[24];
@@ -63,7 +62,7 @@ static bool read_whole(const char *text, size_t length, int64_t *out) {
     return z3d_parse_int(number, out) == Z3D_OK && *out >= 0;
 }
 
-/* --record-rank R --steps A:B, or neither. */
+/* Reads --record-rank R --steps A:B; both or neither must be given. */
 static z3d_status read_recording(const char *rank, const char *steps, z3d_train_options *asked) {
     const char *colon = steps ? strchr(steps, ':') : NULL;
     if (!rank && !steps) return Z3D_OK;
@@ -106,14 +105,14 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
     return Z3D_OK;
 }
 
-/* Whether the ranks are the tasks of a step of Slurm. */
+/* Whether srun started the ranks. */
 static bool by_srun(int ranks) {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
     int64_t count;
     return tasks && z3d_parse_int(tasks, &count) == Z3D_OK && count == ranks;
 }
 
-/* srun, or the launcher in the program's folder. */
+/* Appends the launcher: srun, or the one in the program's folder. */
 static void write_launcher(int ranks, z3d_string *out) {
     const char *slash = strrchr(program_invocation_name, '/');
     z3d_string path = {0};
@@ -128,7 +127,7 @@ static void write_launcher(int ranks, z3d_string *out) {
     z3d_string_append(out, " -n %d ", ranks);
 }
 
-/* The command as it was typed, but for --extend. */
+/* The command as the user typed it, without --extend. */
 static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
     if (ranks > 1) write_launcher(ranks, out);
     z3d_string_append_shell(out, program_invocation_name);
@@ -139,8 +138,8 @@ static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
     }
 }
 
-/* All ranks learn whether every rank could read its arguments. What this rank itself found wrong
- * stays the message, since it is the same everywhere but for broken file systems. */
+/* All ranks learn whether every rank could read its arguments. A rank's own error stays its
+ * message: it is the same on all ranks, except on broken file systems. */
 static z3d_status agree(z3d_world *world, z3d_status mine) {
     const z3d_kept_error own = z3d_error_keep(mine);
     z3d_status status = z3d_world_agree(world, mine);
@@ -148,8 +147,8 @@ static z3d_status agree(z3d_world *world, z3d_status mine) {
     return status;
 }
 
-/* Every failure of a run is agreed, save when agreeing itself failed: then the others wait
- * somewhere, and a goodbye would wait for theirs. */
+/* Every failure of a run is agreed, except if the agreement itself failed. Then the other ranks
+ * wait somewhere, and an orderly end would wait for them forever. */
 static void end_if_alone_in_failure(z3d_world *world, z3d_status status) {
     if (status != Z3D_ERR_COMM || z3d_world_size(world) == 1) return;
     z3d_world_abort(world, status, z3d_error_message());
@@ -161,10 +160,11 @@ static int run(int argc, char **argv) {
     z3d_train_options options = {0};
     z3d_string command = {0};
     bool unfinished = false;
-    /* The world comes first, so that a mistake ends all ranks in order and is told once. */
+    /* Creates the world first, so that an error in the arguments ends all ranks in order and is
+     * printed once. */
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
-    /* Before the options are taken out of it. */
+    /* Before cli_parse removes the options. */
     write_command(argc, argv, z3d_world_size(world), &command);
     options.command = command.failed ? NULL : command.text;
     options.program = program_invocation_name;

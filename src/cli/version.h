@@ -1,4 +1,4 @@
-/* What this program is made of. */
+/* The versions of this program and its libraries. */
 #ifndef ZERO3D_CLI_VERSION_H
 #define ZERO3D_CLI_VERSION_H
 

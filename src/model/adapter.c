@@ -1,4 +1,4 @@
-/* A block's products with the adapters beside them. */
+/* A block's linear layers with their adapters. */
 #include "src/model/transformer.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weigh
                       .tokens = run->tokens};
 }
 
-/* Workspace for the adapters of a product. */
+/* Takes workspace for the adapters of a linear layer. */
 static z3d_status take_memory(z3d_unit_run *run, z3d_linear *linear, bool backward) {
     z3d_adapter *first = &linear->adapter[0];
     if (linear->adapters == 0) return Z3D_OK;

@@ -1,4 +1,4 @@
-/* Describes what models of embedding, blocks and head share. */
+/* Describes the parts that models of embedding, blocks and head share. */
 #include "src/model/transformer.h"
 
 #include <math.h>
@@ -6,7 +6,8 @@
 
 z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
                                  z3d_init init, double std) {
-    /* One too many is counted, so that the model is refused. */
+    /* One parameter beyond the room is counted but not stored, so that the model is refused later.
+     */
     if (group->num_parameters <= group->room) group->num_parameters++;
     z3d_parameter *p = &group->parameter[group->num_parameters - 1];
     snprintf(p->name, sizeof p->name, "%s", name);
@@ -56,11 +57,11 @@ void z3d_cut_tile(z3d_parameter_group *group, const char *home, const z3d_transf
     }
 }
 
-/* The last unit has the head's, below. */
+/* The last unit's output is the head's, set below. */
 static void describe_outputs(z3d_model *model, const z3d_transformer *shape) {
     const int each = z3d_block_units(shape);
     for (int u = 0; u < model->num_units - 1; u++) {
-        bool inside = u > 0 && (u - 1) % each < each - 1; /* of a tiled block: two streams */
+        bool inside = u > 0 && (u - 1) % each < each - 1; /* inside a tiled block: two streams */
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
             bool split = z3d_model_splits_rows(model, (z3d_mode)mode);
             model->unit[u].output_elements[mode] = (inside ? 2 : 1) * model->tokens[mode] *
@@ -70,7 +71,7 @@ static void describe_outputs(z3d_model *model, const z3d_transformer *shape) {
     }
 }
 
-/* Attention and MLP, or attention and the MLP's tiles. */
+/* A block is one unit; or, if tiled, its attention and each of its MLP's tiles. */
 static void describe_block_units(z3d_model *model, const z3d_transformer *shape,
                                  const z3d_transformer_units *units, int block) {
     const int each = z3d_block_units(shape), first = block * each;

@@ -1,8 +1,8 @@
-/* Divides the parameter groups of a model's description into uniform ones: what is gathered,
- * reduced and stepped together is trained or frozen as a whole. A group that is uniform stays as it
- * is. Of another one the trained parameters keep the name and the place in the units, and the
- * frozen ones become a group behind it; both keep the home, so that checkpoints and initial values
- * do not depend on what is frozen. */
+/* Divides the parameter groups of a model's description into uniform ones: a group, which is
+ * gathered, reduced and stepped as a whole, is then trained or frozen as a whole. A uniform group
+ * stays unchanged. In any other group the trained parameters keep its name and its slot in the
+ * units; the frozen ones become a new group after it. Both have the same home, so checkpoints and
+ * initial values do not depend on which parameters are frozen. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static z3d_status check_joined(const z3d_parameter_group *group) {
     return Z3D_OK;
 }
 
-/* The trained or the frozen ones of a group. */
+/* Takes the trained or the frozen parameters of a group. */
 static void take_part(const z3d_parameter_group *group, bool frozen, z3d_parameter **next,
                       z3d_parameter_group *out) {
     const bool mixed = is_mixed(group);
@@ -48,8 +48,8 @@ static void take_part(const z3d_parameter_group *group, bool frozen, z3d_paramet
     *next += out->num_parameters;
 }
 
-/* What the unit's slots were, they stay; frozen parts get slots behind them. first: of each group,
- * the first of those that it becomes. */
+/* The unit's slots stay; frozen parts get the slots after them. first[g]: the first of the groups
+ * that group g becomes. */
 static z3d_status divide_unit(const z3d_model *model, const int *first, z3d_unit *unit,
                               z3d_place **next) {
     const int slots = unit->num_groups;

@@ -1,6 +1,6 @@
 /* The first unit: tokens -> table[token] (+ positions[position], if the model has such a table),
- * with dropout. Keeps nothing. After the sum over the tensor group a rank has its own rows;
- * positions and dropout work on these. */
+ * with dropout. Saves nothing. After the sum over the tensor group a rank has its own rows;
+ * positions and dropout work on these rows. */
 #include "src/model/transformer.h"
 
 enum { TABLE, POSITIONS };
@@ -63,7 +63,7 @@ static z3d_status backward(z3d_unit_run *run) {
                       .accumulate = run->group[POSITIONS].accumulate);
 }
 
-/* There is no input. */
+/* Nothing to do: the unit has no input. */
 static z3d_status backward_input(z3d_unit_run *run) {
     (void)run;
     return Z3D_OK;

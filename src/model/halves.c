@@ -1,4 +1,5 @@
-/* What a block keeps between the halves of its backward: only what the second half reads. */
+/* Memory between the halves of a block's backward: only values that the second half reads are kept.
+ */
 #include "src/model/transformer.h"
 
 bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias) {

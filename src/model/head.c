@@ -1,7 +1,7 @@
 /* The last unit: the final norm (of the own rows; then all rows are gathered), logits = h table^T
- * (column-parallel over the vocabulary: logits stay split) and the loss. Its backward turns
- * the kept logits into their gradient in place; in halves, the input half does. In generation: the
- * whole vocabulary's logits of one row per sample. */
+ * (column-parallel over the vocabulary: logits stay split) and the loss. Backward (of the halves,
+ * the input half) turns the saved logits into their gradient in place. In generation: the logits of
+ * the whole vocabulary, of one row per sample. */
 #include "src/model/transformer.h"
 
 enum { TABLE, NORM };
@@ -29,7 +29,7 @@ static z3d_linear logits_layer(const z3d_unit_run *run) {
 }
 
 /* Each sample's row of the output is a [tensor size x local vocabulary] matrix: this rank's product
- * is written directly to its own part, and the other parts are gathered around it. */
+ * is written directly to its own part, and an all-gather fills the other parts. */
 static z3d_status generate(z3d_unit_run *run) {
     const z3d_transformer *shape = z3d_transformer_of(run);
     int64_t hidden = shape->hidden_size, batch = run->batch;

@@ -104,11 +104,11 @@ void z3d_check_keys(const z3d_json *object, const z3d_known_key *known, const z3
         if (m->type == Z3D_JSON_NULL || is_harmless(m->key)) continue;
         const z3d_known_key *found = find_key(known, m->key);
         if (!found) found = find_key(common, m->key);
-        z3d_problems_add(
-            problems, found ? z3d_check_key(m, found->rule)
-                            : Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                                        "%s: this key is not known; if it does not change what the "
-                                        "model computes, take it out of the file",
-                                        z3d_shown(m->key, shown)));
+        z3d_problems_add(problems,
+                         found ? z3d_check_key(m, found->rule)
+                               : Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                                           "%s: this key is not known; if it does not change what "
+                                           "the model computes, remove it from the file",
+                                           z3d_shown(m->key, shown)));
     }
 }

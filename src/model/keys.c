@@ -1,4 +1,4 @@
-/* Keys and values in generation: a block's cache. */
+/* Keys and values in generation: the cache of a block. */
 #include "src/model/transformer.h"
 
 z3d_status z3d_keys_find(const z3d_unit_run *run, int64_t columns, z3d_keys *keys) {

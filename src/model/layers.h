@@ -1,4 +1,4 @@
-/* For writing units: a unit's run in the form that the tensor-parallel layers take. */
+/* For writing units: converts a unit's run to the arguments of the tensor-parallel layers. */
 #ifndef ZERO3D_MODEL_LAYERS_H
 #define ZERO3D_MODEL_LAYERS_H
 
@@ -12,13 +12,14 @@ static inline z3d_tensor_lane z3d_unit_lane(const z3d_unit_run *run) {
                              .gradient_dtype = run->gradient_dtype};
 }
 
-/* In generation: the position of each sample's first token, and which of its tokens the output is
- * of, int32[batch] both; else NULL (z3d_model_take_tokens). */
+/* In generation, int32[batch] (else NULL): the position of each sample's first token.
+ * z3d_unit_output_rows: the index of the token in each sample whose logits are the output
+ * (z3d_model_take_tokens). */
 static inline const int32_t *z3d_unit_starts(const z3d_unit_run *run) {
     return z3d_mode_generates(run->mode) ? run->field[1] : NULL;
 }
-/* Of packed documents, outside generation: each row's position in its document, int32[batch,
- * tokens]; else NULL. */
+/* For packed documents, outside generation, int32[batch, tokens] (else NULL): each token's position
+ * in its document. */
 static inline const int32_t *z3d_unit_row_position(const z3d_unit_run *run) {
     return z3d_mode_generates(run->mode) ? NULL : run->field[2];
 }

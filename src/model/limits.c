@@ -50,7 +50,7 @@ bool z3d_limits_shares(const z3d_config_judge *judge, int64_t tensor_size) {
     return judge->ranks == 0 || judge->ranks % tensor_size == 0;
 }
 
-/* A tensor size that is proposed divides the ranks, too. */
+/* A proposed tensor size must divide the number of ranks too. */
 static bool is_right(const z3d_config_judge *judge, const char *key, int64_t value, int64_t n) {
     return n % value == 0 && (strcmp(key, "parallel.tensor_model_parallel_size") != 0 ||
                               z3d_limits_shares(judge, value));

@@ -1,4 +1,5 @@
-/* The parameters of adapters, as PEFT has them: they lie behind the block's own in its group. */
+/* The parameters of adapters, as PEFT has them. In a block's group they follow the block's own
+ * parameters. */
 #include "src/model/lora.h"
 #include "src/model/transformer.h"
 
@@ -14,8 +15,8 @@ static int find_parameter(const z3d_parameter_group *group, const char *module, 
     return -1;
 }
 
-/* A parameter of an adapter. Replicated beside a split weight, or one of which a rank reads a part,
- * its gradient is a part of a sum. */
+/* Adds a parameter of an adapter. If it is replicated, but its weight is split or a rank reads only
+ * a part of the weight, its gradient is partial. */
 static z3d_parameter *add(z3d_parameter_group *group, const char *module, const char *end,
                           z3d_init init, double bound) {
     char name[Z3D_NAME];

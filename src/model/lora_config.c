@@ -1,4 +1,4 @@
-/* The section `lora` of the configuration: PEFT's names and meanings. */
+/* The section `lora` of the configuration; its keys have PEFT's names and meanings. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 static const char rank_key[] = "lora.r", targets_key[] = "lora.target_modules",
                   saved_key[] = "lora.modules_to_save", dropout_key[] = "lora.lora_dropout";
 
-/* "c_proj" and "attn.c_proj" mean "h.0.attn.c_proj". */
+/* "c_proj" and "attn.c_proj" both match "h.0.attn.c_proj". */
 static bool matches(const char *target, const char *module) {
     const size_t length = strlen(module), wanted = strlen(target);
     return z3d_ends_with(module, target) &&
            (length == wanted || module[length - wanted - 1] == '.');
 }
 
-/* Bits of the modules that a target means. */
+/* Bits of the modules that match a target. */
 static unsigned bits_of(const char *target, const z3d_lora_module *modules) {
     const bool all = strcmp(target, "all-linear") == 0;
     unsigned bits = 0;
@@ -113,7 +113,7 @@ static bool has_adapter(const z3d_parameter_group *group, int parameter) {
     return false;
 }
 
-/* A table that the head shares. */
+/* Whether the group is a token table that the head uses too. */
 static bool is_tied(const z3d_model *model, int group) {
     int users = 0;
     for (int u = 0; u < model->num_units; u++)
@@ -122,8 +122,9 @@ static bool is_tied(const z3d_model *model, int group) {
     return users > 1;
 }
 
-/* Parameters of modules that are trained whole; how many there are. As in PEFT a name means all
- * modules that end with it. Appends what PEFT's folder could not say. */
+/* Marks the parameters of modules called `name` as trained; returns their number. As in PEFT a name
+ * means all modules whose names end with it. Appends an error for a module that a PEFT folder
+ * cannot store. */
 static int train_module(z3d_model *model, const z3d_model_interop *interop, const char *name,
                         z3d_string *wrong) {
     int found = 0;
@@ -166,7 +167,7 @@ static int64_t width_of(const z3d_parameter *p, int64_t rank) {
     return z3d_parameter_elements(p) / rank;
 }
 
-/* Blocks are alike: the first one says all. */
+/* All blocks are alike, so the first one is checked. */
 static const z3d_parameter_group *first_with_adapters(const z3d_model *model) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++)
@@ -185,7 +186,7 @@ void z3d_lora_check_model(const z3d_config *config, const z3d_model *model,
         const int module = (int)strlen(p->name) - (int)strlen(Z3D_LORA_A);
         if (!p->adapter) continue;
         if (!narrow || width_of(p, rank) < width_of(narrow, rank)) narrow = p;
-        /* A tensor rank has a part of the columns, which dropout numbers from 0. */
+        /* A tensor rank has a part of the columns, and dropout counts them from 0 on every rank. */
         if (model->tensor_size == 1 || config->lora_lora_dropout == 0 || p->split_dim < 0 ||
             !z3d_ends_with(p->name, Z3D_LORA_A))
             continue;

@@ -1,6 +1,6 @@
 /* A block's MLP, or one tile of it: two products, and between them gelu or silu(gate) * up. Forward
- * saves the first product's output. What the second reads is saved, too, or computed again in
- * backward: run->keep_activation says which. */
+ * saves the first product's output. The second product's input is saved too with
+ * run->keep_activation; otherwise backward computes it again. */
 #include "src/model/transformer.h"
 
 z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
@@ -21,7 +21,7 @@ z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
     return mlp;
 }
 
-/* *x = what the first product reads, of all rows. */
+/* *x = the first product's input, all rows. */
 static z3d_status find_input(z3d_unit_run *run, const z3d_mlp *mlp, const void **x) {
     void *all = mlp->x;
     if (!mlp->norm) return z3d_unit_all_rows(run, mlp->own, x);
@@ -51,7 +51,7 @@ z3d_status z3d_mlp_take_saved(z3d_unit_run *run, z3d_mlp *mlp) {
     return z3d_unit_take_saved(run, mlp->down.rows, inner_row(run, mlp), &mlp->activated);
 }
 
-/* *out = memory for what `down` reads. */
+/* *out = memory for the input of `down`. */
 static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) {
     *out = mlp->activated;
     return *out ? Z3D_OK : z3d_unit_take_workspace(run, mlp->down.rows, inner_row(run, mlp), out);
@@ -60,7 +60,7 @@ static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) 
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y) {
     z3d_linear up = mlp->up;
     const bool activates = run->need_output || mlp->activated;
-    const bool fused = activates && !mlp->gated; /* gelu, into the product */
+    const bool fused = activates && !mlp->gated; /* gelu is fused into the product */
     const void *x;
     void *inner = NULL;
     if (fused) Z3D_TRY(take_inner(run, mlp, &inner));
@@ -77,7 +77,8 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
     return z3d_residual_forward(run, &mlp->down, inner, residual, "mlp", y);
 }
 
-/* Whether the weight half of a layer's backward reads its input: a bias's gradient does not. */
+/* Whether the weight half of a layer's backward reads the layer's input: not if only its bias is
+ * trained. */
 static bool reads_input(const z3d_linear *layer) {
     return !layer->input_only && (layer->weight_gradient || layer->adapters > 0);
 }

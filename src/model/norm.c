@@ -1,7 +1,7 @@
-/* Norms of rows: layernorm or RMSNorm, as the model says. Backward is whole or in halves. One
- * kernel reads a row once for its input's gradient and for the sums that are the gradients of
- * weight and bias. So the input half computes both, and keeps the sums in fp32: one or two rows of
- * hidden, where dy would be all rows. */
+/* Norms of rows: the model's layernorm or RMSNorm. Backward is whole or in halves. One kernel reads
+ * a row once, for its input's gradient and for the sums that are the gradients of weight and bias.
+ * So the input half computes both and keeps the sums, in fp32: they are one or two rows of `hidden`
+ * elements; to keep dy instead would take all rows. */
 #include "src/model/transformer.h"
 
 static bool has_mean(const z3d_unit_run *run) {
@@ -59,7 +59,7 @@ static z3d_status add_sum(const z3d_unit_run *run, int slot, int index, const fl
                       .destination_dtype = run->gradient_dtype, .source_dtype = Z3D_F32);
 }
 
-/* The kernels always write a gradient: one that nobody wants, into workspace. */
+/* The kernels always write a gradient; one that is not needed goes to workspace. */
 static z3d_status need_target(z3d_unit_run *run, int64_t elements, z3d_dtype dtype, void **target) {
     if (*target) return Z3D_OK;
     return z3d_unit_take_workspace(run, elements, z3d_bytes_of(dtype, 1), target);

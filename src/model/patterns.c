@@ -1,5 +1,5 @@
-/* What the configuration says of parameters by patterns of their names: which are in which group of
- * optimizer.param_groups, and which training.freeze freezes. */
+/* The configuration's patterns of parameter names: optimizer.param_groups puts parameters into
+ * groups, training.freeze freezes them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,13 +8,13 @@
 
 typedef char parameter_name[2 * Z3D_NAME];
 
-/* "block.0.ln_1.bias", whatever the tiles are. */
+/* "block.0.ln_1.bias", the same with and without tiles. */
 static void name_of(const z3d_parameter_group *group, int parameter, parameter_name out) {
     snprintf(out, sizeof(parameter_name), "%s.%s", z3d_parameter_home(group, parameter),
              group->parameter[parameter].name);
 }
 
-/* An earlier group keeps what it has. */
+/* A parameter stays in the first group that matches it. */
 static int set_group(z3d_model *model, const char *pattern, int index) {
     int found = 0;
     parameter_name name;
@@ -29,7 +29,7 @@ static int set_group(z3d_model *model, const char *pattern, int index) {
     return found;
 }
 
-/* Where names are to be found. */
+/* Appends where to find the names. */
 static void append_names(const z3d_model *model, z3d_string *wrong) {
     const z3d_parameter_group *last = &model->group[model->num_groups - 1];
     parameter_name first, end;

@@ -38,7 +38,7 @@ const char *z3d_model_types_of_huggingface(char *buf, size_t size) {
     return buf;
 }
 
-/* What an unknown model.type is told. */
+/* The error for an unknown model.type. */
 static void refusal(const z3d_config *config, char *out, size_t size) {
     char names[256];
     snprintf(out, size, "'%.100s' is not a model that this program knows; write %s",
@@ -53,8 +53,8 @@ z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **ou
     return Z3D_ERROR(Z3D_ERR_CONFIG, "model.type: %s", text);
 }
 
-/* The last part of a model: what lists of patterns and the section `lora` say of its parameters,
- * and its uniform groups. Appends what is wrong; gives the key. */
+/* Completes a model: applies the lists of patterns and the section `lora` to its parameters, then
+ * divides its groups into uniform ones. Appends an error to *wrong and returns its key. */
 static const char *finish(const z3d_config *config, const z3d_model_type *type, z3d_model *model,
                           z3d_string *wrong) {
     static const char groups[] = "optimizer.param_groups", freeze[] = "training.freeze",
@@ -98,7 +98,7 @@ static bool has_key(const z3d_model_type *type, const char *key) {
     return false;
 }
 
-/* Keys that only other models have. */
+/* Reports keys that only other models have. */
 static void check_others(const z3d_model_type *type, const z3d_config_judge *judge) {
     char because[64];
     snprintf(because, sizeof because, "with model.type %s", type->name);
@@ -107,8 +107,8 @@ static void check_others(const z3d_model_type *type, const z3d_config_judge *jud
             if (!has_key(type, *key)) judge->idle(judge->context, *key, "model.type", because);
 }
 
-/* What needs the model itself. The names of its parameters depend on it alone; a model that is
- * refused has none. */
+/* Checks that need the model itself, for the names of its parameters. A model that is refused has
+ * no names. */
 static void check_patterns(const z3d_model_type *type, const z3d_config *config,
                            const z3d_config_judge *judge) {
     z3d_model *model;

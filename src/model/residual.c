@@ -1,5 +1,5 @@
-/* A block's residual stream: where a branch joins it, and how the gradient of a rank's own rows
- * becomes that of all rows before a branch's backward. */
+/* A block's residual stream: forward adds a branch to it; backward turns the gradient of a rank's
+ * own rows into that of all rows, for the branch's backward. */
 #include "src/model/transformer.h"
 
 z3d_status z3d_residual_forward(z3d_unit_run *run, const z3d_linear *projection, const void *x,

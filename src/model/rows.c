@@ -1,4 +1,4 @@
-/* Between the tensor-parallel layers: which rows a rank has. */
+/* The rows that a rank has between the tensor-parallel layers. */
 #include "src/model/transformer.h"
 
 z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run) {

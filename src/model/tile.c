@@ -1,19 +1,20 @@
-/* Memory-centric tiling (ZeRO-Infinity, 2104.07857, section 5.1.3): a block's MLP as units of their
- * own, so that with ZeRO-3 the parameters of one tile lie gathered at a time. Tile i has the same
- * part of the inner width in all matrices: rows of the first ones, columns of the last. The tiles
- * run one after the other. Each reads x = norm(x1), and a sum, x1 at first, to which it adds its
- * part of the MLP's output:
+/* Memory-centric tiling (ZeRO-Infinity, 2104.07857, section 5.1.3): a block's MLP is cut into
+ * tiles, each a unit, so that with ZeRO-3 the parameters of only one tile are gathered at a time.
+ * Tile i has the same part of the inner width in all matrices: rows of the first ones, columns of
+ * the last. The tiles run one after the other. Each tile reads x = norm(x1) and a running sum,
+ * which begins as x1, and adds its part of the MLP's output to the sum:
  *
  *   (x, x1) -> (x, x1 + tile 0) -> (x, x1 + tile 0 + tile 1) -> ... -> block's output
  *
  * So the sum over the inner width has another order than in one product: it is rounded after each
- * tile. The last tile has the bias. All tiles drop the same elements: dropout of the sum. */
+ * tile. The last tile has the bias. All tiles drop the same elements, which is the dropout of the
+ * sum. */
 #include "src/model/transformer.h"
 
-/* x and the sum in a unit's input or output, T[2, own rows, hidden]; the last tile's output is the
- * sum alone. */
+/* x and the sum in a unit's input or output, T[2, own rows, hidden]; the last tile's output has
+ * only the sum. */
 typedef struct stream {
-    char *x, *sum; /* NULL: there is none */
+    char *x, *sum; /* NULL: not there */
 } stream;
 
 static int64_t own_bytes(const z3d_unit_run *run) {
@@ -63,7 +64,7 @@ static z3d_status forward(z3d_unit_run *run) {
     return run->need_output && out.x ? z3d_unit_copy_rows(run, out.x, in.x) : Z3D_OK;
 }
 
-/* dx = what later tiles gave + this one's part. */
+/* dx = the gradient from later tiles + this tile's part. */
 static z3d_status add_gradient(z3d_unit_run *run, const void *later, const void *part, void *dx) {
     const z3d_row_range own = z3d_unit_own_rows(run);
     return Z3D_LAUNCH(run->device, dropout_forward, .x = part, .residual = later, .y = dx,

@@ -1,13 +1,14 @@
-/* What a model's FLOPs are when only a part of it is trained. The models' formulas count a step
- * that trains all: of each matrix with P elements 2 P a token forward, 2 P for its input's gradient
- * and 2 P for its own. */
+/* The FLOPs of a model of which only a part is trained. The models' formulas count a step that
+ * trains all parameters: per token, a matrix with P elements takes 2 P forward, 2 P for its input's
+ * gradient and 2 P for its own gradient. */
 #include "src/model/interop.h"
 #include "src/model/transformer.h"
 
 /* Elements of the matrices that a unit multiplies with: frozen ones, or adapters. */
 static double matrix_elements(const z3d_model *model, const z3d_unit *unit, bool adapters) {
     double sum = 0;
-    if (unit->kind == Z3D_KIND_EMBEDDING) return 0; /* it looks rows up */
+    if (unit->kind == Z3D_KIND_EMBEDDING)
+        return 0; /* it reads rows of a table and multiplies nothing */
     for (int s = 0; s < unit->num_groups; s++) {
         const z3d_parameter_group *group = &model->group[unit->group[s]];
         for (int i = 0; i < group->num_parameters; i++) {
@@ -28,7 +29,7 @@ void z3d_model_count_trained_flops(z3d_model *model) {
         const double frozen = matrix_elements(model, unit, false);
         const double added = 6 * matrix_elements(model, unit, true);
         const double attention = unit->kind == Z3D_KIND_BLOCK ? flops->attention : 0;
-        /* Before the first trained parameter there is no backward, and nothing to recompute. */
+        /* Units before the first trained parameter have no backward and no recompute. */
         const double backward = u < first ? 4 * frozen + 2 * attention : 2 * frozen;
         flops->step += added - backward;
         flops->recomputed_step += added - backward - (u < first ? 2 * frozen + attention : 0);

@@ -1,6 +1,6 @@
-/* What models of embedding, blocks and head share: their first and last unit, and between the
- * tensor-parallel layers the rows, the norms and the residual stream. A unit's data begins with a
- * z3d_transformer. */
+/* Shared by models of embedding, blocks and head: the first and the last unit, and, between the
+ * tensor-parallel layers, the rows, the norms, the MLP and the residual stream. A unit's data
+ * begins with a z3d_transformer. */
 #ifndef ZERO3D_MODEL_TRANSFORMER_H
 #define ZERO3D_MODEL_TRANSFORMER_H
 
@@ -8,7 +8,7 @@
 #include "src/model/lora.h"
 
 typedef enum z3d_norm_kind {
-    Z3D_NORM_LAYER, /* layernorm: a weight, and its bias behind it */
+    Z3D_NORM_LAYER, /* layernorm: a weight; its bias is the next parameter */
     Z3D_NORM_RMS    /* RMSNorm: a weight */
 } z3d_norm_kind;
 
@@ -19,19 +19,20 @@ typedef struct z3d_transformer {
     bool sequence_parallel; /* norms, dropout and residuals on 1/tensor_size of the tokens */
     bool learned_positions; /* the embedding has a table of positions, its second group */
     bool gated_mlp;         /* silu(gate) * up without biases; else gelu, with biases */
-    int tiling;             /* of an MLP: so many tiles, each a unit of its own; 1: the block's */
-    int64_t mlp_inner;      /* width inside of an MLP or a tile, on one tensor rank */
+    int tiling; /* tiles of an MLP, each a unit of its own; 1: the MLP belongs to the block's unit
+                 */
+    int64_t mlp_inner; /* inner width of an MLP or a tile, on one tensor rank */
     z3d_norm_kind norm;
-    float epsilon; /* of the norms */
+    float epsilon; /* of all norms */
     z3d_lora lora;
-    int adapter[Z3D_LORA_PLACES]; /* of each of a block's own parameters: the place of its
-                                     adapter's A, behind which B is; 0: it has none */
+    int adapter[Z3D_LORA_PLACES]; /* for each of a block's own parameters: the index of its
+                                     adapter's A in the group (B is the next); 0: no adapter */
 } z3d_transformer;
 
-/* Units of one kind do the same launches. */
+/* Units of one kind make the same launches. */
 enum { Z3D_KIND_EMBEDDING, Z3D_KIND_BLOCK, Z3D_KIND_HEAD, Z3D_KIND_TILE, Z3D_KIND_LAST_TILE };
 
-/* What a call of a unit's backward does: a half, or all of it. */
+/* The halves of backward that a call computes. */
 typedef enum z3d_halves {
     Z3D_INPUT_HALF = 1,
     Z3D_WEIGHT_HALF = 2,
@@ -93,35 +94,36 @@ static inline int64_t z3d_tiled_units(int64_t tiling) {
 static inline int z3d_block_units(const z3d_transformer *shape) {
     return (int)z3d_tiled_units(shape->tiling);
 }
-/* Makes a group, which has an MLP's whole parameters, tile `tile` of block `home`: the part of each
- * one's split dimension. */
+/* Turns a group with the whole parameters of an MLP into tile `tile` of block `home`: a part of
+ * each parameter's split dimension. */
 void z3d_cut_tile(z3d_parameter_group *group, const char *home, const z3d_transformer *shape,
                   int tile);
 
-/* What a model's units are, besides its shape. */
+/* A model's units, besides its shape. */
 typedef struct z3d_transformer_units {
-    const char *block; /* its blocks' names are "<block>.0" ... */
+    const char *block; /* the blocks' names are "<block>.0" ... */
     const struct z3d_unit_ops *block_ops;
-    int64_t cache_columns;         /* of a block's cache: elements of a position */
-    int first_block;               /* its first parameter group; the other blocks' follow */
-    int embedding[2], table, norm; /* groups of the embedding (the second if it has positions),
-                                      and of the head */
+    int64_t cache_columns; /* elements per position in a block's cache */
+    int first_block; /* index of the first block's parameter group; those of the other blocks follow
+                      */
+    int embedding[2], table, norm; /* indices of the groups of the embedding (the second one for
+                                      learned positions) and of the head */
 } z3d_transformer_units;
-/* Fills in the units: embedding, blocks, head. *shape begins the units' data. The model has its
- * tokens (z3d_model_take_tokens). */
+/* Fills in the units: embedding, blocks, head. The units' data is *shape, the beginning of the
+ * model's own struct. Call z3d_model_take_tokens before. */
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);
 
 /* ---- adapter.c: adapters beside a block's products ---- */
 
-/* The place in the unit's first group of the A beside its parameter `weight`; 0: it has no adapter.
- */
+/* The index, in the unit's first group, of the A of parameter `weight`'s adapter; 0: it has no
+ * adapter. */
 static inline int z3d_unit_adapter_place(const z3d_unit_run *run, int weight) {
     return weight < Z3D_LORA_PLACES ? z3d_transformer_of(run)->adapter[weight] : 0;
 }
 
-/* The layer's columns from `first` on are those of parameter `weight`, which may have an adapter.
- */
+/* Adds the adapter of parameter `weight`, if it has one, to a layer. The parameter gives columns
+ * first .. first + out - 1 of the layer's output. */
 void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
                           int64_t out);
 /* The tensor-parallel layers, with workspace for the adapters. */
@@ -136,29 +138,29 @@ z3d_status z3d_unit_row_backward(z3d_unit_run *run, const z3d_linear *linear, co
 
 /* ---- halves.c: backward in halves ---- */
 
-/* Whether a gradient of a layer in the unit's first group is ever wanted: of its parameter
- * `weight`, of `bias` (negative: none), or of an adapter. */
+/* Whether a layer in the unit's first group has a trained parameter: `weight`, `bias` (negative:
+ * none) or an adapter. */
 bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias);
-/* Memory that the input half fills. read: the weight half reads it, so it is deferred. Else it is
- * workspace, and the weight half gets NULL. */
+/* Takes memory that the input half fills. read: the weight half reads it, so it is deferred memory.
+ * Otherwise it is workspace, and the weight half gets NULL. */
 z3d_status z3d_unit_take_between(z3d_unit_run *run, z3d_halves halves, bool read, int64_t count,
                                  int64_t size, void *out_pointer);
 
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 
 z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run);
-/* This rank's own rows of T[rows, hidden] between the layers, and their byte offset in a buffer of
- * all rows. */
+/* This rank's own rows of T[rows, hidden] between the layers. z3d_unit_own_offset: their byte
+ * offset in a buffer of all rows. */
 z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
 int64_t z3d_unit_own_offset(const z3d_unit_run *run);
-/* Where they are in `all`; NULL if that is NULL. */
+/* The own rows in the buffer `all`; NULL if `all` is NULL. */
 const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all);
-/* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
- */
+/* *all = workspace for all rows; or `own`, memory for the own rows, if this rank owns all rows. */
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
-/* *all = all rows of what each rank has its own of: `own` itself, or gathered into workspace. */
+/* *all = the rows of all tensor ranks, gathered into workspace; or `own` itself, if this rank owns
+ * all rows. Collective over the tensor group. */
 z3d_status z3d_unit_all_rows(z3d_unit_run *run, const void *own, const void **all);
-/* to = from, the own rows. */
+/* to = from, own rows only. */
 z3d_status z3d_unit_copy_rows(const z3d_unit_run *run, void *to, const void *from);
 
 /* ---- norm.c ---- */
@@ -167,63 +169,65 @@ z3d_status z3d_unit_copy_rows(const z3d_unit_run *run, void *to, const void *fro
 typedef struct z3d_norm {
     int slot, weight;
     const void *x;
-    float *mean,
-        *rstd; /* of each row, what forward leaves for backward; mean of a layernorm only */
+    /* Statistics of each row, from forward for backward; mean only for layernorm. */
+    float *mean, *rstd;
 } z3d_norm;
 
-/* Takes the statistics of `rows` rows, saved or in workspace. */
+/* Takes memory for the statistics of `rows` rows: saved memory, or workspace. */
 z3d_status z3d_norm_take_saved(z3d_unit_run *run, int64_t rows, z3d_norm *norm);
 z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *norm);
 /* y T[rows, hidden] = norm(x). */
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
-/* y = norm(x) of the own rows, then all rows are gathered. */
+/* y = norm(x) of the own rows, then gathers all rows. Collective over the tensor group. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
-/* Of a norm of the unit's input: whether anybody wants that input's gradient, or that of its weight
- * or bias. */
+/* For a norm of the unit's input: whether the gradient of the input, of its weight or of its bias
+ * is needed. */
 bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm);
-/* Its backward, or a half of it. dx = residual (NULL: 0; may be dx itself) + the input's gradient;
- * dx, residual and dy have the own rows. dx may be input_gradient, also where that is NULL; if
- * nobody needs any gradient, dy is not read. The weight half wants neither dy nor dx: the input
- * half leaves its sums in deferred memory. */
+/* Backward of a norm, or a half of it. dx = residual (NULL: 0; may be dx itself) + the gradient of
+ * x; dx, residual and dy have the own rows. dx may be run->input_gradient, also if that is NULL; if
+ * no gradient is needed, dy is not read. The weight half reads neither dy nor dx: the input half
+ * leaves its sums in deferred memory. */
 z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
                              const void *dy, const void *residual, void *dx);
-/* The same for an RMSNorm that is not of whole rows: `kernel` says of what, all but the weight, its
+/* The same for an RMSNorm of parts of rows: `kernel` has its arguments, except the weight, its
  * gradient and the types. */
 z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int slot, int weight,
                                        z3d_rmsnorm_backward kernel);
 
 /* ---- keys.c ---- */
 
-/* Where a block's heads find keys and values: `capacity` rows of each sample, `stride` elements
+/* The keys and values that a block's heads read: `capacity` rows of each sample, `stride` elements
  * apart. */
 typedef struct z3d_keys {
     const void *k, *v;
     int64_t stride, capacity;
 } z3d_keys;
 
-/* In: k and v of this call's rows, `columns` of each, keys->stride apart. In generation these go to
- * the cache, which has those before them, and *keys becomes that: T[2, batch, seq, columns], keys,
- * then values. */
+/* *keys: k and v of this call's rows, `columns` elements each, keys->stride apart. In generation
+ * they are copied to the cache, after the earlier ones, and *keys becomes the cache: T[2, batch,
+ * seq, columns], keys, then values. */
 z3d_status z3d_keys_find(const z3d_unit_run *run, int64_t columns, z3d_keys *keys);
 
 /* ---- residual.c: the residual stream of a block ---- */
 
-/* y = residual + dropout(projection of x + its bias), of the own rows. */
+/* y = residual + dropout(projection of x + its bias), own rows. */
 z3d_status z3d_residual_forward(z3d_unit_run *run, const z3d_linear *projection, const void *x,
                                 const void *residual, const char *site, void *y);
-/* Whether the gradient of all rows before a dropout is that of the own rows after it: nothing drops
- * and all rows are own. Else gradient computes it; all: T[rows, hidden]. */
+/* Whether the gradient of all rows before a dropout equals that of the own rows after it: the
+ * dropout does nothing and this rank owns all rows. Otherwise z3d_residual_dropout_gradient
+ * computes it into `all`, T[rows, hidden]. */
 bool z3d_residual_dropout_is_identity(const z3d_unit_run *run);
 z3d_status z3d_residual_dropout_gradient(const z3d_unit_run *run, const void *dy, const char *site,
                                          void *all);
-/* In halves: *dy = the gradient of all rows before the dropout at `site`, from that of the own rows
- * after it. trained: the layer before the dropout is, so that the weight half reads it. */
+/* *dy = the gradient of all rows before the dropout at `site`, from `after`, the gradient of the
+ * own rows after it. trained: the layer before the dropout is trained, so the weight half reads *dy
+ * too. */
 z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, bool trained,
                                  const void *after, const char *site, const void **dy);
-/* *d_x1 = memory for the gradient of the stream between a block's two branches: input_gradient,
- * where that of the block's input replaces it in the end. But the first branch's weight half reads
- * it if that branch's last layer is trained and its dropout does nothing, and nobody may want the
- * input's gradient. */
+/* *d_x1 = memory for the gradient of the stream between a block's two branches. It is
+ * input_gradient if the gradient of the block's input may replace it at the end. It is other memory
+ * if input_gradient is NULL, or if the first branch's weight half reads d_x1: that branch's last
+ * layer is trained and its dropout does nothing. */
 z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, bool trained,
                                       void **d_x1);
 
@@ -233,37 +237,38 @@ typedef struct z3d_mlp {
     z3d_linear up, down; /* gated: up is gate and up as one matrix */
     bool gated;
     bool trains_up, trains_down; /* z3d_unit_trains_layer */
-    const z3d_norm *norm;        /* whose output is what `up` reads */
-    void *x;         /* where forward keeps that, of all rows; NULL: it is computed again */
-    const void *own; /* without a norm: what `up` reads, of the own rows */
-    void *before;    /* T[rows, up.out], kept: what `up` gives */
-    void *activated; /* T[rows, down.in], kept: what `down` reads; NULL: it is computed again */
+    const z3d_norm *norm;        /* its output is the input of `up` */
+    void *x; /* where forward saves the input of `up`, all rows; NULL: backward computes it again */
+    const void *own; /* without a norm: the input of `up`, own rows */
+    void *before;    /* T[rows, up.out], saved: the output of `up` */
+    void *activated; /* T[rows, down.in], saved: the input of `down`; NULL: backward computes it
+                        again */
 } z3d_mlp;
 
-/* Of a row of `before`. */
+/* Elements of a row of `before`. */
 static inline int64_t z3d_mlp_columns(const z3d_transformer *shape) {
     return shape->gated_mlp ? 2 * shape->mlp_inner : shape->mlp_inner;
 }
-/* The layers; the caller sets the rest. The weights begin at parameter `first` of the unit's first
- * group: up's and its bias, down's and its bias (of tiles, the last has it); gated: gate's, up's,
- * down's. */
+/* Sets the layers; the caller sets the rest. The parameters begin at index `first` of the unit's
+ * first group: up's weight and bias, down's weight and bias (of the tiles only the last has down's
+ * bias); gated: the weights of gate, up and down. */
 z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first);
-/* Sets before and activated. */
+/* Takes saved memory for `before` and `activated`. */
 z3d_status z3d_mlp_take_saved(z3d_unit_run *run, z3d_mlp *mlp);
-/* y = residual + dropout(down(activation(up(x)))), of the own rows; without output it stops at what
- * is kept. */
+/* y = residual + dropout(down(activation(up(x)))), own rows. If run->need_output is false, it
+ * computes only the saved values. */
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y);
-/* Backward, or a half of it. after: the gradient of y. *dx: workspace with the gradient of `up`'s
- * input, of which the own rows count; NULL without the input half. */
+/* Backward, or a half of it. after: the gradient of y. *dx: workspace with the gradient of the
+ * input of `up`; only its own rows are valid; NULL without the input half. */
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx);
 
-/* ---- tile.c: what a tiled block's attention leaves to the tiles ---- */
+/* ---- tile.c: from a tiled block's attention to its tiles ---- */
 
-/* The output, T[2, own rows, hidden]: norm(x1), and x1 to which the tiles add. Without output only
- * what the norm's backward reads. */
+/* Writes the unit's output, T[2, own rows, hidden]: norm(x1), then x1, the stream to which the
+ * tiles add. If run->need_output is false, it computes only what the norm's backward reads. */
 z3d_status z3d_tiles_begin(z3d_unit_run *run, const z3d_norm *norm);
-/* Its backward, or a half of it: d_x1 from the output's gradient. */
+/* Its backward, or a half of it: d_x1 from the gradient of the output. */
 z3d_status z3d_tiles_begin_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
                                     void *d_x1);
 

@@ -1,4 +1,4 @@
-/* The unit's memory (bump allocators), parameter sizes, and the model's life. */
+/* The unit's memory (bump allocators), parameter sizes, creation and destruction of a model. */
 #include "src/model/unit.h"
 
 #include <stdio.h>
@@ -84,7 +84,7 @@ int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_
     return elements;
 }
 
-/* One more than there is room for is never written to another group's memory: z3d_add_parameter. */
+/* Each group gets its part of one array; z3d_add_parameter never writes beyond a group's room. */
 static z3d_status make_room(z3d_model *model, int room) {
     const size_t each = (size_t)room + 1;
     Z3D_TRY(z3d_new((size_t)model->num_groups * each, sizeof *model->parameter,

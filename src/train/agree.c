@@ -1,4 +1,4 @@
-/* Where a run is, for the watchdog, and what its ranks agree on. */
+/* The present place of a run, for the watchdog, and agreements of its ranks. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
     z3d_trainer_wait_place(trainer);
     z3d_status status = z3d_world_agree(trainer->world, mine);
     z3d_watchdog_position(trainer->world, false, trainer->place);
-    /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
+    /* Rank 0's own error gets no "rank 0:": usually all ranks have the same error. */
     return mine != Z3D_OK && trainer->rank == 0 ? z3d_error_restore(&own) : status;
 }
 

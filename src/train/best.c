@@ -1,4 +1,5 @@
-/* What a run's validation losses decide: which checkpoint is the best one, and an early end. */
+/* Decisions by a run's validation losses: which checkpoint is the best one, and whether the run
+ * ends early. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,8 +31,8 @@ static z3d_status has_step(const z3d_trainer *trainer, int64_t step, bool *has) 
     return Z3D_OK;
 }
 
-/* Rank 0: whether the folder has the checkpoint of the lowest loss, and not another run's of that
- * step. */
+/* Rank 0: whether the folder has the checkpoint of the lowest loss; another run's checkpoint of
+ * that step does not count. */
 static z3d_status has_best(const z3d_trainer *trainer, bool *has) {
     const z3d_evaluations *e = &trainer->evaluations;
     z3d_checkpoint *checkpoint = NULL;
@@ -43,15 +44,15 @@ static z3d_status has_best(const z3d_trainer *trainer, bool *has) {
     *has = false;
     if (status == Z3D_OK) {
         const z3d_evaluations *there = &z3d_checkpoint_get_info(checkpoint)->evaluations;
-        /* One whose validation was left out by a stop does not know its own loss. */
+        /* If a stop came before its validation, a checkpoint does not know its own loss. */
         *has = there->due || (there->best_step == e->best_step && there->best_loss == e->best_loss);
         z3d_checkpoint_close(checkpoint);
     }
     free(folder);
-    return status == Z3D_ERR_DATA ? Z3D_OK : status; /* a damaged one is none */
+    return status == Z3D_ERR_DATA ? Z3D_OK : status; /* a damaged checkpoint does not count */
 }
 
-/* What rank 0 finds, on all ranks. */
+/* Found by rank 0 and sent to all ranks. */
 typedef struct found {
     int64_t data;
     bool has_best;
@@ -67,7 +68,7 @@ static z3d_status look(const z3d_trainer *trainer, found *out) {
 
 z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer) {
     static const char anew[] = "the lowest loss and the count of training.early_stopping_patience "
-                               "begin anew";
+                               "start again";
     z3d_evaluations *e = &trainer->evaluations;
     const z3d_config *config = trainer->config;
     const bool tells = trainer->rank == 0 && (e->best_step > 0 || e->since > 0) &&
@@ -80,7 +81,7 @@ z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer) {
     const bool other = e->data != 0 && e->data != found.data;
     if (other && tells)
         z3d_log(Z3D_LOG_INFO,
-                "the validation losses so far are of other samples or weights (data.validation, "
+                "the validation losses so far are for other samples or weights (data.validation, "
                 "training.eval_steps): %s",
                 anew);
     else if (!found.has_best && tells)

@@ -1,4 +1,4 @@
-/* The run's checkpoints: their folder, when one is saved, and how a run resumes from one. */
+/* The run's checkpoints: opens their folder, resumes from one, and saves them. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     return Z3D_OK;
 }
 
-/* Of a run that begins with a checkpoint's weights. */
+/* Accepts any checkpoint from which a run takes only the weights. */
 static z3d_status accept_weights(void *context, const z3d_checkpoint_info *info) {
     return z3d_trainer_compare_adapters(context, info);
 }
@@ -66,8 +66,8 @@ static z3d_status read_config(const char *folder, z3d_config **out) {
     return status;
 }
 
-/* In the newest checkpoint of `dir` that is not damaged there: which one is whole, loading finds
- * out. */
+/* The configuration in the newest checkpoint of `dir` whose configuration is readable. Whether the
+ * checkpoint is complete is found when it is loaded. */
 static z3d_status read_newest_config(const char *dir, z3d_config **out) {
     int64_t *steps;
     int count;
@@ -100,7 +100,8 @@ z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out
 
 /* ---- at the start ---- */
 
-/* A run that goes on has the lines of all steps before it. */
+/* Called before a checkpoint is complete: a resumed run then has the lines of all steps before it.
+ */
 static z3d_status sync_metrics(void *context) {
     return z3d_line_file_sync(&((z3d_trainer *)context)->metrics);
 }
@@ -127,8 +128,8 @@ static z3d_status open_store(z3d_trainer *trainer) {
     return z3d_store_open(&store, &trainer->store);
 }
 
-/* What rank 0 finds in the run's folder, on all ranks: whether there are checkpoints, and whether
- * the newest is the one that checkpoint.resume names, by whatever path. */
+/* Found by rank 0 in the run's folder and sent to all ranks: whether the folder has checkpoints,
+ * and whether checkpoint.resume names the newest one, by any path. */
 typedef struct found {
     bool any, named;
 } found;
@@ -156,7 +157,7 @@ static z3d_status look(const z3d_trainer *trainer, found *out) {
     return status;
 }
 
-/* Opens the folder where checkpoints are saved or may be gone on from. */
+/* Opens the folder in which checkpoints are saved or from which the run may resume. */
 static z3d_status take_folder(z3d_trainer *trainer) {
     found found;
     z3d_trainer_place(trainer, "start-up: looking for checkpoints");
@@ -166,7 +167,7 @@ static z3d_status take_folder(z3d_trainer *trainer) {
     return trainer->config->checkpoint_interval > 0 || found.any ? open_store(trainer) : Z3D_OK;
 }
 
-/* A model of other sizes: those of the checkpoint, as arguments. */
+/* Adds the checkpoint's model sizes to an error about other sizes, as arguments. */
 static z3d_status name_sizes(const z3d_trainer *trainer, const char *folder, z3d_status failure) {
     const z3d_kept_error kept = z3d_error_keep(failure);
     z3d_config *there = NULL;
@@ -223,7 +224,7 @@ static void say(z3d_trainer *trainer, const z3d_checkpoint_info *info, const cha
                 info->zero_stage, z3d_dtype_name(info->dtype));
 }
 
-/* Goes on from a checkpoint: *step is its step, -1 where the run is a new one. */
+/* Resumes from a checkpoint. *step: its step; -1: the run is new. */
 static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
     const z3d_config *config = trainer->config;
     const char *resume = config->checkpoint_resume;
@@ -267,11 +268,11 @@ static z3d_status begin_with(z3d_trainer *trainer, const char *path) {
     return Z3D_OK;
 }
 
-/* What the run's checkpoints cannot do without. */
+/* Says which base the run's checkpoints need. */
 static void say_base(const z3d_trainer *trainer) {
     if (trainer->rank == 0 && trainer->store && trainer->base.folder)
         z3d_log(Z3D_LOG_INFO,
-                "checkpoints leave out the frozen parameters: they need those of %s, so keep it",
+                "checkpoints do not have the frozen parameters: they use those of %s, so keep it",
                 trainer->base.folder);
 }
 
@@ -292,7 +293,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
                       (long long)trainer->config->training_seed);
     Z3D_TRY(take_folder(trainer));
     Z3D_TRY(go_on(trainer, &step));
-    if (trainer->config->checkpoint_interval == 0) { /* none are saved */
+    if (trainer->config->checkpoint_interval == 0) { /* no checkpoints are saved */
         z3d_store_close(trainer->store);
         trainer->store = NULL;
     }
@@ -307,7 +308,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     return z3d_trainer_link_best(trainer);
 }
 
-/* ---- as the run goes ---- */
+/* ---- during the run ---- */
 
 static void say_saved(z3d_trainer *trainer, int64_t step) {
     double whole, stalled;
@@ -333,7 +334,7 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
     return status;
 }
 
-/* Whether a save begins behind this step. */
+/* Whether a save begins after this step. */
 static bool is_due(z3d_trainer *trainer, int64_t step, bool skipped, bool now) {
     bool due = now || trainer->save_waits || step % trainer->config->checkpoint_interval == 0;
     if (due && skipped && !now && !trainer->save_waits)
@@ -352,7 +353,7 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipp
     if (!trainer->store) return Z3D_OK;
     bool due = is_due(trainer, step, skipped, now) && step != trainer->saved_step;
     z3d_trainer_place(trainer, "step %lld: saving a checkpoint", (long long)step);
-    /* Two saves are never in flight. */
+    /* Waits, so that two saves are never in flight. */
     Z3D_TRY(z3d_store_poll(trainer->store, due || last, &durable));
     say_saved(trainer, durable);
     if (!due) return Z3D_OK;

@@ -1,11 +1,11 @@
 /* Data: token files on disk, the order in which their windows become samples, and how text becomes
  * token files.
  *
- * A sample is a window of seq_length + 1 tokens: inputs are its first, targets its last seq_length
- * tokens. Or it has whole documents: of each, a token's target is the next one, and the last has
- * none. The sample k of the run is a pure function of (data.seed, k). It does not depend on a
- * parallel size, nothing is shared at start-up, and the data position of a run is the one number k.
- */
+ * A sample is a window of seq_length + 1 tokens: the first seq_length of them are the inputs, the
+ * last seq_length the targets. Or a sample has whole documents (data.samples: documents): each
+ * token's target is the next token of its document; a document's last token has no target. Sample k
+ * of the run is a pure function of (data.seed, k). So it depends on no parallel size, the ranks
+ * share nothing at start-up, and the data position of a run is the one number k. */
 #ifndef ZERO3D_TRAIN_DATA_H
 #define ZERO3D_TRAIN_DATA_H
 
@@ -18,19 +18,19 @@
 
 /* ---- making token files: `zero3d data tokenize` ---- */
 
-/* Which documents are held out for validation. A document is a text file or a JSON line. Never the
- * same document (by content) in both. Where whole documents would be less than a quarter or more
- * than four times the share that is asked for, the last tokens of all text are held out instead,
- * cut at a line's end of a text file. */
+/* Which documents are held out for validation. A document is a text file or a JSON line. No
+ * document (by content) is in both files. If the held-out documents were less than a quarter or
+ * more than four times the requested share of all tokens, the last tokens of all text are held out
+ * instead; the cut is at the end of a line of a text file. */
 typedef enum z3d_tokenize_split {
     Z3D_SPLIT_HASH, /* by the hash of the document's bytes: the same choice for every order of files
                      */
     Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
 } z3d_tokenize_split;
 
-/* What the objects in JSON are. */
+/* The format of a file's JSON objects. */
 typedef enum z3d_tokenize_format {
-    Z3D_FORMAT_AUTO, /* by the keys of the first object */
+    Z3D_FORMAT_AUTO, /* the keys of the first object decide */
     Z3D_FORMAT_TEXT,
     Z3D_FORMAT_MESSAGES,          /* {"messages": [{"role": ..., "content": ...}]} */
     Z3D_FORMAT_PROMPT_COMPLETION, /* {"prompt": ..., "completion": ...}, texts or messages */
@@ -41,7 +41,7 @@ typedef enum z3d_tokenize_format {
 /* Which tokens are trained as targets. */
 typedef enum z3d_loss_on {
     Z3D_LOSS_AUTO,        /* completions of prompts, the assistant of conversations, all of texts */
-    Z3D_LOSS_COMPLETIONS, /* what answers a prompt; of a conversation, its last answer */
+    Z3D_LOSS_COMPLETIONS, /* the completion of a prompt; the last answer of a conversation */
     Z3D_LOSS_ASSISTANT,
     Z3D_LOSS_ALL
 } z3d_loss_on;
@@ -65,17 +65,17 @@ typedef struct z3d_tokenize_options {
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
     z3d_tokenizer *tokenizer; /* NULL: bytes */
-    /* Of the text in JSON: .jsonl and .ndjson files, .json files that are named as inputs or have
-     * lines of objects or an array of texts, and named files that begin as JSON does; NULL: there
-     * are none. */
+    /* The key of the text in JSON objects; NULL: no object has such a text. These files are read as
+     * JSON: .jsonl and .ndjson files; .json files that are named as inputs, have an object in each
+     * line or are an array of texts; other named files that begin like JSON. */
     const char *json_key;
-    z3d_tokenize_format format; /* not AUTO or TEXT: there is no json_key */
+    z3d_tokenize_format format; /* json_key is NULL unless AUTO or TEXT */
     z3d_loss_on loss_on;
     const char *chat_template; /* its name; NULL: the one beside the tokenizer's file */
     bool force;                /* outputs replace files that are no token files */
-    bool skip_bad; /* leaves out lines and elements without a text at the key; else they are errors
-                    */
-    /* Called after every file and every few MiB; NULL: not at all. */
+    bool skip_bad; /* leaves out lines and elements without a text at the key; without skip_bad they
+                    * are errors */
+    /* Called after every file and every few MiB; may be NULL. */
     void (*progress)(void *context, const z3d_tokenize_progress *progress);
     void *context;
 } z3d_tokenize_options;
@@ -87,8 +87,9 @@ typedef struct z3d_tokenize_result {
     int64_t documents, train_documents, validation_documents;
     int64_t train_tokens, validation_tokens; /* end-of-text tokens included */
     int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
-    int64_t skipped_encoding;    /* files that are not UTF-8 */
-    int64_t skipped_no_json;     /* files of folders, where conversations or prompts are read */
+    int64_t skipped_encoding; /* files that are not UTF-8 */
+    int64_t skipped_no_json;  /* files of folders that are no JSON, if conversations or prompts are
+                                 read */
     int64_t duplicate_documents; /* documents whose text was seen before */
     int64_t empty_documents;     /* JSON lines whose text is empty */
     int64_t bad_documents;       /* JSON lines and elements left out by skip_bad */
@@ -97,20 +98,20 @@ typedef struct z3d_tokenize_result {
     bool limited;                /* limit_bytes was reached */
     char cut_file[256];          /* the text file whose end is held out; "": none */
     char duplicate_file[256];    /* the first one of skipped_duplicate */
-    int32_t vocab_size;          /* what model.vocab_size must be at least */
-    z3d_tokenize_format format;  /* of JSON; AUTO: there is none */
+    int32_t vocab_size;          /* the least model.vocab_size for these tokens */
+    z3d_tokenize_format format;  /* of the JSON files; AUTO: no file was JSON */
     char chat_template[32];      /* "": there is none */
     int64_t untrained_tokens;    /* of both files */
-    int64_t special_messages;    /* of conversations: with a special token in their text */
+    int64_t special_messages;    /* messages of conversations with a special token in their text */
 } z3d_tokenize_result;
 
-/* Reads files and folders, packed ones too; leaves out empty files and duplicates, and what is not
- * text where it was not named itself. Ends
- * every document (a text file, a JSON line) with the tokenizer's end-of-text and writes token files
- * in llm.c's format, each through a temporary file that is renamed when complete. Not collective.
- * Errors: ERR_USAGE (no input, bad fraction, equal outputs, an output that is an input or no token
- * file, JSON without a key or a key without JSON), ERR_IO (cannot read an input named, cannot
- * write), ERR_DATA (no text found, a bad line of JSON, or nothing left for one of the outputs). */
+/* Reads files and folders, also packed files. Leaves out empty files, duplicates, and files of
+ * folders that are not text. Ends every document (a text file, a JSON line) with the tokenizer's
+ * end-of-text and writes token files in llm.c's format, each as a temporary file that is renamed
+ * when complete. Not collective. Errors: ERR_USAGE (no input, bad fraction, equal outputs, an
+ * output that is an input or no token file, JSON without a key or a key without JSON), ERR_IO
+ * (cannot read an input named, cannot write), ERR_DATA (no text found, a bad line of JSON, or
+ * nothing left for one of the outputs). */
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result);
 
 /* One line: "1.20 GB of 4.00 GB (30 %), 25.1 MB/s, 300 M tokens". */
@@ -124,31 +125,34 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
 
 typedef struct z3d_token_file z3d_token_file;
 
-/* Maps a token file. The content says which format it has: llm.c's .bin (256 int32 of header: magic
- * 20240520 version 1 with uint16 tokens, magic 20240801 version 7 with uint32 tokens, token count
- * in header[2]), and Megatron-LM's .bin/.idx pair, named by its .idx, its .bin or the path without
- * either; its sequences are one stream in their order. Errors: ERR_IO (missing, unreadable),
- * ERR_DATA (empty, truncated, trailing bytes, wrong magic or version, not a token type). */
+/* Maps a token file. Its content decides between two formats: llm.c's .bin (256 int32 of header:
+ * magic 20240520 version 1 with uint16 tokens, magic 20240801 version 7 with uint32 tokens, token
+ * count in header[2]); and Megatron-LM's .bin/.idx pair, named by its .idx, its .bin or the path
+ * without an ending. The sequences of a pair are read one after the other, as one stream. Errors:
+ * ERR_IO (missing, unreadable), ERR_DATA (empty, truncated, trailing bytes, wrong magic or version,
+ * not a token type). */
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
-/* Finds where documents begin, if that is not known yet: a Megatron-LM index is read for it.
- * ERR_DATA: it cannot be known. */
+/* Finds where documents begin, unless that is known: reads the index of a Megatron-LM pair.
+ * ERR_DATA: the file does not say. */
 z3d_status z3d_token_file_find_documents(z3d_token_file *file);
-/* Documents whose borders are known; 0: none. */
+/* Number of documents; 0: their borders are not known. */
 int64_t z3d_token_file_documents(const z3d_token_file *file);
-/* The index of a document's first token; of one behind the last, the number of tokens. */
+/* The index of the first token of document 0 .. documents - 1; for `documents`, the number of
+ * tokens. */
 int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document);
-/* Whether it keeps which tokens are trained as targets; else all are. */
+/* Whether the file says which tokens are trained as targets; otherwise all are. */
 bool z3d_token_file_masked(const z3d_token_file *file);
-/* Whether one of the tokens first .. first+count-1 is. */
+/* Whether one of the tokens first .. first+count-1 is trained as a target. */
 bool z3d_token_file_trains(const z3d_token_file *file, int64_t first, int64_t count);
-/* Sets those of targets[0 .. count) to -1 (ignored) that are not; targets[0] is token `first`. */
+/* Sets targets[0 .. count) to -1 (ignored) where the token is not trained; targets[0] is token
+ * `first`. */
 void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t count,
                            int32_t *targets);
-/* Of the tokenizer that made it; 0: unknown, as of other programs' files. */
+/* The digest of the tokenizer that made the file; 0: unknown, as in other programs' files. */
 uint64_t z3d_token_file_digest(const z3d_token_file *file);
-/* ERR_CONFIG if another tokenizer made it. */
+/* ERR_CONFIG if another tokenizer made the file. */
 z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer);
 /* Tokens first .. first+count-1. ERR_DATA with file, position and value if one is not in 0 ..
  * vocab_size-1; ERR_IO if the file became shorter during the run. */
@@ -159,14 +163,14 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
 
 typedef struct z3d_dataset z3d_dataset;
 
-/* Of whole documents in samples. */
+/* Samples of whole documents (data.samples: documents). */
 typedef struct z3d_packing_facts {
-    int64_t documents;       /* of the files; 0: samples are windows */
-    int64_t samples;         /* of an epoch */
+    int64_t documents;       /* in the files; 0: samples are windows */
+    int64_t samples;         /* in an epoch */
     int64_t tokens;          /* in an epoch's samples */
     int64_t too_long;        /* documents; split ones count once */
     int64_t untrained;       /* documents left out: no token in them is trained */
-    int64_t untrained_parts; /* of split documents that have others, likewise */
+    int64_t untrained_parts; /* parts of split documents, left out for the same reason */
 } z3d_packing_facts;
 
 typedef struct z3d_dataset_config {
@@ -174,9 +178,9 @@ typedef struct z3d_dataset_config {
     int64_t seq_length;
     int32_t vocab_size;
     uint64_t seed;
-    bool
-        whole_windows; /* training: a file must hold at least one window of seq_length + 1 tokens */
-    bool documents;    /* samples are whole documents, not windows */
+    /* Training: a file must have at least one window of seq_length + 1 tokens. */
+    bool whole_windows;
+    bool documents;        /* samples are whole documents, not windows */
     z3d_too_long too_long; /* with documents */
 } z3d_dataset_config;
 
@@ -185,20 +189,22 @@ typedef struct z3d_dataset_config {
 z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out);
 void z3d_dataset_close(z3d_dataset *dataset);
 int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
-/* Samples of one pass: the whole windows of all files. */
+/* Samples of one pass over the data: the whole windows of all files, or all samples of documents.
+ */
 int64_t z3d_dataset_samples(const z3d_dataset *dataset);
 /* Opens data.train of a configuration. Not collective. */
 z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out);
-/* Where training.epochs is set, tells the configuration what a pass over data.train is, so that its
- * resolution finds training.steps. Errors: z3d_train_data_open's. Not collective. */
+/* If training.epochs is set: counts the samples of a pass over data.train for the configuration,
+ * whose resolution computes training.steps from it. Errors: z3d_train_data_open's. Not collective.
+ */
 z3d_status z3d_train_data_count(z3d_config *config);
-/* Reads part `part` of `parts` of all tokens, to find a token beyond the vocabulary before the run
- * starts; *largest becomes the largest one if it was less. Does nothing if a part is larger than
- * 4 GiB; tokens are always checked again when they are read. */
+/* Reads part `part` of `parts` of all tokens, so that a token beyond the vocabulary is found before
+ * the run starts. *largest becomes the maximum of itself and these tokens. Does nothing if a part
+ * is larger than 4 GiB; tokens are always checked again when they are read. */
 z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts, int32_t *largest);
-/* ERR_CONFIG if another tokenizer made a file than the configuration's, where both are known: the
- * file has a digest, and data.vocab is there, or the model has about as many ids as there are
- * bytes. */
+/* ERR_CONFIG if a file was made by another tokenizer than the configuration's. Both must be known:
+ * the file has a digest, and data.vocab is set (tokenizer `bytes`: the model has at most 512 ids).
+ */
 z3d_status z3d_dataset_check_tokenizer(const z3d_dataset *dataset, const z3d_config *config);
 
 typedef struct z3d_sample_place {
@@ -208,21 +214,22 @@ typedef struct z3d_sample_place {
 
 /* File, epoch and window of sample `sample` (from 0) of the run. */
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
-/* Its tokens and targets, each int32[seq_length]; a target that is not trained is -1. starts (NULL:
- * not wanted): of each token, where its document begins in the sample; windows begin at 0. */
+/* The tokens and targets of sample `sample` of the run, each int32[seq_length]; a target that is
+ * not trained is -1. starts, int32[seq_length] or NULL: for each token, the index in the sample
+ * where its document begins; 0 in windows. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
                               int32_t *targets, int32_t *starts);
-/* Whether a file keeps which tokens are trained. */
+/* Whether one of the files says which tokens are trained. */
 bool z3d_dataset_masked(const z3d_dataset *dataset);
 z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 
-/* Validation: windows in file order, the last one of a file filled up with ignored targets (-1); or
- * all samples of documents. */
+/* The number of windows for validation: they follow each other in file order; the last window of a
+ * file is filled up with ignored targets (-1). With samples of documents, all samples. */
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
-/* Those of one file, which begin at window *first. */
+/* The number of windows of one file; *first: the index of its first window. */
 int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
-/* Window `index` as a sample, and how many of its targets are trained. For an index outside 0 ..
- * windows-1 all targets are ignored. */
+/* Window `index` as a sample (see z3d_dataset_sample); *valid: how many of its targets are trained.
+ * For an index outside 0 .. windows-1 all targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
                               int32_t *targets, int32_t *starts, int64_t *valid);
 

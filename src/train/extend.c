@@ -1,5 +1,5 @@
-/* A resumed run with more steps, if the learning-rate schedule ends with the run: what `zero3d
- * train --extend` does, and the error without it. */
+/* A resumed run with more steps than its learning-rate schedule: the effect of `zero3d train
+ * --extend`, and the error without it. */
 #include "src/train/trainer.h"
 
 /* Steps beyond the schedule's end at learning rate 0 would change nothing. */
@@ -33,7 +33,7 @@ z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved) {
     long long steps = (long long)config->training_steps;
     if (!trainer->options->extend) return Z3D_OK;
     if (saved && z3d_config_decays(config) && saved->scheduler_params_total_num_steps == Z3D_AUTO)
-        return Z3D_OK; /* an imported model, which no run can be resumed from */
+        return Z3D_OK; /* an imported model: no run can resume from it */
     if (!saved || !z3d_config_decays(config) || saved->scheduler_params_total_num_steps == *end) {
         z3d_log(Z3D_LOG_INFO, "--extend has no effect: %s",
                 !saved ? "there is no checkpoint to resume from"

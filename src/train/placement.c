@@ -8,7 +8,8 @@
 
 #include "src/base/config.h"
 
-/* The ranks of this node with the same cores: how many, and which of them this one is. */
+/* The ranks of this node that may use the same cores: their number, and this rank's index among
+ * them. */
 static z3d_status find_sharers(z3d_world *world, int *sharers, int *place) {
     int size = z3d_world_size(world), rank = z3d_world_rank(world);
     cpu_set_t mine, *all = NULL;
@@ -29,8 +30,8 @@ static z3d_status find_sharers(z3d_world *world, int *sharers, int *place) {
     return status;
 }
 
-/* Takes this process' share of the allowed cores where there are enough; *cores is how many are
- * allowed. */
+/* Binds this process to its share of the allowed cores, if there are enough; *cores: the number of
+ * allowed cores. */
 static void place_on_cores(int64_t wanted, int sharers, int place, int *cores) {
     hwloc_topology_t topology;
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
@@ -50,7 +51,7 @@ static void place_on_cores(int64_t wanted, int sharers, int place, int *cores) {
         if (share && root &&
             hwloc_distrib(topology, &root, 1, share, (unsigned)sharers, INT32_MAX, 0) == 0) {
             hwloc_bitmap_and(share[place], share[place], allowed);
-            /* Binding is a favour, not a need: a failure leaves the process where it was. */
+            /* Binding is not necessary: after a failure the process stays unbound. */
             if (!hwloc_bitmap_iszero(share[place]))
                 hwloc_set_cpubind(topology, share[place], HWLOC_CPUBIND_PROCESS);
         }

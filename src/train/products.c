@@ -1,6 +1,6 @@
-/* training.gemm.cuda: which of cuBLASLt's algorithms multiplies. `timed` becomes a list: of the run
- * that is resumed, or of what is fastest here. The products of a step are known before it: the sim
- * device runs it first. */
+/* training.gemm.cuda: the cuBLASLt algorithms of matrix products. `timed` becomes a list: that of
+ * the resumed run, or the fastest algorithms on this device. The sim device runs a step first, so
+ * the products of a step are known before the engine exists. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 #define KEY "training.gemm.cuda"
 
-/* ---- what a list in the configuration says, as text ---- */
+/* ---- the configuration's list as text ---- */
 
 static z3d_status join_list(const z3d_config *config, z3d_string *out) {
     const z3d_data_list *list = &config->training_gemm_cuda;
@@ -51,12 +51,13 @@ z3d_status z3d_trainer_use_products(z3d_trainer *trainer) {
 typedef struct timing {
     z3d_device *device;
     z3d_gemm_choices choices;
-    void *memory; /* for a product's operands; NULL: how much they need is looked for */
+    void *memory; /* for a product's operands; NULL: only their bytes are computed */
     int64_t bytes;
-    double seconds[2]; /* of a step's products: the heuristic's, the fastest */
+    double seconds[2]; /* of a step's products: with the heuristic's algorithms, with the fastest
+                          ones */
 } timing;
 
-/* Where a product's operands lie instead. */
+/* New places of a product's operands. */
 typedef struct places {
     z3d_cost cost;
     void *at[Z3D_MAX_OPERANDS];
@@ -68,7 +69,7 @@ static void *find_place(const places *p, const void *was) {
     return NULL;
 }
 
-/* The same product with operands in `memory`, one behind the other and as aligned as they are.
+/* Gives the same product operands in `memory`, one after the other, with the same alignment.
  * Returns the bytes. */
 static int64_t place(const z3d_gemm *like, uintptr_t memory, z3d_gemm *out) {
     enum { ALIGNED = 256 };
@@ -106,7 +107,7 @@ static z3d_status visit(void *context, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
-/* Memory for the largest one's operands. */
+/* Takes memory for the operands of the largest product. */
 static z3d_status take_memory(const z3d_trainer *trainer, const z3d_simulation *step, timing *t) {
     Z3D_TRY(z3d_simulation_observe(step, visit, t));
     Z3D_TRY(z3d_device_alloc(t->device, Z3D_SPACE_DEVICE, t->bytes, &t->memory));
@@ -123,7 +124,7 @@ static z3d_status time_products(const z3d_trainer *trainer, timing *t) {
     if (status == Z3D_OK) {
         status = z3d_simulation_observe(step, visit, t);
     } else if (status == Z3D_ERR_MEMORY) {
-        z3d_log(Z3D_LOG_WARN, KEY " timed: rank %d times nothing: %s", trainer->rank,
+        z3d_log(Z3D_LOG_WARN, KEY " timed: rank %d does not time products: %s", trainer->rank,
                 z3d_error_message());
         status = Z3D_OK;
     }
@@ -132,11 +133,11 @@ static z3d_status time_products(const z3d_trainer *trainer, timing *t) {
     return status;
 }
 
-/* ---- all ranks choose alike ---- */
+/* ---- all ranks choose the same ---- */
 
-/* Of shapes that several ranks have, the lowest one's choice counts: it has told its own, and heard
- * those of lower ones, before a higher one tells any. text: in the end all, in one order.
- * Collective, agreed. */
+/* If several ranks have the same shape, the lowest rank's choice is used: the ranks tell their
+ * choices in order, and each leaves out shapes that a lower rank has told. text: at the end all
+ * choices, in the same order on all ranks. Collective, agreed. */
 static z3d_status exchange(z3d_trainer *trainer, timing *t, z3d_string *text) {
     z3d_status status = Z3D_OK;
     for (int rank = 0; rank < z3d_world_size(trainer->world) && status == Z3D_OK; rank++) {
@@ -151,8 +152,7 @@ static z3d_status exchange(z3d_trainer *trainer, timing *t, z3d_string *text) {
     return status;
 }
 
-/* The list of the run that goes on, if its choices are for this machine; else nothing. Collective,
- * agreed. */
+/* Takes the list of the resumed run, if it was made for this device. Collective, agreed. */
 static z3d_status take_saved(z3d_trainer *trainer, timing *t, z3d_string *text) {
     z3d_config *saved = NULL;
     z3d_status status = trainer->rank == 0 ? z3d_trainer_saved_config(trainer, &saved) : Z3D_OK;

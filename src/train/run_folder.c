@@ -12,7 +12,8 @@
 
 #include "src/base/folder_lock.h"
 
-/* Beside "lock", which is the checkpoints': both may be one folder. */
+/* Another name than "lock", the lock file of the folder of checkpoints: both may be the same
+ * folder. */
 static const z3d_folder_lock_use run_lock = {
     .file = "run.lock",
     .busy = "another job writes to this run folder now; set another run.dir, or wait until the "
@@ -20,7 +21,7 @@ static const z3d_folder_lock_use run_lock = {
     .lost = "its lock file was removed",
 };
 
-/* The number in "metrics.1.jsonl" and "events.1"; 0: there is none. */
+/* The number in "metrics.1.jsonl" and "events.1"; 0: none. */
 static int number_of(const char *name) {
     const char *point = strchr(name, '.');
     char *end = NULL;
@@ -29,7 +30,7 @@ static int number_of(const char *name) {
     return whole && number > 0 && number < 1000000 ? (int)number : 0;
 }
 
-/* Beyond all numbers that are there. */
+/* Finds a number that is larger than all numbers in the folder. */
 static z3d_status find_number(z3d_run_folder *folder) {
     DIR *directory = opendir(folder->path);
     if (!directory)
@@ -57,7 +58,7 @@ void z3d_run_folder_release(z3d_run_folder *folder) {
     *folder = (z3d_run_folder){.lock = -1};
 }
 
-enum { NAMED = 3 }; /* in the line that says what was kept */
+enum { NAMED = 3 }; /* names in the line about kept files */
 
 static bool is_event_file(const char *name) {
     return strncmp(name, "events.out.", 11) == 0;

@@ -1,9 +1,9 @@
-/* Samples of a run: what its prompts become, at its end and as it goes. */
+/* Samples of a run: continues its prompts, at its end and during the run. */
 #include <string.h>
 
 #include "src/train/trainer.h"
 
-/* generate.prompt is the first, where it is given. */
+/* 1 if generate.prompt is set: then it is the first prompt. */
 static int has_first(const z3d_config *config) {
     return config->generate_prompt && *config->generate_prompt;
 }
@@ -55,7 +55,8 @@ static z3d_status sample(z3d_trainer *trainer, int64_t step, bool last, const ch
                         (long long)config->generate_top_k, text.text ? text.text : "");
         if (!*stopped) write_sample(trainer, step, prompt, &text);
     }
-    if (status == Z3D_ERR_NUMERIC) { /* of all ranks: the training's own checks judge the run */
+    if (status == Z3D_ERR_NUMERIC) { /* on all ranks; the training's own checks decide whether the
+                                        run fails */
         if (trainer->rank == 0)
             z3d_log(Z3D_LOG_WARN, "step %lld: no sample: %s", (long long)step, z3d_error_message());
         status = Z3D_OK;

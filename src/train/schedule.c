@@ -5,7 +5,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-/* What is left of a decay of which `over` is over, both parts of 1. */
+/* The remaining part of a decay of which the part `over` is done; both from 0 to 1. */
 static double left_of(const z3d_config *config, double over) {
     static const int forms[] = {[Z3D_DECAY_COSINE] = Z3D_LR_COSINE,
                                 [Z3D_DECAY_LINEAR] = Z3D_LR_LINEAR,
@@ -28,14 +28,14 @@ static double left_of(const z3d_config *config, double over) {
     }
 }
 
-/* The step from which warmup_stable_decay falls. */
+/* The step at which the decay of warmup_stable_decay begins. */
 static int64_t stable_end(const z3d_config *config, int64_t warmup, int64_t total) {
     int64_t steps = config->scheduler_params_num_decay_steps;
     if (steps == Z3D_AUTO) steps = total / 10 + (total % 10 > 0);
     return total - steps > warmup ? total - steps : warmup;
 }
 
-/* transformers' schedules, of the step before which `done` are done. */
+/* transformers' schedules: the rate of the step after `done` steps. */
 static double rate_after(const z3d_config *config, int64_t done, int64_t warmup, int64_t total) {
     const double peak = config->optimizer_params_lr, least = config->scheduler_params_min_lr;
     const double w = (double)warmup, scale = warmup > 0 ? w : 10000.0;

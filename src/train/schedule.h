@@ -14,8 +14,8 @@
  *   WarmupDecayLR     then a straight line from peak at step w to min_lr at step n + 1, min_lr
  *                     after;
  *   WarmupCosineLR    then half a cosine between the same points.
- * So each step of 1 .. n trains, also with min_lr 0. transformers' names have transformers'
- * numbers, and min_lr after step n: docs/learning-rate.md. */
+ * So each of the steps 1 .. n trains, also with min_lr 0. The types with transformers' names give
+ * the numbers that transformers gives, and min_lr after step n: docs/learning-rate.md. */
 float z3d_learning_rate(const z3d_config *config, int64_t step);
 
 #endif

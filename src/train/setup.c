@@ -1,4 +1,4 @@
-/* Creates everything that a run needs from the agreed configuration, and destroys it. */
+/* Creates all parts of a run from the agreed configuration, and destroys them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static z3d_status open_data(z3d_trainer *trainer) {
     return status == Z3D_OK ? status : z3d_error_context(status, "data.validation");
 }
 
-/* This rank's part of the tokens; rank 0 compares the tokenizers. */
+/* Checks this rank's part of the tokens; rank 0 compares the tokenizers. */
 static z3d_status check_dataset(const z3d_trainer *trainer, const z3d_dataset *dataset,
                                 const char *key, int32_t *largest) {
     int ranks = z3d_world_size(trainer->world);
@@ -65,13 +65,13 @@ static z3d_status run_path(const z3d_trainer *trainer, const char *name, z3d_str
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
 }
 
-/* Rank 0, before anything costly is done. */
+/* Rank 0, before any expensive work. */
 static z3d_status take_run_folder(z3d_trainer *trainer) {
     z3d_status status = z3d_run_folder_take(&trainer->folder, trainer->config->run_dir);
     return status == Z3D_OK ? status : z3d_error_context(status, "run.dir");
 }
 
-/* A run that is resumed mostly has the configuration that is there. */
+/* Whether the file has this text: a resumed run usually has the same configuration. */
 static bool file_has(const char *path, const z3d_string *text) {
     char *there = NULL;
     size_t length;
@@ -97,8 +97,8 @@ static z3d_status write_config(z3d_trainer *trainer) {
 
 static const char digest_files[] = "digest-rank*.txt", trace_files[] = "trace-rank*.json";
 
-/* Rank 0: a new run keeps all that an earlier one left in the folder. What this run itself writes
- * already was kept before. */
+/* Rank 0: a new run keeps all files that an earlier run left in the folder. Files that this run
+ * already writes were kept before. */
 static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_run_folder *folder = &trainer->folder;
@@ -112,7 +112,7 @@ static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     return config->training_trace_steps > 0 ? Z3D_OK : z3d_run_folder_keep(folder, trace_files);
 }
 
-/* A run that is resumed has the lines up to that step; those beyond are kept elsewhere. */
+/* A resumed run keeps the lines up to its step; later lines are moved to another file. */
 static z3d_status continue_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name,
                                  const char *path) {
     z3d_string kept = {0}, beyond = {0};
@@ -127,7 +127,7 @@ static z3d_status continue_lines(z3d_trainer *trainer, z3d_line_file *file, cons
     return status;
 }
 
-/* A file with lines of steps. */
+/* Opens a file with lines of steps. */
 static z3d_status open_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name) {
     z3d_string path = {0};
     z3d_status status = run_path(trainer, name, &path);
@@ -138,7 +138,7 @@ static z3d_status open_lines(z3d_trainer *trainer, z3d_line_file *file, const ch
     return status;
 }
 
-/* A resumed run adds to them, also to those of steps that it makes again. */
+/* A resumed run appends to the events; events of steps that it repeats stay. */
 static z3d_status open_events(z3d_trainer *trainer) {
     z3d_string path = {0}, cut = {0};
     z3d_status status = run_path(trainer, "events.jsonl", &path);
@@ -152,7 +152,7 @@ static z3d_status open_events(z3d_trainer *trainer) {
     return status;
 }
 
-/* Rank 0: the resolved configuration and the files that grow with the run. */
+/* Rank 0: writes the resolved configuration and opens the files that grow with the run. */
 static z3d_status open_run_files(z3d_trainer *trainer) {
     if (trainer->resumed_step == 0) Z3D_TRY(keep_earlier_run(trainer));
     Z3D_TRY(write_config(trainer));
@@ -252,8 +252,8 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
     memcpy(out->group, trainer->group, sizeof out->group);
 }
 
-/* What all ranks' timelines say of the run: its title, and when rank 0 began it, to the nanosecond.
- * Collective. */
+/* The name of the run in all ranks' timelines: its title, and the time when rank 0 began it, to the
+ * nanosecond. Collective. */
 static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
     struct timespec now;
     struct tm utc;
@@ -268,14 +268,14 @@ static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's title") : Z3D_OK;
 }
 
-/* What the engine's configuration points to. */
+/* Texts that the engine's configuration points to. */
 typedef struct instruction_files {
-    z3d_string disk; /* the folder of what is kept on the disk */
+    z3d_string disk; /* the folder of states on the disk */
     z3d_string digest, trace, run;
 } instruction_files;
 
-/* This rank's file; rank 0: the engine empties files that it writes, so those of an earlier run are
- * kept. */
+/* Names this rank's file. The engine empties files before it writes, so rank 0 first keeps those of
+ * an earlier run. */
 static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *out) {
     const char *star = strchr(all, '*');
     z3d_string name = {0};
@@ -288,7 +288,7 @@ static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *o
     return status;
 }
 
-/* The folder, on this rank: where several keys name one, they name the same. */
+/* The folder of the disk on this rank. If several keys are set, they name the same folder. */
 static z3d_status name_disk(const z3d_config *config, bool inference, z3d_string *out) {
     const char *key = NULL;
     if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME && !inference)
@@ -300,7 +300,7 @@ static z3d_status name_disk(const z3d_config *config, bool inference, z3d_string
     return key ? z3d_config_expand(config, key, out) : Z3D_OK;
 }
 
-/* Generation writes none: the folder is the run's. Collective, agreed. */
+/* Generation writes no such files: the folder belongs to the run. Collective, agreed. */
 static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files *files) {
     const z3d_config *config = trainer->config;
     Z3D_TRY(
@@ -315,7 +315,7 @@ static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files
     return z3d_trainer_agree(trainer, name_traced_run(trainer, &files->run));
 }
 
-/* Rank 0 speaks for all. */
+/* Warns of a slow disk, on rank 0. */
 static void say_slow_disk(const z3d_trainer *trainer, const char *folder) {
     const char *disk = z3d_engine_disk(trainer->engine);
     if (disk && strcmp(disk, "io_uring, O_DIRECT") != 0)
@@ -337,8 +337,9 @@ static z3d_status make_engine(z3d_trainer *trainer) {
                                                            : z3d_graph_obstacle(&engine);
     if (status == Z3D_OK) {
         status = z3d_engine_create(&engine, &trainer->engine);
-        /* What the configuration alone decides fails everywhere; memory or a file may be one
-         * rank's, and the others are in the collectives of their creation. */
+        /* An error in the configuration happens on all ranks. An error of memory, a file or
+         * communication may be this rank's alone, while the others wait in the collectives of their
+         * creation. */
         if (status == Z3D_ERR_MEMORY || status == Z3D_ERR_IO || status == Z3D_ERR_COMM)
             status = z3d_trainer_stop_all(trainer, status);
         status = z3d_trainer_agree(trainer, status);
@@ -351,7 +352,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
-/* What of the device's memory libraries do not take. */
+/* Subtracts the memory that libraries take from the device's memory budget. */
 static void reserve(const z3d_trainer *trainer, bool opened, z3d_room *room) {
     if (room->shared || room->device == INT64_MAX) return;
     room->reserved = z3d_trainer_reserve(trainer, opened);
@@ -370,7 +371,8 @@ static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t h
     return room;
 }
 
-/* What a rank of this node may have now. What this process has taken is in its need, too. */
+/* The memory budget of a rank of this node, by the memory that is free now. It includes the memory
+ * that this process has already, because the need counts it too. */
 static z3d_room find_room(z3d_trainer *trainer) {
     z3d_host_memory_find(&trainer->host);
     z3d_room room = share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
@@ -381,7 +383,8 @@ static z3d_room find_room(z3d_trainer *trainer) {
     return room;
 }
 
-/* What it may take of the whole machine: what is free at the moment decides no value of a run. */
+/* The same by the memory of the whole machine. It is used for choices that decide a run's values:
+ * these must not depend on the memory that is free at the moment. */
 static z3d_room nominal_room(z3d_trainer *trainer) {
     z3d_host_memory_find(&trainer->host);
     z3d_room room = share_room(trainer, z3d_device_memory(trainer->device), trainer->host.nominal);
@@ -389,7 +392,7 @@ static z3d_room nominal_room(z3d_trainer *trainer) {
     return room;
 }
 
-/* What generation or evaluation needs on this rank with trainer->program. */
+/* The bytes that generation or evaluation needs on this rank with trainer->program. */
 static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64_t *out) {
     z3d_program_set set;
     z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
@@ -404,8 +407,8 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
     return status;
 }
 
-/* *fits: with this stage and batch every rank has room in `share` of what is available. *bytes: of
- * this rank. Collective, agreed. */
+/* *fits: whether this stage and batch fit in `share` of the available memory, on every rank.
+ * *bytes: the need of this rank. Collective, agreed. */
 static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage, int64_t batch,
                                 double share, int64_t *bytes, bool *fits) {
     char *all;
@@ -428,9 +431,9 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
     return status;
 }
 
-/* Parameters that every rank has whole are read where they lie: stage 0 if there is room. Of the
- * batch as much as half of the room holds, because the rest belongs to others; one prompt may have
- * all of it. Collective, agreed. */
+/* Chooses stage 0 if it fits: then every rank has all parameters and gathers none. Chooses the
+ * largest batch that fits in half of the memory budget, because other processes need memory too; a
+ * single prompt may use all of it. Collective, agreed. */
 static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t prompts,
                                    bool stage_given) {
     enum { LARGEST = 32 };
@@ -467,8 +470,8 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
     return z3d_trainer_agree(trainer, status);
 }
 
-/* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
- * on every rank there must be room for the one that needs most. Collective, agreed. */
+/* Checks, before any rank takes memory, that all ranks of this node fit. The node's first rank
+ * checks: every rank must have memory for the rank that needs most. Collective, agreed. */
 static z3d_status check_room(z3d_trainer *trainer, int threads, const z3d_room *room) {
     z3d_status status = Z3D_OK;
     z3d_trainer_place(trainer, "start-up: looking for memory");
@@ -489,7 +492,8 @@ static z3d_status make_groups(z3d_trainer *trainer) {
     return Z3D_OK;
 }
 
-/* Per token, of all pipeline stages: this rank replays its own units only. Collective, agreed. */
+/* Sums the FLOPs per token over all pipeline stages, because a rank recomputes only its own units.
+ * Collective, agreed. */
 static z3d_status find_flops(z3d_trainer *trainer) {
     const z3d_mesh *mesh = &trainer->mesh;
     const z3d_program *train = z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN);
@@ -542,7 +546,7 @@ static z3d_status start_watchdog(z3d_trainer *trainer) {
     return z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog));
 }
 
-/* Collective, agreed: what the run reads and where it writes. */
+/* Opens the run's inputs and its folder. Collective, agreed. */
 static z3d_status open_inputs(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: opening data");
     Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
@@ -562,7 +566,7 @@ static z3d_optimizer_group numbers_of(const z3d_config *config, const z3d_param_
     return (z3d_optimizer_group){(float)scale, decays, decays ? (float)group->weight_decay : 0};
 }
 
-/* And what its groups of parameters are stepped with. */
+/* Makes the model and the settings of its optimizer groups. */
 static z3d_status make_model(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     const z3d_data_list *list = &config->optimizer_param_groups;
@@ -574,12 +578,12 @@ static z3d_status make_model(z3d_trainer *trainer) {
     return z3d_model_from_config(config, &trainer->model);
 }
 
-/* One configuration, this rank's place in it. */
+/* Agrees on the configuration, and finds this rank's place. */
 static z3d_status begin_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
     trainer->metrics.fd = trainer->events.fd = trainer->samples.fd = trainer->board.file.fd = -1;
     Z3D_TRY(z3d_trainer_agree_config(trainer));
-    /* From here on a rank that stands still is noticed. */
+    /* From here on the watchdog reports a rank that does not advance. */
     Z3D_TRY(start_watchdog(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, make_model(trainer)));
     Z3D_TRY(z3d_trainer_make_program(trainer));
@@ -611,7 +615,7 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     Z3D_TRY(build(trainer));
     z3d_trainer_place(trainer, "start-up: checkpoints");
     Z3D_TRY(z3d_trainer_resume(trainer));
-    if (trainer->complete) return Z3D_OK; /* its files stay as they are */
+    if (trainer->complete) return Z3D_OK; /* its files stay unchanged */
     Z3D_TRY(z3d_trainer_open_recording(trainer));
     z3d_trainer_place(trainer, "start-up: opening the run's files");
     z3d_status status = trainer->rank == 0 ? open_run_files(trainer) : Z3D_OK;

@@ -1,4 +1,5 @@
-/* parallel.device_speeds `measured`: every rank is timed at the same work, at the same time. */
+/* parallel.device_speeds `measured`: all ranks do the same work at the same time, and each is
+ * timed. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,10 +7,10 @@
 #include "src/plan/plan.h"
 #include "src/train/trainer.h"
 
-/* So long that ranks which share a core, or have a part of one, get their shares of it. */
+/* Long enough that ranks which share a core get their shares of it. */
 static const double MEASURED_SECONDS = 1;
 
-/* A block's largest product, for up to 256 tokens. */
+/* The work: a block's largest product, for up to 256 tokens. */
 typedef struct work {
     z3d_kernel kernel;
     void *memory[4]; /* a, b, c, scratch */
@@ -46,7 +47,7 @@ static void release_work(const z3d_trainer *trainer, work *work) {
         z3d_device_free(trainer->device, Z3D_SPACE_DEVICE, work->memory[i], work->bytes[i]);
 }
 
-/* Times per second. */
+/* *speed: products per second. */
 static z3d_status run_work(const z3d_trainer *trainer, const work *work, double *speed) {
     double begin = z3d_now(), now = begin;
     for (*speed = 0; now < begin + MEASURED_SECONDS; *speed += 1) {
@@ -58,7 +59,8 @@ static z3d_status run_work(const z3d_trainer *trainer, const work *work, double 
     return Z3D_OK;
 }
 
-/* Collective, agreed: multiples of the fastest rank's, in hundredths. */
+/* all[]: the ranks' speeds as parts of the fastest rank's, rounded to hundredths. Collective,
+ * agreed. */
 static z3d_status measure(z3d_trainer *trainer, double *all) {
     int ranks = z3d_world_size(trainer->world);
     work work = {0};
@@ -75,7 +77,7 @@ static z3d_status measure(z3d_trainer *trainer, double *all) {
     return status;
 }
 
-/* Rank 0: the speeds of the run that goes on, if it has as many ranks. */
+/* Rank 0: the speeds of the resumed run, if it had as many ranks. */
 static z3d_status find_saved(const z3d_trainer *trainer, double *all) {
     z3d_config *saved;
     int count;
@@ -88,7 +90,7 @@ static z3d_status find_saved(const z3d_trainer *trainer, double *all) {
     return Z3D_OK;
 }
 
-/* The configuration says from now on what was measured. */
+/* Writes the measured speeds to the configuration. */
 static z3d_status write_speeds(z3d_config *config, const double *all, int ranks) {
     z3d_string text = {0};
     z3d_string_append(&text, "parallel.device_speeds=[");

@@ -1,5 +1,5 @@
-/* Checks and chooses before anything is built: one configuration on all ranks, positions, how
- * matrices are multiplied. */
+/* Checks and choices before anything is built: one configuration on all ranks, the mesh, keys that
+ * are auto, methods of matrix products. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "src/train/history/history.h"
 #include "src/train/trainer.h"
 
-/* First line in which two texts differ, in each (up to 120 bytes). */
+/* Finds the first line in which two texts differ, as each has it (up to 120 bytes). */
 static void first_difference(const char *a, const char *b, char *line_a, char *line_b,
                              size_t size) {
     while (*a && *b) {
@@ -23,7 +23,8 @@ static void first_difference(const char *a, const char *b, char *line_a, char *l
     snprintf(line_b, size, "%.*s", (int)strcspn(b, "\n"), b);
 }
 
-/* Rank 0's program version and resolved configuration are everybody's, or nobody starts. */
+/* All ranks must have rank 0's program version and resolved configuration, or the run does not
+ * start. */
 static z3d_status compare_with_rank_0(z3d_trainer *trainer) {
     z3d_string mine = {0}, theirs = {0};
     char line_a[120], line_b[120];
@@ -50,8 +51,8 @@ end:
     return status;
 }
 
-/* The cpu device's memory is the host's. What is on the disk is not copied to host memory for a
- * save. */
+/* Tells keys without effect: on the cpu device, offload to the host; with states on the disk,
+ * asynchronous saves, because states on the disk are not copied to host memory for a save. */
 static void say_offload(const z3d_config *config) {
     static const char *const block[] = {"optimizer", "param"};
     const int where[] = {config->zero_optimization_offload_optimizer_device,
@@ -59,8 +60,8 @@ static void say_offload(const z3d_config *config) {
     for (int i = 0; i < 2; i++)
         if (where[i] == Z3D_OFFLOAD_DEVICE_CPU && config->training_device == Z3D_TRAINING_CPU)
             z3d_log(Z3D_LOG_INFO,
-                    "zero_optimization.offload_%s.device cpu frees no memory on the cpu device, "
-                    "whose memory is the host's",
+                    "zero_optimization.offload_%s.device cpu frees no memory on the cpu device: "
+                    "its memory is host memory",
                     block[i]);
     if (config->checkpoint_async && !z3d_plan_saves_beside(config))
         z3d_log(Z3D_LOG_INFO, "checkpoint.async has no effect with "
@@ -68,7 +69,7 @@ static void say_offload(const z3d_config *config) {
                               "written from the disk, while training waits");
 }
 
-/* 0: not all nodes have as many. */
+/* Ranks per node; 0: nodes have different numbers. */
 static int ranks_per_node(const z3d_world *world) {
     const int nodes = z3d_world_nodes(world), size = z3d_world_size(world);
     int each = size / nodes;
@@ -91,7 +92,8 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     if (status == Z3D_OK)
         status =
             z3d_config_settle(config, &z3d_model_rules, z3d_world_size(trainer->world), &data_size);
-    if (!z3d_config_is_set(config, "training.epochs")) trainer->epochs = 0; /* it had no effect */
+    if (!z3d_config_is_set(config, "training.epochs"))
+        trainer->epochs = 0; /* the key had no effect and was reset */
     if (status == Z3D_OK && !*config->run_dir)
         status =
             Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
@@ -105,7 +107,8 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     return compare_with_rank_0(trainer);
 }
 
-/* Each rank reads the schedule file: rank 0's is everybody's, or stages would wait for ever. */
+/* Each rank reads the schedule file. All must read the same, or pipeline stages would wait for
+ * ever. */
 static z3d_status compare_schedule(z3d_trainer *trainer) {
     const z3d_schedule *schedule = trainer->program.pipeline.file;
     if (!schedule) return Z3D_OK;
@@ -118,9 +121,9 @@ static z3d_status compare_schedule(z3d_trainer *trainer) {
     Z3D_TRY(z3d_world_broadcast(trainer->world, &theirs, sizeof theirs, 0));
     z3d_status status = Z3D_OK;
     if (mine != theirs)
-        status = z3d_config_error(trainer->config, "parallel.pipeline_schedule_file",
-                                  "the file has other rows here than on rank 0; give all ranks the "
-                                  "same file");
+        status = z3d_config_error(
+            trainer->config, "parallel.pipeline_schedule_file",
+            "the file differs from the one that rank 0 reads; give all ranks the same file");
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -131,8 +134,8 @@ z3d_status z3d_trainer_make_program(z3d_trainer *trainer) {
     return compare_schedule(trainer);
 }
 
-/* A partition of hpZ, and a node of hierarchical collectives, is on one node, or it saves nothing.
- * A cut of one part is said. */
+/* Refuses a partition of hpZ or of hierarchical collectives that spans nodes: it would save
+ * nothing. Tells if the whole data axis is one partition. */
 static z3d_status check_partition(const z3d_trainer *trainer) {
     static const char *const key[] = {[Z3D_CUT_HIERARCHICAL] = "parallel.collective_algorithm",
                                       [Z3D_CUT_HPZ] = "zero_optimization.zero_hpz_partition_size",
@@ -177,7 +180,8 @@ z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     return z3d_trainer_agree(trainer, status);
 }
 
-/* The machine that training.hardware means. measure: collective; otherwise rank 0 reads. */
+/* Reads the machine that training.hardware describes, on rank 0. `measure` measures it, which is
+ * collective. */
 static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *known,
                                    z3d_hardware *out) {
     const char *named = trainer->config->training_hardware;
@@ -198,7 +202,7 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
     return status == Z3D_OK ? status : z3d_error_context(status, "training.hardware");
 }
 
-/* The keys at `auto` on which the program depends. Collective, agreed. */
+/* Decides the keys at `auto` on which the program depends. Collective, agreed. */
 static z3d_status choose_keys(z3d_trainer *trainer, int threads, const z3d_room *room) {
     z3d_config *config = trainer->config;
     int *const key[] = {&config->activation_checkpointing_cpu_checkpointing,
@@ -248,13 +252,14 @@ static z3d_status choose_keys(z3d_trainer *trainer, int threads, const z3d_room 
     return Z3D_OK;
 }
 
-/* The program is made again in any case: z3d_trainer_keep_choices has changed keys, too. */
+/* Makes the program again in any case, because z3d_trainer_keep_choices may have changed keys too.
+ */
 z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room) {
     Z3D_TRY(choose_keys(trainer, threads, room));
     return z3d_trainer_make_program(trainer);
 }
 
-/* The method that a key's enumeration value names, and back. fp16 has no `matmul`. */
+/* The method of a key's enumeration value. value_of is the inverse. fp16 has no `matmul`. */
 static z3d_gemm_method method_of(z3d_dtype dtype, int value) {
     static const z3d_gemm_method methods[][5] = {
         [Z3D_F32] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL, Z3D_GEMM_PORTABLE,
@@ -266,7 +271,7 @@ static z3d_gemm_method method_of(z3d_dtype dtype, int value) {
     return methods[dtype][value];
 }
 
-/* Open until the run chooses: by the table, or, with the last of the key's values, by a clock. */
+/* Whether the run must choose the method: from the table, or, if is_measured, by timing. */
 static bool is_open(z3d_dtype dtype, int value) {
     return method_of(dtype, value) == Z3D_GEMM_AUTO;
 }
@@ -291,8 +296,8 @@ z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtyp
     return method_of(dtype, *gemm_key((z3d_config *)config, dtype));
 }
 
-/* A GPU may round what a product's epilogue gives otherwise than what is computed again: a resumed
- * run goes on as it was. Runs that are older than the key computed it again. */
+/* On a GPU a product's epilogue may round in another way than a recompute, so a resumed run keeps
+ * its choice. Runs from before this key recomputed. */
 static void keep_recomputing(z3d_config *config, const z3d_config *saved) {
     z3d_config_ENUM *key = &config->activation_checkpointing_recompute_activation;
     const z3d_config_ENUM was = saved->activation_checkpointing_recompute_activation;
@@ -300,7 +305,8 @@ static void keep_recomputing(z3d_config *config, const z3d_config *saved) {
         *key = was == Z3D_RECOMPUTE_FALSE ? Z3D_RECOMPUTE_FALSE : Z3D_RECOMPUTE_TRUE;
 }
 
-/* A resumed run of the same precision keeps its gradients' type, whatever its micro-batches are. */
+/* A resumed run of the same precision keeps its gradients' type, also if its micro-batches have
+ * changed. */
 static void keep_gradients_type(z3d_config *config, const z3d_config *saved) {
     z3d_config_ENUM *key = &config->data_types_grad_accum_dtype;
     const bool alike = saved && saved->bf16_enabled == config->bf16_enabled &&
@@ -345,8 +351,8 @@ typedef struct choice {
     double gflops;
 } choice;
 
-/* A method that is measured is so at the shape of a block's largest product; the peak is what one
- * large square product reaches. */
+/* Measures methods with the shape of a block's largest product, and the peak with one large square
+ * product. */
 static z3d_status measure(const z3d_trainer *trainer, int threads, bool choose, choice *out) {
     const z3d_model_facts *facts = &trainer->model->facts;
     z3d_dtype dtype = trainer->program.dtype;
@@ -421,7 +427,7 @@ void z3d_trainer_keep_peak(z3d_trainer *trainer) {
     const char *type = z3d_dtype_name(trainer->program.dtype);
     z3d_history past;
     if (trainer->rank != 0 || !trainer->peak_measured || trainer->resumed_step == 0) return;
-    /* Whatever is wrong with the file, the run can go on. */
+    /* An error in the file does not stop the run. */
     (void)z3d_history_read_events(trainer->config->run_dir, &past);
     for (int i = 0; i < past.events; i++) {
         const z3d_history_event *start = &past.event[i];

@@ -1,4 +1,4 @@
-/* z3d_train: the run, from start to end. */
+/* z3d_train: a run from start to end. */
 #include "src/train/train.h"
 
 #include <math.h>
@@ -10,17 +10,17 @@
 #include "src/train/schedule.h"
 #include "src/train/trainer.h"
 
-/* What the loop carries from step to step. */
+/* The state of the loop. */
 typedef struct progress {
     int64_t steps, skipped;
     bool stopped, last_skipped;
     bool better; /* the step's validation loss is the lowest so far */
     double begin, first_loss, last_loss, validation_loss;
-    double steady_seconds; /* of all steps but the first, which pays for warming up */
-    /* Of all steps; among them exposed communication, exposed transfers, waits for the disk, the
-     * host's steps. */
+    double steady_seconds; /* of all steps except the first, which includes warming up */
+    /* Seconds of all steps. Of these: exposed communication, exposed transfers, waits for the disk,
+     * steps on the host. */
     double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
-    int64_t comm_bytes; /* counted so far, and of each kind of collective */
+    int64_t comm_bytes; /* sent so far: all, and by kind of collective */
     z3d_sent sent[Z3D_COLLECTIVE_COUNT];
 } progress;
 
@@ -28,7 +28,7 @@ void z3d_trainer_note_write(z3d_trainer *trainer, z3d_status status) {
     if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
-/* Collective: the failure to write, if there was one, becomes everybody's. */
+/* All ranks get rank 0's write error, if there is one. Collective. */
 static z3d_status agree_writes(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "end: writing results");
     return z3d_trainer_agree(trainer, z3d_error_restore(&trainer->write_error));
@@ -60,7 +60,7 @@ static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *sc
         trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
 }
 
-/* Shares are of the step's time; memory is in bytes, the highest so far. */
+/* Shares are parts of the step's time; memory is the peak so far, in bytes. */
 static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *record) {
     enum { OTHERS = 16 };
     char tag[Z3D_CATEGORY_COUNT][48];
@@ -92,7 +92,7 @@ static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *rec
     write_board(trainer, record->step, scalars, count);
 }
 
-/* What was sent since the last time. */
+/* Sets the bytes sent since the last step. */
 static void record_sent(const z3d_trainer *trainer, progress *progress, z3d_step_record *record) {
     z3d_sent sent[Z3D_COLLECTIVE_COUNT];
     const int64_t bytes = z3d_metrics_sent(trainer->group, sent);
@@ -129,7 +129,8 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                               : NULL,
         .tokens = tokens,
         .trained_tokens = result->targets,
-        .total_tokens = result->step * tokens, /* a resumed run keeps its batch and length */
+        .total_tokens =
+            result->step * tokens, /* a resumed run keeps its batch and sequence length */
         .seconds = seconds,
         .model_tflops = trainer->model_flops * tera,
         .mfu = trainer->model_flops * tera / peak,
@@ -158,8 +159,8 @@ static const char *overflow_place(const z3d_trainer *trainer, const z3d_step_res
                                        : "the forward pass";
 }
 
-/* A dynamic loss scale tries a larger one now and then: steps that this skips are no failure, even
- * the run's last, once any step was taken. */
+/* A dynamic loss scale tries a larger value from time to time. Steps that are skipped for this are
+ * no failure, even at the end of the run, if any step was taken. */
 static bool searches_scale(const z3d_trainer *trainer, const z3d_step_result *result) {
     const z3d_config *config = trainer->config;
     z3d_engine_state state;
@@ -168,7 +169,7 @@ static bool searches_scale(const z3d_trainer *trainer, const z3d_step_result *re
            state.optimizer_step > 0 && result->skipped_in_a_row <= config->fp16_hysteresis;
 }
 
-/* No step was taken yet, only because the loss scale begins high. */
+/* Whether no step was taken only because the loss scale begins high and still falls. */
 static bool scale_still_falls(const z3d_trainer *trainer, const z3d_step_result *result,
                               z3d_engine_state *state) {
     const z3d_config *config = trainer->config;
@@ -189,7 +190,7 @@ static z3d_status refuse_falling_scale(const z3d_trainer *trainer, const z3d_ste
                      (long long)result->step, (double)state->loss_scale, lower);
 }
 
-/* Not one token of the step's data is trained. */
+/* Whether no token of the step's data is trained. */
 static bool empty(const z3d_step_result *result) {
     return result->targets == 0;
 }
@@ -202,7 +203,7 @@ static z3d_status check_end(z3d_trainer *trainer, const z3d_step_result *result)
         return Z3D_OK;
     if (scale_still_falls(trainer, result, &state))
         return refuse_falling_scale(trainer, result, &state);
-    /* A save in flight has the latest checkpoint. */
+    /* A save in flight is the latest checkpoint: finish it. */
     Z3D_TRY(z3d_trainer_end_save(trainer, Z3D_OK));
     if (trainer->store && z3d_store_newest(trainer->store) >= 0)
         snprintf(newest, sizeof newest, "; the latest checkpoint is step %lld",
@@ -218,7 +219,7 @@ static z3d_status check_end(z3d_trainer *trainer, const z3d_step_result *result)
         newest);
 }
 
-/* The same on all ranks, since the result is. */
+/* The result is the same on all ranks, so the error is too. */
 static z3d_status check_result(z3d_trainer *trainer, const z3d_step_result *result) {
     long long limit = (long long)trainer->config->training_max_skipped_steps;
     if (result->skipped && !empty(result) && result->skipped_in_a_row >= limit)
@@ -247,8 +248,7 @@ static const char *stop_reason(const z3d_trainer *trainer) {
     return time_is_over(trainer) ? "training.time_limit" : "a signal";
 }
 
-/* This rank's part of an agreed end: a signal, the time limit, or results that cannot be written.
- */
+/* Whether this rank wants to stop: after a signal, the time limit, or a write error. */
 static bool wants_stop(const z3d_trainer *trainer) {
     return z3d_world_stop_requested(trainer->world) || time_is_over(trainer) ||
            trainer->write_error.status != Z3D_OK;
@@ -288,7 +288,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     return check_result(trainer, &result);
 }
 
-/* Adds up the loss of all of a file's validation batches; a requested stop leaves it at once. */
+/* Sums the loss of all validation batches of a file; a requested stop ends it at once. */
 static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, int file, double *loss_sum,
                                  double *targets, bool *stopped) {
     int64_t calls = z3d_trainer_validation_calls(trainer, file);
@@ -309,7 +309,7 @@ static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, int file, d
     return Z3D_OK;
 }
 
-/* The loss of each file, and their mean by the weights of data.validation. */
+/* Computes the loss of each file, and their mean weighted by data.validation. */
 static z3d_status find_losses(z3d_trainer *trainer, progress *progress, int64_t step, double *loss,
                               double *all_targets) {
     const z3d_data_list *files = &trainer->config->data_validation;
@@ -326,7 +326,7 @@ static z3d_status find_losses(z3d_trainer *trainer, progress *progress, int64_t 
     return Z3D_OK;
 }
 
-/* Rank 0: those of several files. */
+/* Rank 0: tells the losses of the files, if there are several. */
 static void tell_losses(z3d_trainer *trainer, int64_t step, const double *loss) {
     const z3d_data_list *files = &trainer->config->data_validation;
     for (int i = 0; i < files->count && files->count > 1; i++) {
@@ -356,7 +356,7 @@ static void tell_validation(z3d_trainer *trainer, progress *progress, int64_t st
     tell_losses(trainer, step, loss);
 }
 
-/* A validation that a stop cut short leaves no result. */
+/* A validation that a stop ended early gives no result. */
 static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
     const int files = trainer->config->data_validation.count;
     double begin = z3d_now(), targets = 0, *loss;
@@ -371,21 +371,21 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
     return status;
 }
 
-/* What is due behind a step. *last: the run ends with it. */
+/* The work after a step: validation, checkpoint, samples. *last: the run ends with this step. */
 static z3d_status after_step(z3d_trainer *trainer, progress *progress, int64_t step, bool *last) {
     const z3d_config *config = trainer->config;
     const int64_t interval = config->training_eval_interval, every = config->generate_every;
     const bool end = step == config->training_steps;
     progress->better = false;
-    /* After a signal time is short: no validation. Before the checkpoint: a resumed run continues
-     * after this step, with all its lines. */
+    /* No validation after a signal, because time is short. Validation is before the checkpoint, so
+     * that a run that resumes after this step has its validation too. */
     const bool due = trainer->validation && (end || (interval > 0 && step % interval == 0));
     if (due && !progress->stopped) Z3D_TRY(validate(trainer, progress, step));
     trainer->evaluations.due = due && progress->stopped;
     *last = progress->stopped || end || z3d_trainer_ends_early(trainer);
     const bool best = config->checkpoint_keep_best && progress->better;
     Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, *last, *last || best));
-    /* Behind the checkpoint: a sample takes long, and a job may be killed meanwhile. */
+    /* Samples come after the checkpoint: they take long, and the job may be killed meanwhile. */
     if (*last || every == 0 || step % every != 0) return Z3D_OK;
     Z3D_TRY(z3d_trainer_sample_all(trainer, step, false, &progress->stopped));
     *last = progress->stopped;
@@ -395,12 +395,12 @@ static z3d_status after_step(z3d_trainer *trainer, progress *progress, int64_t s
 
 static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     bool last = trainer->complete;
-    /* A signal that came during a long start-up. Not the time limit: a run that is started again
-     * and again must get on by a step at least. */
+    /* A signal may have come during a long start-up. The time limit does not count here: a run that
+     * is started again and again must advance by at least one step. */
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_agree_stop(trainer->world, &progress->stopped));
     if (progress->stopped) return Z3D_OK;
-    if (trainer->evaluations.due) { /* the stop before this start left it out */
+    if (trainer->evaluations.due) { /* a stop before this start left it out */
         Z3D_TRY(after_step(trainer, progress, trainer->resumed_step, &last));
         Z3D_TRY(z3d_trainer_link_best(trainer));
     }
@@ -413,7 +413,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
 
 static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
     FILE *out = trainer->rank == 0 ? stdout : NULL;
-    if (trainer->complete) { /* no step is to be announced */
+    if (trainer->complete) { /* do not announce any step */
         trainer->console.out = out;
         return;
     }
@@ -469,7 +469,7 @@ static void note_start(z3d_trainer *trainer) {
     z3d_string_free(&title);
 }
 
-/* And how it ended; returns `status`. */
+/* Writes a line about the end; returns `status`. */
 static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_status status) {
     const z3d_kept_error kept = z3d_error_keep(status);
     int64_t step = trainer->resumed_step + progress->steps;
@@ -509,7 +509,7 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step, key);
 }
 
-/* All of the end as a file. */
+/* Writes summary.json. */
 static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string path = {0}, text = {0};
     z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
@@ -524,7 +524,7 @@ static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string_free(&text);
 }
 
-/* Whether conversations are trained, in a chat template that generation knows, too. */
+/* Whether conversations are trained with a chat template that generation knows too. */
 static bool chats(const z3d_trainer *trainer) {
     z3d_tokenizer *tokenizer = NULL;
     const bool has = z3d_dataset_masked(trainer->train) &&
@@ -534,7 +534,7 @@ static bool chats(const z3d_trainer *trainer) {
     return has;
 }
 
-/* Rank 0: the end in few lines, and all of it as a file. */
+/* Rank 0: prints the end in few lines, and writes summary.json. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
         say_no_step(trainer, progress);
@@ -600,7 +600,8 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     z3d_status status = train_loop(trainer, &progress);
     if (status != Z3D_OK) status = z3d_trainer_end_save(trainer, status);
     status = note_end(trainer, &progress, status);
-    z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
+    z3d_status written =
+        agree_writes(trainer); /* a write error, such as a full disk, explains the stop */
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
     *unfinished = progress.stopped && trainer->store &&

@@ -512,7 +512,7 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
          "qwen3");
     with("{", "{\"n_experts\": 8,", Z3D_ERR_UNSUPPORTED,
          "config.json: n_experts: this key is not known; if it does not change what the model "
-         "computes, take it out of the file");
+         "computes, remove it from the file");
     with("\"scale_attn_weights\": true", "\"scale_attn_weights\": false", Z3D_ERR_UNSUPPORTED,
          "scale_attn_weights: false is not supported; only true is");
     with("\"n_layer\": 2", "\"n_layer\": 1", Z3D_ERR_DATA,

@@ -175,7 +175,7 @@ grep -q '^checkpoints every 6 steps and at each lower validation loss in best/ch
     fail "a sample is made before the save that is due"
 # shellcheck disable=SC2086
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best $samples training.early_stopping_patience=4 training.steps=40 run.dir=best
-! grep -q 'begin anew' err || fail "on other ranks the count begins anew"
+! grep -q 'start again' err || fail "on other ranks the count begins anew"
 step=$(sed -n 's/.*"step":\([0-9]*\),"validation_loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl | sort -g | sed -n '1s/.* //p')
 end=$((step + 16))
 [ "$end" -gt 16 ] && [ "$end" -lt 40 ] || fail "the loss does not rise where the test needs it"
@@ -210,7 +210,7 @@ best_folder=$(readlink best/checkpoints/best)
 rm -rf "gone/checkpoints/$best_folder"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" train tiny.yaml $best training.steps=$((end + 8)) run.dir=gone
-grep -q "^zero3d: the checkpoint of the lowest validation loss so far, of step $step, is not in gone/checkpoints: .* begin anew$" err ||
+grep -q "^zero3d: the checkpoint of the lowest validation loss so far, of step $step, is not in gone/checkpoints: .* start again$" err ||
     fail "the best one is missed by nobody"
 [ "$(readlink gone/checkpoints/best)" = "$(printf 'step-%08d' $((end + 8)))" ] || fail "no other is the best one"
 # shellcheck disable=SC2086
@@ -221,7 +221,7 @@ rm -rf "gone/checkpoints/$best_folder"
 cp -r "stranger/checkpoints/$best_folder" gone/checkpoints
 # shellcheck disable=SC2086
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $best training.steps=$((end + 8)) run.dir=gone
-grep -q "of step $step, is not in gone/checkpoints: .* begin anew$" err || fail "another run's checkpoint is the best one"
+grep -q "of step $step, is not in gone/checkpoints: .* start again$" err || fail "another run's checkpoint is the best one"
 
 # Losses of other validation data are not compared.
 cp -r best others
@@ -229,7 +229,7 @@ for ranks in 1 2; do
     # shellcheck disable=SC2086
     expect 0 "$LAUNCH" -n $ranks "$ZERO3D" train tiny.yaml $best training.eval_steps=$ranks training.early_stopping_patience=5 \
         training.steps=$((end + 4 + 4 * ranks)) run.dir=others
-    grep -q '^zero3d: the validation losses so far are of other samples or weights .* begin anew$' err || fail "other data, but the same count"
+    grep -q '^zero3d: the validation losses so far are for other samples or weights .* start again$' err || fail "other data, but the same count"
 done
 
 # What a user calls so stays as it is: with keep_best it is refused, else it is of no interest.

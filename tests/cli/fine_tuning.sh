@@ -48,7 +48,7 @@ expect 0 timeout 100 sh -e commands
 cmp SmolLM2-135M-Instruct/tokenizer_config.json exported/chat/tokenizer_config.json || fail "the chat template is not exported"
 [ -f exported/adapter/adapter_model.safetensors ] && [ ! -f exported/adapter/model.safetensors ] || fail "the adapter is not exported alone"
 ! cmp -s exported/merged/model.safetensors SmolLM2-135M-Instruct/model.safetensors || fail "the merged model has no adapter in it"
-grep -q 'checkpoints leave out the frozen parameters: they need those of .*/models/chat/step-00000000, so keep it$' out err || fail "nothing is said of the base"
+grep -q 'checkpoints do not have the frozen parameters: they use those of .*/models/chat/step-00000000, so keep it$' out err || fail "nothing is said of the base"
 grep -q 'the adapter is that of exported/adapter$' out err || fail "a run does not begin with an adapter"
 [ -f exported/best/model.safetensors ] && [ -s runs/best/samples.jsonl ] || fail "the commands leave no best model, or no samples"
 grep -q 'next: zero3d generate models/chat --chat --prompt TEXT$' out || fail "the import says another command than a chat model's"
@@ -56,7 +56,7 @@ grep -q 'generate: .*zero3d generate runs/chat/checkpoints --chat --prompt Hello
 grep -q '^note: the chat template ends an answer with <|im_end|>: add its id, 518, to eos_token_id of exported/chat/generation_config.json$' out || fail "nothing is said of an end that transformers does not know"
 grep -Eq '^best     validation loss [0-9.]+ at step [0-9]+: runs/best/checkpoints/best$' out || fail "the run does not say which is best"
 grep -q '^format     messages, by the keys of the first object; chat template chatml$' out || fail "the conversations are not recognised"
-grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: what the assistant says$' out || fail "nothing is said of what is trained"
+grep -Eq '^trained    [0-9]+ of [0-9]+ tokens: the assistant'\''s messages$' out || fail "nothing is said of what is trained"
 
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin data.validation=data/held-out.bin data.samples=documents \
     model.seq_length=128 train_batch_size=1 training.epochs=1 training.eval_interval=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm \
@@ -67,13 +67,13 @@ grep -Eq 'training.epochs 1: [12] steps?; a pass is [12] samples?$' out || fail 
 loss=$(sed -n 's/^ *\([12]\)\/\1  *\([0-9.]*\)  validation loss.*/\2/p' out)
 expect 0 "$ZERO3D" evaluate run/checkpoints data/held-out.bin
 grep -q "^loss  *$loss$" out || fail "evaluation has another loss than the run: $loss"
-! grep -q 'cut wherever' err || fail "evaluate warns of documents that are whole"
+! grep -q 'cut where' err || fail "evaluate warns of documents that are whole"
 expect 0 "$ZERO3D" evaluate models/chat data/held-out.bin
-grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' err || fail "evaluate says nothing of windows of conversations"
+grep -q 'cut where a window ends: data.samples=documents keeps them whole$' err || fail "evaluate says nothing of windows of conversations"
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=32 train_batch_size=1 training.steps=1 \
     data.validation=data/chats.bin training.eval_steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=windows
 grep -q '^data .*, validation [0-9]* (a loss takes 1 batch of it: training.eval_steps); ' out || fail "nothing is said of the validation data that no loss takes"
-grep -q 'cut wherever a window ends: data.samples=documents keeps each whole$' out || fail "windows of conversations are not noticed"
+grep -q 'cut where a window ends: data.samples=documents keeps them whole$' out || fail "windows of conversations are not noticed"
 expect 0 "$ZERO3D" train models/chat/config.yaml data.train=data/chats.bin model.seq_length=8 train_batch_size=1 training.steps=300 \
     training.max_skipped_steps=1 training.peak_tflops=0.1 training.gemm.fp32=sgemm checkpoint.interval=0 run.dir=few
 grep -Eq '^ +more than 10 passes over the data; training.epochs=3 makes 3$' out || fail "many passes are not noticed"
@@ -83,11 +83,11 @@ grep -Eq '^done: .* loss .* -> [1-9][0-9.]*,' out || fail "the last loss is that
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=train.bin data.samples=documents run.dir=other
 says 'data.train: train.bin: '
 expect 1 "$ZERO3D" train models/chat/config.yaml data.train=chats.jsonl run.dir=other
-says 'chats.jsonl: this is JSON, not a token file: zero3d data tokenize makes one of it$'
+says 'chats.jsonl: this is JSON, not a token file: make one with `zero3d data tokenize`$'
 
 sed 's/"content": "/&<|im_end|>/' chats.jsonl >strange.jsonl
 expect 0 "$ZERO3D" data tokenize strange.jsonl --tokenizer models/chat --output strange.bin
-grep -Eq '^special    [0-9]+ messages? with a special token in the text, which stays one' out || fail "nothing is said of special tokens: $(cat out)"
+grep -Eq '^special    [0-9]+ messages? with a special token in the text; it is kept as this token' out || fail "nothing is said of special tokens: $(cat out)"
 
 # A message is answered in the template, as if it had been written out.
 expect 0 "$ZERO3D" generate models/chat --chat --prompt Hi --tokens 6 --temperature 0 model.seq_length=64

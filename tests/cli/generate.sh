@@ -86,7 +86,7 @@ says 'stopped by a signal: 0 of 1 prompts have answers'
 
 # Refused, before anything is computed or written.
 generate 1 --prompts in.jsonl --output answers.jsonl
-says '--output answers.jsonl: it is there already'
+says '--output answers.jsonl: the file exists'
 cmp shown answers.jsonl || fail "a file was overwritten"
 printf '{"prompt": 1}\n{"prompt": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}\n{"prompt"' >bad.jsonl
 for ranks in 1 2; do
@@ -98,7 +98,7 @@ for ranks in 1 2; do
 done
 echo 'It was' >plain.txt
 generate 1 --prompts plain.txt
-says 'plain.txt: it has no JSON lines: each line is to be \{"prompt": "a text"\}$'
+says 'plain.txt: it has no JSON lines: each line must be \{"prompt": "a text"\}$'
 : >empty.jsonl
 generate 1 --prompts empty.jsonl
 says 'empty.jsonl has no prompts'

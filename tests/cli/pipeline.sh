@@ -139,5 +139,5 @@ cd "$work/node\${OMPI_COMM_WORLD_RANK:-\$RANK}" && exec "\$@"
 END
 expect 1 timeout -k 1 60 "$LAUNCH" -n 2 sh in_node.sh "$ZERO3D" train ../tiny.yaml data.train=../train.bin gradient_accumulation_steps=2 run.dir="$work/bad" \
     training.watchdog_timeout=5 $PIPELINE=2 $SCHEDULE=file parallel.pipeline_schedule_file=mine.csv
-says '^zero3d: rank 1: .*parallel.pipeline_schedule_file=mine.csv: the file has other rows here than on rank 0; give all ranks the same file'
+says '^zero3d: rank 1: .*parallel.pipeline_schedule_file=mine.csv: the file differs from the one that rank 0 reads; give all ranks the same file'
 [ ! -e bad ] || fail "a run that cannot be has a folder"

@@ -102,7 +102,7 @@ for at in $bytes; do
 done
 { cat $file && echo; } >longer
 expect 1 "$ZERO3D" replay longer
-says 'longer goes on behind its recording'
+says 'longer has more bytes after its recording'
 # Threads are not part of a result. Every other key is: it stays as recorded.
 expect 0 "$ZERO3D" replay $file training.threads=2
 [ ! -s err ] || fail "another number of threads"
@@ -132,7 +132,7 @@ says 'this run has 5 steps'
 # A run that was stopped and goes on behind these steps has nothing to record.
 expect 0 "$ZERO3D" train tiny.yaml run.dir=on training.steps=3 checkpoint.interval=3
 expect 0 "$ZERO3D" train tiny.yaml run.dir=on checkpoint.interval=3 --record-rank 0 --steps 3:4
-grep -q 'nothing is recorded, the run goes on at step 4' err || fail "a resumed run"
+grep -q 'nothing is recorded, the run resumes at step 4' err || fail "a resumed run"
 # One that resumes in front of them does.
 expect 0 "$ZERO3D" train tiny.yaml run.dir=on training.steps=7 checkpoint.interval=3 --record-rank 0 --steps 6:7
 expect 0 "$ZERO3D" replay on/replay-rank0.z3d

@@ -27,7 +27,7 @@ a
   loss           4.000000 -> 3.000000, lowest 2.500000 at step 3
   validation     0.000000 at step 3, perplexity 1
   learning rate  0.001 at last, 0.001 at most
-  speed          375 tokens/s, MFU 25.0 %, 4.00 K tokens in all
+  speed          375 tokens/s, MFU 25.0 %, 4.00 K tokens in total
   exposed        communication 11.76 %, host transfers 5.88 % of the steps' time
   memory         parameters 1.00 MiB, gradients 2.00 MiB, outside 1.00 KiB
   checkpoints    1, the last of step 3 in 500 ms
@@ -78,7 +78,7 @@ page long.html --charts=6 "Training of 3 runs" Runs
 # A run that was killed within a line, and files that are wrong.
 printf '{"step":5,"lo' >>a/metrics.jsonl
 expect 0 "$ZERO3D" report a
-says '^zero3d: .*a/metrics.jsonl:6: the last line is cut: it is left out$'
+says '^zero3d: .*a/metrics.jsonl:6: the last line is incomplete: it is left out$'
 grep -q '^  steps  *1 to 4,' out || fail "a cut line counts"
 echo >>a/metrics.jsonl
 expect 1 "$ZERO3D" report a

@@ -258,7 +258,7 @@ expect 1 env PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --
 grep -q '^zero3d: error: there is no sbatch here' err || fail "the missing sbatch is not named"
 # No zero3d for the job.
 expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
-says 'the job would start zero3d, which is not there: export ZERO3D'
+says 'the job would start zero3d, which does not exist: export ZERO3D'
 # What prepares the node may bring it: then only sbatch is missing.
 expect 1 env -u ZERO3D PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 --setup 'module load zero3d'
 grep -q '^zero3d: error: there is no sbatch here' err || fail "a setup may not bring the program"

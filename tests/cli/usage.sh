@@ -105,7 +105,7 @@ for command in $commands; do
 done
 # A description that goes on below is cut where a part of it ends.
 grep -q "'__fish_seen_subcommand_from plan' -l ranks -r -d 'number of ranks; default: parallel.world_size'\$" fish || fail "a description ends anywhere"
-grep -q "'__fish_seen_subcommand_from submit' -l signal -r -d 'the ranks stop so long before the time limit'\$" fish || fail "a description ends in brackets"
+grep -q "'__fish_seen_subcommand_from submit' -l signal -r -d 'the ranks stop this long before the time limit'\$" fish || fail "a description ends in brackets"
 ! command -v zsh >/dev/null || expect 0 zsh -n zsh
 ! command -v fish >/dev/null || {
     expect 0 env PATH="$(dirname "$ZERO3D"):$PATH" HOME="$work" fish -c 'source fish; complete -C "zero3d checkpoint veri"; complete -C "zero3d plan x.yaml zero_optimization.over"'

@@ -326,10 +326,11 @@ TEST(ModelConfig, Llama) {
                        "original_max_position_embeddings: 64}}"),
                  "model.rope_scaling.high_freq_factor (not set, default 4): 4 is not above "
                  "low_freq_factor 4");
-    expect_check(llama("rope_scaling: {rope_type: yarn, factor: 8, mscale: 1, "
-                       "original_max_position_embeddings: 64}}"),
-                 "run.yaml:1:106: model.rope_scaling.mscale: it counts only with mscale_all_dim; "
-                 "set both or neither");
+    expect_check(
+        llama("rope_scaling: {rope_type: yarn, factor: 8, mscale: 1, "
+              "original_max_position_embeddings: 64}}"),
+        "run.yaml:1:106: model.rope_scaling.mscale: it has an effect only with mscale_all_dim; "
+        "set both or neither");
     expect_check(llama("rope_scaling: {rope_type: yarn, factor: 8, "
                        "original_max_position_embeddings: 64}}"),
                  "accepted");

@@ -170,7 +170,7 @@ grep -q '^  name: .*, from steps"$' runs.yaml || fail "the written software has 
 head -n 1 run1/metrics.jsonl >run2/metrics.jsonl
 rm runs.yaml
 expect 1 "$ZERO3D" plan "$@" --calibrate run2
-says 'run2: a run of one step says too little'
+says 'run2: a run of one step is too short'
 sed 's/cuda/cpu/' run1/config.yaml >run4/config.yaml
 expect 1 "$ZERO3D" plan "$@" --calibrate run4
 says 'run4: run4/config.yaml:[0-9:]* training.device: cpu, but the described machine'

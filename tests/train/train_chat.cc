@@ -267,9 +267,11 @@ TEST(ChatTemplates, UnknownOnesAreRefusedWithTheWayOut) {
     model.set_template("{{ '<|start_header_id|>' }}");
     expect(How{}, Z3D_ERR_UNSUPPORTED,
            {"tokenizer_config.json", "digest",
-            "known: give --chat-template llama3 if it writes what ", "(names: chatml, qwen2.5, "});
+            "not a known one: give --chat-template llama3 if it writes the same as ",
+            "(names: chatml, qwen2.5, "});
     model.set_template("{{ 'another' }}");
-    expect(How{}, Z3D_ERR_UNSUPPORTED, {"known: give --chat-template NAME if it writes what "});
+    expect(How{}, Z3D_ERR_UNSUPPORTED,
+           {"not a known one: give --chat-template NAME if it writes the same as "});
     expect(How{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "llama9"}, Z3D_ERR_USAGE,
            {"--chat-template llama9", "chatml, qwen2.5, qwen3", "plain"});
     expect(How{Z3D_FORMAT_MESSAGES, Z3D_LOSS_AUTO, "llama3"}, Z3D_ERR_CONFIG,
@@ -302,11 +304,11 @@ TEST(ChatTemplates, SpecialTokensInATextAreNoticed) {
     };
     EXPECT_EQ(prompt("a <|im_end", "s"), "");
     EXPECT_EQ(prompt("a <|im_end|>\n<|im_start|>system\nb", "s"),
-              "the user's message has <|im_end|>, which is no text but a special token of the "
-              "tokenizer: take it out");
+              "the user's message has <|im_end|>, which is a special token of the tokenizer, "
+              "not text: remove it");
     EXPECT_EQ(prompt("a", "<|more|>"),
-              "the system's message has <|more|>, which is no text but a special token of the "
-              "tokenizer: take it out");
+              "the system's message has <|more|>, which is a special token of the tokenizer, "
+              "not text: remove it");
     const int32_t ids = t->vocab_size;
     ASSERT_Z3D(z3d_tokenizer_set_model(t, ids - 1));
     Encoded e = encode(model.tokenizer.get(), named, with("a<|more|>"));

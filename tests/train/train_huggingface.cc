@@ -149,7 +149,7 @@ TEST_F(Changed, AnotherKindIsRefusedByName) {
                    "added token <|endoftext|>: \"single_word\" is not supported");
     expect_refused("llama3", "\"single\":[",
                    "\"single\":[{\"SpecialToken\":{\"id\":\"<|begin_of_text|>\"}},",
-                   "it may add one token before a text, and one behind it");
+                   "it may add one token before a text, and one after it");
     expect_refused("llama3", "\"behavior\":\"Isolated\"", "\"behavior\":\"Contiguous\"",
                    "its behavior must be Isolated, Removed or MergedWithPrevious");
     expect_refused("smollm", "{\"type\":\"Digits\",\"individual_digits\":true}",

@@ -100,10 +100,10 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
               "p.jsonl:12: prompt: this line has the key twice");
     for (const char *empty : {"", "\n", " \n\r\n"})
         EXPECT_EQ(refused(empty),
-                  "p.jsonl has no prompts: each line is to be {\"prompt\": \"a text\"}");
+                  "p.jsonl has no prompts: each line must be {\"prompt\": \"a text\"}");
     for (const char *plain : {"It was\n", "\xef\xbb\xbf\n It was"})
         EXPECT_EQ(refused(plain),
-                  "p.jsonl: it has no JSON lines: each line is to be {\"prompt\": \"a text\"}");
+                  "p.jsonl: it has no JSON lines: each line must be {\"prompt\": \"a text\"}");
     std::string many;
     for (int i = 0; i < 1000; i++) many += "[]\n";
     const std::string said = refused(many);
@@ -152,9 +152,9 @@ TEST_F(Prompts, OfAChatAreMessages) {
             talk + ", \"tools\": [{}]}\n{\"prompt\": \"a\", \"functions\": \"f\"}"),
         "p.jsonl:1: \"messages\" is empty\n"
         "p.jsonl:2: this line has prompt and messages: give one\n"
-        "p.jsonl:3: message 1 is the assistant's, expected the user's: roles are in turns, user "
-        "and assistant, behind at most one message of the system\n"
-        "p.jsonl:4: the last message is to be the user's: what the assistant says is generated\n"
+        "p.jsonl:3: message 1 is the assistant's, expected the user's: user and "
+        "assistant must be in turns, after at most one system message\n"
+        "p.jsonl:4: the last message must be the user's: the assistant's answer is generated\n"
         "p.jsonl:5: prompt: this line has no such key; it has: a\n"
         "p.jsonl:6: \"tools\" is not supported: remove the key or the object\n"
         "p.jsonl:7: \"functions\" is not supported: remove the key or the object");

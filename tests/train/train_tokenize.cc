@@ -475,7 +475,7 @@ TEST_F(Tokenize, RawJsonOfAnyShapeIsRefused) {
         EXPECT_NE(t.message.find(in / name), std::string::npos) << t.message;
         std::filesystem::remove(in / name);
     };
-    const std::string none = "no element of an array is an object with a text";
+    const std::string none = "no array element that is an object with a text";
     refused("p.json", "{\n \"body\": \"one\"\n}\n", none);
     refused("p.json", "Only words.\n", none);
     refused("p", "{\n \"body\": \"one\"\n}\n", none);
@@ -523,10 +523,10 @@ TEST_F(Tokenize, AnArrayOfObjectsIsReadAsLinesAre) {
             "3 (element 2): --json-key text: this element has no such key; it has: body");
     refused(",\n[3]]", "2 (element 2): --json-key text: expected a JSON object");
     refused(",\n]", "2: byte 0: ");
-    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']' behind element 1");
+    refused("\n{\"text\": \"b\"}]", "2: expected ',' or ']' after element 1");
     refused(",\n{\"text\": \"b", "2: the file ends within element 2");
     refused("\n", "2: expected ',' or ']'");
-    refused("]\n{\"text\": \"b\"}", "2: text behind the array's end");
+    refused("]\n{\"text\": \"b\"}", "2: text follows the array's end");
     refused(",\n}]", "2: byte 0: ");
     EXPECT_EQ(t.message.find("element 2: "), 0u) << t.message;
 }
@@ -769,7 +769,7 @@ TEST_F(Tokenize, SaysWhatShareIsHeldOut) {
                "{\"text\": \"" + std::string(996, 'a') + "\"}\n{\"text\": \"b\"}\n");
     Tokenized t = run({in / "a.jsonl"}, 0.1, Z3D_SPLIT_TAIL);
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
-    EXPECT_NE(t.summary.find("  1 of 2 documents, 0.2 % of the tokens; 10 % were asked for\n"),
+    EXPECT_NE(t.summary.find("  1 of 2 documents, 0.2 % of the tokens; 10 % were requested\n"),
               std::string::npos)
         << t.summary;
     json_key = nullptr;
@@ -778,16 +778,16 @@ TEST_F(Tokenize, SaysWhatShareIsHeldOut) {
         write_file(in / ("sub/" + std::string(name)), big + name);
     t = run({in / "sub"}, 0.1, Z3D_SPLIT_TAIL);
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
-    EXPECT_NE(t.summary.find("  1 of 3 documents, 33.3 % of the tokens; 10 % were asked for\n"),
+    EXPECT_NE(t.summary.find("  1 of 3 documents, 33.3 % of the tokens; 10 % were requested\n"),
               std::string::npos)
         << t.summary;
     EXPECT_NE(t.summary.find("3 documents, each with its end token\n"), std::string::npos);
     t = run({in / "sub"}, 0.33, Z3D_SPLIT_TAIL);
-    EXPECT_EQ(t.summary.find("asked for"), std::string::npos) << t.summary;
+    EXPECT_EQ(t.summary.find("requested"), std::string::npos) << t.summary;
     for (const char *name : {"sub/d", "sub/e"})
         write_file(in / name, std::string("small\n") + name);
     t = run({in / "sub"}, 0.1, Z3D_SPLIT_TAIL); // two small files, and the end of the third
-    EXPECT_NE(t.summary.find("the end of " + in / "sub/c" + " and the 2 documents behind it: "),
+    EXPECT_NE(t.summary.find("the end of " + in / "sub/c" + " and the 2 documents after it: "),
               std::string::npos)
         << t.summary;
 }
@@ -977,7 +977,7 @@ TEST_F(Instructions, AreRecognisedByTheirKeys) {
          "User: a\nAssistant: [b$]\n",
          "messages, by the keys of the first object; chat template plain\ntrained    2 of 22 "
          "tokens: "
-         "what the assistant says\n");
+         "the assistant's messages\n");
     read("s.json.gz",
          gzip("[{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
               "\"value\": \"b\"}]}]"),

@@ -1,4 +1,4 @@
-/* Creates the disk: its memory, its file, its threads. All that it ever allocates is here. */
+/* Creates the disk: its memory, its file, its threads. Only this file allocates. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static z3d_status allocate_digests(z3d_disk *disk) {
                    "digests of what is on a disk", &disk->digest);
 }
 
-/* Both lanes have a ring, or none has. Returns 0 or why not, as -errno. */
+/* Creates a ring for both lanes, or for none. Returns 0 or -errno. */
 static int create_rings(z3d_disk *disk) {
     int answer = 0;
     for (int w = 0; w < 2 && answer == 0; w++) answer = z3d_disk_ring_create(&disk->lane[w]);
@@ -53,7 +53,7 @@ static int create_rings(z3d_disk *disk) {
     return answer;
 }
 
-/* Signals stay with the caller's threads. */
+/* The disk's threads block all signals, so the caller's threads get them. */
 static int start_threads(disk_lane *lane) {
     int wanted = lane->ring ? 1 : lane->disk->depth, error = 0;
     sigset_t all, before;

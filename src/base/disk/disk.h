@@ -1,6 +1,6 @@
-/* Private to src/base/disk and its tests. create.c creates; file.c makes the file; requests.c keeps
- * requests and cuts them into pieces; piece.c says what happens to a piece; ring.c and threads.c
- * hand pieces to the system; whole.c reads and writes any range. */
+/* Private to src/base/disk and its tests. create.c creates the disk; file.c makes the file;
+ * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c and
+ * threads.c pass pieces to the system; whole.c reads and writes any range. */
 #ifndef ZERO3D_BASE_DISK_DISK_H
 #define ZERO3D_BASE_DISK_DISK_H
 
@@ -23,9 +23,10 @@ typedef struct disk_fault {
     int64_t offset, bytes;
 } disk_fault;
 
-enum { Z3D_DISK_SHORT = -1 }; /* a hook's answer: do only half of it this time */
+enum { Z3D_DISK_SHORT = -1 }; /* a hook's answer: do only half of the piece this time */
 
-/* Asked before the system is. 0 allows it, an errno makes it fail with that. */
+/* Called before each call to the system. 0 allows the call; with an errno the call fails with it.
+ */
 typedef struct z3d_disk_hook {
     int (*before)(void *context, bool write, int64_t offset, int64_t bytes);
     void *context;
@@ -36,12 +37,12 @@ typedef struct disk_request {
     bool write;
     char *memory;
     int64_t offset, bytes;
-    int64_t cut, over;         /* bytes: cut into pieces; of those, over */
-    disk_fault fault;          /* the one that is first in the file */
-    struct disk_request *next; /* in its lane */
+    int64_t cut, over;         /* bytes that were cut into pieces; bytes of finished pieces */
+    disk_fault fault;          /* the first fault by place in the file */
+    struct disk_request *next; /* the next request of its lane */
 } disk_request;
 
-/* What one call to the system does, or the rest of that. */
+/* A piece of a request: the bytes of one call to the system, or the rest of them. */
 typedef struct disk_piece {
     disk_request *request; /* NULL: none */
     int64_t offset, bytes;
@@ -55,7 +56,7 @@ typedef struct disk_piece {
 typedef struct disk_lane {
     z3d_disk *disk;
     bool write;
-    disk_request *first, *last; /* those with pieces left to cut */
+    disk_request *first, *last; /* requests that are not completely cut */
     pthread_cond_t work;
     pthread_t thread[DISK_MOST_DEPTH];
     int threads;
@@ -69,42 +70,43 @@ struct z3d_disk {
     const z3d_disk_hook *hook;
     char how[96], description[256];
     pthread_mutex_t lock;
-    pthread_cond_t over; /* a request is */
+    pthread_cond_t over; /* a request has finished */
     bool stopping;
     disk_lane lane[2]; /* reads, writes */
     disk_request *request;
-    int requests; /* places; one more is for whole.c */
+    int requests; /* places for requests; whole.c has one more */
     int64_t tickets;
     uint64_t *digest; /* of each block of Z3D_DISK_ALIGN bytes; 0: never written */
     char *window;
     pthread_mutex_t window_lock;
 };
 
-/* file.c: the file without a name, its space reserved; what is said of it. */
+/* file.c: creates the unnamed file and reserves its space; sets disk->how. */
 z3d_status z3d_disk_open_file(z3d_disk *disk);
 
-/* piece.c. Before a piece is written. */
+/* piece.c. Stores the digests of a piece, before it is written. */
 void z3d_disk_piece_remember(z3d_disk *disk, const disk_piece *piece);
-/* The system shall be asked for piece->rest at piece->offset + piece->done: true. The piece is
- * over: false. */
+/* True: call the system for piece->rest at piece->offset + piece->done. False: the piece has
+ * finished. */
 bool z3d_disk_piece_ask(z3d_disk *disk, disk_piece *piece);
-/* The system's answer, bytes or -errno. The piece is not over: true. */
+/* Takes the system's answer, bytes or -errno. True: the piece has not finished. */
 bool z3d_disk_piece_answer(z3d_disk *disk, disk_piece *piece, int64_t answer);
 
 /* requests.c. own: whole.c's place. */
 z3d_status z3d_disk_start_at(z3d_disk *disk, bool own, bool write, int64_t offset, void *memory,
                              int64_t bytes, int64_t *ticket);
-/* The next piece of a lane. false: there is none now; with `wait`: there never will be. */
+/* Takes the next piece of a lane. False: there is none now; with `wait`: the disk is being
+ * destroyed. */
 bool z3d_disk_take(disk_lane *lane, bool wait, disk_piece *out);
 void z3d_disk_piece_over(z3d_disk *disk, disk_piece *piece);
 
-/* The two ways to do it. ring: -errno where the system has no io_uring for us. */
+/* The two methods. z3d_disk_ring_create: -errno if the system does not allow io_uring. */
 int z3d_disk_ring_create(disk_lane *lane);
 void z3d_disk_ring_destroy(disk_lane *lane);
 void *z3d_disk_ring_thread(void *lane);
 void *z3d_disk_thread(void *lane);
 
-/* For the watchdog, before the folder's name. */
+/* The words for the watchdog, before the folder's name. */
 static inline const char *z3d_disk_doing(const disk_lane *lane) {
     return lane->write ? "writing to the unnamed file in" : "reading from the unnamed file in";
 }

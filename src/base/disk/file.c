@@ -1,5 +1,5 @@
-/* The file: without a name, its space reserved, without the page cache where the file system can.
- */
+/* The file: it has no name, its space is reserved, and it bypasses the page cache if the file
+ * system allows that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static z3d_status failed(const z3d_disk *disk, const char *what, int error) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot %s: %s", disk->folder, what, strerror(error));
 }
 
-/* Where the file system has no unnamed files the name goes at once. */
+/* For file systems without unnamed files: removes the name at once. */
 static z3d_status create_and_unlink(z3d_disk *disk) {
     z3d_string path = {0};
     z3d_string_append(&path, "%s/.zero3d-disk-XXXXXX", disk->folder);
@@ -66,12 +66,12 @@ static z3d_status reserve(z3d_disk *disk) {
     if (space < disk->bytes) return too_small(disk, space);
     if (fallocate(disk->fd, 0, 0, disk->bytes) == 0) return Z3D_OK;
     if (errno == ENOSPC) return too_small(disk, space);
-    /* A file system that cannot reserve: a disk that fills up is told by the write. */
+    /* This file system cannot reserve space: if the disk fills up, a write fails. */
     if (errno == EOPNOTSUPP && ftruncate(disk->fd, disk->bytes) == 0) return Z3D_OK;
     return failed(disk, "reserve space for a file in this folder", errno);
 }
 
-/* Some file systems take the flag and refuse the first request. */
+/* Some file systems accept O_DIRECT and then refuse the first request, so this tries one. */
 static bool go_direct(const z3d_disk *disk) {
     if (fcntl(disk->fd, F_SETFL, O_DIRECT) != 0) return false;
     if (pread(disk->fd, disk->window, Z3D_DISK_ALIGN, 0) == Z3D_DISK_ALIGN) return true;

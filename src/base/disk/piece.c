@@ -1,4 +1,4 @@
-/* What happens to a piece: digests, the system's answers, what goes on after half of it. */
+/* Advances a piece: digests, the system's answers, the rest after a partial read or write. */
 #include <errno.h>
 #include <time.h>
 
@@ -7,9 +7,9 @@
 
 enum {
     MOST_IDLE = 1000
-}; /* calls without progress; those that say "again" are a millisecond apart */
+}; /* calls without progress; after EAGAIN the next call comes a millisecond later */
 
-/* Not 0, which says that a block was never written. */
+/* Never 0: 0 marks a block that was never written. */
 static uint64_t digest_of(const char *block) {
     uint64_t digest = XXH3_64bits(block, Z3D_DISK_ALIGN);
     return digest ? digest : 1;
@@ -59,7 +59,7 @@ bool z3d_disk_piece_answer(z3d_disk *disk, disk_piece *piece, int64_t answer) {
     if (answer == 0) return fail(piece, write ? ENOSPC : DISK_ENDS);
     if (answer < 0 && answer != -EINTR && answer != -EAGAIN) return fail(piece, (int)-answer);
     if (answer == -EAGAIN) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    /* O_DIRECT goes on at a whole block only. */
+    /* O_DIRECT must continue at a whole block. */
     int64_t progress = answer < 0 ? 0 : answer / Z3D_DISK_ALIGN * Z3D_DISK_ALIGN;
     piece->done += progress;
     piece->idle = progress > 0 ? 0 : piece->idle + 1;

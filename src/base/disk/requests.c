@@ -1,4 +1,4 @@
-/* Requests: started, cut into pieces at multiples of DISK_PIECE, waited for. */
+/* Requests: starts them, cuts them into pieces at multiples of DISK_PIECE, waits for them. */
 #include <string.h>
 
 #include "src/base/disk/disk.h"
@@ -17,7 +17,7 @@ static z3d_status check_request(const z3d_disk *disk, int64_t offset, const void
     return Z3D_OK;
 }
 
-/* With the lock, like all that follows here: a free place for the request. */
+/* Finds a free place for the request. Call it with the lock held, like all functions below. */
 static z3d_status find_place(z3d_disk *disk, bool own, const disk_request *wanted,
                              disk_request **out) {
     *out = own ? &disk->request[disk->requests] : NULL;
@@ -90,8 +90,8 @@ bool z3d_disk_take(disk_lane *lane, bool wait, disk_piece *out) {
     return there;
 }
 
-/* The rest of a request that has failed is not tried. If it has a rest it is its lane's first: no
- * other is cut before. */
+/* Drops the rest of a failed request. If it has a rest, it is the first request of its lane,
+ * because requests are cut in order. */
 static void drop_rest(disk_lane *lane, disk_request *request) {
     if (request->cut == request->bytes) return;
     lane->first = request->next;

@@ -1,4 +1,4 @@
-/* io_uring: one thread for each direction, which keeps `depth` pieces at the system. */
+/* io_uring: one thread for each direction, which keeps `depth` pieces in flight. */
 #include "src/base/disk/disk.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@
 
 typedef struct disk_ring {
     struct io_uring ring;
-    int busy; /* pieces at the system */
+    int busy; /* pieces in flight */
     disk_piece piece[DISK_MOST_DEPTH];
 } disk_ring;
 
-/* Setup may be allowed and use forbidden: asks for nothing once. */
+/* A system may allow the setup of io_uring and forbid its use, so this submits an empty request. */
 static int try_ring(struct io_uring *ring) {
     struct io_uring_cqe *cqe;
     io_uring_prep_nop(io_uring_get_sqe(ring));
@@ -51,7 +51,7 @@ static void pause_briefly(void) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* 0, or -errno if the system does not take what is in the ring. */
+/* Returns 0, or -errno if the system does not accept the ring's entries. */
 static int submit(struct io_uring *ring) {
     enum { MOST = 1000 };
     int answer = 0;
@@ -73,19 +73,20 @@ static void prepare(const disk_lane *lane, disk_piece *piece, struct io_uring_sq
     io_uring_sqe_set_data(sqe, piece);
 }
 
-/* The piece goes to the system, or it is over. */
+/* Passes the piece to the system, or finishes it. */
 static void go_on(const disk_lane *lane, disk_piece *piece) {
     disk_ring *r = lane->ring;
     z3d_disk *disk = lane->disk;
     while (z3d_disk_piece_ask(disk, piece)) {
         struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
-        int answer = sqe ? 0 : -EBUSY; /* full of what the system does not take */
+        int answer =
+            sqe ? 0 : -EBUSY; /* the ring is full of entries that the system did not accept */
         if (sqe) {
             prepare(lane, piece, sqe);
             answer = submit(&r->ring);
         }
         if (answer == 0) return;
-        if (sqe) { /* it is in the ring still: it must not touch the memory later */
+        if (sqe) { /* the entry is still in the ring; it must not touch the memory later */
             io_uring_prep_nop(sqe);
             io_uring_sqe_set_data(sqe, NULL);
         }
@@ -99,7 +100,7 @@ static void handle_answer(const disk_lane *lane) {
     struct io_uring *ring = &lane->ring->ring;
     struct io_uring_cqe *cqe;
     if (io_uring_wait_cqe(ring, &cqe) < 0) {
-        pause_briefly(); /* the memory is the system's: there is nothing to do but to wait */
+        pause_briefly(); /* the system still uses the memory: wait */
         return;
     }
     disk_piece *piece = io_uring_cqe_get_data(cqe);
@@ -120,7 +121,7 @@ static disk_piece *free_place(disk_ring *r, int depth) {
     return NULL;
 }
 
-/* The piece that is first in the file among those that the system has. */
+/* The smallest file offset of the pieces in flight. */
 static int64_t first_at(const disk_ring *r, int depth) {
     int64_t first = INT64_MAX;
     for (int i = 0; i < depth; i++)

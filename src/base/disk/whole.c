@@ -10,7 +10,7 @@ static z3d_status transfer(z3d_disk *disk, bool write, int64_t offset, char *mem
     return z3d_disk_wait(disk, ticket);
 }
 
-/* Of blocks that are written in part the rest is read: the first, and the last. */
+/* Reads the first and the last block if only a part of them will be written. */
 static z3d_status read_edges(z3d_disk *disk, int64_t begin, int64_t end, int64_t from, int64_t to) {
     int64_t last = end - Z3D_DISK_ALIGN;
     if (from > begin || (to < end && last == begin))
@@ -20,7 +20,7 @@ static z3d_status read_edges(z3d_disk *disk, int64_t begin, int64_t end, int64_t
     return Z3D_OK;
 }
 
-/* What is from byte `from` to `to`, which lies within a window. */
+/* Moves bytes `from` to `to`, which are inside one window. */
 static z3d_status move(z3d_disk *disk, bool write, int64_t from, int64_t to, char *memory) {
     int64_t begin = from - from % Z3D_DISK_ALIGN, end = z3d_round_up(to, Z3D_DISK_ALIGN);
     char *at = disk->window + (from - begin);
@@ -58,5 +58,5 @@ z3d_status z3d_disk_read(z3d_disk *disk, int64_t offset, void *memory, int64_t b
 }
 
 z3d_status z3d_disk_write(z3d_disk *disk, int64_t offset, const void *memory, int64_t bytes) {
-    return move_all(disk, true, offset, (char *)memory, bytes); /* it is only read */
+    return move_all(disk, true, offset, (char *)memory, bytes); /* the memory is only read */
 }

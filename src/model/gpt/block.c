@@ -3,27 +3,28 @@
  *   x1  = x  + dropout(projection(attention(qkv(ln_1 x))))
  *   out = x1 + dropout(projection(gelu(fc(ln_2 x1))))
  *
- * Each half is one column-parallel and one row-parallel product: two sums over the tensor group
- * forward, two backward. Kept for backward besides the input: at most 15 batch x seq x hidden and
- * the statistics. 4 of them are gelu's output, which is computed again unless run->keep_activation.
- * A lean run keeps 3 less: the layernorms' outputs and the attention are computed again. A
- * recompute without output stops before the last product, and so before the second sum. Between the
- * halves of backward lie at most 10 more: the gradients of fc's output (4) and of qkv (3), those of
- * the two residual branches, and a lean run's attention.
+ * Attention and MLP are each one column-parallel and one row-parallel product: two sums over the
+ * tensor group forward, two backward. Saved for backward besides the input: at most 15 batch x seq
+ * x hidden, and the statistics. 4 of the 15 are gelu's output, which backward computes again unless
+ * run->keep_activation. A lean run saves 3 less: it computes the layernorms' outputs and the
+ * attention again. A recompute without output stops before the last product, and so before the
+ * second sum. Between the halves of backward at most 10 batch x seq x hidden are deferred: the
+ * gradients of fc's output (4), of qkv (3) and of the two residual branches (2), and the attention
+ * of a lean run (1).
  *
  * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
  * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
- * layernorms' outputs are kept whole; a lean run gathers them once more in backward.
+ * layernorms' outputs are saved with all rows; a lean run gathers them again in backward.
  *
- * With tiling this unit ends behind ln_2, and the rest is the tiles' (src/model/tile.c). */
+ * With tiling this unit ends after ln_2; the tiles are the units that follow (src/model/tile.c). */
 #include "src/model/gpt/units.h"
 
-/* What forward saves for backward, in the order of allocation. */
+/* The memory that forward saves for backward, in the order of allocation. */
 typedef struct block_saved {
     void *ln_1, *qkv, *attention, *x1, *ln_2;
-    z3d_norm norm_1, norm_2; /* whose outputs are ln_1 and ln_2 */
+    z3d_norm norm_1, norm_2; /* their outputs are ln_1 and ln_2 */
     float *log_sum_exp;
-    z3d_mlp mlp; /* reads ln_2; with tiling unused */
+    z3d_mlp mlp; /* reads ln_2; not used with tiling */
 } block_saved;
 
 static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
@@ -54,7 +55,8 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     return z3d_mlp_take_saved(run, &saved->mlp);
 }
 
-/* A linear layer of this block: weight at `index` of the group, its bias behind it. */
+/* A linear layer of this block: the weight is parameter `index` of the group, its bias is the next
+ * one. */
 static z3d_linear linear_at(const z3d_unit_run *run, int index, int64_t in, int64_t out) {
     z3d_linear layer = z3d_unit_linear(run, 0, index, index + 1, z3d_unit_rows(run), in, out);
     z3d_unit_add_adapter(run, &layer, index, 0, out);
@@ -75,7 +77,7 @@ static z3d_linear projection_layer(const z3d_unit_run *run) {
     return linear_at(run, GPT_ATTN_PROJ_WEIGHT, gpt->local_hidden, gpt->config.hidden_size);
 }
 
-/* *y (in workspace if it is not kept) = a layernorm of all rows. */
+/* *y = a layernorm of all rows; in a lean run *y is workspace. */
 static z3d_status layernorm(z3d_unit_run *run, const z3d_norm *norm, void **y) {
     if (run->lean)
         Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run),
@@ -83,8 +85,7 @@ static z3d_status layernorm(z3d_unit_run *run, const z3d_norm *norm, void **y) {
     return z3d_norm_forward_all(run, norm, *y);
 }
 
-/* Queries, keys and values lie beside each other in each row of qkv: where part 0, 1 or 2 begins.
- */
+/* Each row of qkv has queries, then keys, then values: the address of part 0, 1 or 2. */
 static void *qkv_part(const z3d_unit_run *run, void *qkv, int64_t part) {
     return (char *)qkv + part * z3d_row_bytes(run, gpt_of(run)->local_hidden);
 }

@@ -1,5 +1,5 @@
-/* Describes GPT-2: its parameter groups, its units, its facts. block.c has its
- * blocks' functions. */
+/* Describes GPT-2: its parameter groups, units and facts. block.c has the functions of its blocks.
+ */
 #include "src/model/gpt/units.h"
 #include "src/model/limits.h"
 
@@ -25,7 +25,7 @@ static void add_layernorm(z3d_parameter_group *group, const char *name, int64_t 
     z3d_add_vector(group, full, -1, Z3D_INIT_ZEROS, hidden);
 }
 
-/* In the order of units.h's GPT_*. */
+/* In the order of GPT_* in units.h. */
 static void describe_attention(z3d_parameter_group *group, const z3d_gpt *gpt) {
     const z3d_gpt_config *c = &gpt->config;
     int64_t h = c->hidden_size, heads = c->num_heads, d = gpt->head_dim;
@@ -60,7 +60,7 @@ const z3d_lora_module z3d_gpt_modules[] = {{"attn.c_attn", 3, true},
                                            {"mlp.c_proj", 1, false},
                                            {NULL, 0, false}};
 
-/* One group, or with tiling one for the attention and one for each tile. */
+/* One group; with tiling one group for the attention and one for each tile. */
 static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt, int index) {
     const int tiles = gpt->shape.tiling;
     snprintf(group->name, sizeof group->name, "block.%d", index);
@@ -73,7 +73,7 @@ static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt, int i
     z3d_add_adapters(group, &gpt->shape.lora, z3d_gpt_modules);
 }
 
-/* Places of the parameter groups; the final norm's is behind the blocks'. */
+/* Indices of the parameter groups; the final norm's group follows the blocks' groups. */
 enum { WTE, WPE, FIRST_BLOCK };
 
 static void describe_groups(z3d_model *model, const z3d_gpt *gpt) {
@@ -132,7 +132,8 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     z3d_model *model = NULL;
     z3d_gpt *gpt = NULL;
     z3d_transformer shape = shape_of(config);
-    int in_blocks = (int)config->num_layers * z3d_block_units(&shape); /* units, groups */
+    int in_blocks =
+        (int)config->num_layers * z3d_block_units(&shape); /* units, and as many groups */
     const int room = GPT_BLOCK_PARAMETERS + z3d_count_adapter_parameters(z3d_gpt_modules);
     Z3D_TRY(z3d_model_create(in_blocks + 3, room, in_blocks + 2, &model));
     z3d_status status = z3d_new(1, sizeof *gpt, "GPT's description", &gpt);

@@ -7,7 +7,8 @@
 
 /* ---- names and shapes ---- */
 
-/* Output features are attention's first three dimensions of four, else the first. */
+/* Outputs are the first three of four dimensions of attn.c_attn.weight, otherwise the first
+ * dimension. */
 static void view(const char *group, const char *name, int dims, const int64_t *shape,
                  z3d_view *out) {
     int outputs = dims == 4 ? 3 : 1;
@@ -24,13 +25,13 @@ static void view(const char *group, const char *name, int dims, const int64_t *s
                   (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
 }
 
-/* Masks that older versions saved. */
+/* Attention masks, which older versions saved as tensors. */
 static bool ignores(const char *name) {
     return strncmp(name, "h.", 2) == 0 &&
            (z3d_ends_with(name, ".attn.bias") || z3d_ends_with(name, ".attn.masked_bias"));
 }
 
-/* The sizes are the tensors' own; heads are attention's second dimension. */
+/* The sizes are the tensors' shapes; the number of heads is dimension 1 of attn.c_attn.weight. */
 static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *config) {
     static const char other[] = "the checkpoint is not a GPT-2: its tensors have other shapes";
     int dims, attention_dims, table_dims;
@@ -56,7 +57,7 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *config) {
 
 /* ---- config.json ---- */
 
-/* Beside those of any model. check_kind looks at the values of some. */
+/* Known keys besides z3d_common_keys. check_kind checks the values of some. */
 static const z3d_known_key known_keys[] = {{"n_layer", Z3D_KEY_ANY},
                                            {"n_head", Z3D_KEY_ANY},
                                            {"n_embd", Z3D_KEY_ANY},
@@ -82,7 +83,7 @@ static const z3d_known_key known_keys[] = {{"n_layer", Z3D_KEY_ANY},
                                            {"summary_use_proj", Z3D_KEY_ANY},
                                            {NULL, Z3D_KEY_ANY}};
 
-/* Keys that are missing have GPT-2's value. */
+/* A missing key has GPT-2's value. */
 static void check_kind(const z3d_json *root, int64_t hidden, z3d_problems *problems) {
     static const struct {
         const char *key;

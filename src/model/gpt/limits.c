@@ -1,4 +1,4 @@
-/* GPT's limits: one list, for z3d_gpt_create and for the configuration's checks. */
+/* GPT's limits: one list for z3d_gpt_create and for the configuration's checks. */
 #include "src/model/limits.h"
 #include "src/model/gpt/units.h"
 
@@ -16,7 +16,7 @@ static void check_numbers(const z3d_gpt_config *c, const z3d_config_judge *judge
     z3d_limits_init_std(judge, c->init_std);
 }
 
-/* Without padding: 12 h^2 + 13 h a block, embeddings, final norm. */
+/* Without padding: 12 h^2 + 13 h for each block, embeddings, final norm. */
 int64_t z3d_gpt_parameters(const z3d_gpt_config *c) {
     int64_t h = c->hidden_size, block, blocks, table, positions, total;
     bool fits = z3d_mul_i64(12 * h + 13, h, &block) && z3d_mul_i64(block, c->num_layers, &blocks) &&

@@ -1,4 +1,4 @@
-/* GPT in the registry: its block of the configuration. */
+/* GPT's entry in the registry: reads its section of the configuration. */
 #include "src/model/gpt/units.h"
 
 #include "src/model/limits.h"

@@ -1,4 +1,4 @@
-/* Private to GPT: what its units share. A unit's data is the z3d_gpt; the block number follows from
+/* Private to GPT: shared by its units. A unit's data is the z3d_gpt; the block number follows from
  * the unit's index. */
 #ifndef ZERO3D_MODEL_GPT_UNITS_H
 #define ZERO3D_MODEL_GPT_UNITS_H
@@ -10,8 +10,7 @@ typedef struct z3d_gpt {
     z3d_transformer shape;
     z3d_gpt_config config;
     int64_t head_dim;
-    int64_t local_heads, local_hidden; /* on one tensor rank: of heads, of hidden (all heads'
-                                          columns) */
+    int64_t local_heads, local_hidden; /* heads of one tensor rank, and their columns */
 } z3d_gpt;
 
 /* Places of a block's parameters in its group. */

@@ -3,26 +3,26 @@
  *   x1  = x  + o_proj(attention(q, k, v of input_layernorm x))
  *   out = x1 + down_proj(silu(gate) * up of post_attention_layernorm x1)
  *
- * Each half is column-parallel products and one row-parallel product: two sums over the tensor
- * group forward, two backward. Kept for backward besides the input: the norms' outputs, queries,
- * keys and values, the attention, x1, gate and up, and the statistics; silu(gate) * up only with
- * run->keep_activation, else it is computed again. A lean run computes the norms' outputs and the
- * attention again. A
- * recompute without output stops before the last product, and so before the second sum. Between the
- * halves of backward lie the gradients of gate and up, of queries, keys and values, those of the
- * two residual branches, and a lean run's attention.
+ * Attention and MLP each have column-parallel products and one row-parallel product: two sums over
+ * the tensor group forward, two backward. Saved for backward besides the input: the norms' outputs,
+ * queries, keys and values, the attention, x1, gate and up, and the statistics; with
+ * run->keep_activation also silu(gate) * up, which backward computes again otherwise. A lean run
+ * computes the norms' outputs and the attention again. A recompute without output stops before the
+ * last product, and so before the second sum. Between the halves of backward these are deferred:
+ * the gradients of gate and up, of queries, keys and values, of the two residual branches, and the
+ * attention of a lean run.
  *
  * With sequence parallelism norms and residuals work on a rank's own rows, and the products' inputs
- * are gathered first, as in GPT's block. With tiling this unit ends behind the second norm, and the
- * rest is the tiles' (src/model/tile.c). */
+ * are gathered first, as in GPT's block. With tiling this unit ends after the second norm; the
+ * tiles are the units that follow (src/model/tile.c). */
 #include "src/model/llama/units.h"
 
-/* What forward saves for backward, in the order of allocation. */
+/* The memory that forward saves for backward, in the order of allocation. */
 typedef struct block_saved {
     void *input, *attention, *x1, *post; /* input, post: the norms' outputs */
     z3d_norm input_norm, post_norm;
     llama_heads_saved heads;
-    z3d_mlp mlp; /* reads post; with tiling unused */
+    z3d_mlp mlp; /* reads post; not used with tiling */
 } block_saved;
 
 static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
@@ -65,7 +65,7 @@ static z3d_linear o_layer(const z3d_unit_run *run) {
 
 /* ---- forward ---- */
 
-/* *y (in workspace if it is not kept) = a norm of all rows. */
+/* *y = a norm of all rows; in a lean run *y is workspace. */
 static z3d_status normalise(z3d_unit_run *run, const z3d_norm *norm, void **y) {
     if (run->lean)
         Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run),

@@ -1,10 +1,10 @@
 /* Queries, keys and values of Llama's attention: their products, norms and rotary embedding.
  *
- * A tensor rank has the queries of its own heads, and the keys and values that these read. Where
- * there are as many heads of keys and values as tensor ranks or more, these are split too, and the
- * three products are one. Where there are fewer, ranks share a head: all have all parameters of
- * keys and values, a rank multiplies with the rows of its head, and the gradients of the ranks are
- * summed later (z3d_parameter.partial_gradient). */
+ * A tensor rank has the queries of its own heads, and the keys and values that these read. If there
+ * are at least as many key/value heads as tensor ranks, keys and values are split too, and the
+ * three products are one. If there are fewer, several ranks share a head: every rank has all
+ * parameters of keys and values and multiplies only with the rows of its head; the gradients of the
+ * ranks are summed later (z3d_parameter.partial_gradient). */
 #include "src/model/llama/units.h"
 
 static const llama_parameter weight_of[LLAMA_PARTS] = {LLAMA_Q, LLAMA_K, LLAMA_V},
@@ -20,7 +20,7 @@ int64_t z3d_llama_qkv_columns(const z3d_llama *llama) {
     return part_columns(llama, 0) + 2 * part_columns(llama, 1);
 }
 
-/* One product gives rows of all parts; three give three matrices. */
+/* One product gives rows with all three parts; three products give three matrices. */
 llama_heads z3d_llama_heads_of(const z3d_unit_run *run, void *qkv) {
     const z3d_llama *llama = llama_of(run);
     llama_heads heads;
@@ -36,8 +36,8 @@ llama_heads z3d_llama_heads_of(const z3d_unit_run *run, void *qkv) {
 
 /* ---- products ---- */
 
-/* First of this rank's rows of the parameters of keys and values, and their number; they all, where
- * they are split. */
+/* The rows of the parameters of keys and values that this rank multiplies with; all of its rows, if
+ * these parameters are split. */
 static z3d_row_range kv_rows(const z3d_unit_run *run) {
     const z3d_llama *llama = llama_of(run);
     const int64_t columns = part_columns(llama, 1);
@@ -84,7 +84,7 @@ bool z3d_llama_trains_heads(const z3d_unit_run *run) {
     return trained;
 }
 
-/* The products, one or three; their number. */
+/* Sets the products, one or three; returns their number. */
 static int layers_of(const z3d_unit_run *run, z3d_linear layer[LLAMA_PARTS]) {
     const z3d_llama *llama = llama_of(run);
     if (llama->shares_kv) {
@@ -102,7 +102,7 @@ static int layers_of(const z3d_unit_run *run, z3d_linear layer[LLAMA_PARTS]) {
     return 1;
 }
 
-/* The gradients of the heads that other ranks compute. */
+/* Sets the gradients of heads that other ranks compute to 0. */
 static z3d_status clear_others(const z3d_unit_run *run, int index, int64_t columns) {
     const z3d_llama *llama = llama_of(run);
     const z3d_row_range own = kv_rows(run);
@@ -133,7 +133,7 @@ static z3d_status clear_gradients(const z3d_unit_run *run) {
 
 /* ---- norms and rotary embedding ---- */
 
-/* Queries and keys. */
+/* Applies the rotary embedding to queries and keys. */
 static z3d_status turn(const z3d_unit_run *run, const llama_heads *heads, bool inverse) {
     const z3d_llama *llama = llama_of(run);
     const int64_t count[] = {llama->local_heads, llama->local_kv_heads};
@@ -147,14 +147,14 @@ static z3d_status turn(const z3d_unit_run *run, const llama_heads *heads, bool i
     return Z3D_OK;
 }
 
-/* to = norms of the queries and keys of `from`; the values stay there. */
+/* *to = norms of the queries and keys of `from`; its values are those of `from`. */
 static z3d_status normalise(z3d_unit_run *run, const llama_heads *from, float *const rstd[2],
                             llama_heads *to) {
     const z3d_llama *llama = llama_of(run);
     const int64_t count[] = {llama->local_heads, llama->local_kv_heads};
     const llama_parameter weight[] = {LLAMA_Q_NORM, LLAMA_K_NORM};
     const int64_t rows = z3d_unit_rows(run), values = part_columns(llama, 2);
-    /* As the layout has it, without values at its end: nobody touches them. */
+    /* As in the layout, but without the values at the end, which are not used. */
     const int64_t elements =
         rows * z3d_llama_qkv_columns(llama) - (llama->shares_kv ? rows : 1) * values;
     void *qkv;

@@ -1,5 +1,5 @@
-/* Llama, Mistral, Qwen2 and Qwen3 in Hugging Face's files: which of them a configuration is, and
- * which configuration they are. */
+/* Llama, Mistral, Qwen2 and Qwen3 in Hugging Face's files: finds which of them a configuration is,
+ * and the configuration of each. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 
 enum { DEFAULT_WINDOW = 4096, DEFAULT_WINDOW_LAYERS = 28 };
 
-/* What a model_type is, and what transformers takes for keys that are missing. */
+/* A model_type, and the values that transformers uses for missing keys. */
 typedef struct family {
     const char *name, *architecture;
     bool attention_bias, qk_norm;
     enum { NO_WINDOW, WINDOW, OPTIONAL_WINDOW } window;
-    int64_t kv_heads, head_dim; /* Z3D_AUTO: they follow from the heads */
+    int64_t kv_heads, head_dim; /* Z3D_AUTO: computed from the number of heads */
 } family;
 
 static const family families[] = {
@@ -34,7 +34,7 @@ static void view(const char *group, const char *name, int dims, const int64_t *s
     snprintf(out->name, sizeof out->name, "%s%s.%s", model, group, name);
 }
 
-/* Tables of angles that older versions saved. */
+/* Tables of rotary angles, which older versions saved as tensors. */
 static bool ignores(const char *name) {
     return z3d_ends_with(name, "rotary_emb.inv_freq");
 }
@@ -44,7 +44,7 @@ static const int64_t *find_first(const z3d_shapes *shapes, const char *name) {
     return shapes->find(shapes->context, "layers.0", name, &dims);
 }
 
-/* Sizes are the tensors' own, but heads are the configuration's. */
+/* The sizes are the tensors' shapes; the numbers of heads come from the configuration. */
 static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *c) {
     int dims;
     char layer[32];
@@ -78,7 +78,7 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *c) {
                      (long long)llama.num_key_value_heads, (long long)llama.head_dim);
 }
 
-/* ---- config.json: which keys there may be, beside those of any model ---- */
+/* ---- config.json: known keys besides z3d_common_keys ---- */
 
 static const z3d_known_key known_keys[] = {{"hidden_size", Z3D_KEY_ANY},
                                            {"num_hidden_layers", Z3D_KEY_ANY},
@@ -169,7 +169,7 @@ static z3d_status refuse_layers(const char *key) {
                      key);
 }
 
-/* *slides: whether the layers that layer_types lists have a window. */
+/* *slides: whether the layers in layer_types have a window. */
 static z3d_status read_layer_types(const z3d_json *types, bool *slides) {
     bool any = false, all = true;
     if (types->type != Z3D_JSON_ARRAY) return z3d_refuse_member(types, "a list");
@@ -186,7 +186,7 @@ static z3d_status read_layer_types(const z3d_json *types, bool *slides) {
     return any && !all ? refuse_layers("layer_types") : Z3D_OK;
 }
 
-/* A window of transformers has as many tokens as ours, the newest included. */
+/* transformers counts a window's tokens as we do: the newest one included. */
 static void read_window(const reader *r, const family *family, z3d_config *c) {
     const z3d_json *window = z3d_json_member(r->root, "sliding_window");
     const z3d_json *types = value_of(r->root, "layer_types");
@@ -253,14 +253,15 @@ static void read_scaling(const reader *r, const z3d_json *rope, z3d_config *c) {
     read_float(r, rope, "mscale_all_dim", 0, &c->model_rope_scaling_mscale_all_dim);
 }
 
-/* Newer versions have all of it in rope_parameters, older ones the base beside rope_scaling. */
+/* Newer versions have all values in rope_parameters; older ones have rope_scaling, and the base in
+ * rope_theta. */
 static void read_rope(const reader *r, z3d_config *c) {
     const z3d_json *rope = value_of(r->root, "rope_parameters");
     if (rope && value_of(r->root, "rope_scaling"))
         z3d_problems_add(
             r->problems,
             Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                      "rope_scaling: rope_parameters is there, too; leave one of them"));
+                      "rope_scaling: the file also has rope_parameters; remove one of them"));
     if (!rope) rope = value_of(r->root, "rope_scaling");
     read_float(r, r->root, "rope_theta", 10000, &c->model_rope_theta);
     if (!rope) return;
@@ -277,7 +278,7 @@ static void read_rope(const reader *r, z3d_config *c) {
 
 /* ---- config.json: all of it ---- */
 
-/* Without a head_dim the heads share the width. */
+/* Without head_dim the heads divide hidden_size equally. */
 static z3d_status check_heads(const z3d_config *c) {
     const int64_t hidden = c->model_hidden_size, heads = c->model_num_attention_heads;
     if (c->model_head_dim != Z3D_AUTO || heads < 1 || hidden % heads == 0) return Z3D_OK;
@@ -308,7 +309,7 @@ static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
     c->model_tie_word_embeddings = read_bool(&r, "tie_word_embeddings", false);
     c->model_attention_bias = family->attention_bias;
     c->model_qk_norm = family->qk_norm;
-    /* Llama's and Qwen3's own key means a bias of attention's output, too. */
+    /* In Llama and Qwen3 this key means a bias of attention's output too. */
     if (bias && !family->attention_bias)
         z3d_problems_add(problems, z3d_check_key(bias, Z3D_KEY_FALSE));
     read_window(&r, family, c);
@@ -331,7 +332,7 @@ static void append_int(z3d_string *out, const char *key, int64_t value) {
     z3d_string_append(out, "  \"%s\": %lld,\n", key, (long long)value);
 }
 
-/* A whole number, too, as one that may have a fraction: readers ask for a float. */
+/* Writes whole numbers with a fraction (1.0), because readers expect a float. */
 static void append_float(z3d_string *out, const char *before, const char *key, double value) {
     z3d_string_append(out, "%s\"%s\": ", before, key);
     if (value == floor(value) && fabs(value) < 1e15)

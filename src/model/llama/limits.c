@@ -1,4 +1,4 @@
-/* Llama's limits: one list, for z3d_llama_create and for the configuration's checks. */
+/* Llama's limits: one list for z3d_llama_create and for the configuration's checks. */
 #include "src/model/limits.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static void check_numbers(const z3d_llama_config *c, const z3d_config_judge *jud
                             c->rope.theta);
 }
 
-/* Rotary embeddings turn pairs of a head's elements. */
+/* Rotary embeddings rotate pairs of a head's elements. */
 static void check_head(const z3d_llama_config *c, const z3d_config_judge *judge) {
     char wrong[160];
     if (!z3d_limits_sound(judge, head_dim) || !z3d_limits_sound(judge, heads) ||
@@ -46,14 +46,15 @@ static void check_head(const z3d_llama_config *c, const z3d_config_judge *judge)
                            c->head_dim > 1 ? c->head_dim - 1 : c->head_dim + 1, c->head_dim + 1);
 }
 
-/* Whether `size` tensor ranks can share this model's heads and its MLP. */
+/* Whether `size` tensor ranks can divide this model's heads and its MLP equally. */
 static bool can_split(const z3d_llama_config *c, int64_t size) {
     bool heads_split = c->num_heads % size == 0 && c->intermediate_size % size == 0;
     return heads_split &&
            (c->num_key_value_heads % size == 0 || size % c->num_key_value_heads == 0);
 }
 
-/* Each tensor rank has as many key/value heads as any other, or all ranks of a head have it. */
+/* All tensor ranks have equally many key/value heads; or each head is shared by equally many ranks.
+ */
 static void check_tensor(const z3d_llama_config *c, const z3d_config_judge *judge) {
     const char *const keys[] = {tensor, heads, kv_heads, inner};
     char wrong[240];

@@ -1,4 +1,4 @@
-/* Describes Llama: its parameter groups, its units, its facts. block.c has its blocks' functions.
+/* Describes Llama: its parameter groups, units and facts. block.c has the functions of its blocks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static z3d_parameter *last_of(z3d_parameter_group *group) {
     return &group->parameter[group->num_parameters - 1];
 }
 
-/* Keys and values are split like queries, or every tensor rank has them all. */
+/* Keys and values are split like queries, or every tensor rank has all of them. */
 static void describe_kv(z3d_parameter_group *group, const z3d_llama *llama, bool bias) {
     static const char *const names[2][2] = {{"self_attn.k_proj.weight", "self_attn.v_proj.weight"},
                                             {"self_attn.k_proj.bias", "self_attn.v_proj.bias"}};
@@ -37,7 +37,7 @@ static void describe_kv(z3d_parameter_group *group, const z3d_llama *llama, bool
             z3d_add_matrix(group, names[0][i], split, c->init_std, rows, c->hidden_size);
         last_of(group)->partial_gradient = llama->shares_kv;
         last_of(group)->joined =
-            true; /* one product with the queries, but where ranks share them */
+            true; /* one product with the queries, unless ranks share key/value heads */
     }
 }
 
@@ -49,7 +49,7 @@ static void describe_mlp(z3d_parameter_group *group, const z3d_llama *llama) {
     z3d_add_matrix(group, "mlp.down_proj.weight", 1, z3d_residual_std(&llama->shape), h, inner);
 }
 
-/* In the order of llama_parameter; without the MLP where that is tiled. */
+/* In the order of llama_parameter; without the MLP if it is tiled. */
 static void describe_block_group(z3d_parameter_group *group, const z3d_llama *llama) {
     const z3d_llama_config *c = &llama->config;
     int64_t h = c->hidden_size, q = c->num_heads * c->head_dim;
@@ -65,7 +65,7 @@ static void describe_block_group(z3d_parameter_group *group, const z3d_llama *ll
         describe_kv(group, llama, true);
     }
     if (!c->qk_norm) return;
-    /* Each tensor rank sees its own heads only. */
+    /* The gradient is partial: a tensor rank sees only its own heads. */
     z3d_add_vector(group, "self_attn.q_norm.weight", -1, Z3D_INIT_ONES, c->head_dim);
     last_of(group)->partial_gradient = true;
     z3d_add_vector(group, "self_attn.k_norm.weight", -1, Z3D_INIT_ONES, c->head_dim);
@@ -78,7 +78,7 @@ const z3d_lora_module z3d_llama_modules[] = {
     {"mlp.gate_proj", 1, false},   {"mlp.up_proj", 1, false},
     {"mlp.down_proj", 1, false},   {NULL, 0, false}};
 
-/* One group, or with tiling one for the attention and one for each tile. */
+/* One group; with tiling one group for the attention and one for each tile. */
 static void describe_block(z3d_parameter_group *group, const z3d_llama *llama, int index) {
     const int tiles = llama->shape.tiling;
     snprintf(group->name, sizeof group->name, "layers.%d", index);

@@ -1,4 +1,4 @@
-/* Llama in the registry: its block of the configuration. */
+/* Llama's entry in the registry: reads its section of the configuration. */
 #include "src/model/limits.h"
 #include "src/model/llama/units.h"
 
@@ -48,7 +48,7 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
         .lora = z3d_lora_of(c, z3d_llama_modules)};
 }
 
-/* Keys of model.rope_scaling that a type of scaling does not read. */
+/* Reports keys of model.rope_scaling that this type of scaling does not read. */
 static void check_scaling(const z3d_config *config, const z3d_config_judge *judge) {
     enum {
         LINEAR = 1 << Z3D_ROPE_LINEAR,
@@ -76,7 +76,7 @@ static void check_scaling(const z3d_config *config, const z3d_config_judge *judg
     if (type == Z3D_ROPE_YARN &&
         (config->model_rope_scaling_mscale > 0) != (config->model_rope_scaling_mscale_all_dim > 0))
         z3d_limits_complain(judge, "model.rope_scaling.mscale",
-                            "it counts only with mscale_all_dim; set both or neither");
+                            "it has an effect only with mscale_all_dim; set both or neither");
 }
 
 static void check(const z3d_config *config, const z3d_config_judge *judge) {

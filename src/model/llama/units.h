@@ -5,9 +5,9 @@
 #include "src/model/llama/llama.h"
 #include "src/model/transformer.h"
 
-/* A block's parameters. Some models lack the last ones. Neighbours of one kind lie end to end in a
- * group's flat buffer, so gate and up are one matrix, and queries, keys and values are one unless
- * tensor ranks share heads of keys and values. */
+/* A block's parameters. Some models lack the last ones. Neighbours in this list are contiguous in a
+ * group's flat buffer. So gate and up are used as one matrix; queries, keys and values too, unless
+ * tensor ranks share key/value heads. */
 typedef enum llama_parameter {
     LLAMA_INPUT_NORM,
     LLAMA_Q,
@@ -30,9 +30,10 @@ _Static_assert((int)LLAMA_BLOCK_PARAMETERS <= (int)Z3D_LORA_PLACES, "each has a 
 typedef struct z3d_llama {
     z3d_transformer shape;
     z3d_llama_config config;
-    int place[LLAMA_BLOCK_PARAMETERS]; /* of a parameter in a block's group, -1: there is none */
-    bool shares_kv; /* more tensor ranks than heads of keys and values: every rank has all of these
-                       parameters, and computes the one head that its queries read */
+    int place[LLAMA_BLOCK_PARAMETERS]; /* index of each parameter in a block's group; -1: the model
+                                          lacks it */
+    bool shares_kv; /* more tensor ranks than key/value heads: every rank has all parameters of keys
+                       and values, and computes only the head that its queries read */
     int64_t local_heads, local_kv_heads; /* on one tensor rank */
 } z3d_llama;
 
@@ -46,36 +47,37 @@ static inline const z3d_llama *llama_of(const z3d_unit_run *run) {
 
 enum { LLAMA_PARTS = 3 }; /* queries, keys, values */
 
-/* Queries, keys and values of all rows, or their gradients: parts of one buffer. */
+/* The queries, keys and values of all rows, or their gradients: three parts of one buffer. */
 typedef struct llama_heads {
     void *part[LLAMA_PARTS];
-    int64_t stride[LLAMA_PARTS]; /* elements from row to row of a part */
+    int64_t stride[LLAMA_PARTS]; /* elements from one row of a part to the next */
 } llama_heads;
 
-/* Elements of a row of all parts. */
+/* Elements of one row in all parts together. */
 int64_t z3d_llama_qkv_columns(const z3d_llama *llama);
 llama_heads z3d_llama_heads_of(const z3d_unit_run *run, void *qkv);
 
-/* What forward leaves of queries and keys for backward. */
+/* Queries, keys and values as forward saves them for backward. */
 typedef struct llama_heads_saved {
-    void *qkv;              /* turned by the rotary embedding; with qk_norm: before the norms */
-    float *q_rstd, *k_rstd; /* of the norms */
+    void *qkv;              /* after the rotary embedding; with qk_norm: before the norms */
+    float *q_rstd, *k_rstd; /* statistics of the norms */
     float *log_sum_exp;
 } llama_heads_saved;
 
 z3d_status z3d_llama_heads_take_saved(z3d_unit_run *run, llama_heads_saved *saved);
-/* saved->qkv from x T[rows, hidden], and what attention reads of it: *heads, which with qk_norm is
- * in workspace. */
+/* Computes saved->qkv from x, T[rows, hidden]. *heads: the input of attention; with qk_norm it is
+ * in workspace, else in saved->qkv. */
 z3d_status z3d_llama_heads_forward(z3d_unit_run *run, const llama_heads_saved *saved, const void *x,
                                    llama_heads *heads);
-/* *heads once more, in backward. */
+/* Gives *heads again, in backward. */
 z3d_status z3d_llama_heads_again(z3d_unit_run *run, const llama_heads_saved *saved,
                                  llama_heads *heads);
-/* Whether a gradient of the products' parameters is ever wanted. */
+/* Whether any parameter of the three products is trained. */
 bool z3d_llama_trains_heads(const z3d_unit_run *run);
-/* In backward, d_qkv is what attention's backward left; after the input half it is the gradient of
- * the products' outputs, NULL in the weight half if that does not read it. x: what they read, for
- * the weight half. dx T[rows, hidden], NULL: nobody wants it. */
+/* Backward of the three products, norms and rotary embedding, or a half of it. d_qkv: before the
+ * input half, the gradients from attention's backward; after it, the gradients of the products'
+ * outputs. The weight half reads these; NULL if it does not need them. x: the products' input, for
+ * the weight half. dx: gradient of x, T[rows, hidden]; NULL: not needed. */
 z3d_status z3d_llama_heads_backward(z3d_unit_run *run, z3d_halves halves,
                                     const llama_heads_saved *saved, void *d_qkv, const void *x,
                                     void *dx);

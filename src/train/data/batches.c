@@ -1,16 +1,16 @@
-/* Which samples this rank reads: positions in the global batch, independent of how the batch is
- * divided. */
+/* The samples that this rank reads. Their positions in the global batch do not depend on how the
+ * batch is divided. */
 #include <stdlib.h>
 
 #include "src/base/xxh3.h"
 #include "src/train/trainer.h"
 
-/* Where a sample's positions go; NULL: nobody reads them. */
+/* The memory for a sample's positions; NULL: they are not needed. */
 static int32_t *positions_at(const z3d_trainer *trainer, int64_t at) {
     return trainer->positions ? trainer->positions + at : NULL;
 }
 
-/* From where each token's document begins to the token's position in it. */
+/* Turns the beginning of each token's document into the token's position in its document. */
 static void count_from_starts(int32_t *positions, int64_t seq) {
     for (int64_t i = 0; positions && i < seq; i++) positions[i] = (int32_t)i - positions[i];
 }
@@ -33,7 +33,7 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     return Z3D_OK;
 }
 
-/* Windows that are read of one file: eval_steps batches of train_batch_size, or all there are. */
+/* The number of windows to read from one file: eval_steps batches of train_batch_size, or all. */
 static int64_t validation_windows(const z3d_trainer *trainer, int64_t windows) {
     int64_t wanted;
     if (!z3d_mul_i64(trainer->config->training_eval_steps, trainer->config->train_batch_size,
@@ -42,7 +42,8 @@ static int64_t validation_windows(const z3d_trainer *trainer, int64_t windows) {
     return wanted < windows ? wanted : windows;
 }
 
-/* Evenly spread over the file. In 128 bits: the product may pass 2^63. */
+/* Spreads the windows evenly over the file. Computed in 128 bits, because the product may exceed
+ * 2^63. */
 static int64_t spread(int64_t index, int64_t windows, int64_t wanted) {
     return (int64_t)((__int128)index * windows / wanted);
 }
@@ -76,7 +77,7 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
         call * windows_per_call(trainer) + z3d_samples_before(&trainer->program, &trainer->mesh);
     for (int64_t row = 0; row < rows; row++) {
         int64_t index = first + row, valid;
-        /* Outside (-1) the row is all ignored targets. */
+        /* For index -1 all targets of the row are ignored. */
         int64_t window = index < wanted ? begin + spread(index, windows, wanted) : (int64_t)-1;
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
                                    trainer->targets + row * seq, positions_at(trainer, row * seq),
@@ -86,7 +87,7 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
     return Z3D_OK;
 }
 
-/* Of one file. row: [2 x seq]. */
+/* Adds the digest of one file. row: scratch, [2 x seq]. */
 static z3d_status digest_file(const z3d_trainer *trainer, int file, int32_t *row,
                               uint64_t *digest) {
     const int64_t seq = trainer->config->model_seq_length;

@@ -1,4 +1,5 @@
-/* The dataset: finds the file of sample k and its window or documents there, and reads them. */
+/* The dataset: finds the file of sample k and its window or documents in that file, and reads them.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,8 @@
 struct z3d_dataset {
     int count;
     z3d_token_file **file;
-    int64_t *windows;      /* whole windows of each file: what training draws from */
-    int64_t *padded;       /* with the last, short one: what validation walks */
+    int64_t *windows;      /* whole windows of each file, for training */
+    int64_t *padded;       /* the same with the last, short window, for validation */
     z3d_packing **packing; /* of each file; NULL: samples are windows */
     z3d_blend *blend;
     int64_t seq_length;
@@ -18,7 +19,7 @@ struct z3d_dataset {
     uint64_t key;
 };
 
-/* Parts of a start-up check larger than this are left to the check at reading. */
+/* Larger parts are not checked at start-up, but when they are read. */
 static const int64_t check_limit = (int64_t)4 << 30;
 
 static z3d_status open_file(z3d_dataset *dataset, const z3d_dataset_config *config, int i) {
@@ -132,7 +133,7 @@ z3d_status z3d_dataset_check_tokenizer(const z3d_dataset *dataset, const z3d_con
     z3d_status status = Z3D_OK;
     for (int i = 0; i < dataset->count; i++) marked |= z3d_token_file_digest(dataset->file[i]) != 0;
     bool known = bytes ? config->model_vocab_size <= ABOUT_BYTES : *config->data_vocab != 0;
-    /* Where its files are not on this machine it is unknown. */
+    /* If the tokenizer's files are not on this machine, nothing is checked. */
     if (!marked || !known ||
         z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, config->data_vocab,
                              config->data_merges, &tokenizer) != Z3D_OK)
@@ -156,7 +157,7 @@ void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_p
     out->window = z3d_permute(epoch_key(dataset, out->epoch, out->file), windows, nth % windows);
 }
 
-/* From token `at` on: inputs 0, targets ignored, one document. */
+/* Fills a sample from token `at` on: inputs 0, targets ignored, one document. */
 static void fill_up(const z3d_dataset *dataset, int64_t at, int32_t *tokens, int32_t *targets,
                     int32_t *starts) {
     for (int64_t i = at; i < dataset->seq_length; i++) {
@@ -170,8 +171,8 @@ static void fill_up(const z3d_dataset *dataset, int64_t at, int32_t *tokens, int
 static z3d_status read_window(const z3d_dataset *dataset, int file, int64_t window, int64_t valid,
                               int32_t *tokens, int32_t *targets, int32_t *starts) {
     int64_t seq = dataset->seq_length, first = window * seq;
-    /* Inputs and targets overlap in all but one token: read the targets, which end later, and take
-     * the inputs from them. */
+    /* Inputs and targets share all tokens but one: reads the targets, which end one token later,
+     * and copies the inputs from them. */
     Z3D_TRY(z3d_token_file_read(dataset->file[file], first, 1, dataset->vocab_size, tokens));
     Z3D_TRY(
         z3d_token_file_read(dataset->file[file], first + 1, valid, dataset->vocab_size, targets));
@@ -182,7 +183,7 @@ static z3d_status read_window(const z3d_dataset *dataset, int file, int64_t wind
     return Z3D_OK;
 }
 
-/* A document, or a part of one. */
+/* Reads a document, or a part of one. */
 static z3d_status read_piece(const z3d_dataset *dataset, int file, const z3d_piece *piece,
                              int32_t *tokens, int32_t *targets) {
     const z3d_token_file *from = dataset->file[file];

@@ -1,4 +1,4 @@
-/* The data that a configuration trains on, and how much of it is one pass. */
+/* Opens the training data of a configuration and counts one pass over it. */
 #include "src/train/data.h"
 
 z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out) {
@@ -21,12 +21,11 @@ z3d_status z3d_train_data_count(z3d_config *config) {
     z3d_dataset *dataset;
     if (config->training_epochs == 0) return Z3D_OK;
     if (config->data_train.count > 1)
-        return Z3D_ERROR(
-            Z3D_ERR_CONFIG,
-            "training.epochs counts passes over one token file, and data.train has %d, "
-            "of which a run takes samples by their weights; make one file of them with "
-            "`zero3d data tokenize`, or give training.steps",
-            config->data_train.count);
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "training.epochs counts passes over one token file, but data.train has "
+                         "%d, and a run takes samples from them by weight; make one file with "
+                         "`zero3d data tokenize`, or set training.steps",
+                         config->data_train.count);
     z3d_status status = z3d_train_data_open(config, &dataset);
     if (status != Z3D_OK)
         return z3d_error_context(status, "training.epochs needs the data to count its steps");

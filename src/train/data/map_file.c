@@ -1,4 +1,4 @@
-/* What both formats of token files stand on: a file mapped for reading, and types. */
+/* Shared by both formats of token files: mapping a file for reading, and token types. */
 #include "src/train/data/token_file.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Megatron-LM's index files (.idx), as its IndexedDataset writes them: magic "MMIDIDX\0\0", version
  * 1 (uint64), type code (uint8), numbers of sequences and of document boundaries (uint64), then the
  * lengths of the sequences in tokens (int32), their first bytes in the .bin (int64) and the
- * documents' first sequences (int64); multimodal ones add a mode byte a sequence. All little endian
- * and unaligned. */
+ * documents' first sequences (int64); multimodal ones add a mode byte for each sequence. All little
+ * endian and unaligned. */
 #include "src/train/data/token_file.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file
     *sequences = read_i64(bytes + 18);
     *documents = read_i64(bytes + 26);
     int64_t room = index->bytes - HEADER_BYTES;
-    /* Bounded one at a time first, so that the sum cannot overflow. */
+    /* Each number is checked alone first, so that the sum cannot overflow. */
     bool fits =
         *sequences >= 0 && *documents >= 0 && *sequences <= room / 12 && *documents <= room / 8;
     int64_t wanted = fits ? 12 * *sequences + 8 * *documents : 0;
@@ -88,7 +88,8 @@ static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file
     return Z3D_OK;
 }
 
-/* Every sequence lies inside the .bin; *contiguous: they follow each other from its first byte. */
+/* Checks that every sequence is inside the .bin. *contiguous: they follow each other from its first
+ * byte on. */
 static z3d_status check_sequences(const z3d_mapped_file *index, z3d_token_file *file,
                                   int64_t sequences, bool *contiguous) {
     const unsigned char *lengths = index->data + HEADER_BYTES, *pointers = lengths + 4 * sequences;
@@ -166,7 +167,7 @@ end:
     return status;
 }
 
-/* Each begins with a sequence; empty ones are left out, and the last border is the end. */
+/* Each document begins with a sequence; empty ones are left out, and the last border is the end. */
 static z3d_status keep_documents(const z3d_mapped_file *index, z3d_token_file *file,
                                  int64_t sequences, int64_t documents) {
     const unsigned char *lengths = index->data + HEADER_BYTES, *border = lengths + 12 * sequences;
@@ -188,7 +189,7 @@ z3d_status z3d_megatron_read_documents(const char *index_path, z3d_token_file *f
     z3d_mapped_file index;
     z3d_status status;
     int64_t sequences = 0, documents = 0;
-    z3d_token_file seen = {.data = file->data}; /* of what read_header says, only the numbers */
+    z3d_token_file seen = {.data = file->data}; /* only the numbers of read_header are used */
     Z3D_TRY_GOTO(status, z3d_map_file(index_path, &index), end);
     Z3D_TRY_GOTO(status, read_header(&index, &seen, &sequences, &documents), end);
     Z3D_TRY_GOTO(status, check_documents(&index, sequences, documents), end);

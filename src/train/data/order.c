@@ -8,8 +8,8 @@
 enum { FEISTEL_ROUNDS = 6 };
 
 int64_t z3d_permute(uint64_t key, int64_t count, int64_t index) {
-    int bits =
-        1; /* of each half; the domain 4^bits is below 4 x count: at most 4 walks on average */
+    int bits = 1; /* bits of each half; the domain, 4^bits, is less than 4 x count: at most 4 rounds
+                     on average */
     while (bits < 31 && ((int64_t)1 << (2 * bits)) < count) bits++;
     uint64_t mask = ((uint64_t)1 << bits) - 1, place = (uint64_t)index;
     do {
@@ -28,14 +28,16 @@ struct z3d_blend {
     int count;
     int32_t *quota;  /* [count] samples of each source in one period */
     int32_t *source; /* [period] */
-    int32_t *nth;    /* [period] how many of that source came before, in the period */
+    int32_t *nth;    /* [period] how many samples of the same source came before it in the period */
 };
 
-/* Whole quotas that sum to the period: floors, at least one, the rest to the largest remainders. */
+/* Sets integer quotas whose sum is the period: each rounded down, but at least one; the sources
+ * with the largest remainders get the rest. */
 static void set_quotas(z3d_blend *blend, const double *weight) {
     double total = 0, largest = 0;
     for (int i = 0; i < blend->count; i++) largest = fmax(largest, weight[i]);
-    for (int i = 0; i < blend->count; i++) total += weight[i] / largest; /* no overflow */
+    for (int i = 0; i < blend->count; i++)
+        total += weight[i] / largest; /* divided first, so that the sum cannot overflow */
     int32_t sum = 0;
     for (int i = 0; i < blend->count; i++) {
         double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
@@ -55,8 +57,8 @@ static void set_quotas(z3d_blend *blend, const double *weight) {
     }
 }
 
-/* Largest deficit first. A source is only chosen below its share, so that after one period each has
- * had exactly its quota. */
+/* The source with the largest deficit is next. A source is chosen only while it is below its share,
+ * so after one period each source has exactly its quota. */
 static void deal_period(z3d_blend *blend, int32_t *given) {
     for (int64_t t = 0; t < Z3D_BLEND_PERIOD; t++) {
         int best = 0;
@@ -83,7 +85,7 @@ z3d_status z3d_blend_create(const double *weight, int count, z3d_blend **out) {
                              "weight %g of data file %d: expected a positive number", weight[i], i);
     Z3D_TRY_GOTO(status, z3d_new(1, sizeof *blend, "the blend of data files", &blend), end);
     blend->count = count;
-    if (count == 1) goto end; /* nothing to deal */
+    if (count == 1) goto end; /* one source has all samples */
     Z3D_TRY_GOTO(status, z3d_new((size_t)count, sizeof(int32_t), "the blend", &given), end);
     Z3D_TRY_GOTO(status, z3d_new((size_t)count, sizeof(int32_t), "the blend", &blend->quota), end);
     Z3D_TRY_GOTO(status, z3d_new(Z3D_BLEND_PERIOD, sizeof(int32_t), "the blend", &blend->source),

@@ -1,4 +1,4 @@
-/* Best fit decreasing, and which document is where in an epoch. */
+/* Packs documents by best fit decreasing, and finds the documents of a sample in an epoch. */
 #include "src/train/data/packing.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 /* ---- pieces ---- */
 
-/* The first time pieces are counted by length, the second time put in order. False: no token of it
- * is trained, it is left out. */
+/* Called twice for each piece: the first pass counts pieces by length, the second puts them in
+ * order. False: the piece is left out because none of its tokens is trained. */
 static bool add_piece(z3d_packing *p, const z3d_token_file *file, const z3d_piece *piece) {
     if (!z3d_token_file_trains(file, piece->first + 1, piece->length - 1 + piece->more))
         return false;
@@ -68,12 +68,13 @@ static z3d_status sort_pieces(z3d_packing *p, const z3d_token_file *file, z3d_to
 
 /* ---- best fit ---- */
 
-/* Samples by the room that they have: a list for each room, and a tree over the rooms that says
- * which lists have one. */
+/* Samples by their free room, in tokens: a list of samples for each room, and a tree over the rooms
+ * that marks lists with samples. */
 typedef struct rooms {
     int64_t leaves;       /* a power of two */
-    unsigned char *any;   /* [2 x leaves] node i has the nodes 2i and 2i + 1 below it */
-    int32_t *head, *next; /* [leaves] of a room; [samples] behind a sample; -1: none */
+    unsigned char *any;   /* [2 x leaves] nodes 2i and 2i + 1 are the children of node i */
+    int32_t *head, *next; /* [leaves] the first sample of a room; [samples] the next sample with the
+                             same room; -1: none */
 } rooms;
 
 static void mark(rooms *r, int64_t room, bool any) {
@@ -81,7 +82,7 @@ static void mark(rooms *r, int64_t room, bool any) {
     for (r->any[at] = any; at > 1; at /= 2) r->any[at / 2] = r->any[at] | r->any[at ^ 1];
 }
 
-/* The least room of a sample that is not below `room`; -1: there is none. */
+/* The least room, at least `room`, that a sample has; -1: none. */
 static int64_t least_room(const rooms *r, int64_t room) {
     int64_t at = r->leaves + room;
     while (!r->any[at]) {
@@ -106,7 +107,7 @@ static int32_t take(rooms *r, int64_t room) {
     return sample;
 }
 
-/* sample_of[i]: where piece i lies. */
+/* sample_of[i]: the sample of piece i. */
 static void fit(z3d_packing *p, rooms *r, int32_t *sample_of) {
     for (int64_t i = 0; i < r->leaves; i++) r->head[i] = -1;
     for (int64_t i = 0; i < p->pieces; i++) {
@@ -131,14 +132,15 @@ static z3d_status fit_pieces(z3d_packing *p, int32_t *sample_of) {
     return status;
 }
 
-/* Sample by sample. */
+/* Lists the places sample by sample. */
 static z3d_status order_places(z3d_packing *p, const int32_t *sample_of) {
     Z3D_TRY(z3d_new((size_t)p->pieces, sizeof *p->place, "places of documents", &p->place));
     Z3D_TRY(z3d_new((size_t)p->facts.samples + 2, sizeof *p->sample, "samples", &p->sample));
     for (int64_t i = 0; i < p->pieces; i++) p->sample[sample_of[i] + 2]++;
     for (int64_t i = 2; i <= p->facts.samples; i++) p->sample[i] += p->sample[i - 1];
     for (int64_t i = 0; i < p->pieces; i++)
-        p->place[p->sample[sample_of[i] + 1]++] = (int32_t)i; /* then it is where the next begins */
+        p->place[p->sample[sample_of[i] + 1]++] =
+            (int32_t)i; /* afterwards this element is the beginning of the next sample */
     return Z3D_OK;
 }
 
@@ -149,8 +151,8 @@ static z3d_status pack(z3d_packing *p, const z3d_token_file *file, const char *p
     if (p->pieces == 0)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: nothing is left to train on: of %lld documents %lld have more than "
-                         "model.seq_length (%lld) tokens, and %lld no token that is trained within "
-                         "them; see data.too_long",
+                         "model.seq_length (%lld) tokens, and %lld have no trained token in a "
+                         "sample; see data.too_long",
                          path, (long long)p->facts.documents, (long long)p->facts.too_long,
                          (long long)p->seq_length, (long long)p->facts.untrained);
     Z3D_TRY(z3d_new((size_t)p->pieces, sizeof *sample_of, "packing documents", &sample_of));

@@ -1,4 +1,4 @@
-/* Token files, mapped and read: llm.c's .bin here, Megatron-LM's index in megatron_file.c. */
+/* Maps and reads token files: llm.c's .bin here, Megatron-LM's index in megatron_file.c. */
 #include "src/train/data/token_file.h"
 
 #include <errno.h>
@@ -40,13 +40,13 @@ static z3d_status check_documents(const z3d_token_file *file) {
     return Z3D_OK;
 }
 
-/* What follows the tokens. */
+/* Finds the tables that follow the tokens. */
 static z3d_status find_sections(z3d_token_file *file, int32_t flags) {
     const int64_t bytes = file->data.bytes;
     const bool masked = flags & Z3D_TOKEN_HAS_MASK, known = flags & Z3D_TOKEN_HAS_DOCUMENTS;
     if (flags & ~(Z3D_TOKEN_HAS_MASK | Z3D_TOKEN_HAS_DOCUMENTS))
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: its header has flags %#x, of which this version knows 1 and 2; make "
+                         "%s: its header has flags %#x; this version knows only 1 and 2; make "
                          "the file again with `zero3d data tokenize`",
                          file->path, (unsigned)flags);
     if (known ? file->documents < 1 || file->documents > file->tokens : file->documents != 0)
@@ -72,7 +72,7 @@ static z3d_status find_sections(z3d_token_file *file, int32_t flags) {
     return check_documents(file);
 }
 
-/* What a file is that begins with text; NULL: no text. */
+/* The kind of a file that begins with text; NULL: no text. */
 static const char *text_at(const z3d_mapped_file *data) {
     enum { LOOKED_AT = 64 };
     int64_t at = 0;
@@ -87,7 +87,7 @@ static z3d_status refuse_other(const z3d_token_file *file, int32_t begin) {
     const char *text = text_at(&file->data);
     if (text)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: this is %s, not a token file: zero3d data tokenize makes one of it",
+                         "%s: this is %s, not a token file: make one with `zero3d data tokenize`",
                          file->path, text);
     return Z3D_ERROR(Z3D_ERR_DATA,
                      "%s: not a token file: it begins with %d, expected llm.c's magic number %d "
@@ -131,7 +131,7 @@ static bool ends_with(const char *text, const char *end) {
     return a > b && strcmp(text + a - b, end) == 0;
 }
 
-/* Which files make up a Megatron-LM pair that `path` names; false when it names none. */
+/* The two files of the Megatron-LM pair that `path` names; false: it names none. */
 static bool find_pair(const char *path, z3d_string *data_path, z3d_string *index_path) {
     int stem = (int)strlen(path);
     bool index = ends_with(path, ".idx"), data = ends_with(path, ".bin");
@@ -189,10 +189,11 @@ z3d_status z3d_token_file_find_documents(z3d_token_file *file) {
     z3d_string_free(&index_path);
     Z3D_TRY(status);
     if (file->documents > 0) return check_documents(file);
-    return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: it does not say where its documents begin, which data.samples documents "
-                     "needs: make it with `zero3d data tokenize`, or set data.samples to windows",
-                     file->path);
+    return Z3D_ERROR(
+        Z3D_ERR_DATA,
+        "%s: it does not say where its documents begin, but data.samples documents needs that: "
+        "make it with `zero3d data tokenize`, or set data.samples to windows",
+        file->path);
 }
 
 uint64_t z3d_token_file_digest(const z3d_token_file *file) {
@@ -204,8 +205,8 @@ z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer 
     return Z3D_ERROR(
         Z3D_ERR_CONFIG,
         "%s: another tokenizer made this file (%d ids, digest %016llx) than the model's "
-        "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or "
-        "name the one that made it in data.tokenizer and data.vocab",
+        "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or set "
+        "data.tokenizer and data.vocab to the tokenizer that made it",
         file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->ops->name,
         tokenizer->vocab_size, (unsigned long long)tokenizer->digest);
 }
@@ -245,8 +246,8 @@ void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t co
         if (!is_trained(file, first + i)) targets[i] = -1;
 }
 
-/* Widens `count` stored tokens (unaligned) to int32 and gives the index of the first one outside
- * the vocabulary, -1 when all are inside. Fails late: the loop without branches is the usual case.
+/* Widens `count` stored tokens (unaligned) to int32. Returns the index of the first one outside the
+ * vocabulary, -1: none. Searches for it only after the loop, which has no branches and so is fast.
  */
 #define WIDEN(NAME, STORED)                                                                        \
     static int64_t widen_##NAME(const unsigned char *bytes, int64_t count, int32_t vocab_size,     \
@@ -319,9 +320,10 @@ static int64_t find_sequence(const z3d_token_file *file, int64_t position) {
 z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
                                int32_t vocab_size, int32_t *out) {
     Z3D_REQUIRE(first >= 0 && count >= 0 && first <= file->tokens - count,
-                "%s: tokens %lld to %lld of %lld asked for", file->path, (long long)first,
+                "%s: tokens %lld to %lld of %lld were requested", file->path, (long long)first,
                 (long long)(first + count), (long long)file->tokens);
-    struct stat info; /* a file cut short under a mapping would end the process by SIGBUS */
+    /* Reading beyond the end of a shortened file would end the process by SIGBUS. */
+    struct stat info;
     if (fstat(file->data.fd, &info) != 0 || info.st_size < file->data.bytes)
         return Z3D_ERROR(Z3D_ERR_IO,
                          "%s: the file became shorter during the run (%lld bytes before, %lld now)",

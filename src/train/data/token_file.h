@@ -5,9 +5,10 @@
 
 #include "src/train/data.h"
 
-/* llm.c's header: 256 int32, of which it reads three. Behind these ours says which tokenizer made
- * the file, and what follows the tokens: a mask, one bit a token, the lowest first (1: it is
- * trained as a target); then the index of each document's first token, int64. */
+/* llm.c's header: 256 int32, of which llm.c reads three. Later ones are ours: they say which
+ * tokenizer made the file, and which tables follow the tokens: a mask, one bit for each token, the
+ * lowest bit first (1: trained as a target); then the index of each document's first token, int64.
+ */
 enum {
     Z3D_TOKEN_HEADER_INTS = 256,
     Z3D_TOKEN_HEADER_BYTES = 1024,
@@ -37,7 +38,7 @@ typedef enum z3d_token_type {
 
 int z3d_token_type_bytes(z3d_token_type type);
 
-/* Whether it begins as llm.c's files do. */
+/* Whether the file begins with a magic number of llm.c. */
 bool z3d_is_token_file(const char *path);
 
 /* A file mapped for reading. */
@@ -48,7 +49,7 @@ typedef struct z3d_mapped_file {
     int64_t bytes;
 } z3d_mapped_file;
 
-/* ERR_IO when it is missing, unreadable or no regular file. Unmap also after a failure. */
+/* ERR_IO: the file is missing, unreadable or no regular file. Unmap also after a failure. */
 z3d_status z3d_map_file(const char *path, z3d_mapped_file *out);
 void z3d_unmap_file(z3d_mapped_file *file);
 
@@ -56,18 +57,18 @@ struct z3d_token_file {
     z3d_mapped_file data;
     char *path; /* as given */
     z3d_token_type type;
-    int64_t begin; /* byte of the first token, where tokens are one stretch */
+    int64_t begin; /* byte of the first token, if the tokens are contiguous */
     int64_t tokens;
     uint64_t digest;               /* of the tokenizer that made it; 0: unknown */
-    int32_t vocab_size;            /* of that */
+    int32_t vocab_size;            /* of that tokenizer */
     const unsigned char *mask;     /* NULL: all tokens are trained */
     const unsigned char *document; /* of `documents` int64, not aligned */
     int64_t documents;             /* 0: their borders are not known */
-    int64_t *found_document; /* `document` of a Megatron-LM pair, once it was found; else NULL */
+    int64_t *found_document;       /* memory of `document` for a Megatron-LM pair; else NULL */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;
     int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */
-    int64_t *sequence_byte;  /* [sequences]: where it begins in the .bin */
+    int64_t *sequence_byte;  /* [sequences]: the byte of the .bin where each begins */
 };
 
 /* Fills in type, begin, tokens and sequences from a Megatron-LM .idx; file->data is the mapped

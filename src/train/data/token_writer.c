@@ -35,7 +35,7 @@ z3d_status z3d_token_writer_open(z3d_token_writer *writer, const char *path, int
     writer->file = fopen(writer->temporary, "wbxe");
     if (!writer->file) {
         z3d_status status = failed(writer);
-        free(writer->temporary); /* not ours: nothing to remove */
+        free(writer->temporary); /* another process's file: do not remove it */
         writer->temporary = NULL;
         return status;
     }
@@ -44,7 +44,7 @@ z3d_status z3d_token_writer_open(z3d_token_writer *writer, const char *path, int
                                                                            : failed(writer);
 }
 
-/* A file that nobody else sees. */
+/* Opens a file without a name. */
 static z3d_status open_unnamed(z3d_token_writer *writer, const char *end, FILE **out) {
     z3d_string name = {0};
     z3d_string_append(&name, "%s.%s", writer->temporary, end);
@@ -70,7 +70,7 @@ z3d_status z3d_token_writer_document(z3d_token_writer *writer) {
                                                                                    : failed(writer);
 }
 
-/* Takes the mark from an id and keeps it in the mask. */
+/* Moves the flag from an id to the mask. */
 static bool keep_bit(z3d_token_writer *writer, int32_t *id) {
     const bool untrained = *id & Z3D_TOKEN_UNTRAINED;
     const int bit = (int)(writer->tokens % 8);
@@ -96,7 +96,7 @@ z3d_status z3d_token_writer_append(z3d_token_writer *writer, const int32_t *ids,
     return Z3D_OK;
 }
 
-/* Copies all of an unnamed file behind what is written. */
+/* Appends an unnamed file to the output. */
 static z3d_status append_file(z3d_token_writer *writer, FILE *from) {
     char buffer[1 << 14];
     size_t count = 1;

@@ -18,7 +18,7 @@ static bool ends_with(const char *text, const char *end) {
     return a > b && strcmp(text + a - b, end) == 0;
 }
 
-/* The path without .bin and .idx of a Megatron-LM pair. */
+/* Whether the path is that of a Megatron-LM pair without its endings .bin and .idx. */
 static bool is_prefix(const char *path) {
     z3d_string index = {0};
     z3d_string_append(&index, "%s.idx", path);
@@ -27,7 +27,7 @@ static bool is_prefix(const char *path) {
     return is;
 }
 
-/* By its name, or its content. */
+/* Decides by the name, or by the content. */
 static bool is_json(const char *path) {
     if (z3d_is_json_lines(path) || z3d_is_json(path)) return true;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -52,7 +52,7 @@ static z3d_status open_file(const char *path, int *fd) {
                     : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
 }
 
-/* All of a text; *text is malloc'ed. */
+/* Reads a whole text; *text is malloc'ed. */
 static z3d_status read_text(int fd, const char *path, char **text, size_t *length) {
     enum { MOST = 1 << 30 };
     z3d_content_hash unused;
@@ -94,15 +94,17 @@ static z3d_status write_line(const char *text, size_t length, z3d_tokenizer *tok
     return z3d_token_writer_append(writer, ids->id, ids->count);
 }
 
-/* Conversations are evaluated as they are trained: where a token file says which tokens are. */
+/* Refuses conversations: only a token file says which of their tokens are trained, and evaluation
+ * counts only these. */
 static z3d_status refuse_instructions(const char *path, const z3d_json *object, z3d_status status) {
     if (status != Z3D_ERR_DATA || !object || z3d_instruction_format(object) <= Z3D_FORMAT_TEXT)
         return status;
-    return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: its objects are of the format %s: make a token file of it with the "
-                     "model's tokenizer, and evaluate that: zero3d data tokenize %s --tokenizer "
-                     "FOLDER --output FILE.bin",
-                     path, z3d_tokenize_format_name(z3d_instruction_format(object)), path);
+    return Z3D_ERROR(
+        Z3D_ERR_DATA,
+        "%s: its objects are of the format %s: make a token file from it with the model's "
+        "tokenizer and evaluate that file: zero3d data tokenize %s --tokenizer "
+        "FOLDER --output FILE.bin",
+        path, z3d_tokenize_format_name(z3d_instruction_format(object)), path);
 }
 
 static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *tokenizer,
@@ -141,11 +143,11 @@ static z3d_status open_tokens(const char *file, const char *name, const z3d_conf
                                        .documents = documents,
                                        .too_long = (z3d_too_long)run->data_too_long};
     z3d_status status = z3d_dataset_open(&config, out);
-    /* A file of our own has no name that the user knows. */
+    /* Do not name our own temporary file: the user does not know it. */
     return status == Z3D_OK || file == name ? status : z3d_error_context(status, "%s", name);
 }
 
-/* In a folder of its own, which nobody else writes to. */
+/* Writes the token file to a new folder, to which no other process writes. */
 static z3d_status open_text(const char *path, const char *json_key, z3d_tokenizer *tokenizer,
                             const char *folder, const z3d_config *run, z3d_dataset **out) {
     z3d_token_writer writer = {0};

@@ -1,4 +1,4 @@
-/* A checkpoint's loss on data: its own configuration, adapted to the number of ranks. */
+/* The loss of a checkpoint on data, with its own configuration adapted to the number of ranks. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,7 +16,8 @@ static z3d_status read_config(z3d_world *world, const z3d_evaluate_request *requ
 
 /* ---- data ---- */
 
-/* A text needs the tokenizer. Of tokens it tells only their bytes: without it they are unknown. */
+/* A text needs the tokenizer. For a token file the tokenizer only counts bytes; without it bits per
+ * byte is unknown. */
 static z3d_status make_tokenizer(z3d_trainer *trainer, const z3d_evaluate_request *request,
                                  z3d_string *why) {
     z3d_status status = z3d_tokenizer_of_config(trainer->config, &trainer->tokenizer);
@@ -35,8 +36,8 @@ static z3d_status open_data(z3d_trainer *trainer, const z3d_evaluate_request *re
     if (trainer->rank == 0 && config->data_samples == Z3D_SAMPLES_WINDOWS &&
         z3d_dataset_masked(trainer->validation))
         z3d_log(Z3D_LOG_WARN,
-                "%s: conversations or prompts, cut wherever a window ends: data.samples=documents "
-                "keeps each whole",
+                "%s: conversations or prompts are cut where a window ends: data.samples=documents "
+                "keeps them whole",
                 request->data);
     return z3d_dataset_check_tokenizer(trainer->validation, config);
 }
@@ -61,7 +62,8 @@ static z3d_status evaluate_call(z3d_trainer *trainer, int64_t call, part *mine, 
     return status == Z3D_OK ? Z3D_OK : z3d_trainer_stop_all(trainer, status);
 }
 
-/* Ranks have consecutive samples in their own order, so the sum of all calls is in the data's. */
+/* Consecutive ranks have consecutive samples, so the sums over ranks and calls are in the order of
+ * the data. */
 static z3d_status add_calls(z3d_trainer *trainer, part *all, part *sum) {
     const int64_t calls = z3d_trainer_validation_calls(trainer, 0);
     for (int64_t call = 0; call < calls; call++) {

@@ -1,4 +1,4 @@
-/* Rounds of all replicas, and answers on their way to rank 0. */
+/* Exchanges the replicas' states and sends answers to rank 0. */
 #include "src/train/generation/answers.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void z3d_answers_release(z3d_answers *a) {
     z3d_string_free(&a->sent);
 }
 
-/* Rank 0: keeps it until all before it are given on. */
+/* Rank 0: keeps an answer until all earlier ones were passed to the caller. */
 static z3d_status take(z3d_answers *a, int64_t prompt, const z3d_answer *answer) {
     const z3d_generate_options *o = a->options;
     char *text;
@@ -46,7 +46,7 @@ static z3d_status take(z3d_answers *a, int64_t prompt, const z3d_answer *answer)
 
 z3d_status z3d_answers_add(z3d_answers *a, int64_t prompt, const z3d_answer *answer) {
     if (a->collects) return take(a, prompt, answer);
-    if (a->replica == 0) return Z3D_OK; /* rank 0 is one of them */
+    if (a->replica == 0) return Z3D_OK; /* rank 0 has the answer itself */
     z3d_answer head = *answer;
     head.text = NULL;
     z3d_string_append_bytes(&a->sent, (const char *)&prompt, sizeof prompt);
@@ -68,7 +68,7 @@ static z3d_status take_all(z3d_answers *a, const char *bytes, int64_t count) {
     return Z3D_OK;
 }
 
-/* From the speaker of a replica to everybody: there are no messages to one rank alone. */
+/* Broadcasts answers from one rank of a replica: a world has no messages to a single rank. */
 static z3d_status collect(z3d_answers *a, int speaker, int64_t bytes) {
     z3d_world *world = a->options->world;
     char *buffer = NULL;

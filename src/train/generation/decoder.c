@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So few tokens are read one by one: a prefill computes all its rows. */
+/* Up to this many tokens are read one by one: a prefill would compute all its rows for them. */
 enum { ONE_BY_ONE = 4 };
 
 z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
@@ -37,15 +37,17 @@ static int64_t unread(const z3d_sequence *sequence) {
     return sequence ? sequence->length - sequence->read : 0;
 }
 
-/* Positions are those of the caches: a text that moves is read again. */
+/* Leaves out the beginning of a text that has become too long. Its other tokens move to other
+ * positions, so the model must read them again. */
 static void keep_in_sight(const z3d_decoder *d, z3d_sequence *sequence) {
     int64_t kept = d->positions / 2 > 0 ? d->positions / 2 : 1;
     if (!sequence || sequence->length - sequence->base <= d->positions) return;
     sequence->base = sequence->read = sequence->length - kept;
 }
 
-/* The next `tokens` tokens of sample i of the `samples` of a call. What lies behind their end is
- * overwritten before anything looks at it; near the last position, tokens are read once more. */
+/* Sets the input of sample i of `samples`: its next `tokens` tokens. If it has fewer, the cache
+ * after them gets values that are overwritten before they are read. Near the last position earlier
+ * tokens are read again. */
 static void give(z3d_decoder *d, int64_t i, int64_t samples, z3d_sequence *sequence,
                  int64_t tokens) {
     int32_t *to = d->token + i * tokens;
@@ -63,7 +65,7 @@ static void give(z3d_decoder *d, int64_t i, int64_t samples, z3d_sequence *seque
         sequence->read = sequence->base + start + known;
 }
 
-/* The one with the most to read. */
+/* The sequence with the most unread tokens. */
 static int64_t longest(const z3d_decoder *d, z3d_sequence *const *sequence) {
     int64_t most = 0;
     for (int64_t i = 1; i < d->batch; i++)
@@ -86,8 +88,8 @@ z3d_decoder_work z3d_decoder_look(const z3d_decoder *d, z3d_sequence *const *seq
     return work;
 }
 
-/* A short prefill costs about as much as a decode of many samples; a long one as much as as many
- * short ones as read half of its tokens. */
+/* A short prefill costs about as much as a decode of many samples. A long prefill costs as much as
+ * the short ones that read half of its tokens. */
 z3d_mode z3d_decoder_mode(const z3d_decoder *d, const z3d_decoder_work *work) {
     if (work->unread <= ONE_BY_ONE || work->unread <= work->waiting) return Z3D_MODE_DECODE;
     return 2 * work->unread > d->tokens[Z3D_MODE_PREFILL] ? Z3D_MODE_PREFILL

@@ -1,4 +1,5 @@
-/* Continues prompts: gives them to the samples of all replicas, one token of each at a time. */
+/* Continues prompts: gives them to the samples of all replicas, and generates one token of each at
+ * a time. */
 #include "src/train/generation/generate.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ typedef struct slot {
     int64_t index;            /* of the prompt */
     z3d_sequence sequence;
     z3d_string text;
-    size_t told; /* bytes of it that were pieces */
+    size_t told; /* bytes of the text that were passed to `piece` */
     bool begins; /* the next token begins a text */
 } slot;
 
@@ -23,7 +24,7 @@ typedef struct generation {
     slot *slot;              /* [batch] */
     z3d_sequence **sequence; /* [batch] */
     z3d_answers answers;
-    int64_t next; /* the first prompt that nobody has */
+    int64_t next; /* the first prompt without a sample */
     int64_t broken;
     int32_t *scratch;
 } generation;
@@ -50,7 +51,7 @@ static void release(generation *g) {
     z3d_decoder_release(&g->decoder);
 }
 
-/* ---- prompts go to samples ---- */
+/* ---- giving prompts to samples ---- */
 
 static z3d_status begin(generation *g, int64_t index) {
     const z3d_prompt *prompt = &g->options->prompt[index];
@@ -70,7 +71,8 @@ static z3d_status begin(generation *g, int64_t index) {
     return Z3D_OK;
 }
 
-/* The next prompts, each to the replica with the most free samples: every rank deals alike. */
+/* Gives each next prompt to the replica with the most free samples. Every rank computes the same.
+ */
 static z3d_status deal(generation *g, z3d_round *round) {
     const int replicas = g->answers.replicas;
     for (; g->next < g->options->count; g->next++) {
@@ -92,7 +94,7 @@ static z3d_round look(const generation *g) {
     return round;
 }
 
-/* ---- samples become answers ---- */
+/* ---- from samples to answers ---- */
 
 static z3d_status append_token(generation *g, slot *s, int32_t token) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
@@ -109,7 +111,7 @@ static z3d_status append_token(generation *g, slot *s, int32_t token) {
     return s->text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
 }
 
-/* The part of the first answer that nobody was told yet. */
+/* Passes the new part of the first answer to `piece`. */
 static z3d_status tell(generation *g, slot *s, size_t sure) {
     const z3d_generate_options *o = g->options;
     if (!o->piece || s->index != 0 || !g->answers.collects || sure <= s->told) return Z3D_OK;
@@ -132,7 +134,8 @@ static z3d_status finish(generation *g, int64_t i, bool stopped) {
     return z3d_answers_add(&g->answers, s->index, &answer);
 }
 
-/* Ids that both know: the model's vocabulary may be larger, or padded, or a little smaller. */
+/* Number of ids that both tokenizer and model have: the model's vocabulary may be larger, padded,
+ * or a little smaller. */
 static int32_t ids_of(const z3d_tokenizer *t) {
     return t->model_ids > 0 && t->model_ids < t->vocab_size ? t->model_ids : t->vocab_size;
 }
@@ -152,13 +155,13 @@ static int32_t draw(generation *g, int64_t i) {
     return z3d_sample_token(logits, count, sampling, uniform, g->scratch);
 }
 
-/* The next token of sample i, which was read to its end. */
+/* Generates the next token of sample i, which was read to its end. */
 static z3d_status advance(generation *g, int64_t i) {
     slot *s = &g->slot[i];
     const z3d_stops *stops = g->options->stops;
     size_t before = s->text.length, at;
     const int32_t token = draw(g, i);
-    if (token < 0) { /* all replicas hear of it before the next call */
+    if (token < 0) { /* all replicas are told before the next call */
         g->broken = s->sequence.length - s->prompt->length + 1;
         return Z3D_OK;
     }
@@ -188,10 +191,10 @@ static void count(const generation *g, z3d_mode mode, const z3d_round *all, doub
     }
 }
 
-/* One call of the engine for all replicas, and a token of each sample that it has read. */
+/* One call of the engine on all replicas, then a token for each sample that was read to its end. */
 static z3d_status call(generation *g, const z3d_round *all, z3d_generate_totals *totals) {
     const z3d_decoder *d = &g->decoder;
-    z3d_mode mode = Z3D_MODE_DECODE; /* the longest that a replica wants */
+    z3d_mode mode = Z3D_MODE_DECODE; /* the longest mode that any replica needs */
     for (int r = 0; r < g->answers.replicas; r++) {
         const z3d_mode wanted = z3d_decoder_mode(d, &all[r].work);
         if (wanted < mode) mode = wanted;
@@ -230,7 +233,7 @@ z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
     *totals = (z3d_generate_totals){0};
     z3d_status status = prepare(&g, engine);
     if (status == Z3D_OK) status = work(&g, totals);
-    /* A text that was stopped is told to its end. */
+    /* After a stop, passes the rest of the first text to `piece`. */
     for (int64_t i = 0; totals->stopped && i < g.decoder.batch && status == Z3D_OK; i++)
         if (g.slot[i].prompt) status = tell(&g, &g.slot[i], g.slot[i].text.length);
     totals->answers = g.answers.given;

@@ -1,4 +1,4 @@
-/* Text from a checkpoint. */
+/* Generates text from a checkpoint. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,9 +25,8 @@ z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, i
     return status;
 }
 
-/* No prompt is a mistake, an empty one that the command line gives a wish: a text from its
- * beginning. The configuration then has the text that stands for it, and so it has for prompts of a
- * file. */
+/* A missing prompt is an error. An empty prompt on the command line starts a new text; then, and
+ * for prompts of a file, the configuration gets a placeholder as generate.prompt. */
 static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *request,
                                bool *empty) {
     const bool given = z3d_is_assigned(request->assignments, request->count, "generate.prompt");
@@ -35,9 +34,10 @@ static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *r
     if (request->prompts && given)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "generate.prompt and --prompts: give one of them");
     if (z3d_is_assigned(request->assignments, request->count, "generate.prompts"))
-        return z3d_config_error(config, "generate.prompts",
-                                "these are a run's; give --prompts FILE, with a prompt in each "
-                                "line");
+        return z3d_config_error(
+            config, "generate.prompts",
+            "a run uses these prompts; give --prompts FILE, with a prompt in each "
+            "line");
     if (z3d_is_assigned(request->assignments, request->count, "generate.every"))
         return z3d_config_error(config, "generate.every", "only a run has steps; leave it out");
     if (!request->prompts && config->generate_batch != Z3D_AUTO &&
@@ -54,17 +54,17 @@ static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *r
 
 /* ---- generating ---- */
 
-/* What is done with the text of a generation. */
+/* The destination of the generated text. */
 typedef struct listener {
     z3d_status (*show)(void *context, const char *text, size_t length);
     void *context;
-    const z3d_prompts *prompts; /* NULL: one text, which is shown as it comes */
+    const z3d_prompts *prompts; /* NULL: one text, which is shown piece by piece */
     const z3d_chat *chat;       /* NULL: none */
     z3d_line_file *output;      /* NULL: answers are shown */
     z3d_string line;
 } listener;
 
-/* Fit for a terminal. */
+/* Shows a piece, made fit for a terminal. */
 static z3d_status show_piece(void *context, const char *text, size_t length) {
     listener *l = context;
     z3d_string_clear(&l->line);
@@ -115,7 +115,7 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
     return z3d_trainer_agree(trainer, status);
 }
 
-/* A prompt as tokens; not longer than the model sees. */
+/* Makes tokens from a prompt; an error if it is longer than the model sees. */
 static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_style *style,
                                 const char *text, z3d_prompt *out) {
     const z3d_config *config = trainer->config;
@@ -128,7 +128,8 @@ static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_sty
                      (long long)out->length, (long long)trainer->model->positions);
 }
 
-/* The prompt, unless it is a message, and its continuation as it comes. Collective, agreed. */
+/* Shows the prompt, unless it is a message, then each piece of its continuation. Collective,
+ * agreed. */
 static z3d_status continue_one(z3d_trainer *trainer, const char *text, const z3d_prompt *prompt,
                                listener *listener, z3d_generate_totals *totals) {
     z3d_status status = Z3D_OK;
@@ -169,7 +170,8 @@ z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_stri
 
 /* ---- from a checkpoint ---- */
 
-/* Rank 0 reads, all get it: the file may be a pipe, or be on one node only. Collective, agreed. */
+/* Rank 0 reads the file and sends it to all ranks: it may be a pipe, or be on one node only.
+ * Collective, agreed. */
 static z3d_status share_file(z3d_trainer *trainer, const char *path, char **text, int64_t *length) {
     enum { MOST = 1 << 30 };
     size_t bytes = 0;
@@ -207,14 +209,14 @@ static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
     return z3d_trainer_agree(trainer, status);
 }
 
-/* Nothing that is there is overwritten. Rank 0; before the costly part, and again with it. */
+/* Refuses an output that exists. Rank 0, before the expensive work. */
 static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
     if (trainer->rank != 0 || !path || access(path, F_OK) != 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO, "--output %s: it is there already; remove it or give another name",
+    return Z3D_ERROR(Z3D_ERR_IO, "--output %s: the file exists; remove it or give another name",
                      path);
 }
 
-/* Positions for the longest text that these may become. Equal on all ranks. */
+/* Positions for the longest text, prompt and answer. Equal on all ranks. */
 static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
     enum { ROUND = 128 };
     int64_t longest = 1;
@@ -232,7 +234,7 @@ static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request
     return z3d_trainer_load_weights(trainer, request->path, request->ema, &step);
 }
 
-/* A run without an answer leaves no file that would be in the way of the next. */
+/* Removes an empty output, which would stop the next start. */
 static z3d_status close_output(z3d_line_file *output) {
     struct stat info;
     if (output->fd >= 0 && fstat(output->fd, &info) == 0 && info.st_size == 0)

@@ -11,7 +11,7 @@ enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
 
 /* ---- tokens ---- */
 
-/* A user's text that has one would end its message and begin another. */
+/* Refuses special tokens in messages: one could end the user's message and begin another. */
 static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation *talk) {
     for (int i = 0; i < talk->count; i++) {
         const z3d_message *m = &talk->message[i];
@@ -19,8 +19,8 @@ static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation 
         const char *token = t->ops->find_special(t, m->text, m->length, &bytes);
         if (token)
             return Z3D_ERROR(Z3D_ERR_DATA,
-                             "the %s's message has %.*s, which is no text but a special token of "
-                             "the tokenizer: take it out",
+                             "the %s's message has %.*s, which is a special token of the "
+                             "tokenizer, not text: remove it",
                              z3d_role_name(m->role), (int)bytes, token);
     }
     return Z3D_OK;
@@ -58,7 +58,7 @@ z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, si
     return status;
 }
 
-/* Before the messages, unless they have one. */
+/* Puts the system message before the messages, unless they have one. */
 static z3d_status add_system(const z3d_prompt_style *style, z3d_conversation *talk) {
     if (!style->system || talk->message[0].role == Z3D_CHAT_SYSTEM) return Z3D_OK;
     Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_CHAT_SYSTEM}));
@@ -75,22 +75,22 @@ static z3d_status encode_messages(const z3d_prompt_style *style, const z3d_json 
         z3d_conversation_read(&talk, list, "messages", style->chat->kind->thinking, false);
     if (status == Z3D_OK) status = z3d_conversation_check(&talk);
     if (status == Z3D_OK && talk.message[talk.count - 1].role != Z3D_CHAT_USER)
-        status = Z3D_ERROR(Z3D_ERR_DATA, "the last message is to be the user's: what the assistant "
-                                         "says is generated");
+        status = Z3D_ERROR(Z3D_ERR_DATA, "the last message must be the user's: the assistant's "
+                                         "answer is generated");
     if (status == Z3D_OK) status = add_system(style, &talk);
     if (status == Z3D_OK) status = encode_chat(style, &talk, out);
     z3d_conversation_free(&talk);
     return status;
 }
 
-/* ---- what an answer keeps of its line ---- */
+/* ---- the keys of a line that are copied to its answer ---- */
 
 static void append_key(const z3d_json *value, z3d_string *out) {
     z3d_string_append_json(out, value->key);
     z3d_string_append(out, ": ");
 }
 
-/* The reader refuses more than 64 levels. */
+/* Recursion is limited: the reader refuses more than 64 levels. */
 static void append_value(const z3d_json *value, z3d_string *out) { /* NOLINT(misc-no-recursion) */
     bool object = value->type == Z3D_JSON_OBJECT;
     switch (value->type) {
@@ -125,7 +125,7 @@ static bool is_of_answer(const char *key) {
     return false;
 }
 
-/* key: of the prompt. */
+/* key: the one of the prompt. */
 static void append_head(const z3d_json *line, const char *key, z3d_string *out) {
     z3d_string_append(out, "{\"%s\": ", key);
     append_value(z3d_json_member(line, key), out);
@@ -160,7 +160,7 @@ static z3d_status take_number(const z3d_json_lines *lines, const char *key, int6
     return Z3D_OK;
 }
 
-/* Readers of JSON take the last of two; a line of data with two is a mistake. */
+/* JSON readers use the last of two equal keys; in a line of data two are an error. */
 static z3d_status check_once(const z3d_json_lines *lines, const char *key) {
     int count = 0;
     for (const z3d_json *m = lines->object->first; m; m = m->next) count += !strcmp(m->key, key);
@@ -169,7 +169,7 @@ static z3d_status check_once(const z3d_json_lines *lines, const char *key) {
                      (long long)lines->line, key);
 }
 
-/* The key of what is continued. */
+/* Finds the key of the text to continue: prompt or messages. */
 static z3d_status find_prompt(const z3d_json_lines *lines, bool chat, const char **key) {
     const bool has_text = z3d_json_member(lines->object, "prompt"),
                talks = z3d_json_member(lines->object, "messages");
@@ -232,7 +232,7 @@ static z3d_status make_place(z3d_prompts *p) {
     return Z3D_OK;
 }
 
-/* Every error of a line is noted: a file is corrected once. */
+/* Collects the errors of all lines, so that the user can correct the file at once. */
 static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *style,
                              const z3d_prompt_defaults *defaults, z3d_prompts *out,
                              z3d_string *errors, int64_t *wrong) {
@@ -253,9 +253,7 @@ static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *styl
     }
 }
 
-/* Whether the first character that is none of a byte-order mark and of white space begins no
- * object.
- */
+/* Whether the text, after a byte-order mark and white space, does not begin with an object. */
 static bool is_plain_text(const char *text, size_t length) {
     size_t at = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     while (at < length && strchr(" \t\r\n", text[at]) && text[at]) at++;
@@ -272,7 +270,7 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
     if (is_plain_text(text, length)) {
         free(text);
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: it has no JSON lines: each line is to be {\"prompt\": \"a text\"}",
+                         "%s: it has no JSON lines: each line must be {\"prompt\": \"a text\"}",
                          path);
     }
     z3d_json_lines_of(&lines, text, length);
@@ -287,7 +285,7 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
         status = z3d_error_set_lines(Z3D_ERR_DATA, __FILE__, __LINE__, errors.text);
     if (status == Z3D_OK && out->count == 0)
         status = Z3D_ERROR(Z3D_ERR_DATA,
-                           "%s has no prompts: each line is to be {\"prompt\": \"a text\"}", path);
+                           "%s has no prompts: each line must be {\"prompt\": \"a text\"}", path);
     z3d_string_free(&errors);
     return status;
 }

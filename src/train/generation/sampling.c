@@ -1,16 +1,17 @@
-/* Which token comes next: one draw from logits. */
+/* Draws the next token from logits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/train/generation/generate.h"
 
-/* Largest logit first, the smaller id among equals: one order on every rank. */
+/* The largest logit first; of equal ones the smaller id first. So the order is the same on every
+ * rank. */
 static bool before(const float *logits, int32_t a, int32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* Restores the heap property (the last in order at the top) below `at`. */
+/* Restores the heap property below `at`; the top is the last one in the order. */
 static void sift(const float *logits, int32_t *heap, int64_t count, int64_t at) {
     for (;;) {
         int64_t child = 2 * at + 1;
@@ -41,7 +42,7 @@ static void select_top(const float *logits, int32_t count, int64_t k, int32_t *h
     }
 }
 
-/* How many of the k most likely are enough for top_p; *sum: theirs. */
+/* The number of most likely ids, of k, that reach top_p; *sum: the sum of their probabilities. */
 static int64_t nucleus(const float *logits, const int32_t *top, int64_t k, double temperature,
                        double top_p, double *sum) {
     double wanted = top_p * *sum, reached = 0;

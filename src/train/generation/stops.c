@@ -1,4 +1,4 @@
-/* Finds stops in a text that grows. */
+/* Finds stops in a growing text. */
 #include "src/train/generation/stops.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out) {
     *out = (z3d_stops){.ends = ends ? tokenizer : NULL};
-    /* One token more than the list may have: z3d_stops_add's. */
+    /* One more than the list, for z3d_stops_add. */
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->token, "stops", &out->token));
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->text, "stops", &out->text));
     for (int i = 0; i < list->count; i++) {
@@ -55,7 +55,7 @@ bool z3d_stops_find(const z3d_stops *stops, const char *text, size_t length, siz
     return found;
 }
 
-/* Bytes at the end that a character begins with, of which more may come. */
+/* The number of bytes at the end that are the beginning of an incomplete character. */
 static size_t cut_character(const char *text, size_t length) {
     for (size_t back = 1; back <= 3 && back <= length; back++) {
         unsigned char c = (unsigned char)text[length - back];

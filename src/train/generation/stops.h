@@ -1,4 +1,4 @@
-/* What ends a generated text: tokens and strings. */
+/* Tokens and strings that end a generated text. */
 #ifndef ZERO3D_TRAIN_STOPS_H
 #define ZERO3D_TRAIN_STOPS_H
 
@@ -12,28 +12,28 @@
 typedef struct z3d_stops {
     int32_t *token;
     int tokens;
-    const z3d_tokenizer *ends; /* whose ends are stops, too; NULL: none */
+    const z3d_tokenizer *ends; /* its end tokens are stops too; NULL: not used */
     const char **text;         /* not owned */
     int texts;
     size_t longest; /* of the texts, bytes */
 } z3d_stops;
 
-/* Of the texts of `list`, which must live longer. One that the tokenizer makes a single token
- * without text of its own is a stop token. ends: what ends the tokenizer's texts is one,
- * too; the tokenizer must live longer. Zero-initialise;
- * release it in any case. ERR_MEMORY. */
+/* Makes stops of the texts of `list`, which must outlive *out. A text that is a special token of
+ * the tokenizer (a token without text in decoded output) is a stop token. ends: the tokenizer's end
+ * tokens are stops too; then the tokenizer must outlive *out. Zero-initialise *out before; release
+ * it also after a failure. Errors: ERR_MEMORY, the tokenizer's. */
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out);
-/* One token more. At most once. */
+/* Adds one stop token. Call it at most once: there is memory for one. */
 void z3d_stops_add(z3d_stops *stops, int32_t token);
 void z3d_stops_release(z3d_stops *stops);
 
 bool z3d_stops_at_token(const z3d_stops *stops, int32_t token);
-/* Looks for the first stop string that ends behind text[from]; *at is where it begins. */
+/* Looks for the first stop string that ends after text[from]; *at: where it begins. */
 bool z3d_stops_find(const z3d_stops *stops, const char *text, size_t length, size_t from,
                     size_t *at);
-/* So many bytes of a text that grows are sure: behind them may begin a stop string, or lies a part
- * of a UTF-8 character. */
+/* The number of bytes of a growing text that later text cannot change: after them is a possible
+ * beginning of a stop string, or an incomplete UTF-8 character. */
 size_t z3d_stops_sure(const z3d_stops *stops, const char *text, size_t length);
 
 #endif

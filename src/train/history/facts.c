@@ -13,7 +13,7 @@ typedef struct telling {
     z3d_string text;
 } telling;
 
-/* What was appended to t->text is a fact. */
+/* Passes the text in t->text on as a fact. */
 static void tell(telling *t, const char *name) {
     if (t->text.length && !t->text.failed) t->take(t->context, name, t->text.text);
     z3d_string_clear(&t->text);
@@ -25,7 +25,7 @@ static const double *column(const z3d_history *history, z3d_column c) {
     return history->steps.column[c];
 }
 
-/* The first or the last finite value, or the extreme one; -1: there is none. */
+/* The index of the first, the last or the extreme finite value; -1: none. */
 static int64_t find_first(const z3d_history_table *table, z3d_column c) {
     for (int64_t i = 0; i < table->count; i++)
         if (isfinite(table->column[c][i])) return i;
@@ -50,8 +50,8 @@ static int64_t find_extreme(const z3d_history_table *table, z3d_column c, bool h
     return found;
 }
 
-/* The sum of a column times `by` (NULL: 1) over steps from `first` on that have both, and of `by`
- * there. */
+/* The sum of a column times `by` (NULL: 1), over the steps from `first` on that have both; *weight:
+ * the sum of `by` over these steps. */
 static double sum_from(const z3d_history *history, int64_t first, z3d_column c, const double *by,
                        double *weight) {
     double total = 0;
@@ -65,7 +65,7 @@ static double sum_from(const z3d_history *history, int64_t first, z3d_column c, 
     return total;
 }
 
-/* The first step pays for warming up: it counts only if it is the only one. */
+/* The first step includes warming up: it counts only if it is the only one. */
 static double sum(const z3d_history *history, z3d_column c, const double *by, double *weight) {
     return sum_from(history, history->steps.count > 1, c, by, weight);
 }
@@ -80,7 +80,7 @@ static const z3d_history_event *last_event(const z3d_history *history, const cha
     return NULL;
 }
 
-/* What it ran as, and from which step on as something else. */
+/* The device and type of the run, and from which step on they changed. */
 static void tell_run(telling *t) {
     const char *before = NULL;
     for (int i = 0; i < t->history->events; i++) {
@@ -161,13 +161,13 @@ static void tell_speed(telling *t) {
     if (weight > 0) z3d_string_append(&t->text, ", MFU %.1f %%", 100 * mfu / weight);
     if (last >= 0)
         z3d_string_append(
-            &t->text, ", %s tokens in all",
+            &t->text, ", %s tokens in total",
             z3d_format_count(column(t->history, Z3D_COLUMN_TOTAL_TOKENS)[last], text, sizeof text));
     tell(t, "speed");
 }
 
-/* Of what a run does not do, nothing is told: one rank communicates nothing. */
-/* Shares of all steps, the first too, as the run's end and summary.json have them. */
+/* Lanes that a run does not use are not told: a single rank communicates nothing. */
+/* Shares of all steps, the first one included, as at the run's end and in summary.json. */
 static void tell_exposed(telling *t) {
     static const struct {
         const char *name;
@@ -187,7 +187,7 @@ static void tell_exposed(telling *t) {
     tell(t, "exposed");
 }
 
-/* With comms_logger: the mean of rank 0's steps. */
+/* With comms_logger: bytes that rank 0 sent, mean of the steps. */
 static void tell_sent(telling *t) {
     const z3d_history *history = t->history;
     char inside[32], between[32];
@@ -245,7 +245,7 @@ static void tell_ends(telling *t) {
     tell(t, "resumed");
     if (failure && failure > end) end = failure;
     if (!start) return;
-    if (!end || end < start) { /* it runs, or it was killed */
+    if (!end || end < start) { /* the run still runs, or was killed */
         z3d_string_append(&t->text, "not ended: it runs, or it was killed");
     } else {
         z3d_string_append(&t->text, "%s at step %lld%s%s",
@@ -279,7 +279,7 @@ void z3d_history_facts(const z3d_history *history,
 
 /* ---- as text ---- */
 
-/* What a file says is one line, and moves no cursor. */
+/* Makes a text from a file one line without control characters. */
 static void append_line(void *context, const char *name, const char *text) {
     z3d_string_append(context, "  %-14s ", name);
     for (const char *c = text; *c; c++)

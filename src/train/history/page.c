@@ -1,4 +1,4 @@
-/* Several runs on one page: a card of facts for each, and charts in which they overlay. */
+/* Several runs on one page: a card of facts for each, and charts with the curves of all runs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,12 @@
 #include "src/base/page.h"
 #include "src/train/history/history.h"
 
-/* What is drawn, in this order. */
+/* The charts, in their order. */
 static const struct drawn {
     const char *title, *unit;
     z3d_column column, share_of; /* share_of: STEP: the column itself, else 100 x column / it */
     double scale;
-    bool from_zero, logarithmic, varies; /* varies: only where it is not constant */
+    bool from_zero, logarithmic, varies; /* varies: draw it only if it is not constant */
 } drawn[] = {
     {"loss", "nats per token, over steps", Z3D_COLUMN_LOSS, Z3D_COLUMN_STEP, 1, false, false,
      false},
@@ -31,18 +31,18 @@ static const struct drawn {
     {"loss scale", "logarithmic", Z3D_COLUMN_LOSS_SCALE, Z3D_COLUMN_STEP, 1, false, true, true},
 };
 
-/* The runs, and the room to draw them. */
+/* The runs, and memory for drawing them. */
 typedef struct page {
     const z3d_history *history;
     int count;
     z3d_curve *curve; /* two of each run: steps, validations */
     z3d_marks *marks; /* three of each run: resumes, checkpoints, skipped steps */
-    double **place;   /* of the marks; two of each run, then its skipped steps */
-    double **share;   /* of each run: a column as it is drawn */
+    double **place;   /* places of the marks; for each run two, then its skipped steps */
+    double **share;   /* for each run: a column as it is drawn */
     z3d_string *out;
 } page;
 
-/* ---- what is drawn over all charts ---- */
+/* ---- marks, which all charts have ---- */
 
 static z3d_status find_places(const z3d_history *run, int series, const char *event,
                               z3d_mark_kind kind, double **place, z3d_marks *marks) {
@@ -95,7 +95,8 @@ static void release(page *p) {
 
 /* ---- charts ---- */
 
-/* *first: the first number of all runs, NAN before; *varies: whether not all are this. */
+/* *first: the first number of all runs, NAN before the first call; *varies becomes true if a number
+ * differs from it. */
 static void fill_share(const z3d_history *run, const struct drawn *what, double *share,
                        double *first, bool *varies) {
     const double *value = run->steps.column[what->column];
@@ -152,7 +153,7 @@ static double memory_of(const z3d_history *run) {
     return bytes;
 }
 
-/* A bar for each run, cut into categories. */
+/* Draws a bar for each run, divided into categories. */
 static void draw_memory(page *p) {
     double most = 0;
     char text[32];
@@ -160,8 +161,8 @@ static void draw_memory(page *p) {
     if (most <= 0) return;
     z3d_string_append(p->out,
                       "<h2>Memory</h2>\n<p class=\"note\">The highest use of each category, "
-                      "measured on rank 0; host: its arena in host memory; outside: what "
-                      "is not in the plan (MPI, libraries, the program).</p>\n<p>");
+                      "measured on rank 0; host: its arena in host memory; outside: memory outside "
+                      "the plan (MPI, libraries, the program).</p>\n<p>");
     for (int m = 0; m < Z3D_HISTORY_MEMORIES; m++) {
         bool any = false;
         for (int r = 0; r < p->count; r++) any = any || p->history[r].memory[m] > 0;
@@ -204,7 +205,7 @@ static void append_time(z3d_string *out, double time) {
     z3d_string_append(out, "<td>%s</td>", text);
 }
 
-/* The latest are the ones that are looked for. */
+/* Shows only the latest events: readers look for these. */
 static void append_events(const z3d_history *run, z3d_string *out) {
     enum { SHOWN = 200 };
     int first = run->events > SHOWN ? run->events - SHOWN : 0;
@@ -237,7 +238,7 @@ static void append_run(const z3d_history *run, int series, z3d_string *out) {
     z3d_string_append(out, "</section>\n");
 }
 
-/* A run's box hides it in all charts. */
+/* Each run has a check box that hides the run in all charts. */
 static void append_legend(const page *p) {
     z3d_string_append(p->out, "<div class=\"legend\">\n");
     for (int r = 0; r < p->count; r++) {
@@ -276,10 +277,10 @@ static z3d_status write(page *p) {
                       p->count == 1 ? "" : "s");
     append_legend(p);
     z3d_string_append(p->out,
-                      "<p class=\"note\">A long curve leads through means; behind it is what "
-                      "lies between the lowest and the highest value. Loss: dashed is "
-                      "validation; dotted lines are resumes, strokes below checkpoints, "
-                      "above skipped steps.</p>\n<div class=\"charts\">\n");
+                      "<p class=\"note\">A long curve joins means; the paler area shows the "
+                      "lowest to the highest value. Loss: the dashed curve is validation. "
+                      "Dotted lines are resumes, strokes at the lower edge checkpoints, "
+                      "at the upper edge skipped steps.</p>\n<div class=\"charts\">\n");
     for (size_t d = 0; d < sizeof drawn / sizeof *drawn; d++) draw(p, &drawn[d]);
     z3d_string_append(p->out, "</div>\n");
     draw_memory(p);

@@ -8,7 +8,7 @@
 
 #include "src/train/history/history.h"
 
-/* Larger numbers are not what a run writes; a chart's axes could not tell them apart. */
+/* A run writes no larger numbers, and a chart's axes could not show them. */
 static const int64_t MOST_STEPS = 1000000000000000;
 static const double MOST_BYTES = 1e17, MOST_TIME = 1e11 /* the year 5138 */, MOST_TFLOPS = 1e6;
 
@@ -31,7 +31,7 @@ static double number_of(const z3d_json *object, const char *key) {
     return value && value->type == Z3D_JSON_NUMBER ? strtod(value->text, NULL) : NAN;
 }
 
-/* Beyond `most` nothing is a number of its kind: NAN. */
+/* A number; NAN if it is missing or larger than `most`. */
 static double number_up_to(const z3d_json *object, const char *key, double most) {
     double number = number_of(object, key);
     return number >= 0 && number <= most ? number : NAN;
@@ -96,7 +96,7 @@ static z3d_status take_event(z3d_history *history, const z3d_json *line) {
         history->events_capacity = capacity;
     }
     z3d_history_event *event = &history->event[history->events++];
-    z3d_json_int(z3d_json_member(line, "step"), &step); /* it has one */
+    z3d_json_int(z3d_json_member(line, "step"), &step); /* the line has a step */
     *event = (z3d_history_event){.step = step,
                                  .time = number_up_to(line, "time", MOST_TIME),
                                  .seconds = number_of(line, "seconds"),
@@ -127,8 +127,8 @@ static z3d_status read_line(z3d_history *history, const char *text, size_t lengt
     return status;
 }
 
-/* A run writes whole lines: the last one of a run that was killed, or that writes it now, may be
- * without its end. */
+/* A run writes whole lines. Only the last one may be incomplete: the run was killed, or writes the
+ * line now. */
 static z3d_status read_lines(z3d_history *history, FILE *file, const char *path, taker take) {
     char *text = NULL;
     size_t capacity = 0;
@@ -140,7 +140,7 @@ static z3d_status read_lines(z3d_history *history, FILE *file, const char *path,
         number++;
         status = read_line(history, text, (size_t)(length - whole), path, number, take);
         if (status != Z3D_ERR_DATA || whole) continue;
-        z3d_log(Z3D_LOG_WARN, "%s:%lld: the last line is cut: it is left out", path,
+        z3d_log(Z3D_LOG_WARN, "%s:%lld: the last line is incomplete: it is left out", path,
                 (long long)number);
         status = Z3D_OK;
     }
@@ -150,7 +150,7 @@ static z3d_status read_lines(z3d_history *history, FILE *file, const char *path,
     return status;
 }
 
-/* `needed`: why it should be there; NULL: it may be missing. */
+/* needed: the end of the error if the file is missing; NULL: it may be missing. */
 static z3d_status read_file(z3d_history *history, const char *path, const char *needed,
                             taker take) {
     FILE *file = fopen(path, "re");

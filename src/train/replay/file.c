@@ -1,5 +1,5 @@
-/* A file in blocks: after 16 bytes that name the format, each block is a head and up to 1 MiB of
- * data. Numbers are little-endian, as on every machine that runs this. */
+/* A file of blocks: 16 bytes name the format, then each block has a head and up to 1 MiB of data.
+ * Numbers are little-endian, as on every machine that zero3d supports. */
 #include "src/train/replay/file.h"
 
 #include <errno.h>
@@ -15,16 +15,16 @@ enum { BLOCK = 1 << 20 };
 static const char format[16] = "zero3d-replay-1";
 
 typedef struct head {
-    uint64_t bytes, digest; /* the digest's seed is the digest of the block before it */
+    uint64_t bytes, digest; /* the digest's seed is the digest of the previous block */
 } head;
 
 struct z3d_block_file {
     char *path;
     FILE *file;
-    bool ended;         /* where more was expected */
+    bool ended;         /* a read failed at the end of the file */
     uint64_t before;    /* digest of the last block */
     int64_t offset;     /* of the block in the file */
-    size_t bytes, used; /* in the block; read of it */
+    size_t bytes, used; /* bytes in the block; bytes of it that were read */
     char block[BLOCK];
 };
 
@@ -88,7 +88,7 @@ z3d_status z3d_block_file_open(const char *path, z3d_block_file **out) {
     char there[sizeof format];
     struct stat info;
     *out = NULL;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* to open a pipe would wait */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a pipe would wait */
         return Z3D_ERROR(Z3D_ERR_DATA, "%s is %s, no recording of a rank; name a file", path,
                          S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     Z3D_TRY(open_file(path, "rb", out));
@@ -147,7 +147,8 @@ z3d_status z3d_block_file_at_end(z3d_block_file *file) {
     char more;
     if (file->used == file->bytes && fread(&more, 1, 1, file->file) == 0 && !ferror(file->file))
         return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s goes on behind its recording: it was changed", file->path);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s has more bytes after its recording: it was changed",
+                     file->path);
 }
 
 bool z3d_block_file_ended(const z3d_block_file *file) {

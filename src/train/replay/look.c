@@ -9,8 +9,8 @@ static bool begins_with(const char *text, const char *name) {
     return strncmp(text, name, length) == 0 && (text[length] == '\0' || text[length] == ' ');
 }
 
-/* As descriptions are: one space for a run of them, none at the ends. --print-program writes its
- * columns with more. false: longer than `size`. */
+/* Squeezes runs of spaces to one space and removes those at the ends, as in descriptions;
+ * --print-program writes its columns with more spaces. False: longer than `size`. */
 static bool squeeze(const char *name, char *out, size_t size) {
     size_t length = 0;
     for (; *name; name++) {
@@ -72,7 +72,7 @@ static z3d_status measure(const z3d_engine *engine, int buffer, int64_t bytes, z
     return Z3D_OK;
 }
 
-/* What a slot has; false: pieces of several types. */
+/* The type of a slot; false: it has pieces of several types. */
 static bool type_of(const z3d_program *program, int slot, z3d_dtype *out) {
     const z3d_slot role = z3d_slot_role(slot);
     *out = program->config.dtype;

@@ -1,4 +1,4 @@
-/* Recording a rank while it trains among others. */
+/* Records a rank while it trains among others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static z3d_status check(const z3d_trainer *trainer) {
     return Z3D_OK;
 }
 
-/* This rank's: the title is written, the rest comes with the steps. */
+/* Opens this rank's tape and writes the title; the steps write the rest. */
 static z3d_status open_tape(z3d_trainer *trainer, const char *path) {
     const z3d_train_options *asked = trainer->options;
     z3d_string config = {0};
@@ -52,9 +52,9 @@ static z3d_status open_tape(z3d_trainer *trainer, const char *path) {
 z3d_status z3d_trainer_open_recording(z3d_trainer *trainer) {
     z3d_string path = {0};
     if (!z3d_trainer_records(trainer)) return Z3D_OK;
-    if (trainer->options->record_first <= trainer->resumed_step) { /* a job that was requeued */
+    if (trainer->options->record_first <= trainer->resumed_step) { /* for example a requeued job */
         z3d_log(Z3D_LOG_INFO,
-                "--steps %lld:%lld: nothing is recorded, the run goes on at step %lld",
+                "--steps %lld:%lld: nothing is recorded, the run resumes at step %lld",
                 (long long)trainer->options->record_first, (long long)trainer->options->record_last,
                 (long long)trainer->resumed_step + 1);
         return Z3D_OK;

@@ -1,4 +1,4 @@
-/* z3d_replay_rank: one rank of a recording, alone. */
+/* z3d_replay_rank: runs one rank of a recording alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@ typedef struct replay {
     z3d_trainer trainer;
     z3d_rank_tape tape;
     int64_t stop_step;
-    int stop; /* the instruction to stop behind; -1: none */
+    int stop; /* the instruction to stop after; -1: none */
     bool stopped;
 } replay;
 
-/* Folders and files that are elsewhere here, and what no result depends on. */
+/* Allows only keys on which no result depends: folders, files and the number of threads. */
 static z3d_status check_assignment(const char *assignment) {
     static const char *const allowed[] = {"zero_optimization.offload_optimizer.nvme_path",
                                           "zero_optimization.offload_param.nvme_path",
@@ -81,7 +81,8 @@ static z3d_status finished(void *context, const z3d_program *program, int index)
     return Z3D_AGAIN;
 }
 
-/* A run that was stopped leaves whole steps. */
+/* If the recording ends early because the run was stopped, tells how many complete steps were
+ * equal. */
 static z3d_status say_end(const replay *replay, z3d_status status) {
     const long long whole = (long long)replay->result->steps;
     if (!z3d_block_file_ended(replay->tape.file)) return status;

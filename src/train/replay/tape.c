@@ -7,7 +7,7 @@
 
 enum { PIECE = 1 << 16, CONFIG_LIMIT = 1 << 22 };
 
-/* What a tape is made of; some are followed by bytes whose number follows from them. */
+/* The events of a tape. Data may follow an event; their size follows from the event. */
 typedef enum kind { KEPT = 1, STEP, RESULT, WRITTEN, STEP_END, END } kind;
 
 typedef struct event {
@@ -17,7 +17,7 @@ typedef struct event {
     double x[2];
 } event;
 
-/* A full disk is no reason to stop a run of many ranks: it goes on without the recording. */
+/* A full disk must not stop a run of many ranks: the run continues without recording. */
 static void keep_up(z3d_rank_tape *tape, z3d_status written) {
     if (written == Z3D_OK) return;
     z3d_log(Z3D_LOG_WARN, "%s; the recording ends here", z3d_error_message());
@@ -38,17 +38,17 @@ static z3d_status move_piece(void *tape, void *piece, int64_t bytes) {
     return move(tape, piece, bytes);
 }
 
-/* "a result (3)"; of a file that is read as another program's, data may stand here. */
+/* "a result (3)". If another program wrote the file, data may be in the place of an event. */
 static const char *name_event(const event *event, char *out, size_t size) {
     static const char *const names[] = {
-        [KEPT] = "what a rank keeps",  [STEP] = "a step",           [RESULT] = "a result",
-        [WRITTEN] = "what is written", [STEP_END] = "a step's end", [END] = "the end"};
+        [KEPT] = "the rank's state", [STEP] = "a step",           [RESULT] = "a result",
+        [WRITTEN] = "an output",     [STEP_END] = "a step's end", [END] = "the end"};
     if (event->kind < KEPT || event->kind > END) return "other data";
     snprintf(out, size, "%s (%d)", names[event->kind], (int)event->index);
     return out;
 }
 
-/* Playing: the next event must be of this kind, and about this. */
+/* Playing: the next event must be of this kind and have this number. */
 static z3d_status expect(z3d_rank_tape *tape, event *event, bool index) {
     const struct event mine = *event;
     char theirs[48], ours[48];
@@ -69,7 +69,7 @@ z3d_status z3d_rank_tape_put_title(z3d_rank_tape *tape, const char *config) {
     return move(tape, (char *)config, tape->title.config_bytes);
 }
 
-/* It is shown to people. */
+/* Checks a text that will be shown to people. */
 static bool is_text(char *text, size_t size) {
     text[size - 1] = '\0';
     for (const char *c = text; *c; c++)
@@ -95,9 +95,9 @@ z3d_status z3d_rank_tape_get_title(z3d_rank_tape *tape, char **config) {
     return move(tape, *config, title->config_bytes);
 }
 
-/* ---- what comes in ---- */
+/* ---- data that the rank receives ---- */
 
-/* Playing: what a digest cannot know. */
+/* Playing: an error in the content, which digests do not detect. */
 static z3d_status refuse(const z3d_rank_tape *tape, const char *what) {
     return Z3D_ERROR(Z3D_ERR_DATA, "%s: step %lld has %s: no such recording",
                      z3d_block_file_path(tape->file), (long long)tape->step, what);
@@ -111,7 +111,7 @@ static z3d_status check_state(const z3d_rank_tape *tape, const z3d_engine_state 
     return good ? Z3D_OK : refuse(tape, "the state of another step");
 }
 
-/* The third field: positions in documents, each of which goes on or begins. */
+/* The third field has positions in documents: each continues its document or begins one. */
 static z3d_status check_positions(const z3d_rank_tape *tape, const int32_t *positions,
                                   int64_t count, int64_t seq) {
     for (int64_t k = 0; k < count; k++)
@@ -120,12 +120,12 @@ static z3d_status check_positions(const z3d_rank_tape *tape, const int32_t *posi
     return Z3D_OK;
 }
 
-/* The first field are tokens, the second targets: below 0 none. */
+/* The first field has tokens, the second targets; a negative target is ignored. */
 static z3d_status check_tokens(const z3d_rank_tape *tape, int field, const int32_t *tokens,
                                int64_t count) {
     for (int64_t k = 0; k < count; k++)
         if (tokens[k] >= tape->vocab_size || (field == 0 && tokens[k] < 0))
-            return refuse(tape, "tokens that the vocabulary has not");
+            return refuse(tape, "tokens outside the vocabulary");
     return Z3D_OK;
 }
 
@@ -171,7 +171,8 @@ static z3d_status move_input(z3d_rank_tape *tape, z3d_step_input *input) {
     return Z3D_OK;
 }
 
-/* A group in a recording: a bit for each of these that it has, and the axes that are left. */
+/* A group as a number in a recording: a bit for each of these sets of axes that it contains, and
+ * the remaining axes. */
 static int32_t number_of(z3d_axes axes) {
     static const z3d_axes whole[] = {Z3D_ROLE_PARTS, Z3D_ROLE_SAMPLES, Z3D_ROLE_STAGES};
     int32_t number = 0;
@@ -183,7 +184,7 @@ static int32_t number_of(z3d_axes axes) {
     return number | (int32_t)axes << 3;
 }
 
-/* Of a collective: what it has brought, or what it brought then. */
+/* Records the result of a collective, or replaces it by the recorded one. */
 static z3d_status move_result(void *context, z3d_group *group, const z3d_collective *call) {
     z3d_rank_tape *tape = context;
     z3d_device *device = z3d_engine_device(tape->engine);
@@ -210,19 +211,18 @@ static z3d_status move_result(void *context, z3d_group *group, const z3d_collect
     return Z3D_OK;
 }
 
-/* ---- what comes out ---- */
+/* ---- outputs ---- */
 
 static z3d_status compare_written(z3d_rank_tape *tape, int index, uint64_t digest) {
     event event = {.kind = WRITTEN, .index = index, .value = digest};
     Z3D_TRY(expect(tape, &event, true));
     tape->entries++;
     if (event.value == digest) return Z3D_OK;
-    return Z3D_ERROR(
-        Z3D_ERR_NUMERIC,
-        "entry %d has written something else than in the run (digest %016llx, recorded "
-        "%016llx); recorded on %s, replayed on %s",
-        index, (unsigned long long)digest, (unsigned long long)event.value, tape->title.device,
-        z3d_device_description(z3d_engine_device(tape->engine)));
+    return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                     "the output of entry %d differs from the run's (digest %016llx, recorded "
+                     "%016llx); recorded on %s, replayed on %s",
+                     index, (unsigned long long)digest, (unsigned long long)event.value,
+                     tape->title.device, z3d_device_description(z3d_engine_device(tape->engine)));
 }
 
 static z3d_status finished(void *context, const z3d_program *program, int index,
@@ -232,7 +232,7 @@ static z3d_status finished(void *context, const z3d_program *program, int index,
     return tape->finished ? tape->finished(tape->context, program, index) : Z3D_OK;
 }
 
-/* NaNs are equal, too. */
+/* Two NaNs are equal too. */
 static bool same(double a, double b) {
     uint64_t x, y;
     memcpy(&x, &a, sizeof x);
@@ -256,7 +256,7 @@ static z3d_status compare_end(z3d_rank_tape *tape, const z3d_step_result *result
 
 /* ---- a step ---- */
 
-/* On: the engine and its groups tell the tape. */
+/* On: the engine and its groups call the tape's functions. */
 static void connect(z3d_rank_tape *tape, bool on) {
     z3d_engine_set_finished(tape->engine, on ? finished : NULL, tape);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
@@ -271,7 +271,7 @@ z3d_status z3d_rank_tape_step(z3d_rank_tape *tape, z3d_step_input *input, z3d_st
     connect(tape, true);
     z3d_status status = z3d_engine_train_step(tape->engine, input, result);
     connect(tape, false);
-    if (status != Z3D_OK) { /* what came before it can be played */
+    if (status != Z3D_OK) { /* the steps before it can be played */
         const z3d_kept_error why = z3d_error_keep(status);
         flush(tape);
         return z3d_error_restore(&why);

@@ -1,6 +1,6 @@
-/* Private to src/train: some training steps of one rank with all that came into it. The same calls
- * write a tape, while the rank runs among others, and play it, while it runs alone: what is written
- * on one side is expected on the other. */
+/* Private to src/train: a tape, some training steps of one rank with all data that it received. The
+ * same calls record the tape, while the rank runs among others, and play it, while the rank runs
+ * alone: playing reads in the order in which recording wrote. */
 #ifndef ZERO3D_TRAIN_REPLAY_TAPE_H
 #define ZERO3D_TRAIN_REPLAY_TAPE_H
 
@@ -11,7 +11,7 @@ typedef struct z3d_rank_tape_steps {
     int64_t first, last; /* steps */
 } z3d_rank_tape_steps;
 
-/* What a tape says first. */
+/* The beginning of a tape. */
 typedef struct z3d_rank_tape_title {
     int64_t ranks, rank;
     z3d_rank_tape_steps steps;
@@ -23,25 +23,26 @@ typedef struct z3d_rank_tape_title {
 typedef struct z3d_rank_tape {
     z3d_block_file *file;
     bool plays;
-    bool ended; /* recording: it cannot be written any more, which was warned of */
+    bool ended; /* recording: a write failed; a warning was given, and nothing more is written */
     z3d_rank_tape_title title;
     z3d_engine *engine;
     z3d_group *const *group; /* by set of axes */
-    int64_t step, entries;   /* under way; instructions compared */
-    int64_t vocab_size;      /* of the data */
-    /* Playing: sees each instruction that is over and as it was. AGAIN ends the step. NULL: none.
-     */
+    int64_t step, entries;   /* the step that runs; instructions compared so far */
+    int64_t vocab_size;      /* of the data: the limit of its tokens */
+    /* Playing: called after each instruction whose output was equal to the recorded one. AGAIN ends
+     * the step. May be NULL. */
     z3d_status (*finished)(void *context, const z3d_program *program, int index);
     void *context;
 } z3d_rank_tape;
 
-/* Writes or reads the title and the configuration's text, which is the caller's to free. */
+/* Writes or reads the title and the text of the configuration; the caller frees *config. */
 z3d_status z3d_rank_tape_put_title(z3d_rank_tape *tape, const char *config);
 z3d_status z3d_rank_tape_get_title(z3d_rank_tape *tape, char **config);
-/* Runs the next step, with what the rank keeps in front of the first; and the tape's end behind the
- * last. Playing: *input's numbers come from the tape; its micro-batches are memory of
- * [accumulation], written to. Errors: the step's; ERR_DATA of the file; ERR_NUMERIC: an instruction
- * has written something else, or a result differs. */
+/* Records or plays the next step. Before the first step the rank's resident state is recorded or
+ * loaded; after the last one the end of the tape is written or checked. Playing: the numbers of
+ * *input come from the tape; its micro-batches, [accumulation], are overwritten. Recording is
+ * collective, as z3d_engine_train_step; playing is not. Errors: the step's; ERR_DATA: the file;
+ * ERR_NUMERIC: the output of an instruction or a result differs. */
 z3d_status z3d_rank_tape_step(z3d_rank_tape *tape, z3d_step_input *input, z3d_step_result *result);
 
 #endif

@@ -10,7 +10,7 @@
 #include "src/plan/plan.h"
 #include "zero/program/layout.h"
 
-/* A run does not end because nobody reads what it says: metrics.jsonl has it all. */
+/* A closed standard output does not end a run: metrics.jsonl has all numbers. */
 static void flush(z3d_console *console) {
     bool failed = fflush(console->out) != 0 || ferror(console->out);
     if (failed && !console->failure_said)
@@ -58,7 +58,7 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
                                                : "training.peak_tflops");
 }
 
-/* Where what is offloaded lies, and how the disk is read and written. */
+/* Tells where offloaded states are, and the method of reading and writing the disk. */
 static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     static const char *const where[] = {"on the device", "in host memory", "on the disk"};
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
@@ -86,7 +86,7 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     z3d_string_free(&line);
 }
 
-/* What else was auto, and what it became. */
+/* Tells the decisions of other keys that were auto. */
 static void say_choices(z3d_console *console, const z3d_run_facts *facts) {
     const struct {
         const char *what, *why;
@@ -140,7 +140,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                          sizeof tokens));
 }
 
-/* What moves the weights, and how fast: "AdamW, lr 0.002, WarmupCosineLR". */
+/* Tells optimizer and learning rate: "AdamW, lr 0.002, WarmupCosineLR". */
 static void say_optimizer(z3d_console *console, const z3d_config *config) {
     const z3d_lr_schedule schedule = (z3d_lr_schedule)config->scheduler_type;
     const long long warm = (long long)config->scheduler_params_warmup_num_steps;
@@ -154,7 +154,7 @@ static void say_optimizer(z3d_console *console, const z3d_config *config) {
                                                          : "");
 }
 
-/* Which schedule, and how many units each of its chunks has. */
+/* Tells the schedule, and the number of units in each of its chunks. */
 static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_layout *layout = z3d_engine_layout(facts->engine);
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
@@ -175,7 +175,7 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
     z3d_string_free(&chunks);
 }
 
-/* How fast ranks are, and what data ranks get of it. */
+/* Tells the speeds of ranks, and the samples that data ranks get for them. */
 static void say_speeds(z3d_console *console, const z3d_run_facts *facts) {
     enum { SHOWN = 16 };
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
@@ -196,7 +196,7 @@ static void say_speeds(z3d_console *console, const z3d_run_facts *facts) {
     z3d_string_free(&text);
 }
 
-/* On the cpu device there is nothing to choose. */
+/* Tells whether steps are CUDA graphs; the cpu device has none. */
 static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     if (config->training_device == Z3D_TRAINING_CPU) return;
@@ -208,7 +208,7 @@ static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
         z3d_console_say(console, "graph       one CUDA graph per step, from step 2 on");
 }
 
-/* What one collective of the data group moves at most. */
+/* Tells the most elements that one collective of the data group moves. */
 static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     char reduce[32], gather[32], most[32];
@@ -222,7 +222,7 @@ static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
         z3d_format_count((double)largest, most, sizeof most), whole ? ": none is split" : "");
 }
 
-/* Of samples of documents. */
+/* Tells how documents are packed in samples. */
 static void say_packing(z3d_console *console, const z3d_config *config,
                         const z3d_packing_facts *p) {
     static const char *const become[] = {[Z3D_TOO_LONG_TRUNCATE] = "truncated",
@@ -248,7 +248,7 @@ static void say_packing(z3d_console *console, const z3d_config *config,
             (long long)p->untrained_parts, z3d_plural(p->untrained_parts));
 }
 
-/* " 12.3 M", and how much of it a loss takes. */
+/* Appends the number of validation tokens, " 12.3 M", and how many of them a validation reads. */
 static void append_validation(const z3d_run_facts *facts, z3d_string *out) {
     const long long batches = (long long)facts->config->training_eval_steps;
     char count[32] = "none";
@@ -261,7 +261,7 @@ static void append_validation(const z3d_run_facts *facts, z3d_string *out) {
                           facts->config->data_validation.count > 1 ? "each file" : "it");
 }
 
-/* How often the run passes over its data. */
+/* The number of passes over the data. */
 static double passes_of(const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const double samples = (double)config->training_steps * (double)config->train_batch_size;
@@ -306,9 +306,8 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->packing.documents > 0)
         say_packing(console, config, &facts->packing);
     else if (facts->masked)
-        z3d_console_say(console,
-                        "            conversations or prompts, cut wherever a window ends: "
-                        "data.samples=documents keeps each whole");
+        z3d_console_say(console, "            conversations or prompts are cut where a window "
+                                 "ends: data.samples=documents keeps them whole");
 }
 
 /* "parameters 1.50 MiB, gradients ..." */
@@ -379,7 +378,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_planned(console, facts);
     say_checkpoints(console, facts);
     z3d_console_say(console, "run folder  %s%s", facts->config->run_dir,
-                    facts->verbose ? "" : " (config.yaml has all keys; --verbose says more)");
+                    facts->verbose ? "" : " (config.yaml has all keys; --verbose tells more)");
 }
 
 static int step_width(const z3d_console *console) {
@@ -402,7 +401,7 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     console->seconds += record->seconds;
     console->model_tflops_seconds += record->model_tflops * record->seconds;
     console->counted++;
-    /* The first step is slower than the others: it is forgotten at once. */
+    /* The first step is slower than the others, so the second one replaces it in the mean. */
     console->step_seconds =
         console->seen < 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
     console->seen++;
@@ -460,7 +459,7 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
                     end->memory->rank, beside);
 }
 
-/* A share of the steps' time. */
+/* Appends a share of the steps' time. */
 static void append_share(z3d_string *out, const z3d_run_end *end, const char *what,
                          double seconds) {
     if (isfinite(seconds) && end->step_seconds > 0)
@@ -468,7 +467,7 @@ static void append_share(z3d_string *out, const z3d_run_end *end, const char *wh
                           100 * seconds / end->step_seconds);
 }
 
-/* One rank communicates nothing: nothing is said of it. */
+/* Leaves out communication for a single rank. */
 static void say_exposed(z3d_console *console, const z3d_run_end *end) {
     z3d_string text = {0};
     if (end->comm_seconds > 0) append_share(&text, end, "communication", end->comm_seconds);
@@ -496,7 +495,7 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     if (isfinite(end->validation_loss))
         snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
     if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
-    if (isfinite(end->tokens_per_second)) /* a single step only warms up */
+    if (isfinite(end->tokens_per_second)) /* a single step is only warming up */
         snprintf(speed, sizeof speed, ", %s tokens/s%s",
                  z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
     const char *how = end->early          ? "ended early"

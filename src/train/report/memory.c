@@ -1,4 +1,4 @@
-/* A rank's memory outside of the memory plan. */
+/* The memory of a rank outside its memory plan. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "src/train/trainer.h"
 
-/* A line of the process's status: "VmHWM:". -1: unknown. Every step asks: a FILE would be an
- * allocation in it. */
+/* A number of /proc/self/status, such as "VmHWM:", in bytes; -1: unknown. Every step calls this, so
+ * it uses no FILE, which would allocate. */
 static int64_t status_bytes(const char *name) {
     char text[4096];
     long long kilobytes;
@@ -38,7 +38,7 @@ bool z3d_trainer_device_is_host(const z3d_trainer *trainer) {
     return z3d_device_host_reads(trainer->device);
 }
 
-/* Of a memory space, in this process' own memory. */
+/* The arena of a memory space, if it is in this process's own memory. */
 static z3d_stretch arena_of(const z3d_trainer *trainer, z3d_space space) {
     z3d_stretch arena = {.part = Z3D_RESIDENT_ARENAS};
     if (space == Z3D_SPACE_HOST || z3d_trainer_device_is_host(trainer))
@@ -50,7 +50,7 @@ int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer) {
     return arena_of(trainer, Z3D_SPACE_DEVICE).bytes + arena_of(trainer, Z3D_SPACE_HOST).bytes;
 }
 
-/* The copy of an asynchronous save. */
+/* The copy for asynchronous saves. */
 static z3d_stretch snapshot_of(const z3d_trainer *trainer) {
     z3d_stretch snapshot = {.part = Z3D_RESIDENT_SNAPSHOT};
     if (trainer->store) snapshot.at = z3d_store_snapshot(trainer->store, &snapshot.bytes);
@@ -66,19 +66,20 @@ bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out) {
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     int64_t used = z3d_device_used_bytes(trainer->device);
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
-    /* Not getrusage's peak, which also counts what was there before exec. */
+    /* Not getrusage's peak, which also counts memory from before exec. */
     int64_t peak = status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
                                                   z3d_trainer_buffer_bytes(trainer) +
                                                   snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
-    return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
+    return peak > ours ? peak - ours
+                       : 0; /* pages of ours that were never touched are not resident */
 }
 
-/* MiB, and where they are from. Libraries take them when they are first used, so nobody can be
- * asked before the plan is made. */
+/* MiB that libraries take. They take them at their first use, after the plan is made, so these are
+ * measured or known constants. */
 enum {
     /* context, cuBLASLt's workspace, kernels, their scratch, a step's graph: an H100 had 580 in use
-     * outside of the arena, with own attention */
+       outside the arena, with attention `own` */
     RESERVE_OPENED = 512,
     RESERVE_STEP = 128,
     /* cuDNN's backward, deterministic: 700 more on the H100; pieces have at most 1024
@@ -98,7 +99,7 @@ int64_t z3d_trainer_reserve(const z3d_trainer *trainer, bool opened) {
         trainer->program.dtype != Z3D_F32 && !trainer->program.inference)
         mib += RESERVE_CUDNN;
     const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    bool shared = false; /* the world's is one of them */
+    bool shared = false; /* a group of all ranks has a communicator; the world group shares it */
     for (int axes = 1; axes < Z3D_AXES_COUNT; axes++) {
         const int size = z3d_mesh_size(mesh, (z3d_axes)axes);
         const bool made = z3d_axes_have_group(mesh, (z3d_axes)axes) && size > 1;

@@ -1,4 +1,4 @@
-/* Lines of metrics.jsonl, traffic as JSON, and files that notice a full disk. */
+/* Lines of metrics.jsonl, traffic as JSON, and files of lines. */
 #include "src/train/report/metrics.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ z3d_status z3d_line_file_create(z3d_line_file *file, const char *path) {
     return open_lines(file, path, O_EXCL);
 }
 
-/* From the first line on that does not belong to a step up to `step`. */
+/* Appends the lines from the first one on that is not of a step up to `step`. */
 static void read_beyond(FILE *in, int64_t step, z3d_string *beyond) {
     char *line = NULL;
     size_t capacity = 0;
@@ -78,7 +78,7 @@ z3d_status z3d_line_file_sync(z3d_line_file *file) {
     if (file->fd < 0) return Z3D_OK;
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "fsync of", file->path);
-    /* Pipes and devices have no disk to be brought to. */
+    /* Pipes and devices cannot be synced. */
     bool failed = fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS;
     z3d_pending_io_end(&io);
     return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
@@ -104,7 +104,7 @@ z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t co
 
 z3d_status z3d_line_file_close(z3d_line_file *file) {
     z3d_status status = Z3D_OK;
-    /* Network file systems report a full disk here. */
+    /* Network file systems may report a full disk only at close. */
     if (file->path && file->fd >= 0 && close(file->fd) != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno));
     free(file->path);
@@ -133,8 +133,8 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
     return status;
 }
 
-/* ,"name":value. Doubles with the fewest digits that read back to the same bits, floats likewise:
- * runs are compared by them. */
+/* Appends ,"name":value. Doubles, and floats, have the fewest digits that read back to the same
+ * bits, because runs are compared by them. */
 static void append_double(z3d_string *out, const char *name, double value) {
     char text[32];
     z3d_string_append(out, ",\"%s\":%s", name,
@@ -148,7 +148,7 @@ static void append_float(z3d_string *out, const char *name, float value) {
         z3d_string_append(out, ",\"%s\":null", name);
 }
 
-/* Measurements: more digits would be noise. */
+/* Appends a measurement; more digits would be noise. */
 static void append_measured(z3d_string *out, const char *name, double value) {
     if (isfinite(value))
         z3d_string_append(out, ",\"%s\":%.6g", name, value);
@@ -161,7 +161,7 @@ static void append_time(z3d_string *out, double time) {
     z3d_string_append(out, ",\"time\":%.3f", time);
 }
 
-/* Kinds of which nothing was sent are left out. */
+/* Leaves out kinds without traffic. */
 static void append_sent(z3d_string *out, const z3d_step_record *record) {
     const char *before = ",\"comms\":{";
     for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {

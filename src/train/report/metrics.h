@@ -1,5 +1,6 @@
-/* What a run writes to its folder: metrics.jsonl, one JSON object per step and one per validation;
- * events.jsonl, one per start, checkpoint and end. */
+/* The files of lines in a run's folder: metrics.jsonl, one JSON object per step and one per
+ * validation; events.jsonl, one per start, checkpoint and end. Rank 0 writes them; no function here
+ * is collective. */
 #ifndef ZERO3D_TRAIN_METRICS_H
 #define ZERO3D_TRAIN_METRICS_H
 
@@ -9,89 +10,97 @@
 #include "parallel/parallel.h"
 #include "src/base/base.h"
 
-/* A file of lines. Each is written whole and immediately, so a full disk is noticed at the line
- * that is lost, and a reader does not see half a line for long. */
+/* A file of lines. Each line is written whole and at once, so the first line that a full disk loses
+ * is an error, and a reader rarely sees half a line. */
 typedef struct z3d_line_file {
     char *path;
     int fd;
 } z3d_line_file;
 
-/* Empties or makes the file. ERR_IO. */
+/* Creates the file, or empties it. ERR_IO. */
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
-/* Makes a file that must not be there yet. ERR_IO. */
+/* Creates the file; ERR_IO if it exists. */
 z3d_status z3d_line_file_create(z3d_line_file *file, const char *path);
-/* Continues the file of a run that resumes after `step`. Appends the lines of later steps, and an
- * unfinished one, to *beyond; the caller keeps them before z3d_line_file_cut removes them. Creates
- * the file if there is none. */
+/* Opens the file of a run that resumes after `step`; creates it if it does not exist. Appends the
+ * lines of later steps and an incomplete last line to *beyond: the caller stores them elsewhere,
+ * then removes them with z3d_line_file_cut. ERR_IO, ERR_MEMORY. */
 z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
                                   z3d_string *beyond);
-/* Removes so many bytes from its end. */
+/* Removes the last `bytes` bytes. ERR_IO. */
 z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes);
-/* Brings the lines to the disk. */
+/* Syncs the file to the disk. ERR_IO. */
 z3d_status z3d_line_file_sync(z3d_line_file *file);
 z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count);
 z3d_status z3d_line_file_close(z3d_line_file *file);
 
-/* Writes a small file whole: under a temporary name, then renamed. ERR_IO. */
+/* Writes a small file under a temporary name, then renames it. ERR_IO. */
 z3d_status z3d_write_whole_file(const char *path, const char *text, size_t length);
 
-/* What this rank sends of one kind of collective: all bytes, and those that leave its node. */
+/* Bytes that this rank sends in one kind of collective: all, and those that leave its node. */
 typedef struct z3d_sent {
     int64_t bytes;
     double between_nodes;
 } z3d_sent;
 
-/* Over all groups so far, by kind; gives the bytes of all kinds. */
+/* Sets sent[] to the sums over all groups since the start, by kind. Returns the bytes of all kinds.
+ */
 int64_t z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT],
                          z3d_sent sent[Z3D_COLLECTIVE_COUNT]);
 
 /* One training step. A number that is not finite is written as null: JSON has no other word. */
 typedef struct z3d_step_record {
     int64_t step;
-    double time; /* of its end, seconds since 1970 */
+    double time; /* when it ended, seconds since 1970 */
     double loss, grad_norm;
     float lr, loss_scale;
     bool skipped;
-    const char *overflow_group;  /* of a skipped step; NULL: none, or the forward pass */
-    int64_t tokens;              /* of this step, over all ranks */
-    int64_t trained_tokens;      /* of these, those that the loss is of */
-    int64_t total_tokens;        /* of all steps up to this one */
-    double seconds;              /* of this step on the wall, reading data included */
-    double model_tflops;         /* of one rank: model FLOPs without recompute */
-    double mfu, hfu;             /* shares of one rank's peak, NAN when that is unknown; hfu with
-                                    what is replayed (z3d_plan_hardware_flops) */
-    double exposed_comm_seconds; /* compute waited for collectives */
-    double exposed_transfer_seconds;     /* and for copies from and to host memory */
-    bool offloaded;                      /* optimizer states, or to a disk; else without these: */
-    double exposed_disk_seconds;         /* compute waited for the disk */
-    double host_step_seconds;            /* the host stepped, and nothing else computed */
-    int64_t comm_bytes;                  /* this rank's, over all groups */
+    /* the parameter group whose gradients overflowed, of a skipped step; NULL: not skipped, or the
+     * overflow was in the forward pass */
+    const char *overflow_group;
+    int64_t tokens;         /* of this step, over all ranks */
+    int64_t trained_tokens; /* targets of this step that the loss counts */
+    int64_t total_tokens;   /* of all steps up to this one */
+    double seconds;         /* wall-clock time of this step, reading data included */
+    double model_tflops;    /* of one rank: model FLOPs without recompute */
+    double mfu, hfu; /* shares of one rank's peak, NAN if the peak is unknown; hfu counts recompute
+                        too (z3d_plan_hardware_flops) */
+    double exposed_comm_seconds; /* in which compute waited for collectives */
+    /* In which compute waited for copies from and to host memory. */
+    double exposed_transfer_seconds;
+    bool offloaded; /* optimizer states are offloaded, or something is on a disk; else the next two
+                       are not written */
+    double exposed_disk_seconds;         /* in which compute waited for the disk */
+    double host_step_seconds;            /* in which the host stepped and nothing else computed */
+    int64_t comm_bytes;                  /* sent by this rank, over all groups */
     bool logged[Z3D_COLLECTIVE_COUNT];   /* kinds that comms_logger reports */
-    z3d_sent sent[Z3D_COLLECTIVE_COUNT]; /* of these */
+    z3d_sent sent[Z3D_COLLECTIVE_COUNT]; /* of these kinds */
     int64_t memory[Z3D_CATEGORY_COUNT];  /* measured peaks of this rank, bytes */
-    int64_t host_memory;                 /* of its arena in host memory; 0: none, left out */
-    int64_t outside_memory;              /* beyond the categories; -1: unknown, left out */
+    int64_t host_memory; /* of this rank's arena in host memory; 0: it has none, the member is left
+                            out */
+    int64_t outside_memory; /* outside the categories; -1: unknown, the member is left out */
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
-/* {"step", "validation_loss", "validation_losses", "validation_targets", "seconds", "time"};
- * validation_losses is of each of several files. */
+/* {"step", "validation_loss", "validation_losses", "validation_targets", "seconds", "time"}.
+ * validation_losses has the loss of each file, if there are several. */
 void z3d_metrics_validation_line(int64_t step, double time, double loss, const double *of_file,
                                  int files, int64_t targets, double seconds, z3d_string *out);
-/* {"step", "event", "time", "seconds", "detail"}: seconds NAN, detail NULL: left out. */
+/* {"step", "event", "time", "seconds", "detail"}. A member is left out if seconds is NAN, detail
+ * NULL. */
 void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
                             const char *detail, z3d_string *out);
-/* A start of the run, and as what it ran. */
+/* A start of the run: its machine and type. */
 typedef struct z3d_start_record {
-    int64_t step; /* that it resumes after; 0: a new run */
+    int64_t step; /* the run resumes after this step; 0: a new run */
     double time;
     const char *detail, *device, *type;
-    double peak_tflops; /* of one rank, as measured; NAN: it was not */
+    double peak_tflops; /* of one rank; NAN: not measured */
 } z3d_start_record;
 
 /* {"step", "event": "start" or "resume", "time", "detail", "device", "type", "peak_tflops"} */
 void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out);
-/* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
+/* Appends all traffic of this rank's groups by kind, as one JSON object. A NULL group is left out.
+ */
 void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
 
 #endif

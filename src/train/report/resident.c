@@ -34,16 +34,17 @@ static z3d_resident_part part_of(const char *path, const char *program) {
     return strncmp(path, "/dev/", 5) == 0 ? Z3D_RESIDENT_HEAP : Z3D_RESIDENT_FILES;
 }
 
-/* Bytes of the mapping that the stretch has. */
+/* Bytes that mapping and stretch share. */
 static int64_t overlap(uintptr_t begin, uintptr_t end, const z3d_stretch *stretch) {
     uintptr_t from = (uintptr_t)stretch->at, to = from + (uintptr_t)stretch->bytes;
-    to = (to + 4095) / 4096 * 4096; /* the last page is the stretch's */
+    to = (to + 4095) / 4096 * 4096; /* the whole last page counts */
     if (from < begin) from = begin;
     if (to > end) to = end;
     return stretch->bytes > 0 && to > from ? (int64_t)(to - from) : 0;
 }
 
-/* `bytes` of a mapping are resident: those of known stretches first, the rest is `part`'s. */
+/* Divides the `bytes` resident bytes of a mapping: known stretches first, the rest goes to `part`.
+ */
 static void share(uintptr_t begin, uintptr_t end, z3d_resident_part part, int64_t bytes,
                   const z3d_stretch *known, int count, z3d_resident *out) {
     out->sum += bytes;

@@ -1,4 +1,4 @@
-/* The memory of this process as the system counts it, by use of each page. */
+/* The resident memory of this process as the system counts it, divided by the use of each page. */
 #ifndef ZERO3D_TRAIN_RESIDENT_H
 #define ZERO3D_TRAIN_RESIDENT_H
 
@@ -10,12 +10,12 @@
 #define Z3D_RESIDENT_MAP(X)                                                                        \
     X(ARENAS, "arenas, as planned")                                                                \
     X(SNAPSHOT, "copy for asynchronous saves")                                                     \
-    X(EXCHANGE, "communication buffers") /* shared by the ranks of a node: also the others' */     \
+    X(EXCHANGE, "communication buffers") /* the ranks of a node share them */                      \
     X(MPI, "MPI: libraries, shared memory")                                                        \
     X(LIBRARIES, "other libraries")                                                                \
     X(PROGRAM, "the program")                                                                      \
     X(FILES, "mapped files")                                                                       \
-    X(HEAP, "heap and stacks") /* malloc: ours, MPI's, the math library's; code it generates */
+    X(HEAP, "heap and stacks") /* malloc of all code; code that the math library generates */
 
 typedef enum z3d_resident_part {
 #define X(NAME, text) Z3D_RESIDENT_##NAME,
@@ -35,19 +35,20 @@ typedef struct z3d_stretch {
 
 typedef struct z3d_resident {
     int64_t bytes[Z3D_RESIDENT_COUNT]; /* resident now */
-    int64_t sum;                       /* of them */
-    int64_t system;                    /* what /proc/self/statm says */
+    int64_t sum;                       /* sum of bytes[] */
+    int64_t system;                    /* resident bytes in /proc/self/statm */
 } z3d_resident;
 
 /* The system counts in two ways: by mapping, and as one number that each thread updates in batches
  * of pages. They may differ by this much. */
 enum { Z3D_RESIDENT_TOLERANCE = 4 << 20 };
 
-/* False where the system does not say. */
+/* Reads /proc/self/smaps and statm. known[0 .. count-1]: stretches that belong to a part. False:
+ * the system does not have these files. */
 bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out);
 
-/* The first half of it: sums up a text as /proc/PID/smaps has it. program: the path of the running
- * program. False when it has no line that is understood. */
+/* The first half of z3d_resident_read: sums the sizes in a text with the format of /proc/PID/smaps.
+ * program: the path of the running program. False: no line has this format. */
 bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *known, int count,
                         z3d_resident *out);
 

@@ -36,7 +36,7 @@ static void append_memory(z3d_string *out, const z3d_rank_memory *memory) {
                           "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
 }
 
-/* What is not as planned. */
+/* Appends categories that differ from the plan. */
 static void append_differences(z3d_string *out, const z3d_rank_memory *memory) {
     static const char *const where[] = {"", " in host memory", " on the disk"};
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
@@ -50,7 +50,7 @@ static void append_differences(z3d_string *out, const z3d_rank_memory *memory) {
         }
 }
 
-/* The process as the system sees it. */
+/* Appends the process's memory as the system counts it. */
 static void append_resident(z3d_string *out, const z3d_resident *r) {
     char text[32], other[32];
     z3d_string_append(out, "resident memory of rank 0 now\n");
@@ -91,7 +91,7 @@ static void append_traffic(z3d_string *out, z3d_axes axes, z3d_collective_kind k
                       z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
 }
 
-/* all: also of kinds that comms_logger does not report. */
+/* all: also kinds that comms_logger does not report. */
 static void append_communication(z3d_string *out, const z3d_run_end *end, bool all) {
     bool any = false;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
@@ -120,7 +120,7 @@ static void append_share(z3d_string *out, const z3d_run_end *end, const char *wh
                       100 * seconds / fmax(end->step_seconds, 1e-9));
 }
 
-/* By the timeline's lanes. */
+/* Appends the times of transfers, by lane of the timeline. */
 static void append_transfers(z3d_string *out, const z3d_run_end *end) {
     if (!end->offloaded) return;
     if (isfinite(end->transfer_seconds))
@@ -207,7 +207,7 @@ void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
     z3d_string_append(out, "}\n");
 }
 
-/* ---- next ---- */
+/* ---- the next commands ---- */
 
 /* "export:   PROGRAM WORDS PATH" */
 static void append_next(z3d_string *out, const char *between, const char *what,
@@ -218,7 +218,7 @@ static void append_next(z3d_string *out, const char *between, const char *what,
     z3d_string_append_shell(out, path);
 }
 
-/* Whether generation would find a tokenizer that fits. */
+/* Whether generation would find the model's tokenizer. */
 static bool can_generate(const z3d_config *config) {
     if (config->data_vocab && *config->data_vocab) return true;
     return config->data_tokenizer == Z3D_TOKENIZER_BYTES && config->model_vocab_size >= 257;

@@ -11,7 +11,7 @@
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* Bit by bit: an event has two hundred bytes. */
+/* Computed bit by bit, which is fast enough for events of two hundred bytes. */
 uint32_t z3d_crc32c(const void *bytes, size_t count) {
     const unsigned char *at = bytes;
     uint32_t crc = 0xffffffffu;
@@ -65,7 +65,7 @@ static void put_float(z3d_string *out, int field, float value) {
     put_fixed(out, bits, 4);
 }
 
-/* What was made in board->event. */
+/* Writes board->event as a record. */
 static z3d_status write_record(z3d_tensorboard *board) {
     const z3d_string *event = &board->event;
     z3d_string *record = &board->record;
@@ -83,7 +83,7 @@ z3d_status z3d_tensorboard_open(z3d_tensorboard *board, const char *folder, doub
     z3d_string text = {0};
     *board = (z3d_tensorboard){.file = {.fd = -1}};
     long long second = (long long)wall_time;
-    do { /* a run that is resumed within a second has a file already */
+    do { /* a run that resumes within the same second has already such a file */
         z3d_string_clear(&text);
         z3d_string_append(&text, "%s/events.out.tfevents.%lld.zero3d", folder, second++);
     } while (!text.failed && access(text.text, F_OK) == 0);

@@ -1,5 +1,5 @@
-/* Added tokens: found in a text before it is cut into words. Their texts make a tree, byte by byte.
- */
+/* Added tokens, which are found in a text before it is cut into words. Their texts are a trie of
+ * bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ z3d_status z3d_added_set_add(z3d_added_set *set, const char *text, size_t length
     return Z3D_OK;
 }
 
-/* The longest token at `text`; *bytes of it. */
+/* The longest token at the beginning of `text`; *bytes: its length. */
 static int32_t match(const z3d_added_set *set, const char *text, size_t length, size_t *bytes) {
     int32_t at = set->first[(unsigned char)text[0]], id = -1;
     for (size_t i = 1; at >= 0; i++) {
@@ -66,7 +66,7 @@ static int32_t match(const z3d_added_set *set, const char *text, size_t length, 
     return id;
 }
 
-/* Where white space begins that ends at text + end, not before text + from. */
+/* The beginning of the white space that ends at `end`; at least `from`. */
 static size_t space_before(const char *text, size_t from, size_t end) {
     while (end > from) {
         size_t at = end - 1;

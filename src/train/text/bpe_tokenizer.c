@@ -1,4 +1,4 @@
-/* Byte-pair encoding, stage by stage, and back. */
+/* Byte-pair encoding, stage by stage, and decoding. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static z3d_status add_id(z3d_token_list *out, int32_t id) {
     return Z3D_OK;
 }
 
-/* No added token is in it. prepend: a space comes first, if the tokenizer puts one there. */
+/* Encodes text without added tokens. prepend: puts a space before it, if the tokenizer does so. */
 static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool prepend,
                                z3d_token_list *out) {
     job j = {t, out};
@@ -33,8 +33,8 @@ static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t le
     return z3d_splitters_run(t->splitters, text, length, take_word, &j);
 }
 
-/* No token of `raw` is in it. first, begins: it is the first stretch of what is encoded, and that
- * begins a text. */
+/* Encodes text without tokens of `raw`. first: it is the first piece of the input; begins: the
+ * input begins a text. */
 static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t length, bool first,
                                  bool begins, z3d_token_list *out) {
     if (length == 0) return Z3D_OK;
@@ -69,8 +69,8 @@ static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t 
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, true, begins, out);
 }
 
-static z3d_status bpe_encode_behind(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                    z3d_token_list *out) {
+static z3d_status bpe_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                   z3d_token_list *out) {
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, false, false, out);
 }
 
@@ -110,7 +110,7 @@ static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids,
             return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: this %s tokenizer has ids 0 to %d", i,
                              ids[i], t->base.ops->name, t->vocabulary.size - 1);
         append_token(t, ids[i], out);
-        /* The space that encoding puts before a text. */
+        /* Removes the space that encoding puts before a text. */
         if (begins && t->strip && out->length > before) {
             begins = false;
             if (!out->failed && out->text[before] == ' ') {
@@ -170,14 +170,14 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
 
 static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
                                                   .encode = bpe_encode,
-                                                  .encode_behind = bpe_encode_behind,
+                                                  .encode_after = bpe_encode_after,
                                                   .decode = bpe_decode,
                                                   .find_special = bpe_find_special,
                                                   .name_token = bpe_name_token,
                                                   .destroy = bpe_destroy};
 static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
                                                          .encode = bpe_encode,
-                                                         .encode_behind = bpe_encode_behind,
+                                                         .encode_after = bpe_encode_after,
                                                          .decode = bpe_decode,
                                                          .find_special = bpe_find_special,
                                                          .name_token = bpe_name_token,
@@ -208,8 +208,8 @@ z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *
     return z3d_added_set_add(normalized ? &t->rewritten : &t->raw, text, length, id);
 }
 
-/* Whether every merge makes a token that has no mark behind another character: then no merge joins
- * what lies before a mark with what lies behind it. */
+/* Whether marks are only at the beginning of merged tokens: then no merge crosses the border before
+ * a mark. */
 static bool marks_begin_tokens(const z3d_vocabulary *v) {
     const size_t mark = sizeof Z3D_SPACE_MARK - 1;
     for (size_t i = 0; i < v->merge_places; i++) {
@@ -223,7 +223,7 @@ static bool marks_begin_tokens(const z3d_vocabulary *v) {
 
 z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
     const z3d_vocabulary *v = &t->vocabulary;
-    /* Where the whole text is one word, it is cut where the tokens stay the same. */
+    /* If the whole text would be one word, cuts it where the tokens stay the same. */
     if (!v->byte_level && !v->ignore_merges && z3d_splitters_count(t->splitters) == 0 &&
         marks_begin_tokens(v))
         Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_marked_word));

@@ -1,5 +1,5 @@
-/* Tokens by id and by their bytes, and the merges. In byte-level files bytes are characters:
- * 33-126, 161-172 and 174-255 stand for themselves, the other 68 are U+0100 and up, in order. */
+/* Tokens by id and by their bytes, and the merges. Byte-level files write bytes as characters:
+ * 33-126, 161-172 and 174-255 as themselves, the other 68 as U+0100 and up, in order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "src/train/text/bpe.h"
 
-/* The byte that a character of GPT-2's alphabet stands for; -1: it is none of them. */
+/* The byte that a character of GPT-2's alphabet stands for; -1: it is not in the alphabet. */
 static int byte_of(unsigned code) {
     enum { FIRST = 256, CONTROLS = 33, LAST = FIRST + 68 };
     bool itself =
@@ -21,7 +21,7 @@ static int byte_of(unsigned code) {
 bool z3d_vocabulary_append_bytes(const char *text, size_t length, z3d_string *out) {
     for (size_t i = 0; i < length; i++) {
         unsigned code = (unsigned char)text[i];
-        if (code >= 0x80) { /* the alphabet ends before three bytes begin */
+        if (code >= 0x80) { /* the alphabet has no characters of three bytes */
             if (code < 0xc2 || code > 0xdf || i + 1 >= length) return false;
             unsigned low = (unsigned char)text[++i];
             if ((low & 0xc0) != 0x80) return false;
@@ -163,7 +163,7 @@ const z3d_merge *z3d_vocabulary_find_merge(const z3d_vocabulary *v, int32_t left
     return merge->left < 0 ? NULL : merge;
 }
 
-/* Appends a token's bytes to `joined` and finds its id: -1 when there is none. */
+/* Appends a token's bytes to `joined` and finds its id; -1: none. */
 static int32_t find_token(const z3d_vocabulary *v, const char *text, size_t length,
                           z3d_string *joined) {
     size_t begin = joined->length;

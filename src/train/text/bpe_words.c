@@ -1,6 +1,6 @@
-/* A word becomes tokens: its bytes or characters are merged, lowest rank first, leftmost first
- * among equals. A heap of the possible merges makes this n log n, even for one word as long as the
- * text. Short words are frequent and are remembered. */
+/* Makes tokens from a word: merges its bytes or characters, the lowest rank first, of equal ranks
+ * the leftmost first. With a heap of the possible merges this takes n log n steps, also for one
+ * word as long as the text. Short words are frequent, so they are remembered. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -9,29 +9,29 @@
 
 enum { REMEMBERED = 1 << 15, WORD_BYTES = 22, WORD_IDS = 6, LONGEST_WORD = 1 << 30 };
 
-/* A word and its ids. Another one with the same hash takes its place. */
+/* A remembered word and its ids. Another word with the same hash replaces it. */
 typedef struct remembered {
     uint8_t length, count; /* length 0: none */
     char text[WORD_BYTES];
     int32_t id[WORD_IDS];
 } remembered;
 
-/* A token of the word at work. */
+/* A token of the present word. */
 typedef struct piece {
     int32_t id;
-    int32_t prev, next;   /* -1: none; the last one's next is the number of pieces */
-    int32_t rank, merged; /* of its merge with the next one; rank -1: there is none */
+    int32_t prev, next;   /* -1: none; the last piece's next is the number of pieces */
+    int32_t rank, merged; /* of its merge with the next piece; rank -1: no merge */
 } piece;
 
 struct z3d_word_merger {
     const z3d_vocabulary *vocabulary;
     remembered *remembered;
-    /* For one word at a time. */
-    size_t longest; /* that there is room for */
+    /* Memory for one word. */
+    size_t longest; /* the most bytes of a word that fit */
     piece *piece;   /* [longest] */
-    uint64_t *heap; /* [3 x longest]: rank << 32 | where; the smallest at the top */
+    uint64_t *heap; /* [3 x longest]: rank << 32 | index of the piece; the smallest at the top */
     size_t in_heap;
-    bool told; /* of text that was left out */
+    bool told; /* a warning about left-out text was given */
 };
 
 /* ---- the heap ---- */
@@ -57,7 +57,7 @@ static uint64_t pop(z3d_word_merger *t) {
 
 /* ---- merging ---- */
 
-/* The merge of the piece at `at` with the one behind it, if there is one. */
+/* Adds the merge of the piece at `at` with the next one to the heap, if it exists. */
 static void offer(z3d_word_merger *t, int32_t at, int32_t count) {
     piece *left = &t->piece[at];
     const z3d_merge *merge = NULL;
@@ -85,12 +85,13 @@ static void merge_all(z3d_word_merger *t, int32_t count) {
     while (t->in_heap > 0) {
         uint64_t top = pop(t);
         int32_t at = (int32_t)(uint32_t)top;
-        /* A rank has one pair: another rank, and the pair that was offered is gone. */
+        /* A rank belongs to one pair of tokens: if the rank has changed, the pair no longer exists.
+         */
         if (t->piece[at].rank == (int32_t)(top >> 32)) merge_pieces(t, at, count);
     }
 }
 
-/* ---- what is merged ---- */
+/* ---- the pieces of a word ---- */
 
 static z3d_status make_room(z3d_word_merger *t, size_t length) {
     if (length <= t->longest) return Z3D_OK;
@@ -115,7 +116,7 @@ static void tell_once(z3d_word_merger *t, unsigned char byte) {
     t->told = true;
 }
 
-/* id -1: the text at `text` has no token; it becomes the unknown one, or is left out. */
+/* Adds a piece. id -1: the text has no token; it becomes the unknown token or is left out. */
 static int32_t put(z3d_word_merger *t, int32_t count, int32_t id, const char *text) {
     const z3d_vocabulary *v = t->vocabulary;
     if (id < 0) {
@@ -137,7 +138,7 @@ static int32_t put_bytes(z3d_word_merger *t, const char *word, size_t length) {
     return count;
 }
 
-/* Characters that are no token are their bytes' tokens, if all of these are there. */
+/* Adds characters; one that is no token becomes the tokens of its bytes, if all of these exist. */
 static int32_t put_characters(z3d_word_merger *t, const char *word, size_t length) {
     const z3d_vocabulary *v = t->vocabulary;
     int32_t count = 0;
@@ -175,7 +176,7 @@ static z3d_status add_new_word(z3d_word_merger *t, const char *word, size_t leng
     return Z3D_OK;
 }
 
-/* ---- remembering ---- */
+/* ---- remembered words ---- */
 
 static z3d_status add_short_word(z3d_word_merger *t, const char *word, size_t length,
                                  z3d_token_list *out) {
@@ -199,7 +200,7 @@ static z3d_status add_short_word(z3d_word_merger *t, const char *word, size_t le
 z3d_status z3d_word_merger_add(z3d_word_merger *t, const char *word, size_t length,
                                z3d_token_list *out) {
     if (length == 0) return Z3D_OK;
-    /* A token has at least a byte. */
+    /* A token has at least one byte. */
     size_t room = length < WORD_IDS ? WORD_IDS : length;
     if (out->capacity - out->count < room) Z3D_TRY(z3d_token_list_reserve(out, room));
     return length <= WORD_BYTES ? add_short_word(t, word, length, out)

@@ -1,6 +1,6 @@
-/* Conversations as tokens, as the chat template of a model writes them. A template is a program; a
- * few that are known are written here as a table (chat_kinds.c), and a model's own is compared with
- * them by a digest of its text (chat_find.c). */
+/* Makes tokens from conversations, as the chat template of a model does. A template is a program.
+ * We do not run it: chat_kinds.c is a table of known templates, and chat_find.c recognises a
+ * model's template by a digest of its text. */
 #ifndef ZERO3D_TRAIN_CHAT_H
 #define ZERO3D_TRAIN_CHAT_H
 
@@ -13,32 +13,34 @@ typedef struct z3d_message {
     bool trained;
     const char *text;
     size_t length;
-    const char *reasoning; /* beside the text; NULL: none */
+    const char *reasoning; /* the assistant's reasoning, before the text; NULL: none */
     size_t reasoning_length;
 } z3d_message;
 
-/* Where the system's message goes. */
+/* Where the system message stands. */
 typedef enum z3d_chat_system {
     Z3D_SYSTEM_OWN_TURN,
-    Z3D_SYSTEM_FIRST_USER, /* before the first message of the user, with an empty line between */
+    Z3D_SYSTEM_FIRST_USER, /* in the turn of the user's first message, before it and an empty line
+                            */
     Z3D_SYSTEM_REFUSED
 } z3d_chat_system;
 
-/* What begins a conversation: bos_token, if the tokenizer has one, or what begins a document. */
+/* The beginning of a conversation: nothing; bos_token, if the tokenizer has one; or the token that
+ * begins a document. */
 typedef enum z3d_chat_begin { Z3D_BEGIN_NOTHING, Z3D_BEGIN_BOS, Z3D_BEGIN_DOCUMENT } z3d_chat_begin;
 
 typedef enum z3d_chat_trim { Z3D_TRIM_NONE, Z3D_TRIM_ASSISTANT, Z3D_TRIM_ALL } z3d_chat_trim;
 
-/* What is written around messages, where a conversation is: an optional message of the system, then
- * user and assistant in turns. */
+/* The texts around messages. A conversation is an optional system message, then user and assistant
+ * in turns. */
 typedef struct z3d_chat_kind {
     const char *name;
     const char *before[3],
-        *after[3];            /* by role; the assistant's turn ends with `end`, then after */
+        *after[3];            /* by role; after the assistant's text comes `end`, then after[] */
     const char *end;          /* a special token; NULL: the end of a text */
     const char *turn;         /* another special token that the tokenizer must have; NULL */
-    const char *prompt;       /* of generation, behind the last message; NULL: nothing */
-    const char *usual_system; /* of a conversation without one; NULL: there is none */
+    const char *prompt;       /* for generation, after the last message; NULL: nothing */
+    const char *usual_system; /* the system message of a conversation without one; NULL: none */
     z3d_chat_system system;
     z3d_chat_trim trim;
     z3d_chat_begin begin;
@@ -56,21 +58,21 @@ typedef struct z3d_chat {
     int32_t begin, end; /* tokens; begin -1: none */
 } z3d_chat;
 
-/* The template beside the tokenizer's file: chat_template.jinja, or chat_template in
- * tokenizer_config.json; or the one of that name, which is not NULL. *found: there is one. Free
- * also after a failure. ERR_UNSUPPORTED: it is none of those that are known; ERR_USAGE: no such
- * name; ERR_CONFIG: the tokenizer lacks its tokens. */
+/* Finds the template called `name`. With name NULL, the template beside the tokenizer's file:
+ * chat_template.jinja, or chat_template in tokenizer_config.json; *found: false if there is none.
+ * Free *out also after a failure. ERR_UNSUPPORTED: the template is not a known one; ERR_USAGE: no
+ * template has this name; ERR_CONFIG: the tokenizer lacks the template's tokens. */
 z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out, bool *found);
 void z3d_chat_free(z3d_chat *chat);
 
-/* Appends a conversation. Tokens of messages that are not trained, and what the template writes
- * around the trained ones before and behind, have Z3D_TOKEN_UNTRAINED; the token that ends the
- * assistant's turn is trained with it. ERR_DATA: the template has no place for a message; encode's
- * errors. */
+/* Appends a conversation. Tokens of untrained messages, and the template's tokens before and after
+ * trained messages, have the flag Z3D_TOKEN_UNTRAINED. One token of the template is trained: the
+ * one that ends a trained turn of the assistant. ERR_DATA: the template has no place for a message;
+ * encode's errors. */
 z3d_status z3d_chat_encode(const z3d_chat *chat, z3d_tokenizer *tokenizer,
                            const z3d_message *message, int count, z3d_token_list *out);
-/* Appends what a model continues with the assistant's answer: a conversation whose last message is
- * the user's, and the template's prompt of generation. The same errors. */
+/* Appends the prompt that a model continues with the assistant's answer: a conversation whose last
+ * message is the user's, then the template's prompt for generation. Errors: z3d_chat_encode's. */
 z3d_status z3d_chat_prompt(const z3d_chat *chat, z3d_tokenizer *tokenizer,
                            const z3d_message *message, int count, z3d_token_list *out);
 

@@ -1,4 +1,4 @@
-/* Writes a conversation as its template does, and finds which tokens are trained. */
+/* Encodes a conversation as its template does, and marks untrained tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +11,14 @@ typedef struct span {
     size_t length;
 } span;
 
-/* Text between two special tokens that are written as ids: encoded at once, because tokens may lie
- * across its parts. From trained_from on it is trained. */
+/* Text between two special tokens that are written as ids. It is encoded as a whole, because a
+ * token may cross the border of its parts. It is trained from trained_from on. */
 typedef struct run {
     z3d_tokenizer *tokenizer;
     z3d_string text;
     size_t trained_from;
-    bool trained; /* something in it is */
-    bool behind;  /* a special token */
+    bool trained; /* a part of it is trained */
+    bool follows; /* it follows a special token */
     z3d_token_list *out, ids;
 } run;
 
@@ -36,13 +36,13 @@ static z3d_status encode(run *r, size_t length, z3d_token_list *out) {
     const struct z3d_tokenizer_ops *ops = r->tokenizer->ops;
     const char *text = r->text.text ? r->text.text : "";
     const size_t first = out->count;
-    Z3D_TRY(r->behind ? ops->encode_behind(r->tokenizer, text, length, out)
-                      : ops->encode(r->tokenizer, text, length, true, out));
+    Z3D_TRY(r->follows ? ops->encode_after(r->tokenizer, text, length, out)
+                       : ops->encode(r->tokenizer, text, length, true, out));
     return z3d_tokenizer_check_ids(r->tokenizer, out, first);
 }
 
-/* The tokens before trained_from are those that the text up to there has alone, too; a token that
- * lies across is trained. */
+/* A token is untrained if the text before trained_from, encoded alone, begins with the same tokens
+ * up to it. So a token that crosses the border is trained. */
 static z3d_status flush(run *r) {
     size_t first = r->out->count, untrained;
     if (r->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a conversation");
@@ -65,13 +65,13 @@ static z3d_status add_id(run *r, int32_t id, bool trained) {
     Z3D_TRY(flush(r));
     Z3D_TRY(z3d_token_list_reserve(r->out, 1));
     r->out->id[r->out->count++] = trained ? id : id | Z3D_TOKEN_UNTRAINED;
-    r->behind = true;
+    r->follows = true;
     return Z3D_OK;
 }
 
 /* ---- contents ---- */
 
-/* As Python's strip has it, which knows four more separators than patterns do. */
+/* White space of Python's strip, which has four separators more than patterns have. */
 static size_t white_space(const char *text, size_t length) {
     return *text >= 0x1c && *text <= 0x1f ? 1 : z3d_space_length(text, length);
 }
@@ -99,8 +99,8 @@ static const char *find(span s, const char *text) {
     return s.length > 0 ? memmem(s.text, s.length, text, strlen(text)) : NULL;
 }
 
-/* What is behind the last `mark` in it; all of it without one. */
-static span behind_last(span s, const char *mark) {
+/* The text after the last `mark`; all of it if there is no mark. */
+static span after_last(span s, const char *mark) {
     for (const char *at; (at = find(s, mark)) != NULL;) {
         size_t used = (size_t)(at - s.text) + strlen(mark);
         s.text += used, s.length -= used;
@@ -126,14 +126,15 @@ static int last_question(const z3d_message *message, int count) {
     return count - 1;
 }
 
-/* Answers before the last question lose their thoughts, the last answer always has some. */
+/* Answers before the last question are written without thoughts; later ones keep theirs, and the
+ * last answer always has some, also empty ones. */
 static void add_thinking(run *r, const z3d_message *m, bool after, bool last) {
     span content = {m->text, m->length}, thoughts = {m->reasoning, m->reasoning_length};
     const char *end = find(content, THOUGHT);
     if (!m->reasoning && end) {
         thoughts = strip_lines((span){m->text, (size_t)(end - m->text)}, false, true);
-        thoughts = strip_lines(behind_last(thoughts, THINK), true, false);
-        content = strip_lines(behind_last(content, THOUGHT), true, false);
+        thoughts = strip_lines(after_last(thoughts, THINK), true, false);
+        content = strip_lines(after_last(content, THOUGHT), true, false);
     }
     if (after && (last || thoughts.length > 0)) {
         thoughts = strip_lines(thoughts, true, true);
@@ -154,7 +155,7 @@ static span content_of(const z3d_chat_kind *kind, const z3d_message *m) {
     return trim ? strip(s) : s;
 }
 
-/* The system's turn, its own or the usual one. */
+/* Adds the system message: the conversation's own or the usual one. */
 static z3d_status add_system(run *r, const z3d_chat *chat, const z3d_message *m) {
     const z3d_chat_kind *kind = chat->kind;
     const char *usual = chat->usual_system ? chat->usual_system : kind->usual_system;
@@ -208,7 +209,7 @@ static z3d_status add_conversation(run *r, const z3d_chat *chat, const z3d_messa
     return Z3D_OK;
 }
 
-/* prompt: what stands behind it; NULL: nothing. */
+/* prompt: the text after the conversation; NULL: none. */
 static z3d_status encode_all(const z3d_chat *chat, z3d_tokenizer *tokenizer,
                              const z3d_message *message, int count, const char *prompt,
                              z3d_token_list *out) {

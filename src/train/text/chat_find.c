@@ -1,6 +1,6 @@
-/* Which chat template a model has. Two templates are one if they differ only in how their program
- * is laid out: in white space between its words, in its quotes, in comments, and in the text of
- * ChatML's usual system message. */
+/* Finds the chat template of a model. Two templates count as the same if they differ only in the
+ * layout of their program: white space between words, quotes, comments; or in the text of ChatML's
+ * usual system message. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 enum { LARGEST = 1 << 20 };
 
-/* Digests of templates as they are laid out here, and what they write. */
+/* Digests of the templates in the layout of this file, and their kinds. */
 static const struct {
     uint64_t digest;
     const char *kind;
@@ -29,16 +29,17 @@ static const struct {
     {0xcf8f100bb94df826, "llama3.1"},     /* Llama 3.2 */
     {0x6cc7637172e8fc09, "mistral-v0.1"}, /* Mistral 7B Instruct 0.1 */
     {0xd643b868e4015887, "mixtral"},      /* Mixtral 8x7B Instruct, Mistral 7B Instruct 0.2 */
-    {0x21c60e0a596611c3, "mistral-v1"},   /* the later one of Mistral 7B Instruct 0.1 and 0.2 */
-    {0xe78fa15fa35f54c1, "mistral-v3"},   /* Mistral 7B Instruct 0.3 */
+    {0x21c60e0a596611c3, "mistral-v1"}, /* the later template of Mistral 7B Instruct 0.1 and 0.2 */
+    {0xe78fa15fa35f54c1, "mistral-v3"}, /* Mistral 7B Instruct 0.3 */
     {0x5a3d9efa7235f278, "mistral-nemo"}, /* Mistral Nemo Instruct */
     {0xe0dccbca9015b991, "gemma"},        /* Gemma and Gemma 2 */
     {0x8f73ba753d225db6, "gemma3"},       /* Gemma 3 */
 };
 
-/* ---- its text, laid out in one way ---- */
+/* ---- the template's text in one layout ---- */
 
-/* A string of the program: between ', with a line feed for \n. Returns its length. */
+/* Appends a string of the program: in single quotes, with a line feed for \n. Returns its length.
+ */
 static size_t append_string(const char *text, z3d_string *out) {
     size_t at = 1;
     z3d_string_append(out, "'");
@@ -56,14 +57,14 @@ static bool is_white(char c) {
     return c && strchr(" \t\r\n", c) != NULL;
 }
 
-/* {%- takes the white space before it. */
+/* {%- removes the white space before it. */
 static void take_space(z3d_string *out) {
     while (!out->failed && out->length > 0 && is_white(out->text[out->length - 1]))
         out->text[--out->length] = 0;
 }
 
-/* The length of a comment, which writes nothing: with the line's end behind it and the blanks
- * before it on its line, as transformers has it. 0: it has no end, or keeps them (+). */
+/* The length of a comment. As in transformers it includes the line's end after it and the blanks
+ * before it on its line. 0: the comment has no end, or keeps these (+). */
 static size_t take_comment(const char *text, z3d_string *out) {
     const char *begin = text + 2 + (text[2] == '-'), *end = strstr(begin, "#}");
     size_t blanks = out->length;
@@ -82,7 +83,7 @@ static void lay_out(const char *text, bool comments, z3d_string *out) {
     bool program = false;
     for (size_t at = 0, comment; text[at];) {
         const char c = text[at], next = text[at + 1];
-        if (!program && c == '\n' && !next) return; /* the last line's end is not written */
+        if (!program && c == '\n' && !next) return; /* the end of the last line is not written */
         if (!program && c == '{' && next && strchr("{%#", next) && text[at + 2] == '-')
             take_space(out);
         if (!comments && !program && c == '{' && next == '#' &&
@@ -105,7 +106,7 @@ static void lay_out(const char *text, bool comments, z3d_string *out) {
 
 /* ---- ChatML's usual system message ---- */
 
-/* NULL: there is none. malloc'ed. */
+/* *out: malloc'ed; NULL: the template has none. */
 static z3d_status find_usual_system(const char *text, char **out) {
     *out = NULL;
     while ((text = strstr(text, SYSTEM_TURN)) != NULL) {
@@ -118,7 +119,7 @@ static z3d_status find_usual_system(const char *text, char **out) {
     return Z3D_OK;
 }
 
-/* The digest of a text without `part` (NULL: nothing), wherever it is. */
+/* The digest of a text without all occurrences of `part` (NULL: of the whole text). */
 static uint64_t digest_without(const char *text, const char *part) {
     z3d_content_hash hash = {{0, 0}};
     const char *next;
@@ -132,7 +133,7 @@ static uint64_t digest_without(const char *text, const char *part) {
 
 /* ---- the files ---- */
 
-/* "chat_template" is a text, or a list of named ones. */
+/* The member "chat_template": a text, or a list of named templates. */
 static const z3d_json *template_of(const z3d_json *config) {
     const z3d_json *m = z3d_json_member(config, "chat_template");
     if (m && m->type == Z3D_JSON_ARRAY)
@@ -142,7 +143,7 @@ static const z3d_json *template_of(const z3d_json *config) {
     return m && m->type == Z3D_JSON_STRING ? m : NULL;
 }
 
-/* *text NULL: there is none. */
+/* *text NULL: the file has no template. */
 static z3d_status read_config(const char *beside, char **text, z3d_string *path) {
     z3d_json *config;
     Z3D_TRY(z3d_read_json_beside(beside, "tokenizer_config.json", &config));
@@ -156,7 +157,7 @@ static z3d_status read_config(const char *beside, char **text, z3d_string *path)
     return failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a chat template") : Z3D_OK;
 }
 
-/* beside: a file in the folder. */
+/* Reads the template in the folder of the file `beside`. */
 static z3d_status read_template(const char *beside, char **text, z3d_string *path) {
     const char *slash = strrchr(beside, '/');
     size_t length;
@@ -168,9 +169,9 @@ static z3d_status read_template(const char *beside, char **text, z3d_string *pat
     return read_config(beside, text, path);
 }
 
-/* ---- which one it is ---- */
+/* ---- comparing with known templates ---- */
 
-/* The kind whose marks it has, as a hint; NULL: none. */
+/* The kind whose marks the template has, as a hint for the error; NULL: none. */
 static const char *nearest(const char *text) {
     static const char *const marks[][2] = {{"<think>", "qwen3"},
                                            {"<|im_start|>", "chatml"},
@@ -183,7 +184,7 @@ static const char *nearest(const char *text) {
     return NULL;
 }
 
-/* Some of the known templates have comments of their own. */
+/* comments: keep comments, because some known templates have their own. */
 static z3d_status look_up(const char *text, bool comments, const char *path, z3d_chat *out,
                           uint64_t *digest) {
     z3d_string laid = {0};
@@ -209,8 +210,8 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     z3d_chat_kind_names(&names);
     const char *hint = nearest(text);
     status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                       "%s: this chat template is none of those that are known: give "
-                       "--chat-template %s if it writes what %s writes (names: %s; digest %016llx)",
+                       "%s: this chat template is not a known one: give --chat-template %s if it "
+                       "writes the same as %s (names: %s; digest %016llx)",
                        path, hint ? hint : "NAME", hint ? hint : "the one of that name",
                        names.text ? names.text : "", (unsigned long long)digest);
     z3d_string_free(&names);
@@ -226,7 +227,7 @@ static z3d_status refuse_name(const char *name) {
     return status;
 }
 
-/* The token that the template writes, as one token. */
+/* Finds the special token that the template writes. */
 static z3d_status find_token(const z3d_chat *chat, z3d_tokenizer *tokenizer, const char *text,
                              int32_t *out) {
     Z3D_TRY(z3d_tokenizer_special_token(tokenizer, text, out));

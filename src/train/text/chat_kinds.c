@@ -1,4 +1,4 @@
-/* The chat templates that are known. */
+/* The known chat templates. */
 #include <string.h>
 
 #include "src/train/text/chat.h"
@@ -17,7 +17,8 @@
     .end = "<end_of_turn>", .turn = "<start_of_turn>", .begin = Z3D_BEGIN_BOS,                     \
     .trim = Z3D_TRIM_ALL
 
-/* Llama 3.2's date is today's; this one is its own where there is no clock, and Llama 3.1's. */
+/* Llama 3.2 writes today's date; this is the date that it writes without a clock, and Llama 3.1's
+ * date. */
 #define LLAMA31_SYSTEM                                                                             \
     HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
@@ -63,7 +64,7 @@ static const z3d_chat_kind kinds[] = {
     {.name = "plain",
      .before = {"", "User: ", "Assistant: "},
      .after = {"\n", "\n", "\n"},
-     .prompt = "Assistant:", /* the space is of the answer's first token */
+     .prompt = "Assistant:", /* the space belongs to the answer's first token */
      .begin = Z3D_BEGIN_DOCUMENT},
 };
 

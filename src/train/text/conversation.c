@@ -69,7 +69,7 @@ static z3d_status find_role(const z3d_json *role, const char *what, z3d_chat_rol
                      role->text);
 }
 
-/* "weight": 0 of a message says that it is not trained. */
+/* "weight": 0 in a message: it is not trained. */
 static z3d_status read_weight(const z3d_json *m, const char *what, bool *trained) {
     const z3d_json *weight = z3d_json_member(m, "weight");
     if (z3d_json_is_none(weight) || z3d_json_is_number(weight, 1)) return Z3D_OK;
@@ -90,7 +90,8 @@ static z3d_status read_reasoning(const z3d_json *m, const char *what, bool think
     return Z3D_OK;
 }
 
-/* {"role", "content"} or {"from", "value"}. trained: by default, of the assistant. */
+/* Reads {"role", "content"} or {"from", "value"}. trained: the default for the assistant's
+ * messages. */
 static z3d_status read_message(z3d_conversation *c, const z3d_json *m, bool thinking,
                                bool trained) {
     char what[48];
@@ -136,8 +137,8 @@ z3d_status z3d_conversation_check(const z3d_conversation *c) {
                             wanted = (i - first) % 2 == 0 ? Z3D_CHAT_USER : Z3D_CHAT_ASSISTANT;
         if (role != wanted)
             return Z3D_ERROR(Z3D_ERR_DATA,
-                             "message %d is the %s's, expected the %s's: roles are in turns, user "
-                             "and assistant, behind at most one message of the system",
+                             "message %d is the %s's, expected the %s's: user and assistant must "
+                             "be in turns, after at most one system message",
                              i + 1, z3d_role_name(role), z3d_role_name(wanted));
     }
     return Z3D_OK;

@@ -5,7 +5,7 @@
 #include "src/base/base.h"
 #include "src/train/text/chat.h"
 
-/* Texts are not copied: what they were read from must live longer. Zero-initialise. */
+/* Texts are not copied: the JSON object that they point into must outlive this. Zero-initialise. */
 typedef struct z3d_conversation {
     z3d_message *message;
     int count, capacity;
@@ -13,23 +13,24 @@ typedef struct z3d_conversation {
 
 void z3d_conversation_free(z3d_conversation *conversation);
 z3d_status z3d_conversation_add(z3d_conversation *conversation, z3d_message message);
-/* Appends the messages of `list`, which is the member `key` of its object. thinking: a message may
- * have reasoning_content. trained: the assistant's, unless a message says otherwise. ERR_DATA: what
- * is wrong, and in which message. */
+/* Appends the messages of `list`, which is the member `key` of its object. thinking: messages may
+ * have reasoning_content. trained: the assistant's messages are trained, unless a message says
+ * otherwise. ERR_DATA: which message is wrong, and why. */
 z3d_status z3d_conversation_read(z3d_conversation *conversation, const z3d_json *list,
                                  const char *key, bool thinking, bool trained);
 /* "system", "user", "assistant". */
 const char *z3d_role_name(z3d_chat_role role);
-/* ERR_DATA unless it is an optional message of the system, then user and assistant in turns. */
+/* ERR_DATA unless the messages are an optional system message, then user and assistant in turns. */
 z3d_status z3d_conversation_check(const z3d_conversation *conversation);
 
-/* A member of an object, or of the message that `what` ("message 2: ") names, that must be a text.
- * ERR_DATA. */
+/* *out: the member `key` of an object; ERR_DATA if it is missing or no text. what: begins the
+ * error, "message 2: " if the object is a message, else "". */
 z3d_status z3d_json_need_text(const z3d_json *object, const char *what, const char *key,
                               const z3d_json **out);
-/* A member that says something, which is not read, so that it is not lost in silence. ERR_DATA. */
+/* ERR_DATA if the object has the member `key` with content: we do not read it, and would lose it in
+ * silence. */
 z3d_status z3d_json_refuse_member(const z3d_json *object, const char *what, const char *key);
-/* Tools beside the messages, which templates write and these do not. ERR_DATA. */
+/* ERR_DATA if the object has tools beside the messages: our templates do not write them. */
 z3d_status z3d_conversation_refuse_tools(const z3d_json *object);
 
 #endif

@@ -1,4 +1,5 @@
-/* The second pass of `zero3d data tokenize`: which documents are held out, and each to its file. */
+/* The second pass of `zero3d data tokenize`: decides which documents are held out, and copies each
+ * document to its file. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "src/train/data/token_file.h"
 #include "src/train/text/tokenize_work.h"
 
-/* ---- which ---- */
+/* ---- deciding ---- */
 
 static void hold_out_last(z3d_tokenize_work *w) {
     int64_t count = w->result->documents;
@@ -23,19 +24,19 @@ static void hold_out_by_hash(z3d_tokenize_work *w) {
         held += w->document[i].held_out;
         if (w->document[i].hash < w->document[smallest].hash) smallest = i;
     }
-    /* Few documents: chance may leave a side empty. */
+    /* With few documents chance may leave one file empty. */
     if (held == 0) w->document[smallest].held_out = true;
     if (held == count) w->document[smallest].held_out = false;
 }
 
-/* Holds out the last `wanted` tokens of all, cut at the line's end that is nearest. Leaves things
- * as they are if the tail would begin in a document without such a line. */
+/* Holds out the last `wanted` tokens of all text; cuts at the nearest end of a line. Changes
+ * nothing if the cut would be in a document without such a line's end. */
 static void hold_out_tail(z3d_tokenize_work *w, double wanted) {
     z3d_tokenize_result *result = w->result;
     int64_t at = result->documents - 1, best = 0, tokens = 0;
-    double behind = 0;
-    while (at > 0 && behind + (double)w->document[at].tokens < wanted)
-        behind += (double)w->document[at--].tokens;
+    double after = 0;
+    while (at > 0 && after + (double)w->document[at].tokens < wanted)
+        after += (double)w->document[at--].tokens;
     const z3d_tokenize_document *d = &w->document[at];
     if (d->first_part < 0) return;
     int64_t end = w->parts;
@@ -44,7 +45,7 @@ static void hold_out_tail(z3d_tokenize_work *w, double wanted) {
             end = w->document[i].first_part;
             break;
         }
-    const double target = (double)d->tokens - (wanted - behind);
+    const double target = (double)d->tokens - (wanted - after);
     for (int64_t i = d->first_part; i < end - 1; i++) {
         tokens += w->part[i].tokens;
         bool nearer = fabs((double)tokens - target) < fabs((double)best - target);
@@ -57,8 +58,8 @@ static void hold_out_tail(z3d_tokenize_work *w, double wanted) {
     snprintf(result->cut_file, sizeof result->cut_file, "%s", d->path);
 }
 
-/* Whole documents, unless they are too few or too unequal: if they make less than a quarter of what
- * was asked for, or more than four times that, the tail of all text is held out instead. */
+/* Holds out whole documents. If these have less than a quarter of the requested share, or more than
+ * four times the share, holds out the tail of all text instead. */
 z3d_status z3d_tokenize_hold_out(z3d_tokenize_work *w) {
     enum { FAR = 4 };
     z3d_tokenize_result *result = w->result;
@@ -87,7 +88,7 @@ z3d_status z3d_tokenize_hold_out(z3d_tokenize_work *w) {
     return Z3D_OK;
 }
 
-/* ---- copies ---- */
+/* ---- copying ---- */
 
 static z3d_status copy_tokens(z3d_tokenize_work *w, FILE *stream, int64_t tokens,
                               z3d_token_writer *writer) {
@@ -101,7 +102,7 @@ static z3d_status copy_tokens(z3d_tokenize_work *w, FILE *stream, int64_t tokens
         if (fread(ids, size, count, stream) != count)
             return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                              ferror(stream) ? strerror(errno) : "the file became shorter");
-        for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
+        for (size_t i = count; i-- > 0;) { /* widened in place, so from the end on */
             int32_t id = 0;
             memcpy(&id, (const char *)ids + i * size, size);
             ids[i] = id;
@@ -112,7 +113,7 @@ static z3d_status copy_tokens(z3d_tokenize_work *w, FILE *stream, int64_t tokens
     return Z3D_OK;
 }
 
-/* The document that is cut becomes two: one ends, one begins. */
+/* The document with the cut becomes two: one ends at the cut, one begins there. */
 static z3d_status copy_both_ends(z3d_tokenize_work *w, FILE *stream, int64_t tokens) {
     Z3D_TRY(z3d_token_writer_document(&w->train));
     Z3D_TRY(copy_tokens(w, stream, w->cut_tokens, &w->train));

@@ -53,7 +53,7 @@ static z3d_status add_merge(z3d_vocabulary *v, const char *path, int64_t line, c
     return Z3D_OK;
 }
 
-/* A merge's rank is its line. */
+/* Adds all merges; a merge's rank is the number of its line. */
 static z3d_status add_merges(z3d_vocabulary *v, const char *path, const char *text, size_t length) {
     z3d_string joined = {0};
     z3d_status status = Z3D_OK;
@@ -70,8 +70,8 @@ static z3d_status add_merges(z3d_vocabulary *v, const char *path, const char *te
     return status;
 }
 
-/* A file that was cut off at a line's end would give other tokens, silently. Tokens of more than
- * one byte are made by merges, but for a few special ones. */
+/* Detects a file that was cut off at a line's end, which would silently give other tokens: all
+ * tokens of more than one byte, except a few special ones, must come from merges. */
 static z3d_status check_merges(const z3d_vocabulary *v, const char *vocab, const char *merges) {
     bool *made;
     int32_t missing = 0;
@@ -80,7 +80,7 @@ static z3d_status check_merges(const z3d_vocabulary *v, const char *vocab, const
         if (v->merge[i].left >= 0) made[v->merge[i].merged] = true;
     for (int32_t id = 0; id < v->size; id++) missing += !made[id] && v->token[id].length > 1;
     free(made);
-    if (missing <= v->size / 10 + 1) return Z3D_OK; /* <|endoftext|> comes from none */
+    if (missing <= v->size / 10 + 1) return Z3D_OK; /* <|endoftext|> comes from no merge */
     return Z3D_ERROR(Z3D_ERR_DATA,
                      "%s: %d of the %d tokens of %s come from no merge: the file is cut off, or "
                      "belongs to another vocabulary",

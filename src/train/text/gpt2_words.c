@@ -1,5 +1,5 @@
-/* GPT-2's words. The pattern is small enough to be matched by hand: its alternatives are tried in
- * their order, and all but the last two begin with different characters. */
+/* GPT-2's words. The pattern is matched by hand: its alternatives are tried in order, and all but
+ * the last two begin with different characters. */
 #include <stdbool.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -8,7 +8,7 @@
 
 typedef enum kind { LETTER, NUMBER, SPACE, OTHER } kind;
 
-/* The kind of the character at `text` and its bytes; a byte that begins none is OTHER. */
+/* The kind of the character at `text` and its bytes; an invalid byte is OTHER. */
 static kind look(const char *text, size_t length, size_t *bytes) {
     unsigned char c = (unsigned char)*text;
     utf8proc_int32_t code;
@@ -38,7 +38,7 @@ static kind look(const char *text, size_t length, size_t *bytes) {
     case UTF8PROC_CATEGORY_ZP:
         return SPACE;
     default:
-        return code == 0x85 ? SPACE : OTHER; /* NEL: White_Space, though a control */
+        return code == 0x85 ? SPACE : OTHER; /* NEL is a control character, but also white space */
     }
 }
 
@@ -56,7 +56,7 @@ size_t z3d_gpt2_word(const char *text, size_t length) {
     size_t at = contraction(text, length), bytes, last = 0;
     if (at) return at;
     kind first = look(text, length, &bytes);
-    if (*text == ' ' && length > 1) { /* a space belongs to the word behind it */
+    if (*text == ' ' && length > 1) { /* a space belongs to the next word */
         kind next = look(text + 1, length - 1, &bytes);
         if (next != SPACE) {
             at = 1;
@@ -64,7 +64,7 @@ size_t z3d_gpt2_word(const char *text, size_t length) {
         }
     }
     for (; at < length && look(text + at, length - at, &bytes) == first; at += bytes) last = at;
-    /* Of white space before a word the last character is left to that word. */
+    /* The last character of white space before a word belongs to that word. */
     return first == SPACE && at < length && last > 0 ? last : at;
 }
 

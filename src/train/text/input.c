@@ -1,4 +1,4 @@
-/* Reads packed files. Both libraries are used alike: bytes go in, bytes come out. */
+/* Reads packed files. Both libraries have the same interface here: bytes go in, bytes come out. */
 #include "src/train/text/input.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@ struct z3d_unpacker {
     unsigned char magic[4];
     size_t magic_bytes;
     void *(*create)(void);
-    /* Takes from `in`, puts to `out`, moves both. *between: one packed stretch has ended, and no
-     * other has begun. NULL, or what is wrong. */
+    /* Unpacks from *in to *out and moves both. *between: one packed stretch has ended and the next
+     * has not begun. Returns NULL, or the fault. */
     const char *(*step)(void *state, const unsigned char **in, size_t *in_left, unsigned char **out,
                         size_t *out_left, bool *between);
     void (*destroy)(void *state);
@@ -38,7 +38,7 @@ static const char *gzip_step(void *state, const unsigned char **in, size_t *in_l
     enum { MOST = 1 << 30 };
     z_stream *z = state;
     size_t room = *out_left < MOST ? *out_left : MOST;
-    if (*between) { /* zeros may fill a tape's block up */
+    if (*between) { /* zeros may fill up the last block of a tape */
         while (*in_left > 0 && **in == 0) ++*in, --*in_left;
         if (*in_left == 0) return NULL;
         inflateReset(z);
@@ -101,7 +101,7 @@ size_t z3d_unpacked_name_length(const char *path) {
     return length;
 }
 
-/* ---- both, and neither ---- */
+/* ---- all files ---- */
 
 static z3d_status read_file(z3d_input *in, void *out, size_t room, size_t *count) {
     *count = 0;
@@ -123,7 +123,7 @@ z3d_status z3d_input_open(z3d_input *in, int fd, const char *path) {
     *in = (z3d_input){.fd = fd, .path = path};
     Z3D_TRY(read_file(in, magic, sizeof magic, &count));
     in->position = 0;
-    /* zstd's file may begin with a frame to skip, of 16 kinds. */
+    /* A zstd file may begin with a frame to skip; it has 16 magic numbers. */
     if (count == sizeof magic && (magic[0] & 0xf0) == 0x50 &&
         memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0)
         memcpy(magic, unpackers[UNPACKERS - 1].magic, sizeof magic);
@@ -138,7 +138,7 @@ z3d_status z3d_input_open(z3d_input *in, int fd, const char *path) {
     return z3d_new(PACKED, 1, "a packed file", &in->packed);
 }
 
-/* Packed bytes where there are none left; in->ended: the file has no more. */
+/* Reads packed bytes if none are left. in->ended: the file has no more. */
 static z3d_status refill(z3d_input *in) {
     if (in->at < in->have || in->ended) return Z3D_OK;
     in->at = 0;

@@ -1,5 +1,4 @@
-/* The bytes of a file: as they are, or unpacked where its content says that gzip or zstd packed
- * them. */
+/* Reads the bytes of a file; unpacks them if its content says that gzip or zstd packed them. */
 #ifndef ZERO3D_TRAIN_INPUT_H
 #define ZERO3D_TRAIN_INPUT_H
 
@@ -14,20 +13,20 @@ typedef struct z3d_unpacker z3d_unpacker; /* one method of packing */
 typedef struct z3d_input {
     int fd;
     const char *path;
-    int64_t position; /* bytes of the file that were read */
+    int64_t position; /* bytes of the file read so far, before unpacking */
     /* Private. */
-    const z3d_unpacker *unpacker; /* NULL: it is not packed */
+    const z3d_unpacker *unpacker; /* NULL: the file is not packed */
     void *state;
     unsigned char *packed;
     size_t at, have;
     bool between, ended;
 } z3d_input;
 
-/* An open file, from its beginning. Close also after a failure; the file stays open. ERR_IO,
+/* Reads the open file `fd` from its beginning. Close also after a failure; `fd` stays open. ERR_IO,
  * ERR_MEMORY. */
 z3d_status z3d_input_open(z3d_input *input, int fd, const char *path);
-/* Fills out[0 .. room - 1]; *count is less only at the end. ERR_IO, ERR_DATA: what is packed is
- * damaged or not whole. */
+/* Fills out[0 .. room - 1]; *count is less than `room` only at the end. ERR_IO; ERR_DATA: the
+ * packed data are damaged or incomplete. */
 z3d_status z3d_input_read(z3d_input *input, void *out, size_t room, size_t *count);
 void z3d_input_close(z3d_input *input);
 

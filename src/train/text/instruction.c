@@ -8,7 +8,7 @@
 
 enum { PLACE = 512 };
 
-/* By format: its name, and the keys by which it is known. */
+/* For each format: its name, and the keys that it is recognised by. */
 static const struct {
     const char *name, *key, *other;
 } formats[] = {[Z3D_FORMAT_AUTO] = {"auto", "", ""},
@@ -52,7 +52,7 @@ static z3d_status check_keys(const z3d_instructions *in, const z3d_json_lines *l
 
 /* ---- messages ---- */
 
-/* "system" of the object, beside its messages. */
+/* Reads the object's member "system". */
 static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
     const z3d_json *system = z3d_json_member(object, "system");
     if (z3d_json_is_none(system)) return Z3D_OK;
@@ -63,7 +63,7 @@ static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
         (z3d_message){.role = Z3D_CHAT_SYSTEM, .text = system->text, .length = system->length});
 }
 
-/* Of a conversation only its last answer. */
+/* Trains only the last answer of a conversation. */
 static void train_last(z3d_instructions *in) {
     bool found = false;
     for (int i = in->conversation.count - 1; i >= 0; i--) {
@@ -104,7 +104,8 @@ static z3d_status encode_messages(z3d_instructions *in, z3d_token_list *out, int
 
 /* ---- a prompt and its completion ---- */
 
-/* Both are texts: encoded as one document. A token that lies across is of the completion. */
+/* Encodes prompt and completion, both texts, as one document. A token that crosses the border
+ * belongs to the completion. */
 static z3d_status encode_texts(z3d_instructions *in, const char *prompt, size_t length,
                                const z3d_json *completion, z3d_token_list *out, int64_t *bytes) {
     size_t first = out->count, same = 0;
@@ -130,17 +131,17 @@ static z3d_status check_completion(const z3d_json *completion, const char *key) 
     return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is empty: there is nothing to train", key);
 }
 
-/* needed: it is an error if there is none. */
+/* needed: an error if there is no template. */
 static z3d_status find_chat(z3d_instructions *in, bool needed) {
     const z3d_tokenize_options *options = in->options;
     if (!in->has_chat)
         Z3D_TRY(z3d_chat_find(options->chat_template, in->tokenizer, &in->chat, &in->has_chat));
     if (in->has_chat || !needed) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "%s data with conversations needs a chat template, but the tokenizer's folder "
-                     "has none: give --vocab FOLDER of a chat model, or name one, as "
-                     "--chat-template plain",
-                     formats[in->format].name);
+    return Z3D_ERROR(
+        Z3D_ERR_USAGE,
+        "%s data with conversations needs a chat template, but the tokenizer's folder "
+        "has none: give --vocab FOLDER of a chat model, or name a template: --chat-template plain",
+        formats[in->format].name);
 }
 
 static z3d_status encode_pair(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
@@ -173,7 +174,8 @@ static z3d_status encode_pair(z3d_instructions *in, const z3d_json *object, z3d_
 
 /* ---- Alpaca's ---- */
 
-/* With a chat template the user's message and its answer, else as Alpaca's own prompt. */
+/* Encodes an object as a user's message and its answer, if there is a chat template; else with
+ * Alpaca's own prompt. */
 static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
                                 int64_t *bytes) {
     static const char begin[] = "Below is an instruction that describes a task%s. Write a response "

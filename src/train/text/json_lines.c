@@ -37,7 +37,7 @@ void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
     l->ended = true;
 }
 
-/* Makes room behind what is in the buffer: moves it to the front, or doubles the buffer. */
+/* Makes room at the end of the buffer: moves its content to the front, or doubles the buffer. */
 static z3d_status make_room(z3d_json_lines *l) {
     size_t used = l->end - l->begin;
     if (l->begin > 0 && used < l->capacity / 2) {
@@ -72,7 +72,7 @@ static z3d_status read_more(z3d_json_lines *l) {
 
 /* ---- lines ---- */
 
-/* The next line, without its end; *line NULL: there is none. */
+/* The next line, without its end; *line NULL: the file has ended. */
 static z3d_status next_line(z3d_json_lines *l, char **line, size_t *length) {
     size_t searched = 0;
     char *newline = NULL;
@@ -99,7 +99,7 @@ static bool is_blank(const char *line, size_t length) {
     return true;
 }
 
-/* *line NULL: there is none. */
+/* The next line that is not blank; *line NULL: the file has ended. */
 static z3d_status next_filled_line(z3d_json_lines *l, char **line, size_t *length) {
     do Z3D_TRY(next_line(l, line, length));
     while (*line && is_blank(*line, *length));
@@ -113,14 +113,14 @@ static z3d_status refuse(const z3d_json_lines *l, const char *what, int64_t elem
                      what, (long long)element);
 }
 
-/* The byte `at` behind those that were used; *c -1: the file has ended. */
+/* *c: byte `at` of the unused bytes; -1: the file has ended. */
 static z3d_status look(z3d_json_lines *l, size_t at, int *c) {
     while (l->begin + at >= l->end && !l->ended) Z3D_TRY(read_more(l));
     *c = l->begin + at < l->end ? (unsigned char)l->buffer[l->begin + at] : -1;
     return Z3D_OK;
 }
 
-/* The next byte that is no white space. */
+/* *c: the next byte that is no white space. */
 static z3d_status skip_space(z3d_json_lines *l, int *c) {
     for (;; l->begin++) {
         Z3D_TRY(look(l, 0, c));
@@ -129,7 +129,7 @@ static z3d_status skip_space(z3d_json_lines *l, int *c) {
     }
 }
 
-/* Where the value ends that begins here. */
+/* *length: the length of the value that begins here. */
 static z3d_status find_end(z3d_json_lines *l, size_t *length) {
     bool string = false, escaped = false;
     int c, depth = 0;
@@ -150,7 +150,7 @@ static z3d_status find_end(z3d_json_lines *l, size_t *length) {
     }
 }
 
-/* *text NULL: the array has ended, and the file with it. */
+/* *text NULL: array and file have ended. */
 static z3d_status next_element(z3d_json_lines *l, char **text, size_t *length) {
     int c;
     *text = NULL;
@@ -158,10 +158,10 @@ static z3d_status next_element(z3d_json_lines *l, char **text, size_t *length) {
     if (c == ']') {
         l->begin++;
         Z3D_TRY(skip_space(l, &c));
-        return c < 0 ? Z3D_OK : refuse(l, "text behind the array's end, after", l->elements);
+        return c < 0 ? Z3D_OK : refuse(l, "text follows the array's end, after", l->elements);
     }
     if (l->elements++ > 0) {
-        if (c != ',') return refuse(l, "expected ',' or ']' behind", l->elements - 1);
+        if (c != ',') return refuse(l, "expected ',' or ']' after", l->elements - 1);
         l->begin++;
         Z3D_TRY(skip_space(l, &c));
     }
@@ -173,7 +173,7 @@ static z3d_status next_element(z3d_json_lines *l, char **text, size_t *length) {
     return Z3D_OK;
 }
 
-/* Whether it is lines or an array, by the first byte that is no white space. */
+/* The first byte that is no white space decides between lines and an array. */
 static z3d_status find_layout(z3d_json_lines *l) {
     int c;
     Z3D_TRY(look(l, 3, &c));
@@ -188,7 +188,7 @@ static z3d_status find_layout(z3d_json_lines *l) {
 
 /* ---- both ---- */
 
-/* *value NULL: there is none. */
+/* *value NULL: the file has ended. */
 static z3d_status next_value(z3d_json_lines *l, char **value, size_t *length) {
     if (l->layout == Z3D_LAYOUT_UNKNOWN) Z3D_TRY(find_layout(l));
     if (l->layout == Z3D_LAYOUT_ARRAY) return next_element(l, value, length);
@@ -233,7 +233,7 @@ z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *l, const char *option
     return status;
 }
 
-/* A member of that name, or of "data.text" the member "text" of "data". */
+/* The member of that name; for "data.text" the member "text" of the member "data". */
 static const z3d_json *find_member(const z3d_json *object, const char *key) {
     const z3d_json *found = z3d_json_member(object, key);
     if (found || object->type != Z3D_JSON_OBJECT) return found;
@@ -261,7 +261,7 @@ z3d_status z3d_json_lines_text(const z3d_json_lines *l, const char **text, size_
     return Z3D_OK;
 }
 
-/* Why the value is no JSON: `status` says it, unless it is the file's encoding. */
+/* The error for a value that is no JSON: `status`, unless the file's encoding explains it. */
 static z3d_status refuse_value(const z3d_json_lines *l, const char *value, size_t bytes,
                                z3d_status status) {
     char place[PLACE];
@@ -282,7 +282,7 @@ z3d_status z3d_json_lines_next_object(z3d_json_lines *l) {
     l->bad = false;
     Z3D_TRY(next_value(l, &value, &bytes));
     if (!value) return Z3D_OK;
-    l->bad = true; /* what follows is about this object alone */
+    l->bad = true; /* errors from here on are about this object alone */
     z3d_status status = z3d_json_parse_line(value, bytes, l->path, l->line,
                                             l->strict ? NULL : &l->repairs, &l->object);
     if (status != Z3D_OK) return refuse_value(l, value, bytes, status);

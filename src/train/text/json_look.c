@@ -1,4 +1,4 @@
-/* Whether a file is JSON, by its beginning: a few values are read, none is kept. */
+/* Finds whether a file is JSON from its first values; keeps none of them. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ typedef enum verdict { VALUE, CUT_OFF, NO_JSON } verdict;
 
 typedef struct cursor {
     const char *at, *end;
-    int items, strings; /* whole ones so far */
+    int items, strings; /* complete ones so far */
 } cursor;
 
 static verdict skip_space(cursor *c) {
@@ -32,7 +32,7 @@ static verdict scan_string(cursor *c) {
     return VALUE;
 }
 
-/* A number, or what Python's json writes as a word. */
+/* Scans a number, or a word of Python's json (null, true, NaN, ...). */
 static verdict scan_word(cursor *c) {
     static const char *const words[] = {"true", "false", "null", "NaN", "Infinity", "-Infinity"};
     const char *begin = c->at;
@@ -56,7 +56,7 @@ static verdict scan_key(cursor *c) {
 
 static verdict scan_value(cursor *c, int depth);
 
-/* Of an array of texts that is the whole file, the first items say enough. */
+/* If the file is one array of texts, the first items are enough. */
 static verdict scan_list(cursor *c, int depth) {
     const bool object = *c->at++ == '{';
     const char close = object ? '}' : ']';
@@ -82,15 +82,15 @@ static verdict scan_value(cursor *c, int depth) {
     return *c->at == '"' ? scan_string(c) : scan_word(c);
 }
 
-/* [ {" */
+/* Whether the text begins with [ {" */
 static bool begins_array(cursor c) {
     for (const char *next = "[{\""; *next; next++)
         if (skip_space(&c) != VALUE || *c.at++ != *next) return false;
     return true;
 }
 
-/* A file that begins as JSON is JSON, also with a mistake later: its reader names the place.
- * whole: all of the file is there. */
+/* A file that begins like JSON is JSON, also with a mistake later: the reader will name the place.
+ * whole: the text is the whole file. */
 static z3d_json_look judge(cursor c, bool whole) {
     if (skip_space(&c) != VALUE) return Z3D_LOOK_TEXT;
     if (begins_array(c)) return Z3D_LOOK_LIST;
@@ -125,8 +125,7 @@ z3d_json_look z3d_look_for_json(int fd, const char *path) {
 
 /* ---- a refusal ---- */
 
-/* The key that may be the text's: one of these names, else the first string; NULL: there is none.
- */
+/* The key that probably has the text: one of these names, else the first string; NULL: none. */
 static const char *text_key(const z3d_json *object) {
     static const char *const usual[] = {"text", "content", "output"};
     const z3d_json *found = NULL;
@@ -145,9 +144,9 @@ static z3d_status refuse(const char *path, const z3d_json *object) {
     z3d_string keys = {0};
     if (!key)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "%s: JSON needs --json-key KEY, the key of the text, but no line and no "
-                         "element of an array is an object with a text here: write one object a "
-                         "line, as {\"text\": \"...\"}",
+                         "%s: JSON needs --json-key KEY, the key of the text, but this file has no "
+                         "line and no array element that is an object with a text: write one "
+                         "object per line, such as {\"text\": \"...\"}",
                          path);
     if (z3d_json_member(object, "chosen") && z3d_json_member(object, "rejected"))
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -167,7 +166,8 @@ static z3d_status refuse(const char *path, const z3d_json *object) {
 
 z3d_status z3d_refuse_raw_json(const char *path) {
     z3d_input input = {0};
-    z3d_json_lines lines = {.input = &input, .path = path, .key = ""}; /* no object has this key */
+    z3d_json_lines lines = {
+        .input = &input, .path = path, .key = ""}; /* a key that no object has */
     const char *text;
     size_t length;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,4 +1,4 @@
-/* Rewrites a text: Unicode's normal forms, text in front, text for other text. */
+/* Rewrites a text: Unicode normal forms, prepended text, replaced text. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -17,7 +17,7 @@ static size_t ascii_run(const char *text, size_t length) {
     return at;
 }
 
-/* Bytes of valid UTF-8 that are not ASCII. */
+/* Length of the run of valid UTF-8 without ASCII at `text`. */
 static size_t other_run(const char *text, size_t length) {
     size_t at = 0;
     while (at < length && (unsigned char)text[at] >= 0x80) {
@@ -42,8 +42,9 @@ static z3d_status append_form(const char *text, size_t length, int options, z3d_
     return Z3D_OK;
 }
 
-/* ASCII is in normal form and joins nothing before it: only other characters are looked at, with
- * the one before them. Bytes that are no UTF-8 stay. */
+/* ASCII characters are in normal form and never combine with the character before them. So only
+ * runs of other characters are normalised, each with the character before it. Invalid bytes stay.
+ */
 static z3d_status append_normal(const char *text, size_t length, int options, z3d_string *out) {
     for (size_t at = 0; at < length;) {
         size_t plain = ascii_run(text + at, length - at);

@@ -6,7 +6,7 @@
 
 #include "src/train/data/token_file.h"
 
-/* Beside X.idx, X.bin is read as Megatron-LM's, whatever it has. */
+/* If X.idx exists, X.bin is always read as Megatron-LM's. */
 static z3d_status check_index(const char *path) {
     z3d_string index = {0};
     const size_t length = strlen(path), end = strlen(".bin");
@@ -27,7 +27,7 @@ static z3d_status check_index(const char *path) {
 static z3d_status check_output(const z3d_tokenize_options *options, const char *path) {
     struct stat there;
     const bool own = z3d_is_token_file(path);
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* a rename would replace it */
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* the final rename would replace it */
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s is no regular file; name another for the tokens", path);
     Z3D_TRY(check_index(path));
     Z3D_TRY(z3d_output_is_no_input(path, own, options->inputs, options->count));

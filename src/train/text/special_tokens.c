@@ -1,5 +1,5 @@
-/* Which tokens begin and end a text: tokenizer.json says what is put before one, the files beside
- * it name the others. */
+/* Finds the tokens that begin and end a text: tokenizer.json says which token is put before a text,
+ * the files beside it name the others. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,14 +25,14 @@ z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **o
     return status;
 }
 
-/* "eos_token" is its text, or an object with it as "content"; NULL: not said. */
+/* The member "eos_token" is a text, or an object with the text as "content"; NULL: missing. */
 static const char *text_of(const z3d_json *config, const char *key) {
     const z3d_json *m = z3d_json_member(config, key);
     if (m && m->type == Z3D_JSON_OBJECT) m = z3d_json_member(m, "content");
     return m && m->type == Z3D_JSON_STRING ? m->text : NULL;
 }
 
-/* By the texts in tokenizer_config.json. */
+/* Finds them by their texts in tokenizer_config.json. */
 static void read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z3d_json *config) {
     const z3d_json *add = z3d_json_member(config, "add_bos_token");
     const char *begin = text_of(config, "bos_token"), *end = text_of(config, "eos_token");
@@ -42,8 +42,8 @@ static void read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z3d_jso
     if (begin) t->base.usual_begin = (int32_t)z3d_tokenizer_json_id(root, begin);
 }
 
-/* One of the ids that end a text: the first one ends documents, if nothing else does. Generation
- * draws no id that the tokenizer has not. */
+/* Adds an id that ends a text. The first one also ends documents, if no other token does. The
+ * tokenizer must have the id, because generation must not draw unknown ids. */
 static z3d_status add_end(z3d_bpe_tokenizer *t, int64_t id, const char *name, const char *path) {
     z3d_tokenizer *base = &t->base;
     if (id >= t->vocabulary.size && base->end_of_text >= 0) return Z3D_OK;
@@ -57,8 +57,8 @@ static z3d_status add_end(z3d_bpe_tokenizer *t, int64_t id, const char *name, co
     return Z3D_OK;
 }
 
-/* By the ids in the model's files, "eos_token_id": an id or a list of some. Those of
- * generation_config.json come before config.json's, as in transformers. */
+/* Finds them by "eos_token_id", an id or a list of ids, in the model's files.
+ * generation_config.json comes before config.json, as in transformers. */
 static z3d_status read_ids(z3d_bpe_tokenizer *t, const char *path) {
     static const char *const names[] = {"generation_config.json", "config.json"};
     z3d_status status = Z3D_OK;
@@ -84,11 +84,10 @@ z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, c
     Z3D_TRY(read_ids(t, path));
     if (t->base.end_of_text < 0) t->base.end_of_text = t->closing;
     if (t->closing >= 0 && t->closing != t->base.end_of_text)
-        return Z3D_ERROR(
-            Z3D_ERR_UNSUPPORTED,
-            "%s: \"post_processor\" puts token %d behind a text, but its documents end "
-            "with token %d (\"eos_token\"): make them the same",
-            path, t->closing, t->base.end_of_text);
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "%s: \"post_processor\" puts token %d after a text, but its documents end "
+                         "with token %d (\"eos_token\"): make them the same",
+                         path, t->closing, t->base.end_of_text);
     for (size_t i = 0; i < sizeof usual / sizeof *usual && t->base.end_of_text < 0; i++)
         t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, usual[i]);
     if (t->base.end_of_text >= 0) return Z3D_OK;

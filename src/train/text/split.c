@@ -1,5 +1,5 @@
-/* Cuts a text into words by patterns (PCRE2, compiled to machine code where it can) or functions,
- * stage by stage. */
+/* Cuts a text into words, stage by stage, with patterns (PCRE2, compiled to machine code if
+ * possible) or functions. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "src/train/text/bpe.h"
 
 typedef struct splitter {
-    size_t (*word)(const char *, size_t); /* or a pattern: */
+    size_t (*word)(const char *, size_t); /* NULL: a pattern */
     pcre2_code *code;
     pcre2_match_data *match;
     z3d_split_behaviour behaviour;
@@ -20,10 +20,10 @@ struct z3d_splitters {
     int count, patterns;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    z3d_string shadow; /* of a text that is no UTF-8 */
+    z3d_string shadow; /* a copy of a text with invalid UTF-8 */
 };
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 z3d_status z3d_splitters_create(z3d_splitters **out) {
     enum { MOST_STEPS = 50000000, SMALL_STACK = 1 << 15, LARGE_STACK = 1 << 22 };
@@ -61,7 +61,8 @@ z3d_status z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const cha
     return Z3D_OK;
 }
 
-/* White space is Unicode's: PCRE2's \s has U+180E, too, which is none since Unicode 6.3. */
+/* Replaces \s by Unicode's white space: PCRE2's \s also has U+180E, which is no white space since
+ * Unicode 6.3. */
 static void append_pattern(const char *pattern, z3d_string *out) {
     for (const char *at = pattern; *at; at++) {
         bool escaped = at[0] == '\\' && at[1];
@@ -102,7 +103,7 @@ z3d_status z3d_splitters_add_pattern(z3d_splitters *s, const char *pattern, bool
 
 /* ---- running ---- */
 
-/* subject: the text, or its shadow, in which bytes that are no UTF-8 are control characters. */
+/* subject: the text, or its shadow, in which invalid bytes are control characters. */
 typedef struct job {
     z3d_splitters *splitters;
     const char *text, *subject;
@@ -112,12 +113,12 @@ typedef struct job {
 
 static z3d_status cut(const job *j, int stage, size_t begin, size_t end);
 
-/* A stage of a pattern at work: a stretch of text that is handed on when the next one is known not
- * to belong to it. */
+/* The state of a pattern's stage: a waiting stretch of text. It is passed on when the next stretch
+ * does not belong to it. */
 typedef struct state {
     const job *job;
     int stage;
-    size_t begin, end; /* of what waits; equal: nothing does */
+    size_t begin, end; /* the waiting stretch; equal: none */
     bool after_match;
 } state;
 
@@ -127,7 +128,7 @@ static z3d_status hand_on(state *s) {
     return begin < end ? cut(s->job, s->stage + 1, begin, end) : Z3D_OK;
 }
 
-/* One stretch, which the pattern matches or which lies between its matches. */
+/* Takes one stretch: a match of the pattern, or the text between two matches. */
 static z3d_status take(state *s, size_t begin, size_t end, bool match) {
     const splitter *p = &s->job->splitters->stage[s->stage];
     match = match != p->invert;
@@ -151,7 +152,7 @@ static z3d_status refuse_match(int found) {
                      "the tokenizer's pattern of words fails on this text: %s", what);
 }
 
-/* A piece of text is matched alone: what lies around it is not looked at. */
+/* Matches a piece of text alone: the pattern does not see the text around it. */
 static z3d_status cut_by_pattern(const job *j, int stage, size_t begin, size_t end) {
     const splitter *p = &j->splitters->stage[stage];
     PCRE2_SPTR subject = (PCRE2_SPTR)j->subject + begin;
@@ -190,7 +191,7 @@ static z3d_status cut(const job *j, int stage, size_t begin, size_t end) {
     return Z3D_OK;
 }
 
-/* Bytes of valid UTF-8 at its beginning. */
+/* Number of bytes of valid UTF-8 at the beginning. */
 static size_t valid_run(const char *text, size_t length) {
     size_t at = 0, bytes;
     for (uint64_t word; at < length; at += bytes) {

@@ -76,7 +76,7 @@ static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const 
     bool added;
     z3d_content_hash identity = {{(uint64_t)info->st_dev + 1, (uint64_t)info->st_ino}};
     Z3D_TRY(z3d_hash_set_add(visited, identity, &added));
-    if (!added) return Z3D_OK; /* a link that leads back, or the same folder given twice */
+    if (!added) return Z3D_OK; /* a link back to a folder, or the same folder given twice */
     DIR *folder = opendir(path);
     if (!folder && named)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
@@ -87,7 +87,7 @@ static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const 
     char **name = NULL;
     size_t count = 0;
     z3d_status status = read_names(folder, path, &name, &count);
-    closedir(folder); /* before going deeper: depth costs no file descriptors */
+    closedir(folder); /* closed before its folders are read, so depth needs no file descriptors */
     for (size_t i = 0; i < count && status == Z3D_OK; i++) {
         z3d_string below = {0};
         size_t length = strlen(path);
@@ -178,7 +178,7 @@ void z3d_hash_set_free(z3d_hash_set *set) {
     *set = (z3d_hash_set){0};
 }
 
-/* Length of the valid character at `bytes`; 0: none begins here; -1: cut off by the end. */
+/* Length of the valid character at `bytes`; 0: invalid; -1: cut off by the end. */
 static int utf8_length(const unsigned char *bytes, size_t count) {
     unsigned char lead = bytes[0];
     if (lead < 0x80) return 1;
@@ -229,9 +229,10 @@ void z3d_text_printable(const char *text, size_t length, z3d_string *out) {
     }
 }
 
-/* ---- what a file is ---- */
+/* ---- the kind of a file ---- */
 
-/* A mark at the beginning, or a zero in each pair of bytes at the same place. */
+/* UTF-16 or UTF-32 by the mark at the beginning, or by a zero at the same place in each pair of
+ * bytes. */
 static z3d_text_kind wide_kind(const unsigned char *bytes, size_t count) {
     size_t zeros[2] = {0, 0};
     if (count >= 4 && memcmp(bytes, "\xff\xfe\0", 4) == 0) return Z3D_TEXT_UTF32LE;
@@ -280,13 +281,13 @@ z3d_status z3d_refuse_wide(const char *path, const char *begin, size_t count) {
     return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, path, kind);
 }
 
-/* Its mark, and the first byte of a page behind it, which no text has. */
+/* Parquet's mark, and after it the first byte of a page, which no text has. */
 static bool begins_as_parquet(const unsigned char *bytes, size_t count) {
     return count > 4 && memcmp(bytes, "PAR1\x15", 5) == 0;
 }
 
 typedef struct survey {
-    int64_t bytes, faults, characters; /* characters: of several bytes */
+    int64_t bytes, faults, characters; /* characters: those of several bytes */
     bool nul;
     z3d_text_kind wide;
 } survey;
@@ -297,7 +298,8 @@ static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
     return found;
 }
 
-/* What was read; a character that is cut off is left for the next time: *count becomes less. */
+/* Counts faults and characters in the buffer. Leaves a character that is cut off for the next call:
+ * *count becomes less. */
 static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool last) {
     size_t rest;
     if (s->bytes == 0) s->wide = wide_kind(buffer, *count);
@@ -313,7 +315,7 @@ static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool 
     s->bytes += (int64_t)*count;
 }
 
-/* A fault may be an accident, but not where most characters beyond ASCII are faults. */
+/* A few faults may be accidents, but not if most characters beyond ASCII are faults. */
 static z3d_text_kind kind_of(const survey *s) {
     enum { RARE = 10000 };
     if (s->wide != Z3D_TEXT_NONE) return s->wide;

@@ -13,8 +13,8 @@
 #include "src/train/text/outputs.h"
 #include "src/train/text/tokenize_work.h"
 
-/* A part is at most LARGEST_PART bytes, and half of that where lines let it. Where the end of one
- * file may have to be held out, it is about a WANTED_PARTS-th of all text. */
+/* A part has at most LARGEST_PART bytes, and about half of that if lines allow. If the end of one
+ * file may have to be held out, a part has about 1 / WANTED_PARTS of all text. */
 enum { LARGEST_PART = 1 << 20, SMALLEST_PART = 1024, WANTED_PARTS = 200 };
 
 static z3d_status check_options(const z3d_tokenize_options *options) {
@@ -33,7 +33,7 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
 
 /* ---- first pass ---- */
 
-/* So many bytes of the files were read. */
+/* Counts `bytes` more bytes of the files as read; may report progress. */
 static void advance(z3d_tokenize_work *w, int64_t bytes, bool tell) {
     enum { STEP = 1 << 22 };
     w->read_bytes = bytes;
@@ -63,7 +63,8 @@ static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char
     return Z3D_OK;
 }
 
-/* `bytes` of text of the last document, which it begins and ends, or is in the midst of. */
+/* Adds `bytes` bytes of text to the last document; they may begin it, end it, or be in its middle.
+ */
 static z3d_status add_text(z3d_tokenize_work *w, const unsigned char *text, size_t bytes,
                            bool begins, bool ends) {
     z3d_tokenize_document *last = &w->document[w->result->documents - 1];
@@ -87,7 +88,7 @@ static utf8proc_int32_t character(const unsigned char *text, size_t count, size_
     return utf8proc_iterate(text + at, (utf8proc_ssize_t)(count - at), &c) < 1 ? -1 : c;
 }
 
-/* Whether the character before `at`, which is above 0, is white space. */
+/* Whether the character before `at` (> 0) is white space. */
 static bool follows_space(const unsigned char *text, size_t count, size_t at) {
     for (at--; at > 0 && (text[at] & 0xc0) == 0x80;) at--;
     utf8proc_int32_t c = character(text, count, at);
@@ -106,11 +107,11 @@ static bool begins_word(const unsigned char *text, size_t count, size_t at) {
            (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
 }
 
-/* Where a part of at least `smallest` bytes ends: between a line's end that no white space precedes
- * and a letter or digit. There the patterns of GPT-2, Llama 3, Qwen, o200k and DeepSeek have a
- * border of words (a sign may join the line's end before it, as in o200k's "!\n/"), and the
- * vocabularies of Llama 2 and Gemma no token across: the tokens are those of the whole text. 0:
- * nowhere. */
+/* The length of a part of at least `smallest` bytes; 0: no place to cut. A cut is between a line's
+ * end without white space before it and a letter or digit. There the patterns of GPT-2, Llama 3,
+ * Qwen, o200k and DeepSeek have a border of words (but a sign may join the line's end before it, as
+ * in o200k's "!\n/"), and no token of Llama 2 or Gemma crosses it. So the parts have the tokens of
+ * the whole text. */
 static size_t find_cut(const unsigned char *text, size_t count, size_t smallest) {
     for (size_t at = smallest; at < count; at++)
         if (text[at - 1] == '\n' && !follows_space(text, count, at - 1) &&
@@ -119,35 +120,36 @@ static size_t find_cut(const unsigned char *text, size_t count, size_t smallest)
     return 0;
 }
 
-/* After any line: where nothing else can be held out, one word's tokens matter less. */
+/* A cut after any line. It is used if nothing else can be held out: then the tokens of one word
+ * matter less. */
 static size_t find_line(const unsigned char *text, size_t count, size_t smallest) {
     for (size_t at = smallest; at < count; at++)
         if (text[at - 1] == '\n' && text[at] != '\n' && text[at] != '\r') return at;
     return 0;
 }
 
-/* Without a character at the end that is not complete. */
+/* The count without an incomplete character at the end. */
 static size_t whole_characters(const unsigned char *text, size_t count) {
     size_t rest;
     z3d_utf8_faults(text, count, &rest);
     return rest < count ? count - rest : count;
 }
 
-/* The end of a part that has no such line, and more text follows: after the last line, else behind
- * the last character. Words around it may have other tokens than in the whole text. */
+/* The cut of a part without such a line: after its last line, else after its last character. Words
+ * at the cut may have other tokens than in the whole text. */
 static size_t force_cut(const unsigned char *text, size_t count) {
     const unsigned char *line = memrchr(text, '\n', count);
     return line ? (size_t)(line - text) + 1 : whole_characters(text, count);
 }
 
-/* What was read of a text and is not used yet: text[begin .. end) of w->text, which has room for
+/* The bytes of a text that were read and not used yet: w->text[begin .. end). w->text has room for
  * two parts. */
 typedef struct window {
     z3d_input input;
     size_t begin, end;
 } window;
 
-/* Makes it `wanted` bytes at least. */
+/* Reads until the window has at least `wanted` bytes. */
 static z3d_status fill_window(const z3d_tokenize_work *w, window *v, size_t wanted) {
     size_t count, used = v->end - v->begin;
     if (used >= wanted) return Z3D_OK;
@@ -159,7 +161,8 @@ static z3d_status fill_window(const z3d_tokenize_work *w, window *v, size_t want
     return Z3D_ERROR(Z3D_ERR_IO, "%s: the file became shorter", v->input.path);
 }
 
-/* Where the part that begins at `text` ends, of `wanted` bytes at most; more: text follows. */
+/* The length of the part that begins at `text`, at most `wanted`; more: the text continues after
+ * the window. */
 static size_t end_of_part(const z3d_tokenize_work *w, const unsigned char *text, size_t wanted,
                           bool more) {
     size_t cut = find_cut(text, wanted, w->part_bytes);
@@ -169,7 +172,7 @@ static size_t end_of_part(const z3d_tokenize_work *w, const unsigned char *text,
     return cut ? cut : wanted;
 }
 
-/* A text file, part by part. */
+/* Adds a text file, part by part. */
 static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
     int64_t before = w->read_bytes;
     for (int64_t at = 0; at < bytes;) {
@@ -204,7 +207,7 @@ static z3d_status add_file_text(z3d_tokenize_work *w, int fd, const char *path, 
 
 /* ---- JSON lines ---- */
 
-/* Whether the document of these bytes was not there before; *hash is its own. */
+/* Whether the document with these bytes is new; *hash: its hash. */
 static z3d_status is_new(z3d_tokenize_work *w, const void *bytes, size_t count,
                          z3d_content_hash *hash, bool *added) {
     *hash = (z3d_content_hash){{0, 0}};
@@ -223,7 +226,7 @@ static z3d_status add_line(z3d_tokenize_work *w, const unsigned char *text, size
     return add_text(w, text, bytes, true, true);
 }
 
-/* An object that is no text. */
+/* Adds an object of instruction data. */
 static z3d_status add_instruction(z3d_tokenize_work *w, z3d_json_lines *lines) {
     z3d_content_hash hash;
     int64_t bytes;
@@ -241,7 +244,7 @@ static z3d_status add_instruction(z3d_tokenize_work *w, z3d_json_lines *lines) {
     return Z3D_OK;
 }
 
-/* *ended: there is no more. */
+/* *ended: the file has ended. */
 static z3d_status add_object(z3d_tokenize_work *w, z3d_json_lines *lines, bool *ended) {
     const char *text;
     size_t length;
@@ -256,7 +259,7 @@ static z3d_status add_object(z3d_tokenize_work *w, z3d_json_lines *lines, bool *
     return length > 0 && text ? add_line(w, (const unsigned char *)text, length) : Z3D_OK;
 }
 
-/* A line without a text: named among the first ones, or the end. */
+/* Counts a wrong line and names the first ones; without skip_bad its error ends the work. */
 static z3d_status skip_line(z3d_tokenize_work *w, const z3d_json_lines *lines, z3d_status status) {
     z3d_tokenize_result *result = w->result;
     size_t used = strlen(result->bad_lines);
@@ -269,7 +272,7 @@ static z3d_status skip_line(z3d_tokenize_work *w, const z3d_json_lines *lines, z
     return Z3D_OK;
 }
 
-/* One document a line, of any length. */
+/* Adds a document for each line, of any length. */
 static z3d_status add_lines(z3d_tokenize_work *w, z3d_json_lines *lines) {
     int64_t limit = w->options->limit_bytes, before = w->read_bytes;
     for (bool ended = false; !ended;) {
@@ -299,7 +302,8 @@ static z3d_status add_json_lines(z3d_tokenize_work *w, int fd, const char *path)
 
 /* ---- a file ---- */
 
-/* A file that is not UTF-8: an error where it was named, else left out, and the first one told. */
+/* A file that is not UTF-8: an error if the user named it; else it is left out, with a warning for
+ * the first one. */
 static z3d_status leave_out(z3d_tokenize_work *w, const z3d_text_file *file, z3d_text_kind kind) {
     z3d_tokenize_result *result = w->result;
     z3d_status refusal = z3d_text_refuse(file->path, file->path, kind);
@@ -311,7 +315,7 @@ static z3d_status leave_out(z3d_tokenize_work *w, const z3d_text_file *file, z3d
     return Z3D_OK;
 }
 
-/* Whether the file is text that was not there before; what is left out is counted. */
+/* Whether the file is new text; counts files that are left out. */
 static z3d_status examine(z3d_tokenize_work *w, int fd, const z3d_text_file *file,
                           z3d_content_hash *hash, int64_t *bytes, bool *used) {
     z3d_tokenize_result *result = w->result;
@@ -333,20 +337,20 @@ static z3d_status examine(z3d_tokenize_work *w, int fd, const z3d_text_file *fil
     return Z3D_OK;
 }
 
-/* By the name: .json may be anything, unless the user names it. */
+/* Decides by the name; in folders .json may be anything. */
 static bool has_json_name(const z3d_text_file *file) {
     return z3d_is_json_lines(file->path) || (file->named && z3d_is_json(file->path));
 }
 
-/* The name tells. So does the content of a file that is named or, in a folder, of .json. */
+/* The name decides; else the content, if the user named the file or its name ends with .json. */
 static bool is_json(const z3d_tokenize_work *w, const z3d_text_file *file, z3d_json_look look) {
-    if (has_json_name(file)) return true; /* check_json wants a key */
+    if (has_json_name(file)) return true; /* check_json requires a key */
     if (w->format == Z3D_FORMAT_AUTO) return false;
     return file->named ? look != Z3D_LOOK_TEXT : z3d_is_json(file->path) && look == Z3D_LOOK_LIST;
 }
 
-/* JSON that is read as text: refused in a file that is named, and records in .json, else told in
- * the end. */
+/* Handles JSON that would be read as text: refuses a named file, and records in .json; other files
+ * are told at the end. */
 static z3d_status notice_raw_json(z3d_tokenize_work *w, const z3d_text_file *file,
                                   z3d_json_look look) {
     if (look == Z3D_LOOK_TEXT) return Z3D_OK;
@@ -364,8 +368,8 @@ static z3d_status judge_raw_json(const z3d_tokenize_work *w) {
         snprintf(others, sizeof others, " (and %lld other file%s)", (long long)w->raw_json - 1,
                  w->raw_json == 2 ? "" : "s");
     z3d_log(Z3D_LOG_WARN,
-            "%s%s: this is JSON, but was read as plain text, with braces and keys; of a file that "
-            "you name, --json-key KEY reads the texts in its lines or its array",
+            "%s%s: this is JSON, but was read as plain text, with braces and keys; name the file "
+            "and add --json-key KEY to read the texts in its lines or its array",
             w->first_raw_json, others);
     return Z3D_OK;
 }
@@ -389,7 +393,7 @@ static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
     w->result->skipped_no_json += other;
     if (other)
         used = false;
-    else if (json) /* its bad lines are errors, its equal lines are found one by one */
+    else if (json) /* bad lines are errors, duplicate lines are found one by one */
         w->result->skipped_empty += !used;
     else
         status = examine(w, fd, file, &hash, &bytes, &used);
@@ -408,15 +412,15 @@ static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
 static z3d_status refuse_no_json(const z3d_tokenize_work *w) {
     const bool key = w->options->json_key != NULL;
     return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "--%s %s: there is no JSON in %s%s: no .jsonl, .ndjson or .json file, "
-                     "and no named file that begins as JSON does",
+                     "--%s %s: there is no JSON in %s%s: no .jsonl, .ndjson or .json file, and no "
+                     "named file that begins like JSON",
                      key ? "json-key" : "format",
                      key ? w->options->json_key : z3d_tokenize_format_name(w->format),
                      w->options->inputs[0], w->options->count > 1 ? " and the others" : "");
 }
 
-/* Of its first object that can be read; AUTO: none has keys that are known, or it has none. wanted:
- * where the object has its keys, too; AUTO: none is. */
+/* The format of the first readable object; AUTO: it has no known keys, or there is no object. If
+ * the object also has the keys of `wanted`, that is the format (AUTO: no preference). */
 static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
                             z3d_tokenize_format *out) {
     enum { TRIED = 3 };
@@ -426,7 +430,8 @@ static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
     if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
     z3d_status status = z3d_input_open(&input, fd, path);
     if (status == Z3D_OK) status = z3d_json_lines_next_object(&lines);
-    for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad; i++) /* told when they are read */
+    for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad;
+         i++) /* their errors are reported when they are read */
         status = z3d_json_lines_next_object(&lines);
     *out = wanted;
     if (status == Z3D_OK && lines.object &&
@@ -439,7 +444,7 @@ static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
     return status;
 }
 
-/* Whether it has objects by its name or its content. */
+/* Whether the file has objects, by its name or its content. */
 static bool has_objects(const z3d_text_file *file) {
     if (has_json_name(file)) return true;
     if (!file->named && !z3d_is_json(file->path)) return false;
@@ -449,7 +454,7 @@ static bool has_objects(const z3d_text_file *file) {
     return found;
 }
 
-/* One token file has one way to say what is trained. first: the file that has said it. */
+/* All files of one token file must have one format. first: the file that decided it. */
 static z3d_status compare_format(const z3d_text_file *file, const z3d_text_file *first,
                                  z3d_tokenize_format wanted) {
     z3d_tokenize_format found;
@@ -463,10 +468,11 @@ static z3d_status compare_format(const z3d_text_file *file, const z3d_text_file 
         file->path, z3d_tokenize_format_name(found), first->path, z3d_tokenize_format_name(wanted));
 }
 
-/* Before gigabytes are read: what the objects are, as the user or the first of them says. */
+/* Finds the format of the objects before gigabytes are read: the user's, or that of the first
+ * object. */
 static z3d_status find_format(z3d_tokenize_work *w) {
     const z3d_tokenize_options *options = w->options;
-    const z3d_text_file *first = NULL; /* that has said it */
+    const z3d_text_file *first = NULL; /* the file that decided the format */
     bool possible = false;
     w->format = options->json_key ? Z3D_FORMAT_TEXT : options->format;
     for (int64_t i = 0; i < w->list.count; i++) {
@@ -486,7 +492,8 @@ static z3d_status find_format(z3d_tokenize_work *w) {
     return w->format != Z3D_FORMAT_AUTO && !possible ? refuse_no_json(w) : Z3D_OK;
 }
 
-/* Which tokens are trained is asked for only where there are others. */
+/* Untrained tokens exist only in instruction data, so the options about them are refused for other
+ * data. */
 static z3d_status prepare_instructions(z3d_tokenize_work *w) {
     const z3d_tokenize_options *options = w->options;
     const bool texts = w->format <= Z3D_FORMAT_TEXT;
@@ -494,7 +501,7 @@ static z3d_status prepare_instructions(z3d_tokenize_work *w) {
                   (options->loss_on != Z3D_LOSS_AUTO && options->loss_on != Z3D_LOSS_ALL)))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--%s is for conversations and prompts in JSON, but %s has texts: all "
-                         "their tokens are trained",
+                         "tokens of texts are trained",
                          options->chat_template ? "chat-template" : "loss-on", options->inputs[0]);
     if (texts) return Z3D_OK;
     Z3D_TRY(z3d_instructions_create(options, w->format, w->tokenizer, &w->in));
@@ -502,7 +509,7 @@ static z3d_status prepare_instructions(z3d_tokenize_work *w) {
     return options->output_validation ? z3d_token_writer_mask(&w->validation) : Z3D_OK;
 }
 
-/* ", 3 files are not text": appends one reason when there is something to it. */
+/* Appends one reason, ", 3 files are not text", if count is above 0. */
 static void append_reason(z3d_string *out, int64_t count, const char *one, const char *many) {
     if (count == 0) return;
     z3d_string_append(out, "%s%lld %s", out->length ? ", " : ": ", (long long)count,
@@ -565,8 +572,8 @@ static z3d_status read_all(z3d_tokenize_work *w) {
 
 /* ---- both ---- */
 
-/* All tokens, before they are dealt out. Of instruction data in four bytes: with the mark of those
- * that are not trained. */
+/* Opens the stream of all tokens. Tokens of instruction data have four bytes there, because of the
+ * flag of untrained tokens. */
 static z3d_status open_stream(z3d_tokenize_work *w) {
     z3d_string path = {0};
     const bool marked = w->format > Z3D_FORMAT_TEXT;
@@ -594,7 +601,8 @@ static void fill_result(const z3d_tokenize_work *w) {
 static z3d_status run(z3d_tokenize_work *w) {
     const z3d_tokenize_options *options = w->options;
     int32_t vocab_size = w->tokenizer->vocab_size;
-    /* Opened first: an output that cannot be written is told before gigabytes are read. */
+    /* Opened first, so that an output that cannot be written is an error before gigabytes are read.
+     */
     Z3D_TRY(z3d_token_writer_open(&w->train, options->output_train, vocab_size));
     if (options->output_validation)
         Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));

@@ -1,7 +1,7 @@
 /* The messages of `zero3d data tokenize`. */
 #include "src/train/data.h"
 
-/* "3 empty files, 1 duplicate file": appends one reason when there is something to it. */
+/* Appends one reason, "3 empty files, 1 duplicate file", if count is above 0. */
 static void append_reason(z3d_string *out, bool *any, int64_t count, const char *one,
                           const char *more) {
     if (count == 0) return;
@@ -10,29 +10,27 @@ static void append_reason(z3d_string *out, bool *any, int64_t count, const char 
     *any = true;
 }
 
-/* Of a split that is far from what was asked for, and of a text that was cut. */
+/* Tells a split that is far from the requested share, and a text that was cut. */
 static void append_split(const z3d_tokenize_options *options, const z3d_tokenize_result *r,
                          z3d_string *out) {
     const double far = 1.5, wanted = options->validation_fraction;
     const double share =
         (double)r->validation_tokens / (double)(r->train_tokens + r->validation_tokens);
     if (share > far * wanted || share < wanted / far)
-        z3d_string_append(out,
-                          "           %lld of %lld documents, %.3g %% of the tokens; %g %% were "
-                          "asked for\n",
-                          (long long)r->validation_documents, (long long)r->documents, 100 * share,
-                          100 * wanted);
+        z3d_string_append(
+            out, "           %lld of %lld documents, %.3g %% of the tokens; %g %% were requested\n",
+            (long long)r->validation_documents, (long long)r->documents, 100 * share, 100 * wanted);
     if (!r->cut_file[0]) return;
     z3d_string_append(out, "           the end of %s", r->cut_file);
     if (r->validation_documents > 1)
-        z3d_string_append(out, " and the %lld document%s behind it",
+        z3d_string_append(out, " and the %lld document%s after it",
                           (long long)r->validation_documents - 1,
                           z3d_plural(r->validation_documents - 1));
-    z3d_string_append(out, ": whole documents are too few or too unequal to hold out the share "
-                           "that was asked for\n");
+    z3d_string_append(
+        out, ": whole documents are too few or too unequal to hold out the requested share\n");
 }
 
-/* "287 of 300 documents", where some are left out. */
+/* Appends "287 of 300 documents" if some are left out. */
 static void append_documents(const z3d_tokenize_result *r, z3d_string *out) {
     const int64_t all =
         r->documents + r->duplicate_documents + r->empty_documents + r->bad_documents;
@@ -43,14 +41,14 @@ static void append_documents(const z3d_tokenize_result *r, z3d_string *out) {
 
 static const char *loss_name(const z3d_tokenize_options *options, const z3d_tokenize_result *r) {
     static const char *const names[] = {[Z3D_LOSS_COMPLETIONS] = "the completions",
-                                        [Z3D_LOSS_ASSISTANT] = "what the assistant says",
+                                        [Z3D_LOSS_ASSISTANT] = "the assistant's messages",
                                         [Z3D_LOSS_ALL] = "all"};
     const bool talks = r->format == Z3D_FORMAT_MESSAGES || r->format == Z3D_FORMAT_SHAREGPT;
     if (options->loss_on != Z3D_LOSS_AUTO) return names[options->loss_on];
     return names[talks ? Z3D_LOSS_ASSISTANT : Z3D_LOSS_COMPLETIONS];
 }
 
-/* Of objects in JSON whose keys or the user said what they are. */
+/* Tells the format of JSON objects, and whether their keys decided it. */
 static void append_format(const z3d_tokenize_options *options, const z3d_tokenize_result *r,
                           z3d_string *out) {
     const int64_t tokens = r->train_tokens + r->validation_tokens;
@@ -66,8 +64,8 @@ static void append_format(const z3d_tokenize_options *options, const z3d_tokeniz
                           loss_name(options, r));
     if (r->special_messages > 0)
         z3d_string_append(out,
-                          "special    %lld message%s with a special token in the text, which stays "
-                          "one, as with apply_chat_template\n",
+                          "special    %lld message%s with a special token in the text; it is kept "
+                          "as this token, as in apply_chat_template\n",
                           (long long)r->special_messages, z3d_plural(r->special_messages));
 }
 
@@ -129,7 +127,7 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
         result->vocab_size);
 }
 
-/* Decimal units, as disks and networks have them. */
+/* In decimal units, as for disks and networks. */
 static void append_megabytes(z3d_string *out, int64_t bytes) {
     double mb = (double)bytes / 1e6;
     if (mb < 1000)

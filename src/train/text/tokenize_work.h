@@ -1,4 +1,4 @@
-/* What the two passes of `zero3d data tokenize` share. */
+/* The state of the two passes of `zero3d data tokenize`. */
 #ifndef ZERO3D_TRAIN_TOKENIZE_WORK_H
 #define ZERO3D_TRAIN_TOKENIZE_WORK_H
 
@@ -10,7 +10,7 @@
 typedef struct z3d_tokenize_document {
     uint64_t hash;
     int64_t tokens;
-    int64_t first_part; /* of a text file; -1: a JSON line, which has no parts */
+    int64_t first_part; /* index of a text file's first part; -1: a JSON line, which has no parts */
     const char *path;   /* of a text file */
     bool held_out;
 } z3d_tokenize_document;
@@ -31,25 +31,26 @@ typedef struct z3d_tokenize_work {
     int64_t document_capacity;
     z3d_tokenize_part *part;
     int64_t parts, part_capacity;
-    int64_t cut;        /* the document whose end is held out; -1: none */
-    int64_t cut_tokens; /* of its tokens, those before the cut */
-    size_t part_bytes;  /* that a part has at least */
+    int64_t cut;        /* index of the document whose end is held out; -1: none */
+    int64_t cut_tokens; /* number of its tokens before the cut */
+    size_t part_bytes;  /* the least bytes of a part */
     unsigned char *text;
     z3d_token_list ids;
-    z3d_tokenize_format format; /* of JSON; AUTO: there is none */
-    const char *json_key;       /* of texts in JSON; NULL: they are something else */
-    z3d_instructions in;        /* then */
-    int64_t json_files;         /* that were read as JSON */
-    int64_t raw_json;           /* files of JSON that were read as plain text */
+    z3d_tokenize_format format; /* of the JSON files; AUTO: no file was JSON yet */
+    const char *json_key; /* key of the texts in JSON; NULL: the objects are instruction data */
+    z3d_instructions in;  /* for instruction data */
+    int64_t json_files;   /* files that were read as JSON */
+    int64_t raw_json;     /* JSON files that were read as plain text */
     const char *first_raw_json;
     double begun;
-    int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
+    /* Of the files; read so far; reported to `progress` so far. */
+    int64_t total_bytes, read_bytes, told_bytes;
 } z3d_tokenize_work;
 
-/* Decides which documents are held out, or the end of which one. ERR_DATA: none can be. */
+/* Decides which documents, or the end of which document, are held out. ERR_DATA: none can be. */
 z3d_status z3d_tokenize_hold_out(z3d_tokenize_work *work);
-/* Copies the tokens of all documents from the stream, which is flushed, to their files, and
- * finishes these. ERR_IO. */
+/* Copies the tokens of all documents from the stream (which must be flushed) to the output files,
+ * and finishes these. ERR_IO. */
 z3d_status z3d_tokenize_deal_out(z3d_tokenize_work *work);
 
 #endif

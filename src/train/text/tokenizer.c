@@ -1,4 +1,4 @@
-/* The tokenizers by kind, their files, and `bytes`. */
+/* Creates tokenizers from their files; the tokenizer `bytes`; the ids of prompts and documents. */
 #include "src/train/tokenizer.h"
 
 #include <stdlib.h>
@@ -49,8 +49,8 @@ static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_
     return Z3D_OK;
 }
 
-static z3d_status bytes_encode_behind(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                      z3d_token_list *out) {
+static z3d_status bytes_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                     z3d_token_list *out) {
     return bytes_encode(tokenizer, text, length, false, out);
 }
 
@@ -91,7 +91,7 @@ static void bytes_destroy(z3d_tokenizer *tokenizer) {
 static const struct z3d_tokenizer_ops bytes_ops = {
     .name = "bytes",
     .encode = bytes_encode,
-    .encode_behind = bytes_encode_behind,
+    .encode_after = bytes_encode_after,
     .decode = bytes_decode,
     .find_special = bytes_find_special,
     .name_token = bytes_name_token,
@@ -124,8 +124,8 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Of a folder tokenizer.json, else vocab.json if that is there; `path` itself where it is a file.
- * pair: vocab.json belongs to a merges.txt that was named. */
+/* `path` itself, if it is a file; in a folder tokenizer.json, else vocab.json. pair: a merges.txt
+ * was named, so vocab.json is meant. */
 static void find_file(const char *path, bool pair, z3d_string *out) {
     const char *const whole = "tokenizer.json", *const part = "vocab.json";
     const char *const names[] = {pair ? part : whole, pair ? whole : part, whole};
@@ -140,7 +140,7 @@ static void find_file(const char *path, bool pair, z3d_string *out) {
     }
 }
 
-/* merges.txt, beside vocab.json if it is not named. */
+/* The named merges.txt, or the one beside vocab.json. */
 static void find_merges(const char *vocab, const char *merges, z3d_string *out) {
     const char *slash = strrchr(vocab, '/');
     if (merges && *merges)
@@ -149,7 +149,7 @@ static void find_merges(const char *vocab, const char *merges, z3d_string *out) 
         z3d_string_append(out, "%.*smerges.txt", slash ? (int)(slash + 1 - vocab) : 0, vocab);
 }
 
-/* tokenizer.json, told from vocab.json by its "model". */
+/* Whether the file is a tokenizer.json: it has a "model", vocab.json has none. */
 static bool is_tokenizer_json(const z3d_json *root) {
     const z3d_json *model = z3d_json_member(root, "model");
     return model && model->type == Z3D_JSON_OBJECT;
@@ -170,7 +170,8 @@ static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root
                      path, Z3D_END_OF_TEXT);
 }
 
-/* Other models have a vocab.json, too, but cut words in other places. */
+/* Refuses vocab.json without GPT-2's tokens: other models have a vocab.json too, but cut words at
+ * other places. */
 static z3d_status refuse_vocab(const char *path) {
     z3d_json *config;
     Z3D_TRY(z3d_read_json_beside(path, "config.json", &config));
@@ -258,15 +259,14 @@ z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list 
     if (t->model_ids == 0 || t->model_ids >= t->vocab_size) return Z3D_OK;
     for (size_t i = first; i < ids->count; i++)
         if (ids->id[i] >= t->model_ids)
-            return Z3D_ERROR(
-                Z3D_ERR_DATA,
-                "the text has token %d of the %s tokenizer, but the model has ids 0 to "
-                "%d (model.vocab_size): take it out of the text",
-                ids->id[i], t->ops->name, t->model_ids - 1);
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "the text has token %d of the %s tokenizer, but the model has ids 0 "
+                             "to %d (model.vocab_size): remove it from the text",
+                             ids->id[i], t->ops->name, t->model_ids - 1);
     return Z3D_OK;
 }
 
-/* begin: put before it (-1: nothing), unless the text has it there itself. */
+/* begin: the token to put before the text (-1: none), unless the text begins with it. */
 static z3d_status append_text(z3d_tokenizer *t, int32_t begin, const char *text, size_t length,
                               bool begins, z3d_token_list *out) {
     size_t first = out->count;
@@ -283,7 +283,7 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t lengt
                                 z3d_token_list *out) {
     size_t before = out->count;
     Z3D_TRY(append_text(t, t->begin_of_text, text, length, true, out));
-    /* A text may have no ids, too: text that is left out. */
+    /* A text may have no ids: unknown text is left out. */
     return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
 }
 
@@ -306,8 +306,8 @@ bool z3d_tokenizer_ends_documents(const z3d_tokenizer *t) {
 
 #define WHITE " \t\r\n"
 
-/* Whether the end of text is the last of ids[0 .. count), or only white space follows it, as the
- * newline of a file that a template ended. The text behind it is at most `space` bytes. */
+/* Whether ids[0 .. count) end with the end of text, or only white space follows it, such as the
+ * last newline of a file. At most `space` bytes follow it. */
 static z3d_status find_end(const z3d_tokenizer *t, const int32_t *ids, size_t count, size_t space,
                            bool *found) {
     size_t at = count;
@@ -324,7 +324,8 @@ static z3d_status find_end(const z3d_tokenizer *t, const int32_t *ids, size_t co
 z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length, bool begins,
                               bool ends, z3d_token_list *out) {
     size_t before = out->count;
-    /* Where the end of the document before is what begins this one, too, it is there already. */
+    /* If the same token ends documents and begins them, the end of the previous document begins
+     * this one. */
     bool doubled = t->special == Z3D_SPECIAL_AUTO && t->begin_of_text == t->end_of_text;
     Z3D_TRY(append_text(t, begins && !doubled ? t->begin_of_text : -1, text, length, begins, out));
     if (!ends || !z3d_tokenizer_ends_documents(t)) return Z3D_OK;
@@ -348,7 +349,7 @@ void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length) {
     t->digest = hash.word[0];
 }
 
-/* transformers 5 puts before a text what the post-processor says, whatever add_bos_token is. */
+/* transformers 5 obeys the post-processor and ignores add_bos_token. */
 static void tell_contradiction(const z3d_tokenizer *t) {
     const bool begins = t->begin_of_text >= 0;
     z3d_log(Z3D_LOG_WARN,
@@ -375,7 +376,7 @@ z3d_status z3d_tokenizer_set_special(z3d_tokenizer *t, z3d_special special) {
 }
 
 z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
-    enum { FEW = 256 }; /* added tokens, such as one that fills up batches */
+    enum { FEW = 256 }; /* added tokens, such as one for padding */
     const int64_t more = t->vocab_size - vocab_size;
     t->model_ids = (int32_t)vocab_size;
     if (more > FEW || t->end_of_text >= vocab_size)
@@ -384,8 +385,8 @@ z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
                          (long long)vocab_size, t->ops->name, t->vocab_size);
     if (more > 0)
         z3d_log(Z3D_LOG_WARN,
-                "the %s tokenizer has %d tokens, but the model %lld ids (model.vocab_size): a text "
-                "with one of the last %lld is refused",
+                "the %s tokenizer has %d tokens, but the model has %lld ids (model.vocab_size): a "
+                "text with one of the last %lld is refused",
                 t->ops->name, t->vocab_size, (long long)vocab_size, (long long)more);
     return Z3D_OK;
 }

@@ -1,4 +1,4 @@
-/* The tokenizer of a model's folder, as an import of it knows it. */
+/* Creates the tokenizer of a model's folder, as an import does. */
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ static bool has_file(const char *folder, const char *name) {
     return there;
 }
 
-/* An imported model or a run: its configuration says what its tokenizer is. */
+/* For an imported model or a run, whose configuration names the tokenizer. */
 static z3d_status create_configured(const char *folder, const z3d_special *special,
                                     z3d_tokenizer **out) {
     z3d_config *config;
@@ -32,7 +32,7 @@ static z3d_status create_configured(const char *folder, const z3d_special *speci
     return status;
 }
 
-/* GPT-2's where config.json says so, or where there is nothing but its two files. */
+/* The kind gpt2 if config.json says so, or if the folder has only vocab.json and merges.txt. */
 static z3d_status find_kind(const char *folder, z3d_tokenizer_kind *out) {
     z3d_string inside = {0};
     z3d_json *config = NULL;

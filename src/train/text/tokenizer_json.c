@@ -42,7 +42,7 @@ static z3d_status refuse_token(const z3d_vocabulary *v, const char *path, const 
                      what);
 }
 
-/* The largest id of a list, of members or of their "id". */
+/* The largest id of a list: of the members themselves, or of their "id". */
 static z3d_status find_largest(const z3d_json *first, bool members, const char *path,
                                int64_t *largest) {
     for (const z3d_json *m = first; m; m = m->next) {
@@ -61,13 +61,14 @@ static z3d_status find_largest(const z3d_json *first, bool members, const char *
     return Z3D_OK;
 }
 
-/* A token that is not in GPT-2's alphabet is text that only its id stands for. */
+/* Adds all tokens. One that is not in GPT-2's alphabet is added as plain text, which no merge
+ * makes. */
 static z3d_status add_tokens(z3d_vocabulary *v, const z3d_json *tokens, const char *path) {
     for (const z3d_json *m = tokens->first; m; m = m->next) {
         int64_t id = 0;
         size_t length = strlen(m->key);
         (void)z3d_json_int(m, &id);
-        if (length == 0) continue; /* text never becomes it */
+        if (length == 0) continue; /* no text becomes this token */
         const char *what = z3d_vocabulary_add(v, id, m->key, length);
         if (what && v->token[id].length == 0 && v->byte_level)
             what = z3d_vocabulary_add_outside(v, id, m->key, length);
@@ -76,7 +77,8 @@ static z3d_status add_tokens(z3d_vocabulary *v, const z3d_json *tokens, const ch
     return Z3D_OK;
 }
 
-/* What has no token of its own: bytes' tokens, then the unknown token, else nothing. */
+/* Reads the rules for text without a token: the tokens of its bytes, else the unknown token, else
+ * it is left out. */
 static z3d_status read_unknown(z3d_vocabulary *v, const z3d_json *model, const char *path) {
     const z3d_json *unknown = z3d_json_member(model, "unk_token");
     bool fallback = z3d_json_flag(model, "byte_fallback", false);
@@ -125,7 +127,7 @@ static z3d_status add_merges(z3d_vocabulary *v, const z3d_json *merges, const ch
 
 /* ---- added tokens ---- */
 
-/* An added token may be in the vocabulary, then with the same id. */
+/* If an added token is in the vocabulary, it must have the same id there. */
 static z3d_status place_added(z3d_vocabulary *v, const z3d_json *m, int32_t id, const char *text,
                               const char *path) {
     z3d_string written = {0};

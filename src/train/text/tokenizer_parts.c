@@ -1,5 +1,5 @@
-/* The stages of tokenizer.json: normalizer, pre_tokenizer, decoder, post_processor. What is not
- * supported is refused by its name. */
+/* The stages of tokenizer.json: normalizer, pre_tokenizer, decoder, post_processor. An error names
+ * a part that is not supported. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -9,14 +9,14 @@ typedef struct reader {
     z3d_bpe_tokenizer *t;
     const z3d_json *root;
     const char *path;
-    const char *stage; /* at work: "normalizer" */
+    const char *stage; /* the present stage: "normalizer" */
     bool byte_level;   /* the last pre-tokenizer turned bytes into characters */
-    bool fused;        /* a decoder has put the tokens' texts together */
+    bool fused;        /* a decoder has joined the tokens' texts */
 } reader;
 
 typedef z3d_status read_part(reader *r, const z3d_json *part);
 
-/* "" when it is not there, or no text. */
+/* "" if it is missing or no text. */
 static const char *text_of(const z3d_json *object, const char *key) {
     const z3d_json *m = z3d_json_member(object, key);
     return m && m->type == Z3D_JSON_STRING ? m->text : "";
@@ -32,7 +32,7 @@ static z3d_status refuse(const reader *r, const z3d_json *part, const char *what
                      *what ? ": " : "", what);
 }
 
-/* Each part of a Sequence, or the one. */
+/* Reads each part of a Sequence, or the single part. */
 static z3d_status for_each(reader *r, const z3d_json *part, const char *list, read_part *read) {
     if (z3d_json_is_none(part)) return Z3D_OK;
     if (!has_text(part, "type", "Sequence")) return read(r, part);
@@ -115,7 +115,7 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
     bool first = z3d_splitters_count(t->splitters) == 0 && t->spaces.count == 0;
     r->byte_level = true;
     if (z3d_json_flag(part, "add_prefix_space", true)) {
-        if (!first) return refuse(r, part, "behind other stages add_prefix_space must be false");
+        if (!first) return refuse(r, part, "after other stages add_prefix_space must be false");
         Z3D_TRY(add_rewrite(
             r, part, &t->spaces,
             (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND, .into = " ", .if_missing = true}));
@@ -125,7 +125,7 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
     return Z3D_OK;
 }
 
-/* Older files have add_prefix_space where newer ones have prepend_scheme. */
+/* Older files have add_prefix_space in place of prepend_scheme. */
 static z3d_status read_metaspace(reader *r, const z3d_json *part) {
     z3d_bpe_tokenizer *t = r->t;
     const char *scheme = text_of(part, "prepend_scheme");
@@ -169,7 +169,7 @@ static z3d_status read_strip(reader *r, const z3d_json *part) {
     (void)z3d_json_int(z3d_json_member(part, "start"), &start);
     (void)z3d_json_int(z3d_json_member(part, "stop"), &stop);
     if (!has_text(part, "content", " ") || start < 0 || start > 1 || stop != 0 || !r->fused)
-        return refuse(r, part, "only one space at the beginning may be stripped, behind Fuse");
+        return refuse(r, part, "only one space at the beginning may be stripped, after Fuse");
     r->t->strip = start == 1;
     return Z3D_OK;
 }
@@ -202,17 +202,16 @@ static z3d_status read_decoder(reader *r, const z3d_json *part) {
 static z3d_status read_decoders(reader *r) {
     const z3d_json *decoder = z3d_json_member(r->root, "decoder");
     if (z3d_json_is_none(decoder) && !r->byte_level)
-        return Z3D_ERROR(
-            Z3D_ERR_UNSUPPORTED,
-            "%s: no \"pre_tokenizer\" of type ByteLevel and no \"decoder\": how tokens "
-            "become text is not said",
-            r->path);
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "%s: no \"pre_tokenizer\" of type ByteLevel and no \"decoder\": it does "
+                         "not say how tokens become text",
+                         r->path);
     return for_each(r, decoder, "decoders", read_decoder);
 }
 
 /* ---- post_processor ---- */
 
-/* One token before a text is supported, and one behind it, which must be the end of documents. */
+/* One token before a text is supported, and one after it, which must be the end of documents. */
 static z3d_status read_template(reader *r, const z3d_json *part) {
     const z3d_json *single = z3d_json_member(part, "single");
     bool text = false;
@@ -222,10 +221,10 @@ static z3d_status read_template(reader *r, const z3d_json *part) {
         if (!token) continue;
         int32_t *place = text ? &r->t->closing : &r->t->base.begin_of_text;
         if (*place >= 0)
-            return refuse(r, part, "it may add one token before a text, and one behind it");
+            return refuse(r, part, "it may add one token before a text, and one after it");
         int64_t id = z3d_tokenizer_json_id(r->root, text_of(token, "id"));
         if (id < 0 || id > Z3D_MAX_TOKEN_ID)
-            return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: \"%s\": there is no token %.40s", r->path,
+            return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: \"%s\": no token %.40s", r->path,
                              (long long)part->line, r->stage, text_of(token, "id"));
         *place = (int32_t)id;
     }
@@ -233,7 +232,7 @@ static z3d_status read_template(reader *r, const z3d_json *part) {
 }
 
 static z3d_status read_post_processor(reader *r, const z3d_json *part) {
-    if (has_text(part, "type", "ByteLevel")) return Z3D_OK; /* it changes no token */
+    if (has_text(part, "type", "ByteLevel")) return Z3D_OK; /* it changes no tokens */
     if (has_text(part, "type", "TemplateProcessing")) return read_template(r, part);
     return refuse(r, part, "ByteLevel and TemplateProcessing are");
 }

@@ -7,7 +7,7 @@
 
 #include "src/train/trace/trace.h"
 
-enum { LINE = 4096 }; /* bytes; longer than any that is written */
+enum { LINE = 4096 }; /* bytes; longer than any line of a timeline */
 
 typedef struct reader {
     const char *path;
@@ -16,9 +16,9 @@ typedef struct reader {
     int64_t number;
     z3d_trace_head *head;
     bool has_head;
-    int64_t step;   /* of training, that is under way or was last; 0: none */
-    int next_entry; /* of it; as many as the program has: it is whole */
-    double last;    /* begin of the last instruction */
+    int64_t step;   /* the present or the last training step; 0: none */
+    int next_entry; /* its next entry; the number of entries: the step is complete */
+    double last;    /* when the last instruction began */
 } reader;
 
 static z3d_status refuse(const reader *r, const char *why) {
@@ -32,7 +32,7 @@ static const char *text_of(const z3d_json *object, const char *key) {
     return value && value->type == Z3D_JSON_STRING ? value->text : "";
 }
 
-/* *out stays if the member is missing. */
+/* *out is unchanged if the member is missing. */
 static bool get_int(const z3d_json *object, const char *key, int low, int *out) {
     const z3d_json *value = z3d_json_member(object, key);
     int64_t number;
@@ -42,7 +42,7 @@ static bool get_int(const z3d_json *object, const char *key, int low, int *out) 
     return true;
 }
 
-/* Microseconds to seconds. A century is enough. */
+/* Microseconds to seconds; at most a century. */
 static bool get_seconds(const z3d_json *object, const char *key, double *out) {
     const z3d_json *value = z3d_json_member(object, key);
     if (!value || value->type != Z3D_JSON_NUMBER) return false;
@@ -109,10 +109,10 @@ static bool read_about(const z3d_json *json, z3d_trace_event *e) {
            get_int(args, "peer", 0, &e->peer);
 }
 
-/* Instructions of training follow each other; none is missing. */
+/* Checks that no instruction of training is missing. */
 static z3d_status follow(reader *r, const z3d_trace_event *e) {
     int entries = r->head->entries;
-    bool next = r->step == 0 || r->next_entry == entries; /* a step begins */
+    bool next = r->step == 0 || r->next_entry == entries; /* a new step must begin */
     char text[192];
     if (next ? e->entry == 0 && e->step > r->step
              : e->entry == r->next_entry && e->step == r->step) {
@@ -160,7 +160,8 @@ static z3d_status take_line(reader *r, const z3d_json *json,
 
 /* ---- lines ---- */
 
-/* Without its end. *length 0: the file ends; what it has of a line that is cut is no line. */
+/* The next line, without its end. *length 0: the file has ended; an incomplete last line does not
+ * count. */
 static z3d_status next_line(reader *r, size_t *length) {
     errno = 0;
     r->number++;
@@ -178,7 +179,7 @@ static z3d_status next_line(reader *r, size_t *length) {
     return Z3D_OK;
 }
 
-/* Until the last line; of a run that is not over, or was killed, until the end of the file. */
+/* Reads to the last line; if the run still runs or was killed, to the end of the file. */
 static z3d_status read_lines(reader *r,
                              z3d_status (*take)(void *context, const z3d_trace_line *line),
                              void *context) {

@@ -1,17 +1,17 @@
-/* One timeline of all ranks, for Perfetto: a process for each rank, one clock. What a rank started
- * beside compute and waited for is also one bar, from the start to the end of the wait. */
+/* One timeline of all ranks, for Perfetto: a process for each rank, on one clock. A transfer beside
+ * compute also has a bar of its own, from its start to the end of its wait. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/train/trace/trace.h"
 
-enum { FIRST_ROW = 16 }; /* tid of the rows of such bars: behind those in a file */
+enum { FIRST_ROW = 16 }; /* the first tid of rows with such bars: larger than those in a file */
 
-/* What is under way; its place in the list is its row. */
+/* A transfer in flight; its index in the list is its row. */
 typedef struct flight {
     int ticket; /* -1: the row is free */
-    int entry;  /* of its start */
+    int entry;  /* the entry of its start */
     double begin;
     char *name;
 } flight;
@@ -19,7 +19,7 @@ typedef struct flight {
 typedef struct merge {
     const z3d_trace_run *run;
     int rank;
-    double zero; /* seconds, on rank 0's clock: the first event */
+    double zero; /* when the first event began, seconds on rank 0's clock */
     int rows;    /* of this rank */
     flight *flight;
     z3d_string *out;
@@ -58,7 +58,7 @@ static double microseconds(const merge *m, double seconds) {
     return (seconds - m->run->rank[m->rank].ahead - m->zero) * 1e6;
 }
 
-/* ---- what is under way ---- */
+/* ---- transfers in flight ---- */
 
 static void land(flight *f) {
     free(f->name);
@@ -98,7 +98,7 @@ static z3d_status take_off(merge *m, const z3d_trace_line *line) {
     return Z3D_OK;
 }
 
-/* The bar. */
+/* Appends the bar. */
 static void append_flight(const merge *m, const flight *f, const z3d_trace_event *wait) {
     z3d_string *out = m->out;
     z3d_string_append(out, ",\n{\"name\":");
@@ -111,7 +111,7 @@ static void append_flight(const merge *m, const flight *f, const z3d_trace_event
                       wait->entry);
 }
 
-/* A step that was cut off leaves some under way: the next one begins without. */
+/* An incomplete step leaves transfers in flight; the next step begins without them. */
 static z3d_status follow(merge *m, const z3d_trace_line *line) {
     const z3d_trace_event *e = line->event;
     if (!e || e->wait || e->ticket < 0) return Z3D_OK;
@@ -130,7 +130,7 @@ static void land_all(merge *m) {
 
 /* ---- events ---- */
 
-/* The event as it is, at its time on the common clock. */
+/* Appends the event unchanged, except for its time on the common clock. */
 static z3d_status take(void *context, const z3d_trace_line *line) {
     merge *m = context;
     z3d_string *out = m->out;

@@ -1,4 +1,5 @@
-/* All timelines of a run: one run, one step, one clock. */
+/* Reads all timelines of a run, checks that they are of one run, chooses a step, and aligns clocks.
+ */
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +116,7 @@ static z3d_status lacks_step(const z3d_trace_run *run, int rank, int64_t step) {
                      run->folder, rank, has);
 }
 
-/* The last step of rank 0 that all ranks have, or the one that is asked for. */
+/* The requested step, or the last step of rank 0 that all ranks have. */
 static z3d_status choose_step(z3d_trace_run *run, int64_t asked) {
     const z3d_trace_rank *first = &run->rank[0];
     int lacks = 0;

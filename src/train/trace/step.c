@@ -1,19 +1,19 @@
-/* Where the time of one step went on all ranks, and its picture. */
+/* The use of one step's time on all ranks, and its picture. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "src/train/trace/trace.h"
 
-/* The events of the step on one rank, on rank 0's clock: instructions in order, the waits of each
- * right before it and within its time. */
+/* The events of the step on one rank, on rank 0's clock: instructions in order; the waits of an
+ * instruction are directly before it in the list and inside its time. */
 typedef struct timeline {
     const z3d_trace_rank *rank;
     int64_t step;
     z3d_trace_event *event;
     int count, kept, capacity; /* kept: up to the last instruction of the step */
     int stage;
-    double *met;    /* by ticket: when the other end of a send or receive started it; 0: unknown */
-    double control; /* when it began to wait in step_control */
+    double *met;    /* by ticket: when the other rank started a send or receive; 0: unknown */
+    double control; /* when the rank began to wait in step_control */
 } timeline;
 
 typedef struct timelines {
@@ -40,7 +40,7 @@ static double clamp(double value, double low, double high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* Times in a file are rounded: nothing overlaps here, and waits are inside their instruction. */
+/* Corrects rounded times: no events overlap, and waits are inside their instruction. */
 static void put_in_order(timeline *t, z3d_trace_event *e) {
     double before = t->kept > 0 ? t->event[t->kept - 1].end : e->begin;
     if (e->begin < before) e->begin = before;
@@ -56,7 +56,7 @@ static z3d_status take(void *context, const z3d_trace_line *line) {
     timeline *t = context;
     if (!line->event && line->begin == 0) return Z3D_OK;
     bool own = line->event && (line->event->wait || line->event->step == t->step);
-    if (!own) { /* what was waited for before it was in another program or step */
+    if (!own) { /* earlier waits belong to another program or step */
         t->count = t->kept;
         return Z3D_OK;
     }
@@ -88,9 +88,9 @@ static z3d_status read_timeline(timelines *all, int r) {
     return Z3D_OK;
 }
 
-/* ---- who waited for whom ---- */
+/* ---- matching sends and receives ---- */
 
-/* The next start of a send to that stage, or of a receive from there. */
+/* The next start of a send to that pipeline stage, or of a receive from it. */
 static const z3d_trace_event *next_start(const timeline *t, int stage, int *at) {
     while (*at < t->count) {
         const z3d_trace_event *e = &t->event[(*at)++];
@@ -100,7 +100,7 @@ static const z3d_trace_event *next_start(const timeline *t, int stage, int *at) 
     return NULL;
 }
 
-/* All transfers of two ranks are in one order on both. */
+/* Matches the transfers of two ranks, which have the same order on both. */
 static void meet(const timelines *all, timeline *t) {
     const z3d_mesh *mesh = &t->rank->head.mesh;
     int stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
@@ -122,7 +122,8 @@ static void find_control(timeline *t) {
     }
 }
 
-/* Until when a wait in instruction e was for another pipeline stage, and not for the transfer. */
+/* The time until which a wait in instruction e was for the other pipeline stage; after it, the wait
+ * was for the transfer. */
 static double bubble_end(const timelines *all, const timeline *t, const z3d_trace_event *e) {
     double until = 0;
     if (e->peer >= 0 && e->ticket >= 0 && e->ticket < t->count) return t->met[e->ticket];
@@ -133,7 +134,7 @@ static double bubble_end(const timelines *all, const timeline *t, const z3d_trac
     return until;
 }
 
-/* ---- where the time went ---- */
+/* ---- the use of the time ---- */
 
 typedef struct account {
     const timelines *all;
@@ -152,7 +153,7 @@ static void draw(account *a, z3d_timeline_kind kind, const z3d_trace_event *e, d
     if (a->picture && end > begin) z3d_timeline_picture_take(a->picture, &span);
 }
 
-/* An instruction and the waits before it in the list. */
+/* Counts an instruction and the waits before it in the list. */
 static void count(account *a, const timeline *t, int first, int instruction) {
     const z3d_trace_event *e = &t->event[instruction];
     bool copy =
@@ -171,8 +172,8 @@ static void count(account *a, const timeline *t, int first, int instruction) {
     if (!copy) a->shares.compute += e->end - e->begin - waited;
 }
 
-/* After its last instruction a rank waits for the other stages; before its first, and between two,
- * it does what is no part of the step. */
+/* After its last instruction a rank waits for the other pipeline stages. Time before its first
+ * instruction and between two instructions is outside of the step. */
 static void account_for(account *a, const timeline *t) {
     int stages = z3d_mesh_size(&t->rank->head.mesh, Z3D_ROLE_STAGES), first = 0;
     double last = t->event[t->count - 1].end;

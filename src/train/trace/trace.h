@@ -1,6 +1,6 @@
-/* The timelines that a run's ranks wrote (training.trace_steps), read back: a picture of one step,
- * and one timeline of all ranks. file.c reads a file, ranks.c compares all files of a run, step.c
- * finds what one step's time was, merge.c joins them. */
+/* Reads the timelines that a run's ranks wrote (training.trace_steps). file.c reads a file, ranks.c
+ * compares all files of a run, step.c tells and draws how one step used its time, merge.c joins all
+ * ranks in one timeline. No function here is collective. */
 #ifndef ZERO3D_TRAIN_TRACE_H
 #define ZERO3D_TRAIN_TRACE_H
 
@@ -9,17 +9,17 @@
 
 /* ---- file.c ---- */
 
-/* What a rank's timeline says of its run. */
+/* The head of a rank's timeline. */
 typedef struct z3d_trace_head {
     char run[256];
     z3d_mesh mesh;
-    int node, entries; /* entries: of the training step's program */
+    int node, entries; /* entries: number of entries of the training step's program */
 } z3d_trace_head;
 
-/* An instruction of the training step, or a wait for a collective within the instruction that
- * follows it. -1: not about one. */
+/* An instruction of the training step. Or a wait for a collective inside an instruction; that
+ * instruction's event follows. A number is -1 if the event has none. */
 typedef struct z3d_trace_event {
-    bool wait; /* for a collective */
+    bool wait; /* a wait for a collective */
     z3d_opcode opcode;
     z3d_phase phase;
     int64_t step;
@@ -27,23 +27,24 @@ typedef struct z3d_trace_event {
     double begin, end; /* seconds on the clock of the rank's node */
 } z3d_trace_event;
 
-/* A line of a file that is an event. */
+/* A line of a file. */
 typedef struct z3d_trace_line {
-    const z3d_json *json;         /* all of it */
-    const z3d_trace_event *event; /* NULL: of another program, or a name of a row */
-    double begin;                 /* seconds; 0: a name of a row */
+    const z3d_json *json;         /* the whole line */
+    const z3d_trace_event *event; /* NULL: an event of another program, or the name of a row */
+    double begin;                 /* seconds; 0: the name of a row */
 } z3d_trace_line;
 
-/* Calls `take` for each event of a timeline, in order; NULL: nobody wants them. A failure of `take`
- * ends it. Whole steps of training have all their instructions, one after the other; the last one
- * may end early. Errors: ERR_IO; ERR_DATA with file and line. */
+/* Reads *head and calls `take` (may be NULL) for each line of a timeline, in order; an error of
+ * `take` ends the reading. Checks that every training step has all its instructions in order; only
+ * the last step may be incomplete. Errors: ERR_IO; ERR_DATA with file and line; take's. */
 z3d_status z3d_trace_read(const char *path, z3d_trace_head *head,
                           z3d_status (*take)(void *context, const z3d_trace_line *line),
                           void *context);
 
 /* ---- ranks.c ---- */
 
-/* A step of training: when its step_control ended (-1: not yet); whether it is whole. */
+/* A training step. control_end: when its step_control ended, -1: not reached. whole: the step is
+ * complete. */
 typedef struct z3d_trace_step {
     int64_t step;
     double control_end;
@@ -54,35 +55,35 @@ typedef struct z3d_trace_rank {
     z3d_trace_head head;
     int num_steps;
     z3d_trace_step *step;
-    double first; /* begin of its first event */
+    double first; /* when its first event began */
     double ahead; /* seconds by which its clock is ahead of rank 0's */
 } z3d_trace_rank;
 
 typedef struct z3d_trace_run {
     const char *folder;
-    int count, read; /* ranks; those that were read */
+    int count, read; /* ranks of the run; ranks that were read */
     z3d_trace_rank *rank;
-    int64_t step; /* the one that is looked at */
-    int cut;      /* the first rank whose timeline ends within a step; -1: none */
+    int64_t step; /* the step that is examined */
+    int cut;      /* the first rank whose timeline ends inside a step; -1: none */
 } z3d_trace_run;
 
-/* Reads the timelines of all ranks of a run. step: 0: the last one that all ranks have. They must
- * be of one run. Clocks of nodes are set by the end of that step's step_control: the rank of each
- * node that leaves it first leaves it with rank 0's first. Release *out after a failure, too.
- * Errors: ERR_IO, ERR_DATA. */
+/* Reads the timelines of all ranks; all must be of one run. step: the step to examine; 0: the last
+ * one that all ranks have. The clocks of nodes are aligned at this step's step_control, a
+ * collective of all ranks: the first rank of each node is assumed to leave it at the same moment.
+ * Release *out also after a failure. Errors: ERR_IO, ERR_DATA. */
 z3d_status z3d_trace_run_read(const char *folder, int64_t step, z3d_trace_run *out);
 void z3d_trace_run_release(z3d_trace_run *run);
-/* FOLDER/trace-rank3.json; z3d_trace_read of it. */
+/* z3d_trace_read for FOLDER/trace-rank<rank>.json. */
 z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_head *head,
                                z3d_status (*take)(void *context, const z3d_trace_line *line),
                                void *context);
 
 /* ---- step.c, merge.c ---- */
 
-/* Where the step's time went on each rank, as text; its picture. picture NULL: none. Errors: as
- * z3d_trace_run_read's; ERR_MEMORY. */
+/* Appends a text that says how each rank used the step's time, and a picture (picture NULL: none).
+ * Errors: z3d_trace_run_read's; ERR_MEMORY. */
 z3d_status z3d_trace_step_report(const z3d_trace_run *run, z3d_string *text, z3d_string *picture);
-/* All events of all ranks on one clock, in Chrome's trace format. Errors: the same. */
+/* Appends all events of all ranks on one clock, in Chrome's trace format. Errors: the same. */
 z3d_status z3d_trace_merge(const z3d_trace_run *run, z3d_string *out);
 
 #endif
