@@ -92,7 +92,7 @@ for full in full none; do
     grep -q '^memory of rank 0 on H100-SXM5-80GB, GiB$' out || fail "memory in another unit"
 done
 # shellcheck disable=SC2086
-expect 2 "$ZERO3D" plan $h100 --tokens 10
+expect 1 "$ZERO3D" plan $h100 --tokens 10
 says '--tokens 10: one step has '
 expect 0 "$ZERO3D" plan $h100 --tokens 10B --price-per-device-hour 2 --json
 grep -Eq '"train_tokens": 10000000000, "train_seconds": [0-9.]+, "device_hours": [0-9.]+, "joules": [0-9.e+]+, "price": [0-9.]+' out || fail "no bill"

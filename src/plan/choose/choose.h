@@ -181,9 +181,9 @@ z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hard
 int z3d_default_ranks(const z3d_config *config, int ranks, const z3d_hardware *hardware);
 
 /* z3d_recommend on as few nodes as train on the goal's tokens in its days. Their number is a power
- * of two times what divides the batch and the layers, or shares the batch with few stages. *config
- * becomes another one, of the first row. Errors: ERR_CONFIG, ERR_MEMORY: no number of nodes does.
- */
+ * of two times what divides the batch or the layers, or the ranks share the batch with few pipeline
+ * stages. *config becomes another one, of the first row. Errors: ERR_CONFIG, ERR_MEMORY: no number
+ * of nodes does. */
 z3d_status z3d_recommend_nodes(z3d_config **config, const z3d_hardware *hardware, bool keep,
                                const z3d_goal *goal, z3d_recommendation *out);
 
