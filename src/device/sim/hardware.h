@@ -1,5 +1,6 @@
-/* A described machine: what a step program's time and memory are priced on. Read from a YAML file
- * (configs/hardware) through one table; every number of such a file has its source in a comment. */
+/* A described machine; plans price a step program's time and memory on it. Z3D_HARDWARE_MAP is the
+ * table of the keys of its YAML file (configs/hardware). Every number of a shipped file has its
+ * source in a comment. */
 #ifndef ZERO3D_DEVICE_SIM_HARDWARE_H
 #define ZERO3D_DEVICE_SIM_HARDWARE_H
 
@@ -7,7 +8,8 @@
 
 #include "src/device/sim/measured.h"
 
-/* X(field, path, lowest, highest, standard, meaning). standard NAN: the file must give it. */
+/* X(field, path, lowest, highest, standard, meaning). standard NAN: the file must give the
+ * number. */
 /* clang-format off */
 #define Z3D_HARDWARE_MAP(X) \
   X(memory_gib, "device.memory_gib", 0.01, 1e6, NAN, "GiB of device memory that a process can allocate") \
@@ -86,82 +88,88 @@ enum { Z3D_HARDWARE_NUMBERS = Z3D_HARDWARE_MAP(X) };
 
 typedef struct z3d_hardware {
     char name[64], device[64], kind[8]; /* kind: gpu or cpu */
-    char software[64];                  /* "": nobody says */
-    bool standard;                      /* nobody has named that software */
+    char software[64];                  /* "": not named */
+    bool standard;                      /* `software` was not chosen by the user */
     char compared[64];                  /* the device of the runs that it was compared with */
 #define X(field, path, low, high, standard, meaning) double field;
     Z3D_HARDWARE_MAP(X)
 #undef X
-    z3d_measured measured;                /* what is in it is priced by it */
-    bool estimates[Z3D_HARDWARE_NUMBERS]; /* by number, in the order of the map: !estimate */
-    bool given[Z3D_HARDWARE_NUMBERS];     /* likewise: the machine's own description says it */
+    z3d_measured measured;                /* kernels and collectives that it knows are priced by
+                                             it */
+    bool estimates[Z3D_HARDWARE_NUMBERS]; /* by number, in the order of the map: it has the tag
+                                             !estimate */
+    bool given[Z3D_HARDWARE_NUMBERS];     /* likewise: the machine's own description gives it */
 } z3d_hardware;
 
 /* Reads a description: a file, or one of configs/hardware by its name (z3d_machine_read).
- * "measured_us" holds pairs of a sample's name and its microseconds. Unknown,
- * "!estimate" before a number marks it as one. Unknown, doubled and
- * missing keys, numbers out of range: ERR_CONFIG with "file:line:column: ..." and what would be
- * right. */
+ * "measured_us" holds pairs of a sample's name and its microseconds. The tag "!estimate" before a
+ * number marks it as an estimate. Unknown, doubled and missing keys and numbers out of range:
+ * ERR_CONFIG with "file:line:column: ..." and the values that would be right. */
 z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out);
-/* hardware_names.c: configs/hardware, which is part of the program. Whether this is a file's path:
- * it has a slash, or ends in .yaml. */
+/* hardware_names.c, for configs/hardware, which is part of the program. Whether `given` is a file's
+ * path: it has a slash, or ends in .yaml. */
 bool z3d_is_description(const char *given);
-/* One of them by its name, or by a part of it ("h100") that one has, or "dgx-" before it makes one;
- * else a file of that name. ERR_USAGE with a list of those that are meant, or of all. */
+/* Reads a machine of configs/hardware: by its name, by its name without "dgx-", or by a part
+ * ("h100") of only one name; else the file `name`. ERR_USAGE with a list of the machines that may
+ * be meant, or of all. */
 z3d_status z3d_machine_read(const char *name, z3d_hardware *out);
-/* A table of all. */
+/* Writes a table of all machines of configs/hardware. */
 z3d_status z3d_machines_list(z3d_string *out);
-/* What software reaches, over a machine that was read: the same keys, but none that says what the
- * machine is; attention stays unfused on a machine whose description says so. software: one of
- * configs/software by its name, or a file: its path has a slash, or ends in .yaml. ERR_USAGE: a cpu
- * machine. */
+/* Replaces numbers of a machine by those of a software description. It has the same keys, but none
+ * that describes the machine alone. Attention stays unfused if the machine's description says so.
+ * software: a name of configs/software, or a file's path. ERR_USAGE: a cpu machine, or an unknown
+ * name. */
 z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware);
 z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char *name,
                                     z3d_hardware *hardware);
 /* The names of configs/software, in order; NULL at the end. */
 const char *z3d_software_name(int index);
-/* The machine of `path` with software. NULL: that of a GPU is Z3D_SOFTWARE_STANDARD, which, named
- * or not, gives only what the description leaves open; a cpu machine was measured with ours. */
+/* The machine of `path` with software. software NULL: a GPU gets Z3D_SOFTWARE_STANDARD; a cpu
+ * machine keeps its numbers, which were measured with zero3d. Z3D_SOFTWARE_STANDARD, named or not,
+ * gives only the numbers that the machine's description leaves open. */
 #define Z3D_SOFTWARE_STANDARD "megatron-2025"
 z3d_status z3d_hardware_read_with(const char *path, const char *software, z3d_hardware *out);
-/* The number behind a path, NULL: there is none. */
+/* The number at a path; NULL if the path is unknown. */
 double *z3d_hardware_number(z3d_hardware *hardware, const char *path);
-/* Sets it to what was fitted, which is no estimate. */
+/* Sets the number at `path` to a fitted value, which is no estimate any more. */
 void z3d_hardware_set(z3d_hardware *hardware, const char *path, double value);
-/* Its meaning and bounds; false: there is none. */
+/* Meaning and bounds of the number at `path`; false if the path is unknown. */
 bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning);
-/* Whether numbers are estimates: of those that decide how long something takes (time), or of those
- * that say what room there is. out: NULL, or gets their paths. */
+/* Whether some numbers are estimates. time: of the numbers that decide how long a step takes; else
+ * of those that decide whether it fits into memory. out: NULL, or the paths of the estimates are
+ * appended. */
 bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out);
-/* The file that describes the machine, or the software alone, with `comment` lines on top. */
+/* Writes the file that describes the machine, or only its software, with the lines of `comment` on
+ * top. */
 void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
 void z3d_software_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
 
 /* Peak of products in `dtype`, FLOP/s; 0: not known. */
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
 
-/* Seconds of one kernel of a tape: a roofline of products' efficiency by shape and memory traffic,
- * plus the launch. */
+/* Seconds of one kernel of a tape: the measured time if a kernel like it was measured, else a
+ * roofline (the products' efficiency by shape, memory traffic); plus the launch. */
 double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel);
-/* Of `ranks` in all, how many a full node has. */
+/* The ranks of a full node, if the run has `ranks` in all. */
 double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks);
-/* Kernels that software of this kind launches for one of a tape: attention that is not fused has
- * more than one. */
+/* Kernels that the described software launches for one kernel of a tape: several for attention that
+ * is not fused. */
 int z3d_hardware_launches(const z3d_hardware *hardware, const z3d_event *kernel);
-/* How much longer a rank of a cpu machine computes because a node's ranks (of `ranks` in all) want
- * more threads than it has cores; 1: each has its own, and on gpus. */
+/* A cpu machine: the factor by which computing takes longer because the ranks of a node (`ranks` in
+ * all) use more threads than the node has cores. 1 if each thread has a core, and on GPUs. */
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks);
-/* Speed of a collective while something else runs on the device, against alone. */
+/* Speed of a collective while other work runs on the device, relative to its speed alone. */
 double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes);
-/* Seconds of a copy between memory spaces, with all ranks of a node (of `ranks` in all) copying. */
+/* Seconds of a copy between memory spaces while all ranks of a node copy (`ranks` in all). */
 double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks);
-/* Whether a rank's device is cores of its host. */
+/* Whether the machine is a cpu machine: a rank's device is cores of its host. */
 bool z3d_hardware_is_cpu(const z3d_hardware *hardware);
-/* device.kind of a machine that is nobody's: computes as a GPU, has the cpu device's buffers. */
+/* device.kind of the nominal machine of src/plan/choose/nominal.c, not of a real one: it computes
+ * as a GPU and has the cpu device's buffers. */
 #define Z3D_HARDWARE_NOMINAL "nominal"
-/* Seconds of a kernel that the host's cores run for a gpu, with all ranks of a node stepping. */
+/* Seconds of a kernel that the host's cores run for a GPU, while all ranks of a node run theirs. */
 double z3d_hardware_host_kernel(const z3d_hardware *hardware, const z3d_event *kernel, int ranks);
 
 #endif
