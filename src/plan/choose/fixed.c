@@ -118,7 +118,7 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     z3d_config *c = w->config;
     bool parts = z3d_config_is_set(c, "parallel.sequence_parallel");
     w->fixed.cut = z3d_is_nominal(w->hardware) ||
-                   /* the nodes of these keys are not known */
+                   /* the nominal machine's nodes are not known */
                    z3d_config_is_set(c, "parallel.collective_algorithm") ||
                    z3d_config_is_set(c, "zero_optimization.zero_hpz_partition_size") ||
                    z3d_config_is_set(c, "zero_optimization.mics_shard_size");
