@@ -63,7 +63,7 @@ static void meet(bench *b) {
     must(b, z3d_world_agree(b->world, Z3D_OK));
 }
 
-/* ---- what is saved ---- */
+/* ---- the saved state ---- */
 
 static z3d_store *open_store(bench *b, const char *name, bool asynchronous) {
     char path[4096];

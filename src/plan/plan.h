@@ -88,14 +88,14 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh 
 /* Threads of each of `ranks` ranks on this machine: training.threads, or its cores / ranks. */
 int z3d_plan_threads(const z3d_config *config, int ranks);
 
-/* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs and what this training
- * step recomputes. Recomputing whole blocks gives Narayanan et al.'s 4/3; a minimal recompute saves
- * 8 h^2 per block; selective recompute repeats the attention, 4 s h per block; without any it is
- * the model FLOPs. */
+/* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs plus the FLOPs that
+ * this training step recomputes. Recompute of whole blocks gives 4/3 of the model FLOPs (Narayanan
+ * et al., 2021); a minimal recompute saves 8 h^2 per block; selective recompute repeats the
+ * attention, 4 s h per block; without recompute it is the model FLOPs. */
 double z3d_plan_hardware_flops(const z3d_program *program);
 
-/* FLOPs of a training step's units on its rank, recompute included, kernels counted as cost.c does.
- */
+/* FLOPs of a training step's units on the program's rank, recompute included;
+ * src/device/interface/cost.c counts the kernels' FLOPs. */
 double z3d_plan_flops(const z3d_program *program);
 
 /* One rank of a pipeline stage: its parameters, memory and work. */

@@ -1,4 +1,4 @@
-/* How a product is cut into tiles, and the scratch that this needs. */
+/* Cuts a product into tiles and finds the scratch that they need. */
 #include "src/device/cpu/gemm_plan.h"
 
 #include "src/base/strings.h"

@@ -1,4 +1,4 @@
-/* How much scratch each kernel of the cpu device needs. */
+/* The scratch of each kernel of the cpu device. */
 #include "src/device/cpu/isa/scratch.h"
 #include "src/device/cpu/gemm_plan.h"
 #include "src/device/cpu/isa/attention.h"

@@ -1,4 +1,4 @@
-/* What each kernel reads, writes and costs, from its struct alone: one function per kernel. The
+/* Reads, writes and costs of each kernel, from its struct alone: one function per kernel. The
  * recorder learns from the operands which buffers a unit touches, so flags and extents are exact.
  * If a kernel may leave part of an operand unchanged, the operand counts as read, too. */
 #include <string.h>
@@ -55,7 +55,7 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
         matrix(cost, kernel->b, tb ? n : k, tb ? k : n, kernel->ldb, kernel->dtype, true, false);
         if (kernel->bias) reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, n));
     }
-    bool gaps = kernel->ldc > n && m > 1; /* what lies between the rows stays */
+    bool gaps = kernel->ldc > n && m > 1; /* bytes between the rows keep their values */
     matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
     cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
     int64_t bytes = z3d_bytes_of(kernel->dtype, m * n);
@@ -135,7 +135,7 @@ static void cost_layernorm_backward(const z3d_layernorm_backward *kernel, z3d_co
 /* A matrix of heads: `rows` rows of `cols` elements, `stride` elements apart. */
 static void heads_matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols,
                          int64_t stride, z3d_dtype dtype, bool read, bool written) {
-    bool gaps = written && stride > cols && rows > 1; /* what lies between the rows stays */
+    bool gaps = written && stride > cols && rows > 1; /* bytes between the rows keep their values */
     matrix(cost, pointer, rows, cols, stride, dtype, read || gaps, written);
 }
 

@@ -21,12 +21,12 @@
   X(gemm_half, "device.gemm_half", 0, 1e5, 0, "a dimension m, n or k of a product this small halves its speed") \
   X(gemm_epilogues, "device.gemm_epilogues", 0, 1, 0, "1: products do GELU and its gradient in the same launch; 0: kernels of their own do") \
   X(memory_bandwidth, "device.memory_gb_per_s", 0.1, 1e6, NAN, "device memory's peak") \
-  X(memory_efficiency, "device.memory_efficiency", 0.01, 1, NAN, "share of it that kernels reach") \
+  X(memory_efficiency, "device.memory_efficiency", 0.01, 1, NAN, "share of memory_gb_per_s that kernels reach") \
   X(threads, "device.threads", 1, 65536, 1, "threads of a rank of a cpu machine") \
   X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
   X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
-  X(attention_passes, "device.attention_passes", 1, 64, 8, "how often attention that is not fused reads or writes all scores, forward; backward does it half as often again") \
+  X(attention_passes, "device.attention_passes", 1, 64, 8, "how often attention that is not fused reads or writes all scores in forward; backward does it 1.5 times as often") \
   X(device_watts, "device.watts", 0, 1e5, 0, "most that a device draws, by its data sheet; 0: not known") \
   X(price, "device.price_per_hour", 0, 1e6, 0, "what a device costs an hour, in any currency; 0: not known") \
   X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "relative speed of attention products that are not fused, where the head size is not a multiple of 8 (no tensor cores)") \
@@ -34,52 +34,52 @@
   X(node_watts, "node.watts", 0, 1e7, 0, "most that a whole node draws, by its data sheet; 0: not known") \
   X(cores, "node.cores", 0, 1e6, 0, "cores that the ranks of a cpu node share; 0: nothing is shared") \
   X(link_bandwidth, "node.link_gb_per_s", 0.001, 1e5, NAN, "between devices of a node, one way, each device") \
-  X(link_efficiency, "node.link_efficiency", 0.01, 1, 1, "share of it that collectives reach") \
+  X(link_efficiency, "node.link_efficiency", 0.01, 1, 1, "share of link_gb_per_s that collectives reach") \
   X(link_latency_us, "node.link_latency_us", 0, 1e6, 0, "one step of a collective within a node") \
   X(network_bandwidth, "node.network_gb_per_s", 0.0001, 1e5, NAN, "from a node to the others, one way, all its adapters together") \
-  X(network_efficiency, "node.network_efficiency", 0.001, 1, 1, "share of it that collectives reach") \
+  X(network_efficiency, "node.network_efficiency", 0.001, 1, 1, "share of network_gb_per_s that collectives reach") \
   X(network_latency_us, "node.network_latency_us", 0, 1e6, 0, "one step of a collective between nodes") \
   X(host_bandwidth, "node.host_gb_per_s", 0.001, 1e5, NAN, "between a device and host memory, one way, one link") \
-  X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one such link") \
-  X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of it that copies reach") \
-  X(host_optimizer, "node.host_optimizer_gb_per_s", 0, 1e5, 0, "what a host's cores, all of them, read and write of host memory when they step the optimizer; 0: not known") \
+  X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one link to host memory") \
+  X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of host_gb_per_s that copies reach") \
+  X(host_optimizer, "node.host_optimizer_gb_per_s", 0, 1e5, 0, "rate at which all cores of a host together read and write host memory when they step the optimizer; 0: not known") \
   X(host_memory_gib, "node.host_memory_gib", 0.01, 1e6, NAN, "GiB of host memory of a node") \
-  X(disk_write, "node.disk_write_gb_per_s", 0, 1e5, 0, "what a node's ranks, all at once, bring to the disk of checkpoints; 0: not known") \
-  X(disk_read, "node.disk_read_gb_per_s", 0, 1e5, 0, "what they read from it, not from the page cache; 0: not known") \
-  X(nvme_read, "node.nvme_read_gb_per_s", 0, 1e5, 0, "what a node's ranks, all at once, read from local disks that are used as memory (offload to nvme); 0: not known") \
-  X(nvme_write, "node.nvme_write_gb_per_s", 0, 1e5, 0, "what they write to them; 0: not known") \
-  X(nvme_duplex, "node.nvme_duplex", 0, 1, 1, "1: such reads and writes run beside each other, each at its rate; 0: one after the other") \
+  X(disk_write, "node.disk_write_gb_per_s", 0, 1e5, 0, "rate at which all ranks of a node together write to the disk of checkpoints; 0: not known") \
+  X(disk_read, "node.disk_read_gb_per_s", 0, 1e5, 0, "rate at which all ranks of a node together read from the disk of checkpoints, not from the page cache; 0: not known") \
+  X(nvme_read, "node.nvme_read_gb_per_s", 0, 1e5, 0, "rate at which all ranks of a node together read from its local disks (offload to nvme); 0: not known") \
+  X(nvme_write, "node.nvme_write_gb_per_s", 0, 1e5, 0, "rate at which all ranks of a node together write to its local disks; 0: not known") \
+  X(nvme_duplex, "node.nvme_duplex", 0, 1, 1, "1: reads and writes of the local disks run beside each other, each at its rate; 0: one after the other") \
   X(node_mtbf, "node.mtbf_hours", 0, 1e9, 0, "mean time between failures of one node that stop a run; 0: not known") \
-  X(restart, "node.restart_seconds", 0, 1e6, 0, "from a failure until all ranks are started again, before they load the checkpoint: finding it, replacing the node, launching; 0: not known") \
-  X(nvme_gib, "node.nvme_gib", 0, 1e9, 0, "GiB of those disks; 0: not known") \
-  X(host_launch_us, "software.launch_us", 0, 1e5, 0, "what the host takes to launch a kernel, a collective, a send or a receive, while the device does what it still has to do") \
+  X(restart, "node.restart_seconds", 0, 1e6, 0, "from a failure until all ranks are started again, before they load the checkpoint: the failure is found, the node is replaced, the ranks are launched; 0: not known") \
+  X(nvme_gib, "node.nvme_gib", 0, 1e9, 0, "GiB of a node's local disks; 0: not known") \
+  X(host_launch_us, "software.launch_us", 0, 1e5, 0, "time of the host to launch a kernel, a collective, a send or a receive, while the device works") \
   X(transfers_block, "software.transfers_block", 0, 1, 0, "1: the host waits until a send or receive between pipeline stages is over; 0: it goes on") \
   X(gather_pieces, "software.gather_pieces", 1, 1000, 1, "collectives that fetch the parameters of a unit from the data group: 1, or one for each of its parameters") \
   X(reduce_pieces, "software.reduce_pieces", 1, 1000, 1, "collectives that sum the gradients of a unit over the data group to shards: 1, or one for each of its parameters") \
-  X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
+  X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while other work runs on the device, relative to its speed alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
-  X(one_lane, "software.one_lane", 0, 1, 0, "1: collectives, sends and receives of a rank run one after the other, as NCCL's do with a driver before CUDA 12.9; 0: those of one group beside those of another") \
+  X(one_lane, "software.one_lane", 0, 1, 0, "1: collectives, sends and receives of a rank run one after the other, as NCCL's do with a driver before CUDA 12.9; 0: different groups run beside each other") \
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(hierarchical, "software.hierarchical", 0, 1, 0, "1: collectives over several nodes go inside each node, between nodes on each member's part, inside each node; 0: around one ring") \
   X(in_network, "software.in_network_reduction", 0, 1, 0, "1: the network's switches add up all-reduces between nodes (SHARP): a node's part crosses the network once; 0: nodes add it up") \
   X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again") \
   X(node_runs, "compared.node_runs", 0, 1e6, 0, "measured steps of one node that predictions were compared with; 0: none") \
-  X(node_low, "compared.node_low", 0.01, 100, 1, "measured time of a step over its predicted one, on one node: of ten steps one is below") \
-  X(node_high, "compared.node_high", 0.01, 100, 1, "of ten steps one is above") \
-  X(node_ranks_least, "compared.node_ranks_least", 1, 1e7, 1, "fewest ranks of those steps") \
-  X(node_ranks_most, "compared.node_ranks_most", 0, 1e7, 0, "most ranks of them") \
-  X(node_billions_least, "compared.node_billions_least", 0, 1e6, 0, "billions of parameters of their smallest model") \
-  X(node_billions_most, "compared.node_billions_most", 0, 1e6, 0, "of their largest") \
-  X(nodes_runs, "compared.nodes_runs", 0, 1e6, 0, "the same of steps on several nodes") \
-  X(nodes_low, "compared.nodes_low", 0.01, 100, 1, "of ten steps one is below") \
-  X(nodes_high, "compared.nodes_high", 0.01, 100, 1, "of ten steps one is above") \
-  X(nodes_ranks_least, "compared.nodes_ranks_least", 1, 1e7, 1, "fewest ranks of those steps") \
-  X(nodes_ranks_most, "compared.nodes_ranks_most", 0, 1e7, 0, "most ranks of them") \
-  X(nodes_billions_least, "compared.nodes_billions_least", 0, 1e6, 0, "billions of parameters of their smallest model") \
-  X(nodes_billions_most, "compared.nodes_billions_most", 0, 1e6, 0, "of their largest") \
-  X(compared_stage, "compared.stage", 0, 3, 0, "highest ZeRO stage of the compared steps; of one data rank it is 0") \
-  X(compared_offload, "compared.offload", 0, 2, 0, "what of them was in host memory or on a disk; 0: nothing, 1: activation checkpoints, 2: optimizer states or parameters, too")
+  X(node_low, "compared.node_low", 0.01, 100, 1, "measured over predicted time of a step on one node: one of ten steps is below this number") \
+  X(node_high, "compared.node_high", 0.01, 100, 1, "one of ten steps is above this number") \
+  X(node_ranks_least, "compared.node_ranks_least", 1, 1e7, 1, "fewest ranks of these steps") \
+  X(node_ranks_most, "compared.node_ranks_most", 0, 1e7, 0, "most ranks of these steps") \
+  X(node_billions_least, "compared.node_billions_least", 0, 1e6, 0, "billions of parameters of the smallest model in these steps") \
+  X(node_billions_most, "compared.node_billions_most", 0, 1e6, 0, "billions of parameters of the largest model in these steps") \
+  X(nodes_runs, "compared.nodes_runs", 0, 1e6, 0, "the same numbers for several nodes: measured steps that predictions were compared with; 0: none") \
+  X(nodes_low, "compared.nodes_low", 0.01, 100, 1, "one of ten steps is below this number") \
+  X(nodes_high, "compared.nodes_high", 0.01, 100, 1, "one of ten steps is above this number") \
+  X(nodes_ranks_least, "compared.nodes_ranks_least", 1, 1e7, 1, "fewest ranks of these steps") \
+  X(nodes_ranks_most, "compared.nodes_ranks_most", 0, 1e7, 0, "most ranks of these steps") \
+  X(nodes_billions_least, "compared.nodes_billions_least", 0, 1e6, 0, "billions of parameters of the smallest model in these steps") \
+  X(nodes_billions_most, "compared.nodes_billions_most", 0, 1e6, 0, "billions of parameters of the largest model in these steps") \
+  X(compared_stage, "compared.stage", 0, 3, 0, "highest ZeRO stage of the compared steps; with one data rank it counts as 0") \
+  X(compared_offload, "compared.offload", 0, 2, 0, "data of the compared steps in host memory or on a disk; 0: none, 1: activation checkpoints, 2: also optimizer states or parameters")
 /* clang-format on */
 
 #define X(field, path, low, high, standard, meaning) +1

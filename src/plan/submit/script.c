@@ -96,7 +96,7 @@ static void append_config(const z3d_job *job, z3d_string *out) {
 
 /* Slurm gives the job at least as many nodes as the first choice. */
 static void append_nodes(const z3d_job *job, z3d_string *out) {
-    z3d_string_append(out, "# Of the nodes that came as many as divide the samples of a step.\n"
+    z3d_string_append(out, "# As many of the job's nodes as divide the samples of a step.\n"
                            "for nodes in");
     for (int64_t i = job->choices; i > 0; i--)
         z3d_string_append(out, " %lld", (long long)job->choice[i - 1]);

@@ -36,7 +36,8 @@ static attention attention_of(const z3d_cpu *cpu, const z3d_attention_forward *s
     return with;
 }
 
-/* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+/* All threads or one: with a smaller team OpenMP would end the other threads and start them again
+ * later. */
 static int team_for(const z3d_cpu *cpu, int64_t tasks) {
     return tasks > 1 ? cpu->threads : 1;
 }
