@@ -123,8 +123,8 @@ static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char 
     const bool measured = strncmp(path, MEASURED, strlen(MEASURED)) == 0;
     if (r->kind != MACHINE && (measured || !is_softwares(path)))
         return refuse(r, mark, path,
-                      "is no key of a software description; what a machine is stands in the "
-                      "machine's");
+                      "is no key of a software description; facts about the machine belong in "
+                      "the machine's description");
     if (measured) return set_measured(r, mark, path, value);
     for (int i = 0; i < NUMBERS + TEXTS; i++) {
         const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;

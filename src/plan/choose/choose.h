@@ -17,8 +17,8 @@ z3d_status z3d_choose_nodes(z3d_config *config, int64_t node);
  * tenth of a rank's memory budget free. The budget is `room`, for ranks with `threads` threads, or
  * the described hardware's if room is NULL. It is full if none does, if both are NULL, and if
  * z3d_config_wants_checkpoints. Resolves `config`. Call it before the others, which depend on its
- * choice. why: a phrase is appended if it decides. Not collective; rank 0 decides for all. Errors:
- * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+ * choice. why: a phrase is appended if it decides. Errors: z3d_case_create's, z3d_estimate_make's
+ * and z3d_plan_need's. */
 z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
                                   const z3d_hardware *hardware, const z3d_room *room, int first,
                                   z3d_string *why);
@@ -27,8 +27,8 @@ z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
  * z3d_plan_place finds them). On if compute hides the step's copies (they lengthen it by at most 1
  * %), or if the run fits into the device's memory only with it; else off. Resolves `config` and
  * clears training.hardware, which is no longer needed. hardware NULL: unknown, then off. why: a
- * phrase ("on: ...") is appended if the key was `auto`. Not collective; rank 0 decides for all.
- * Errors: z3d_case_create's and z3d_estimate_make's. */
+ * phrase ("on: ...") is appended if the key was `auto`. Errors: z3d_case_create's and
+ * z3d_estimate_make's. */
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
@@ -44,8 +44,8 @@ bool z3d_ratio_is_open(const z3d_config *config);
  * With hardware: the fastest share that fits. Else with room (the memory budget of each rank, with
  * `threads` threads): the smallest share that leaves a tenth of it free. With neither, and if no
  * share fits: 1. Resolves `config` and clears training.hardware. Call z3d_choose_offload before,
- * z3d_choose_gather after. why: a phrase with the other shares is appended. Not collective; rank 0
- * decides for all. Errors: z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+ * z3d_choose_gather after. why: a phrase with the other shares is appended. Errors:
+ * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
 z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
                             const z3d_hardware *hardware, const z3d_room *room, z3d_string *why);
 
@@ -60,8 +60,8 @@ bool z3d_gather_matters(const z3d_config *config, int ranks);
  * threads): per_step, which sends less, if it leaves a tenth of the budget free. With neither:
  * per_microbatch, which needs less memory. Resolves `config`; clears training.hardware if the key
  * was `auto`. Call z3d_choose_offload first. prices: seconds are 0 if nothing is priced. why: a
- * phrase is appended if it decides. Not collective; rank 0 decides for all. Errors:
- * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+ * phrase is appended if it decides. Errors: z3d_case_create's, z3d_estimate_make's and
+ * z3d_plan_need's. */
 z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
                              const z3d_hardware *hardware, const z3d_room *room,
                              z3d_gather_price prices[2], z3d_string *why);
@@ -71,8 +71,8 @@ z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
  * a rank then needs no more memory than with true. The budget is `room`, for ranks with `threads`
  * threads, or the described hardware's if room is NULL. If both are NULL: true. Resolves `config`.
  * Call the other z3d_choose_... first: it uses the memory that they leave. why: a phrase is
- * appended if it decides by memory. Not collective; rank 0 decides for all. Errors:
- * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+ * appended if it decides by memory. Errors: z3d_case_create's, z3d_estimate_make's and
+ * z3d_plan_need's. */
 z3d_status z3d_choose_activation(z3d_config *config, int ranks, int threads,
                                  const z3d_hardware *hardware, const z3d_room *room,
                                  z3d_string *why);

@@ -117,8 +117,8 @@ static void say_time(const z3d_job *job, const z3d_config *config, double second
     const double left = (double)(limit - job->signal);
     z3d_string_append(line, "predicted: %s a step", z3d_format_seconds(seconds, step, sizeof step));
     if (config->training_steps == Z3D_AUTO) {
-        z3d_string_append(line, "; how many training.epochs are, data.train says, which is not "
-                                "here");
+        z3d_string_append(line, "; the steps of training.epochs are not known: data.train is not "
+                                "on this machine");
         return;
     }
     z3d_string_append(line, ", %s for %lld steps", z3d_format_seconds(whole, all, sizeof all),
@@ -206,8 +206,7 @@ static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
     Z3D_TRY(z3d_plan_create(config, ranks, 0, &plan));
     const int64_t *arena = plan->set.program[Z3D_MODE_TRAIN]->arena;
     z3d_string_append(line,
-                      "; %s on rank 0 (without --hardware nobody knows whether it fits and how "
-                      "long it takes)",
+                      "; %s on rank 0 (--hardware says whether it fits and how long it takes)",
                       z3d_format_bytes(arena[Z3D_SPACE_DEVICE], need, sizeof need));
     z3d_plan_destroy(plan);
     return Z3D_OK;
