@@ -54,7 +54,7 @@ static inline four lanes_fold(const lanes *sum) {
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-/* out[4] = the totals of sum[4], each added in the same tree. */
+/* out[4] = the totals of sum[4], added in another tree than lanes_total's. */
 static inline void lanes_totals(float *out, const lanes *sum) {
     const four a = lanes_fold(&sum[0]), b = lanes_fold(&sum[1]);
     const four c = lanes_fold(&sum[2]), d = lanes_fold(&sum[3]);
