@@ -7,8 +7,8 @@
 /* Numbers that are equal for all elements. */
 typedef struct numbers {
     float gradient_factor, learning_rate, beta1, beta2, rest1, rest2, epsilon;
-    float kept, added; /* for parameters that decay: kept: factor of the parameter; added: factor of
-                          the parameter that the gradient gets */
+    float kept, added; /* parameters that decay: they are multiplied by `kept`; `added` times the
+                          parameter is added to the gradient */
     float correction1, correction2; /* 1 - beta^t */
 } numbers;
 

@@ -191,7 +191,7 @@ static void decode_part(const decode *with, const decode_scratch *s, int64_t fro
         }
 }
 
-/* Adds the ranges of one query head of one sample up. */
+/* Adds up the ranges of one query head of one sample. */
 static void combine(const decode *with, int64_t sample, int64_t head) {
     const z3d_attention_forward *kernel = with->kernel;
     const int64_t d = kernel->head_dim;

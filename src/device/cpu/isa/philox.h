@@ -8,7 +8,7 @@
 #endif
 
 /* The generator's rounds on a vector of 64-bit words. Only the low halves count; the upper halves
- * hold rests of products, which the next multiplication does not read. */
+ * hold what remains of products, and the next multiplication does not read them. */
 #define Z3D_PHILOX_ROUNDS(c0, c1, c2, c3, key, WORDS, MULTIPLY, SHIFT)                             \
     do {                                                                                           \
         uint32_t key0 = (key)[0], key1 = (key)[1];                                                 \
