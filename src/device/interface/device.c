@@ -68,9 +68,7 @@ z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) 
     Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));
     device->host_collectives = config->host_collectives;
     z3d_status status = find_backend(config->backend ? config->backend : "", device);
-    if (device->ops != &z3d_device_ops_sim)
-        device->tape = config->tape; /* sim writes its tape
-                                        itself */
+    if (device->ops != &z3d_device_ops_sim) device->tape = config->tape; /* sim writes its own */
     if (status == Z3D_OK)
         status = z3d_device_heard(device, device->ops->create(config, &device->self));
     if (status != Z3D_OK) {

@@ -21,10 +21,7 @@ static z3d_timed_gemm *find(const z3d_gemm_choices *choices, const z3d_gemm_choi
 }
 
 static z3d_status add(z3d_gemm_choices *choices, const z3d_timed_gemm *item) {
-    enum {
-        MOST = 4096
-    }; /* far more than any model has; a bound, because each is compared with
-          all */
+    enum { MOST = 4096 }; /* far more than any model has; each is compared with all */
     if (choices->count == MOST)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "more than %d choices of products", MOST);
     if (choices->count == choices->capacity) {
@@ -62,9 +59,7 @@ static z3d_status choose_fastest(z3d_device *device, const z3d_gemm *gemm, z3d_t
         choice->chosen = tried;
         Z3D_TRY(z3d_device_choose_gemm(device, choice));
         z3d_status status = time_product(device, gemm, &seconds);
-        if (status == Z3D_ERR_UNSUPPORTED && best >= 0)
-            break; /* this one and all after it refuse
-                      to run */
+        if (status == Z3D_ERR_UNSUPPORTED && best >= 0) break; /* the others refuse, too */
         Z3D_TRY(status);
         Z3D_TRY(z3d_device_gemm_choice(device, gemm, choice)); /* the one that has run */
         if (best < 0) item->seconds[0] = seconds;

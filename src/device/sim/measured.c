@@ -92,9 +92,8 @@ static double line_at(const z3d_measured *measured, const z3d_sample *like, cons
             m[row][TERMS] += weight * term[row] * y;
         }
     }
-    for (int i = 1; i < TERMS; i++)
-        m[i][i] += 1e-3 * weights; /* if samples are few: the usual
-                                      growth */
+    /* If samples are few: the usual growth. */
+    for (int i = 1; i < TERMS; i++) m[i][i] += 1e-3 * weights;
     return solve(m);
 }
 

@@ -122,9 +122,7 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
                own = state[role].at.sharded != Z3D_AXES_NONE ? all / parts : all;
         if (state[role].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
-        if (state[role].at.space != Z3D_SPACE_DEVICE && !w->all)
-            continue; /* a part of it stays on
-                         the device */
+        if (state[role].at.space != Z3D_SPACE_DEVICE && !w->all) continue; /* a part stays */
         if (!whole || state[role].at.space != Z3D_SPACE_DEVICE) bytes[state[role].at.space] += own;
     }
 }
