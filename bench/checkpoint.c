@@ -1,13 +1,16 @@
-/* Saving and loading a training state beside the same bytes written and read raw, in one run, alone
- * or on the ranks of scripts/launch:
+/* Compares saving and loading a training state with raw writes and reads of as many bytes, in one
+ * run, on one rank or on the ranks of scripts/launch:
  *   build/bin/checkpoint FOLDER [MB]
- * FOLDER is on the disk to be measured. The ways take turns; medians of five rounds. Raw: writes of
- * 4 MiB, one fsync, to a file of its own; reads of 4 MiB of the shard. Save: z3d_store_save until
- * it is durable. Load: all of a resumption, every byte against its digest. Cold: the shard is
- * dropped from the page cache before; warm: it is in it. Stall: what an asynchronous save adds to
- * the step that begins it, beside a copy of the same states, by the same calls, to memory of the
- * same kind as the snapshot's. Cold loads and stalls are in pairs with what they are compared with,
- * three a round, that take turns in going first. Beside: the step while it is written. */
+ * FOLDER is on the disk to be measured. The ways take turns; medians of five rounds.
+ * - Raw: writes of 4 MiB and one fsync, to a separate file; reads of 4 MiB of the shard.
+ * - Save: z3d_store_save until the checkpoint is durable.
+ * - Load: a whole resumption, each byte checked against its digest. Cold: the shard is not in the
+ *   page cache; warm: it is.
+ * - Stall: the time that an asynchronous save adds to the step that begins it, compared with a copy
+ *   of the same states, by the same calls, to memory of the same kind as the snapshot's.
+ * - Beside: a step while a checkpoint is written.
+ * Cold loads and stalls are measured in pairs with their comparison, three pairs a round, in
+ * alternating order. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +27,7 @@ typedef enum way {
     RAW_WARM,
     LOAD_WARM,
     STEP,
-    /* of all pairs: */
+    /* ways that are measured in pairs: */
     RAW_WRITE,
     SAVE,
     RAW_COLD,
@@ -49,7 +52,7 @@ typedef struct bench {
     float *snapshot;
     int64_t snapshot_bytes;
     int32_t *tokens;
-    double seconds[WAYS][PAIRS]; /* those from RAW_WRITE on of all pairs, others of the rounds */
+    double seconds[WAYS][PAIRS]; /* ways from RAW_WRITE on: of all pairs; others: of the rounds */
 } bench;
 
 static void must(bench *b, z3d_status status) {
@@ -60,7 +63,7 @@ static void meet(bench *b) {
     must(b, z3d_world_agree(b->world, Z3D_OK));
 }
 
-/* ---- what is saved ---- */
+/* ---- the saved state ---- */
 
 static z3d_store *open_store(bench *b, const char *name, bool asynchronous) {
     char path[4096];
@@ -182,7 +185,7 @@ static void drop(bench *b, const char *path) {
     close(fd);
 }
 
-/* What the last round left is no part of the next one. */
+/* Removes the files of the last round, so that they do not affect the next one. */
 static void clear(bench *b) {
     char text[4200];
     meet(b);
@@ -193,7 +196,7 @@ static void clear(bench *b) {
     sync();
 }
 
-/* What an asynchronous save copies, to memory like its snapshot's. */
+/* Times a copy of the states to memory of the same kind as the snapshot of an asynchronous save. */
 static double copy(bench *b) {
     float *to = b->snapshot;
     meet(b);
@@ -245,13 +248,13 @@ static void pair(bench *b, int p) {
         else
             b->seconds[STALL][p] = save(b, b->beside);
     }
-    usleep(20000); /* rank 0 makes the folder meanwhile */
+    usleep(20000); /* time in which rank 0 makes the folder */
     must(b, z3d_store_poll(b->beside, false, &durable));
     b->seconds[STEP_BESIDE][p] = step(b);
     must(b, z3d_store_poll(b->beside, true, &durable));
 }
 
-/* Each finds the memory that the one before it had for its pages. */
+/* Each save finds the page cache's memory that the save before it used. */
 static void save_pair(bench *b, int p) {
     char path[4096];
     raw_path(b, path, sizeof path);
@@ -302,7 +305,7 @@ static int times(int w) {
     return w < RAW_WRITE ? ROUNDS : PAIRS;
 }
 
-/* Of each time the slowest rank's seconds. */
+/* The slowest rank's seconds, for each measurement. */
 static void slowest(bench *b, int w, double of[PAIRS]) {
     double all[64];
     for (int k = 0; k < times(w); k++) {
@@ -320,8 +323,8 @@ static double median(bench *b, int w) {
     return of[times(w) / 2];
 }
 
-/* Of two ways, how one's seconds are to the other's: pair by pair, since what lies between two
- * pairs is the machine's. */
+/* The ratio of two ways' seconds, pair by pair, because the machine's speed changes between
+ * pairs. */
 static void report_pairs(bench *b, way over, way under) {
     double ratio[PAIRS], of[PAIRS];
     slowest(b, over, ratio);

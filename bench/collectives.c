@@ -1,8 +1,9 @@
-/* Bus bandwidth of our collectives beside MPI's own and beside direct shared memory, in one run:
+/* Compares the bus bandwidth of our collectives with MPI's own and with direct shared memory, in
+ * one run:
  *   scripts/launch -n 4 build/bin/collectives [MB ...]
  * Bytes are of the whole buffer and bus bandwidth is counted as by nccl-tests: an all_reduce moves
- * 2 (N-1)/N of them, the others (N-1)/N. "direct" keeps the buffers in a shared window and has each
- * rank read its peers' rows where they lie: what one node can do at best. fp32, the best of several
+ * 2 (N-1)/N of them, the others (N-1)/N. "direct" keeps the buffers in a shared window, and each
+ * rank reads its peers' rows in place: the best that one node can do. fp32, the best of several
  * rounds, the three ways taking turns. */
 #include <mpi.h>
 #include <stdio.h>
@@ -17,10 +18,10 @@ typedef struct bench {
     z3d_group *group;
     int rank, size;
     MPI_Win window;
-    float *shared;           /* this rank's buffer in the window */
-    float **peer;            /* everybody's */
+    float *shared;           /* this rank's buffer in the shared window */
+    float **peer;            /* every rank's buffer in the window */
     float *own, *out;        /* private memory */
-    int64_t bytes, elements; /* of the buffers; of the size that is measured */
+    int64_t bytes, elements; /* bytes: of the buffers; elements: of the size that is measured */
 } bench;
 
 typedef enum { OURS, LIBRARY, DIRECT, WAYS } way;
@@ -111,7 +112,7 @@ static void measure(bench *b, z3d_collective_kind kind, double megabytes) {
                rate[OURS] / rate[LIBRARY], rate[OURS] / rate[DIRECT]);
 }
 
-/* One block for all sizes, as the engine's arena is: small ones would miss its huge pages. */
+/* One block for all sizes, like the engine's arena: small blocks would have no huge pages. */
 static void make_buffers(bench *b, double megabytes) {
     int64_t bytes = (int64_t)(megabytes * 1048576);
     void *own, *out;

@@ -1,9 +1,9 @@
-"""Conversations to a token file, beside Python with `tokenizers` and the chat template in jinja2.
+"""Turns conversations into a token file; compares zero3d with Python with `tokenizers` and the chat template in jinja2.
 
 conversations.py PROGRAM FILE FOLDER [ROUNDS]: PROGRAM is zero3d; FILE has {"messages"} in each line; FOLDER has tokenizer.json and
 tokenizer_config.json with a chat template. Python reads the lines, renders the template as transformers does, encodes batches of 1,000 texts on
-all threads and writes the ids; zero3d also writes masks and borders, and leaves out conversations that are there twice. They take turns. Of each
-the least wall-clock and the least processor seconds of all rounds count.
+all threads and writes the ids; zero3d also writes masks and borders, and leaves out repeated conversations. The two take turns. The least
+wall-clock and the least processor seconds of all rounds count.
 """
 
 import json

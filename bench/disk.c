@@ -1,9 +1,9 @@
-/* The disk lane beside the same bytes moved raw, in one run: disk FOLDER [MB]. FOLDER is on the
- * disk to be measured. Raw: O_DIRECT and io_uring, PIECE bytes each, DEPTH of them under way in
- * each direction. Ours: requests of REQUEST bytes, BUFFERS of them under way in each direction, as
- * optimizer states are read and written; by io_uring and by threads. Reads, writes, and both at
- * once. The ways take turns; medians of ROUNDS; ratios are medians of the rounds' ratios. CPU: time
- * of all threads for each GB moved; ours has the digests in it. */
+/* Compares the disk lane with raw transfers of as many bytes, in one run: disk FOLDER [MB]. FOLDER
+ * is on the disk to be measured. Raw: O_DIRECT and io_uring, PIECE bytes each, DEPTH of them in
+ * progress in each direction. Ours: requests of REQUEST bytes, BUFFERS of them in progress in each
+ * direction, as optimizer states are read and written; by io_uring and by threads. It measures
+ * reads, writes, and both at once. The ways take turns; medians of ROUNDS; ratios are medians of
+ * the rounds' ratios. CPU: time of all threads for each GB moved; ours includes the digests. */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -24,7 +24,7 @@ static const char *const way_name[WAYS] = {"io_uring", "threads", "raw"};
 
 typedef struct bench {
     const char *folder;
-    int64_t bytes; /* of each direction: reads are in the first half of a file */
+    int64_t bytes; /* of each direction: reads use the first half of a file, writes the second */
     char *memory;  /* of reads, then of writes */
     z3d_disk *disk[RAW];
     int fd;
@@ -52,7 +52,7 @@ static bool has(int move, int direction) {
 
 static void ask(bench *b, int direction, int slot, int64_t at) {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
-    const int64_t buffers = BUFFERS * (int64_t)REQUEST; /* as much memory as ours goes through */
+    const int64_t buffers = BUFFERS * (int64_t)REQUEST; /* as much memory as ours uses */
     char *memory = b->memory + direction * buffers + at % buffers;
     uint64_t offset = (uint64_t)(direction * b->bytes + at);
     if (direction == WRITE)

@@ -1,8 +1,8 @@
-/* Measures products of few rows, as in decoding: GPT-2's linear layers with 1 to 16 rows, against
- * the time in which all threads read as many bytes of weights. few_rows [threads] [rounds]
- * [fp32|bf16]. The weights are more than the caches hold. Reading them, multiplying them as
- * training does and as generation does take turns; a ratio is the median over the rounds and, on a
- * machine with other work, that of the fastest runs. */
+/* Measures products of few rows, as in decoding: GPT-2's linear layers with 1 to 16 rows, compared
+ * with the time in which all threads read as many bytes of weights. few_rows [threads] [rounds]
+ * [fp32|bf16]. The weights are larger than the caches. Reading, products as in training and
+ * products as in generation take turns. A ratio is the median over the rounds; the number in
+ * parentheses is the ratio of the fastest runs, for a machine with other work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static z3d_status take_scratch(struct bench *b, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
-/* All weights, as matrices of this shape one behind the other. */
+/* Multiplies all weights, as matrices of this shape one after the other. */
 static z3d_status run_once(struct bench *b, struct shape s, int64_t rows, int way,
                            double *seconds) {
     const int64_t matrix = s.in * s.out * (int64_t)z3d_dtype_size(b->dtype);

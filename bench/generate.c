@@ -1,7 +1,8 @@
-/* Generation with GPT-2 124M or a Llama of its shape, one prompt, beside what the machine allows:
- * generate gpt2|llama [threads] [fp32|bf16] [rounds]. Prefill of 1,024 tokens beside its matrix
- * products alone in fp32 (parts/floor.h); a decoded token beside a reading of as many bytes as the
- * weights have. A token and a reading take turns; a ratio is the median over the rounds. */
+/* Compares generation with GPT-2 124M or a Llama of its shape, one prompt, with the machine's
+ * limits: generate gpt2|llama [threads] [fp32|bf16] [rounds]. The limit of a prefill of 1,024
+ * tokens is its matrix products alone in fp32 (parts/floor.h). The limit of a decoded token is
+ * reading as many bytes as the weights have. A token and a reading take turns; a ratio is the
+ * median over the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct bench {
     bool llama;
     int32_t token[POSITIONS];
     float *logits;
-    char *weights; /* as many bytes */
+    char *weights; /* as many bytes as the model's weights */
     int64_t bytes;
 };
 
@@ -70,7 +71,7 @@ static z3d_status create(struct bench *b) {
     return Z3D_OK;
 }
 
-/* Tokens [first, first + count) of the text. */
+/* Runs tokens [first, first + count) of the text. */
 static z3d_status read_tokens(struct bench *b, z3d_mode mode, int first, int count) {
     const int32_t position[2] = {first, count - 1};
     return z3d_engine_generate(b->engine, mode, 0, b->token + first, position, b->logits);
@@ -89,7 +90,7 @@ static z3d_status time_prefill(struct bench *b, double *out) {
     return Z3D_OK;
 }
 
-/* A token behind a text of 16 tokens and more, as many as there are rounds. */
+/* Times one token in each round; the text before it has 16 tokens and grows by one each round. */
 static z3d_status time_decode(struct bench *b, double *token, double *ratio) {
     double seconds[MOST_ROUNDS], share[MOST_ROUNDS];
     for (int k = -1; k < b->rounds; k++) {

@@ -1,7 +1,7 @@
 /* Measures the time of ZeRO-R's options. One GPT of hidden size HIDDEN trains with each option, all
- * in one process. They take turns step by step, so noise affects all equally. offload HIDDEN LAYERS
- * SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group; pair: only plain
- * checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line a way. */
+ * in one process. The options take turns step by step, so noise affects all equally. offload HIDDEN
+ * LAYERS SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group; pair: only plain
+ * checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line for each option. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct way {
     const char *name;
     bool keep; /* no recompute */
     bool selective, replay_full, partition, offload, in_turn, sequence;
-    int every; /* a checkpoint every so many blocks; 0: each */
+    int every; /* a checkpoint every so many blocks; 0: for each block */
 };
 
 static const struct way ways[] = {
@@ -113,7 +113,8 @@ static z3d_status create(struct bench *b) {
     return Z3D_OK;
 }
 
-/* One step. The engines share a device and the last one's scratch: their kernels are the same. */
+/* One step. The engines share a device and the last engine's scratch, because their kernels are the
+ * same. */
 static z3d_status step(struct bench *b, int w, int round) {
     z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
     z3d_step_input input = {

@@ -1,9 +1,9 @@
-/* An optimizer's step beside a copy of memory: optimizer [threads] [rounds] [fp32|bf16] [kernel]
- * [elements]. The kernel is adamw, sgd, ..., adamw_bf16 (src/base/optimizers.h). AdamW reads
- * gradients, master copy, momentum and variance and writes the last three, in bf16 also parameters,
- * of 32 M elements; the copy moves as many bytes. They take turns; the ratio is the median over the
- * rounds. This is what the host does for offloaded optimizer states. optimizers.py has PyTorch's
- * beside it. */
+/* Compares an optimizer's step with a copy of memory: optimizer [threads] [rounds] [fp32|bf16]
+ * [kernel] [elements]. The kernel is adamw, sgd, ..., adamw_bf16 (src/base/optimizers.h). AdamW
+ * reads gradients, master copy, momentum and variance and writes the last three (in bf16 also
+ * parameters), of 32 M elements; the copy moves as many bytes. The two take turns; the ratio is the
+ * median over the rounds. The host runs this step for offloaded optimizer states. optimizers.py
+ * compares it with PyTorch's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const struct {
 struct bench {
     z3d_device *device;
     int threads, rounds;
-    size_t kernel; /* of the table */
+    size_t kernel; /* index in the table of kernels */
     int64_t elements;
     z3d_dtype dtype;
     float *array[ARRAYS]; /* master, the optimizer's own two, gradient, parameter */
@@ -74,8 +74,8 @@ static z3d_status step(struct bench *b) {
     return z3d_launch(b->device, &kernel);
 }
 
-/* From one half of the arrays to the other, each thread a part of its own; reading and writing
- * count. */
+/* Copies one half of the arrays to the other, each thread its own part; the rate counts reading and
+ * writing. */
 static void copy(struct bench *b) {
     const int64_t half = bytes_moved(b) / 2, one = b->elements * 4;
 #pragma omp parallel num_threads(b->threads)

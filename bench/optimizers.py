@@ -1,8 +1,8 @@
-"""The optimizers' steps beside PyTorch's, fp32, in turns.
+"""Compares the optimizers' steps with PyTorch's, fp32, in turns.
 
-optimizers.py PROGRAM [THREADS] [ROUNDS] [ELEMENTS]: PROGRAM is bench/optimizer.c's. PyTorch's are fused where it has them (CPU: Adam, AdamW,
-SGD, Adagrad); Lion, which it lacks, is written with its foreach operations. States in bf16 (adamw_bf16) have AdamW beside them. All
-elements are one tensor and decay. Each round both make a step; the least seconds of all rounds count.
+optimizers.py PROGRAM [THREADS] [ROUNDS] [ELEMENTS]: PROGRAM is bench/optimizer.c's. PyTorch's steps are fused if it has such a kernel (CPU: Adam,
+AdamW, SGD, Adagrad); Lion, which it lacks, is written with its foreach operations. States in bf16 (adamw_bf16) are compared with AdamW. All
+elements are one tensor and decay. Both make a step in each round; the least seconds of all rounds count.
 """
 
 import re
@@ -15,7 +15,7 @@ import torch
 program = sys.argv[1]
 threads, rounds, elements = (int(argument) for argument in (sys.argv[2:] + ["1", "5", "124000000"][len(sys.argv) - 2:]))
 torch.set_num_threads(threads)
-# As in optimizer.c all values are 0: no kernel's time depends on them.
+# All values are 0, as in optimizer.c: no kernel's time depends on the values.
 parameter = torch.zeros(elements)
 parameter.grad = torch.zeros(elements)
 

@@ -1,6 +1,6 @@
-/* What training.gemm `auto`, a table, costs against the fastest method of each product: those of
- * GPT-2 124M's layers, forward and backward. products [rows] [rounds] [threads]. The methods take
- * turns; a product's time with a method is the median over the rounds. */
+/* Compares training.gemm `auto`, a table, with the fastest method of each product of GPT-2 124M's
+ * layers, forward and backward. products [rows] [rounds] [threads]. The methods take turns; a
+ * product's time with a method is the median over the rounds. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum { METHODS = 2, LAYERS = 5, PASSES = 3, MOST_ROUNDS = 64 };
 static const z3d_gemm_method methods[METHODS] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};
 static const struct layer {
     int64_t in, out;
-    int times; /* in a step */
+    int times; /* number of such products in a step */
 } layers[LAYERS] = {
     {768, 2304, 12}, {768, 768, 12}, {768, 3072, 12}, {3072, 768, 12}, {768, 50304, 1}};
 static const char *const passes[PASSES] = {"forward", "input gradient", "weight gradient"};

@@ -1,9 +1,9 @@
-/* Seconds of a training step through the engine, of GPT-2 124M or of a Llama of its shape, beside
- * the seconds of its matrix products alone (parts/floor.h), measured in the same process:
- * train_step gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype] [documents]. BATCH is the
- * global batch over all ranks. documents: each sample holds some, of 32 to SEQ tokens, which see
- * themselves only; the products of their attention are counted, too, at the others' rate. Rank 0
- * prints one line. */
+/* Compares the seconds of a training step through the engine, of GPT-2 124M or of a Llama of its
+ * shape, with the seconds of its matrix products alone (parts/floor.h), in one process: train_step
+ * gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype] [documents]. BATCH is the global batch
+ * over all ranks. documents: each sample has several documents of 32 to SEQ tokens; attention stays
+ * in a document, and its products are counted at the rate of the other products. Rank 0 prints one
+ * line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +59,9 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Positions of `count` tokens in their documents; returns the pairs of tokens that attention joins,
- * each with itself too. A document has 32 tokens or more, and what is left of its sample at most.
- */
+/* Fills in the positions of `count` tokens in their documents; returns the pairs of tokens that
+ * attention joins, a token and itself included. A document has at least 32 tokens and at most the
+ * rest of its sample. */
 static double fill_positions(const struct bench *s, int64_t count, int32_t *positions) {
     double pairs = 0;
     uint32_t random = 1;
@@ -76,7 +76,7 @@ static double fill_positions(const struct bench *s, int64_t count, int32_t *posi
     return pairs;
 }
 
-/* Median seconds of a step, the first left out. */
+/* Median seconds of a step, without the first step. */
 static z3d_status time_steps(struct bench *s, double *median, double *pairs) {
     int64_t count = s->batch / z3d_world_size(s->world) * s->seq;
     double seconds[64];
@@ -99,12 +99,12 @@ static z3d_status time_steps(struct bench *s, double *median, double *pairs) {
     return status;
 }
 
-/* Two products forward and five backward, of what attention joins. */
+/* FLOPs of attention: two products forward and five backward, of the joined pairs. */
 static double attention_flops(double pairs) {
     return 7.0 * 2.0 * pairs * LAYERS * HEADS * HEAD_DIM;
 }
 
-/* Of what bench_floor_train measures. */
+/* FLOPs of the products that bench_floor_train measures. */
 static double product_flops(const struct bench *s) {
     const bench_product *block = bench_model_products(s->llama);
     double elements = (double)HIDDEN * PADDED;

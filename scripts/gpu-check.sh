@@ -1,19 +1,19 @@
 #!/bin/sh
 # scripts/gpu-check.sh [--dry-run | --built | --no-gpu PROGRAM] [--continue] [PAGE]: checks and
-# measures what only a machine with a GPU can show, in at most half an hour; the first 6 minutes give
-# correctness and tokens/s. Needs a C and a C++ compiler, CMake, the CUDA toolkit and
+# measures a machine with a GPU, in at most half an hour; the first 6 minutes give correctness and
+# tokens/s. Needs a C and a C++ compiler, CMake, the CUDA toolkit and
 # compute-sanitizer; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds
 # bin/gpu_check alone (ZERO3D_BARE: no MPI, no other library).
-# Compares with PyTorch where python3 has it with CUDA, and with llm.c where LLMC names a folder with
-# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers, and a
-# .log beside it all output. The exit code is 0 if every check passed; only then the last line of PAGE
-# says so.
-# --continue: keeps the parts of PAGE that held, and runs the others.
-# GPU_CHECK_SECONDS (1800: 25 minutes for all parts, the rest for the build): parts for which no time
-# is left are left out.
+# Compares with PyTorch if python3 has it with CUDA, and with llm.c if LLMC names a folder with
+# train_gpt2cu. PAGE (gpu-check.md in the build folder) gets each part's verdict and numbers; a .log
+# next to it gets all output. The exit code is 0 if every check passed; only then the last line of
+# PAGE says so.
+# --continue: keeps the parts of PAGE that passed, and runs the others.
+# GPU_CHECK_SECONDS (1800: 25 minutes for all parts, the rest for the build): if the time is over,
+# the parts that remain are left out.
 # GPU_CHECK_ONLY: a pattern of the titles of parts; others are left out.
 # --dry-run: builds, and runs nothing (CMAKE_ARGS=-DCMAKE_CUDA_ARCHITECTURES=90a-real: for an H100).
-# --built: builds nothing, and runs what --dry-run built, also on another machine.
+# --built: builds nothing, and runs the build of --dry-run, also on another machine.
 # --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check at tiny sizes over the plugin that
 # ZERO3D_PLUGIN_PATH names; this tests the script.
 set -u
@@ -81,7 +81,7 @@ elif ! grep -q "^# GPU check, .*, commit $commit$" "$page"; then
     stop "--continue: $page has no results of commit $commit"
 fi
 
-# ---- what this machine has ----
+# ---- this machine ----
 
 find_nvcc() {
     for candidate in "${CUDACXX:-}" "$(command -v nvcc)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
@@ -92,7 +92,7 @@ find_nvcc() {
     done
 }
 
-# The toolkit's folder, as nvcc knows it: nvcc itself may be a link or a script.
+# The toolkit's folder, asked from nvcc, because nvcc itself may be a link or a script.
 find_toolkit() {
     top=$("$nvcc" --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
     (cd "${top:-$(dirname "$nvcc")/..}" && pwd -P)
@@ -109,7 +109,7 @@ print(":".join(sorted(set(f for f in folders if os.path.isdir(f)))))
 END
 }
 
-# path FOLDERS...: a search path without empty parts, which would mean the working folder.
+# path FOLDERS...: prints a search path without empty parts, which would mean the working folder.
 path() { printf '%s:' "$@" | sed 's/::*/:/g; s/^://; s/:$//'; }
 
 show_gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null; }
@@ -145,7 +145,8 @@ configure_and_build() {
     limit=$(($(seconds_left) / 3))
     generator=""
     command -v ninja >/dev/null && generator="-G Ninja"
-    # Only for this GPU: half the time. An old nvidia-smi does not support this query.
+    # Builds only for this GPU, which halves the time. An old nvidia-smi does not support this
+    # query.
     capability=$(show_gpu compute_cap | head -n 1 | tr -d .)
     architectures=""
     case $mode-$capability in
@@ -180,7 +181,7 @@ build_bare() {
 
 failed=0
 
-# The clocks and the power of GPU 0 while a part runs.
+# Records the clocks and the power of GPU 0 while a part runs.
 watch_gpu() {
     [ $mode = check ] || exec nvidia-smi -i 0 -lms 500 --format=csv,noheader,nounits \
         --query-gpu=utilization.gpu,clocks.sm,power.draw,temperature.gpu
@@ -198,7 +199,7 @@ verdict() { # of a part: CODE SECONDS-THAT-IT-HAD
     esac
 }
 
-# Whether the part of this title is asked for, and has not held already.
+# Whether the part with this title is wanted and has not yet passed.
 wanted() { echo "$1" | grep -Eq -- "$only" && ! grep -qF "## $1: held" "$page"; }
 
 missing() { # TITLE WHY: a part that cannot run, which is a failure
@@ -208,22 +209,22 @@ missing() { # TITLE WHY: a part that cannot run, which is a failure
     failed=$((failed + 1))
 }
 
-# What parts run, within the part's time.
+# Runs a command of a part within the part's time.
 within() { timeout -k 5 "$limit" "$@"; }
 # shellcheck disable=SC2086 # $tiny is a word or none
 gpu() { within "$check" $tiny "$@"; }
 # shellcheck disable=SC2086
 two_ranks() { within scripts/launch -n 2 "$check" --host-collectives $tiny "$@"; }
 
-# The GPU's description, as the program has it: without one each part would only waste its time.
+# The GPU's description by the program. Without a GPU each part would only waste its time.
 probe() {
     timeout -k 5 60 "$check" --tiny memory >"$build/probe.txt" 2>&1
     device=$(sed -n 's/^info *device *//p' "$build/probe.txt")
     [ -n "$device" ] || stop "the GPU cannot be used: $(head -n 1 "$build/probe.txt")"
 }
 
-# part SECONDS TITLE COMMAND...: one part of the page, within its own time and what is left of the
-# whole. Its checks that failed and its numbers go to the page.
+# part SECONDS TITLE COMMAND...: runs one part of the page, within its own time and the time left of
+# the whole. Its checks that failed and its numbers go to the page.
 part() {
     limit=$1 title=$2
     [ $mode = run ] || limit=$((limit * 6)) # a CPU beside other work
@@ -254,7 +255,8 @@ part() {
     case $code in 124 | 137) probe ;; esac
 }
 
-# Which algorithm and which epilogue cuBLASLt ran for each product of a step, as its own log has it.
+# Prints the algorithm and the epilogue that cuBLASLt ran for each product of a step, from its own
+# log.
 algorithms() {
     gpu_log="$build/cublaslt.log"
     within env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$gpu_log" "$check" --steps=1 speed >/dev/null || return
@@ -309,7 +311,7 @@ sanitize() {
     done
 }
 
-# What needs more of a machine than the host plugin has is left out without a GPU.
+# Without a GPU, parts that need more than the host plugin are left out.
 run_parts() {
     part 45 "kernels against the cpu device" gpu ops
     part 45 "training: cpu device, ZeRO stages, graphs" gpu train

@@ -1,22 +1,23 @@
 #!/usr/bin/python3
-"""Writes tests/data/gpt2_tiny: a tiny GPT-2 as Hugging Face has it, and what others make of it.
+"""Writes tests/data/gpt2_tiny: a tiny GPT-2 in Hugging Face's format, and other programs' results with it.
 
 Needs PyPI's tokenizers, tiktoken, regex, transformers, safetensors, xxhash, and PyTorch. Tests read
 the committed files and need none of them.
 
-  scripts/make-gpt2-fixture.py            all files from their beginning (the texts trained on are this
-                                          tree's, so everything changes with them)
+  scripts/make-gpt2-fixture.py            all files from scratch (training uses this tree's texts, so all
+                                          files change with them)
   scripts/make-gpt2-fixture.py --check F  loads the folder F, which zero3d exported from the fixture,
                                           into transformers and compares names, logits and tokens
 
   vocab.json, merges.txt        byte-level BPE trained by `tokenizers` on this tree's text, ids in GPT-2's
                                 order: bytes, merges, <|endoftext|>
-  encodings.txt                 lines "HEX ID ID ...": a text's bytes and its tokens. Of valid UTF-8 by
-                                `tokenizers`, and all by `regex` (words) and `tiktoken` (merges), which must
-                                agree. Bytes that are no UTF-8 are lone surrogates to the pattern.
+  encodings.txt                 lines "HEX ID ID ...": a text's bytes and its tokens. Tokens of valid
+                                UTF-8 come from `tokenizers`, those of all texts from `regex` (words) and
+                                `tiktoken` (merges); the two must agree. The pattern sees bytes that are no
+                                UTF-8 as lone surrogates.
   words.txt                     lines "HEX HEX ...": the words of the same texts, by `regex`
-  config.json, model.safetensors  as transformers saves them, after a short training
-  text.txt                      what it was trained on
+  config.json, model.safetensors  written by transformers after a short training
+  text.txt                      the training text
   logits.bin                    int32 count, int32[count] tokens, float32[count, vocabulary] logits, fp32
   greedy.txt                    a prompt and transformers' greedy continuation of it
   llmc.txt                      XXH3-128 of the same weights in llm.c's format, fp32 and bf16
@@ -42,7 +43,7 @@ MERGES, END = 300, "<|endoftext|>"
 PATTERN = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 PROMPT, TOKENS, STEPS = "Every rank", 18, 1200
 
-# So that merges over characters of several bytes exist.
+# These texts give merges across characters of several bytes.
 INTEROP = ["Größe, Maße und Übung: schön groß. ", "Это просто текст, и ещё немного текста. ",
            "これは日本語の文章です。日本語。", "naïve café déjà vu ", "👍🏽 🎉 👍🏽 🎉 "] * 20
 

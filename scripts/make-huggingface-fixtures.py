@@ -1,17 +1,17 @@
 #!/usr/bin/python3
 """Writes tests/data/hf_models: tiny random models of GPT-2, Llama and its relatives as transformers saves
-them, and what transformers and PyTorch make of them in fp32: logits, gradients, losses, greedy tokens.
+them, and the results of transformers and PyTorch with them in fp32: logits, gradients, losses, greedy tokens.
 
 Needs PyPI's transformers, safetensors and PyTorch. Tests read the committed files and need none of them.
 
   scripts/make-huggingface-fixtures.py              all folders
   scripts/make-huggingface-fixtures.py --check DIR  for each folder DIR/NAME, which zero3d exported: transformers
                                                     loads it as the same kind of model as the fixture NAME, and
-                                                    it computes the logits of DIR/NAME/logits.bin, or (there is
-                                                    none) the fixture's. This makes a DIR of trained models:
+                                                    it computes the logits of DIR/NAME/logits.bin, or, without
+                                                    that file, the fixture's. This makes a DIR of trained models:
       ZERO3D_KEEP=DIR scripts/launch -n 4 build/bin/train_parity
 
-  NAME/config.json, NAME/model*.safetensors*  as save_pretrained writes them
+  NAME/config.json, NAME/model*.safetensors*  written by save_pretrained
   NAME/logits.bin   int32 count, int32[count] tokens, float32[count, vocabulary] logits, fp32
   NAME/gradients.safetensors  of the mean loss of the first batch, with the tensors' names
   NAME/trained.safetensors    the tensors after all steps
@@ -31,7 +31,7 @@ from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, Mistral
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests/data/hf_models"
 COUNT, PROMPT, GREEDY, GAP, DIFFERENT = 24, 11, 64, 1e-2, 10
-# As tests/zero/harness.h trains: AdamW, decay of matrices only, clipping of the global norm.
+# The training of tests/zero/harness.h: AdamW, decay of matrices only, clipping of the global norm.
 BATCH, STEPS = 8, 20
 LR, BETAS, EPS, DECAY, CLIP = 1e-2, (0.9, 0.95), 1e-8, 0.1, 1.0
 SIZES = dict(vocab_size=61, hidden_size=20, num_hidden_layers=2, max_position_embeddings=PROMPT + GREEDY,
@@ -40,7 +40,7 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=4.0, low_freq_factor=
               high_freq_factor=4.0, original_max_position_embeddings=8)
 YARN = dict(rope_type="yarn", rope_theta=300.0, factor=3.0, original_max_position_embeddings=25)
 
-# name: configuration, type, and how large a file may be
+# name: configuration, type, and the largest size of a file
 MODELS = {
     "gpt2": (GPT2Config(**SIZES, n_head=2, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0), torch.float32, "5GB"),
     "llama": (LlamaConfig(**SIZES, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
@@ -78,7 +78,7 @@ def logits_of(model, tokens):
 
 
 def load(folder):
-    """In fp32, whatever the file has: angles, too, which .float() would not give back."""
+    """The model in fp32, whatever the file's type: also the angles, which .float() would not restore."""
     return AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32,
                                                 output_loading_info=True)
 
@@ -108,7 +108,7 @@ def tensors_of(model, value):
 
 
 def train(model, out):
-    """The losses. Writes the gradients of the first step and the tensors after the last."""
+    """Trains and returns the losses. Writes the gradients of the first step and the tensors after the last."""
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(
         [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
@@ -130,7 +130,7 @@ def train(model, out):
 
 
 def greedy(model, prompt):
-    """What transformers generates, and by how much the choice of a token was clear at least."""
+    """The tokens that transformers generates, and the least distance between the best and the second token."""
     ids = torch.tensor([prompt])
     out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=GREEDY, do_sample=False,
                          eos_token_id=None, output_logits=True, return_dict_in_generate=True)

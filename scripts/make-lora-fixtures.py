@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Writes tests/data/lora: adapters of PEFT's for two models of tests/data/hf_models, and how PEFT and PyTorch
-train them in fp32, as scripts/make-huggingface-fixtures.py trains whole models.
+"""Writes tests/data/lora: PEFT's adapters for two models of tests/data/hf_models, and the results of training them
+with PEFT and PyTorch in fp32, as scripts/make-huggingface-fixtures.py trains whole models.
 
 Needs PyPI's peft, and what that script needs. Tests read the committed files and need none of them.
 
@@ -9,7 +9,7 @@ Needs PyPI's peft, and what that script needs. Tests read the committed files an
                                              and computes the logits of DIR/NAME/logits.bin. This makes a DIR:
       ZERO3D_KEEP=DIR scripts/launch -n 4 build/bin/train_parity --gtest_filter='*Lora*'
 
-  NAME/start/adapter_config.json, adapter_model.safetensors  as save_pretrained writes them, before the first step
+  NAME/start/adapter_config.json, adapter_model.safetensors  written by save_pretrained before the first step
   NAME/trained/...   the same after all steps
   NAME/losses.json   of all steps
   NAME/logits.bin    of the trained model with its adapter; as tests/data/hf_models/NAME/logits.bin
@@ -30,7 +30,8 @@ spec = importlib.util.spec_from_file_location("fixtures", HERE / "make-huggingfa
 fixtures = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fixtures)
 OUT = HERE.parent / "tests/data/lora"
-# All layers; those that PEFT takes by itself, and the head whole, with the root of the rank.
+# Adapters on all linear layers; adapters on PEFT's default layers with a trained head and a scale
+# by the root of the rank.
 CONFIGS = {
     "gpt2": dict(r=4, lora_alpha=6, target_modules="all-linear", fan_in_fan_out=True),
     "llama": dict(r=3, lora_alpha=4, use_rslora=True, modules_to_save=["lm_head"]),

@@ -41,7 +41,7 @@ static dnnl_status_t make_matmul(dnnl_engine_t engine, int64_t m, int64_t n, int
     return status;
 }
 
-/* The right operand lies as the primitive likes it best. */
+/* The right operand is packed in the primitive's preferred layout. */
 static double time_packed(int64_t m, int64_t n, int64_t k, char ta, const float *a, float *c) {
     dnnl_engine_t engine = NULL;
     dnnl_stream_t stream = NULL;

@@ -1,6 +1,6 @@
 /* Seconds of a model's matrix products alone, the floor of its steps: each by the faster of
  * oneDNN's sgemm and its matmul primitive whose right operand is packed beforehand at no cost.
- * fp32, best of three, on all of the process's threads. -1: no memory. */
+ * fp32, best of three, on all threads of the process. Returns -1 if there is not enough memory. */
 #ifndef ZERO3D_BENCH_FLOOR_H
 #define ZERO3D_BENCH_FLOOR_H
 

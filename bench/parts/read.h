@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-/* Reads bytes (a multiple of 65536, or the rest is left out) with so many threads, each a part of
- * its own, and returns the seconds: what no program that needs all of them can beat. */
+/* Reads `bytes` bytes (only whole multiples of 65536) with `threads` threads, each its own part.
+ * Returns the seconds, which no program that needs all these bytes can beat. */
 double bench_read(const char *from, int64_t bytes, int threads);
 
 #endif

@@ -1,17 +1,18 @@
-/* Analyses a program's memory plan: what is alive when, how close the packing is to the lower
- * bound, and what allocators that see one request after the other would have taken. */
+/* Analyses a program's memory plan: the buffers that are alive at each instruction, the distance of
+ * the packing from the lower bound, and the memory that allocators would take that see one request
+ * after the other. */
 #ifndef ZERO3D_PLAN_MEMORY_H
 #define ZERO3D_PLAN_MEMORY_H
 
 #include "src/plan/plan.h"
 
-/* One program in one memory space; bytes. first_fit and caching are -1 where the program has more
- * than Z3D_COMPARED_BUFFERS: their search of free blocks would take minutes. */
+/* One program in one memory space; bytes. first_fit and caching are -1 if the program has more than
+ * Z3D_COMPARED_BUFFERS buffers, because the search of free blocks would take minutes. */
 enum { Z3D_COMPARED_BUFFERS = 30000 };
 typedef struct z3d_packing {
     int64_t bound;     /* the largest sum of live bytes: no placement takes less */
-    int peak;          /* the first instruction at which they are alive */
-    int64_t arena;     /* planned: the end of its highest buffer */
+    int peak;          /* the first instruction that has this sum */
+    int64_t arena;     /* as planned: the end of the highest buffer */
     int64_t first_fit; /* the same requests, served in program order: lowest gap that is large
                           enough, freed neighbours merged, 256-byte granules */
     int64_t caching;   /* the same, by a caching allocator as deep-learning frameworks use: 512-byte
@@ -21,17 +22,18 @@ typedef struct z3d_packing {
                           neighbours of a segment merge, no segment is returned */
 } z3d_packing;
 
-/* The program must have been planned. ERR_MEMORY. */
+/* Analyses one space of a program whose memory is planned. ERR_MEMORY. */
 z3d_status z3d_plan_packing(const z3d_program *program, z3d_space space, z3d_packing *out);
 
-/* The training step's memory as text: per space the bound and what is alive there by category, the
- * packing's overhead and the other allocators'. ERR_MEMORY. */
+/* Prints the training step's memory: for each space the bound, the bytes alive at it by category,
+ * and how far the packing and the other allocators are above it. ERR_MEMORY. */
 z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out);
-/* The arenas over the training step as an SVG picture: offsets against instructions, coloured by
- * category. ERR_MEMORY. */
+/* Draws the arenas over the training step as an SVG picture: offsets against instructions, coloured
+ * by category. ERR_MEMORY. */
 z3d_status z3d_plan_picture(const z3d_plan *plan, z3d_string *out);
 
-/* Bytes alive in `space` at every instruction of the program, malloc'ed. ERR_MEMORY. */
+/* *out: bytes alive in `space` at every instruction of the program; the caller frees it.
+ * ERR_MEMORY. */
 z3d_status z3d_plan_live_bytes(const z3d_program *program, z3d_space space, int64_t **out);
 
 #endif

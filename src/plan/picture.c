@@ -13,7 +13,7 @@ enum { WIDTH = 1280, LEFT = 96, RIGHT = 24, TOP = 118, PLOT = WIDTH - LEFT - RIG
 static const double panel_height[] = {460, 170, 170}; /* device, host, disk */
 static const double least_size = 0.15;                /* smaller rectangles are left out */
 
-/* Told apart by people with colour-blindness too (Okabe and Ito's palette). */
+/* People with colour-blindness can distinguish them, too (Okabe and Ito's palette). */
 static const char *const colours[Z3D_CATEGORY_COUNT] = {"#0072b2", "#e69f00", "#56b4e9", "#009e73",
                                                         "#f0e442", "#cc79a7", "#d55e00"};
 
@@ -74,7 +74,8 @@ static void draw_axes(const panel *p) {
             "instruction of the training step (its number in --print-program)");
 }
 
-/* What the step is at: runs of one kind of work, named where there is room. */
+/* The phase of an instruction: a phase is a run of one kind of work; its name is drawn if it has
+ * enough space. */
 static const char *phase_of(const z3d_instruction *i) {
     static const char *const names[] = {[Z3D_TIMELINE_FORWARD] = "forward",
                                         [Z3D_TIMELINE_BACKWARD] = "backward",
@@ -91,7 +92,7 @@ static void draw_phase(const panel *p, int first, int end, const char *phase) {
     if (phase && width > 60) text_at(p->out, x + width / 2, p->top - 5, "middle", phase);
 }
 
-/* What belongs to no phase goes with the one before it. */
+/* An instruction without a phase belongs to the phase before it. */
 static void draw_phases(const panel *p) {
     const char *phase = NULL;
     int first = 0, end = p->program->num_instructions;
@@ -106,7 +107,7 @@ static void draw_phases(const panel *p) {
     draw_phase(p, first, end, phase);
 }
 
-/* Returns how many are too small to see. */
+/* Returns the number of buffers that are too small to see. */
 static int draw_buffers(const panel *p) {
     const z3d_program *program = p->program;
     char bytes[32];
@@ -136,7 +137,7 @@ static int draw_buffers(const panel *p) {
     return left_out;
 }
 
-/* The sum of live bytes, and its highest value right through. */
+/* Draws the sum of live bytes, and its highest value as a line over the whole width. */
 static z3d_status draw_bound(const panel *p) {
     int64_t *live, most = 0;
     Z3D_TRY(z3d_plan_live_bytes(p->program, p->space, &live));
@@ -154,7 +155,7 @@ static z3d_status draw_bound(const panel *p) {
     return Z3D_OK;
 }
 
-/* Categories with their peaks, then the lines' meaning. */
+/* Categories with their peaks, then the meaning of the lines. */
 static void draw_legend(const z3d_plan *plan, z3d_string *out) {
     char text[96], bytes[32];
     double x = LEFT;

@@ -1,8 +1,8 @@
-/* From configuration keys to how the builder divides the units among pipeline stages. */
+/* Turns configuration keys into the division of the units among pipeline stages. */
 #include "zero/program/pipeline.h"
 #include "src/plan/plan.h"
 
-/* Units per chunk, as the user lists them. */
+/* The user lists the number of units of each chunk. */
 static z3d_status cut_as_listed(const z3d_config *config, const z3d_model *model,
                                 z3d_pipeline_config *out) {
     int64_t units[Z3D_MAX_CHUNKS], first = 0;

@@ -7,8 +7,8 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* Ranks that the file itself asks for: parallel.world_size, as many as have speeds, or tensor x
- * pipeline x the data size for which the batch keys agree. */
+/* Ranks that the configuration implies: parallel.world_size, the number of device_speeds, or tensor
+ * x pipeline x the data size for which the batch keys agree. */
 static int64_t implied_ranks(const z3d_config *config) {
     int64_t ranks, batch = config->train_batch_size, micro = config->train_micro_batch_size_per_gpu,
                    steps = config->gradient_accumulation_steps;
@@ -22,8 +22,7 @@ static int64_t implied_ranks(const z3d_config *config) {
     return ranks;
 }
 
-/* Threads of a rank as on this machine with all its ranks on one node: only scratch depends on
- * them. */
+/* Threads of a rank if all ranks run on this machine. Only scratch depends on them. */
 int z3d_plan_threads(const z3d_config *config, int ranks) {
     if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -98,9 +98,9 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     }
 }
 
-/* What the gathers of P_a and of what came from other pipeline stages in parts add to the tensor
- * group, beside what the blocks send anyway: a block's b s h
- * of 10 b s h (12 with replay: full), each x (t-1)/t. */
+/* Gathers of P_a, and of inputs that other pipeline stages sent in parts, add to the tensor group's
+ * communication: for each block b s h to the 10 b s h (12 with replay: full) that it sends without
+ * them, each x (t-1)/t. */
 static void print_partitioning(const z3d_program *program, z3d_string *out) {
     int64_t extra = 0, blocks = 0;
     for (int i = 0; i < program->num_instructions; i++) {
@@ -119,7 +119,7 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
                                                       : "the recomputed units send");
 }
 
-/* What travels in another type than it has. */
+/* Elements that travel in another type than they are stored in. */
 static void print_encoded(const z3d_program *program, z3d_axes axes, z3d_string *out) {
     int64_t volume = 0;
     for (int i = 0; i < program->num_instructions; i++)
@@ -130,7 +130,7 @@ static void print_encoded(const z3d_program *program, z3d_axes axes, z3d_string 
                           (long long)volume);
 }
 
-/* Buckets beyond the largest group change nothing. */
+/* A bucket size above the largest group has no effect. */
 static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     char size[32], most[32];

@@ -1,10 +1,10 @@
-/* From configuration keys to the step-program builder's input. */
+/* Turns configuration keys into the step-program builder's input. */
 #include <stdlib.h>
 
 #include "src/plan/plan.h"
 
-/* Units from one activation checkpoint to the next, so that there are as many as asked for. A block
- * keeps its input only, also if it is tiled. */
+/* Units from one activation checkpoint to the next, so that the model has as many checkpoints as
+ * the configuration asks for. A block keeps only its input, also if it is tiled. */
 static int checkpoint_every(const z3d_config *config, const z3d_model *model) {
     int64_t count = config->activation_checkpointing_number_checkpoints;
     int64_t layers = config->model_num_layers;
@@ -44,7 +44,7 @@ static z3d_offload_plan offload_of(const z3d_config *config) {
                    config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE};
 }
 
-/* `auto` that is not decided counts as off. */
+/* An `auto` that is not yet decided counts as off. */
 static z3d_space checkpoint_space(const z3d_config *config) {
     switch (config->activation_checkpointing_cpu_checkpointing) {
     case Z3D_OFFLOAD_ON:
@@ -79,7 +79,7 @@ static z3d_dtype wire_of(const z3d_config *config) {
     return narrow ? Z3D_F32 : wire[config->communication_data_type];
 }
 
-/* Elements of offloaded parameters on their way: DeepSpeed's default. */
+/* Elements of offloaded parameters that may be fetched ahead: DeepSpeed's default. */
 enum { PREFETCHED = 50000000 };
 
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
@@ -116,7 +116,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .gather_ahead = prefetch == Z3D_AUTO || offloads ? 0 : prefetch,
         .prefetch = prefetch == Z3D_AUTO ? PREFETCHED : prefetch,
         .reuse_distance = config->zero_optimization_stage3_max_reuse_distance,
-        .max_live = live > 1 ? live : 1, /* 0 there is any number */
+        .max_live = live > 1 ? live : 1, /* in the program's configuration 0 means any number */
         .offload = offload_of(config)};
     z3d_plan_speeds speeds;
     z3d_status status = z3d_plan_speeds_find(config, &speeds);

@@ -1,5 +1,4 @@
-/* From the ranks' speeds to what each of them does: units along the pipeline, samples along data.
- */
+/* Turns the ranks' speeds into shares of the work: units along the pipeline, samples along data. */
 #include <stdlib.h>
 
 #include "src/plan/plan.h"
@@ -14,8 +13,8 @@ static void keep_slower(double *slowest, double speed) {
     if (*slowest == 0 || speed < *slowest) *slowest = speed;
 }
 
-/* A pipeline's ranks wait for each other. Where slow stages have fewer units, a rank is as slow as
- * it is beside the slowest of its stage. */
+/* A pipeline's ranks wait for each other. If slow stages have fewer units, a rank's speed counts
+ * relative to the slowest rank of its stage. */
 static z3d_status place(const z3d_config *config, const double *speed, int ranks,
                         z3d_plan_speeds *out) {
     z3d_mesh mesh;
@@ -62,7 +61,8 @@ int z3d_plan_largest_share(const z3d_program_config *program, const z3d_mesh *me
     return best;
 }
 
-/* A rank gets a sample if the others' samples, each as fast as its one, are dealt out before. */
+/* Finds the least micro-batch that gives the rank a sample: with it every other rank has as many
+ * samples as it computes in the time of this rank's one. */
 static z3d_status refuse_shares(const z3d_config *config, const z3d_plan_speeds *speeds,
                                 int64_t samples) {
     int slowest = 0;

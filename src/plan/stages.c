@@ -1,4 +1,4 @@
-/* What each pipeline stage has and needs. */
+/* Parameters, memory and work of each pipeline stage. */
 #include <stdlib.h>
 
 #include "src/plan/plan.h"

@@ -8,12 +8,12 @@
 
 /* In pixels. */
 enum { WIDTH = 1280, LEFT = 108, RIGHT = 24, TOP = 108, PLOT = WIDTH - LEFT - RIGHT, SHADES = 4 };
-static const double least = 0.25; /* narrower waits are left out, but counted */
+static const double least = 0.25; /* narrower waits are not drawn, but counted */
 
-enum { WORKS = Z3D_TIMELINE_EXPOSED }; /* the kinds before it */
+enum { WORKS = Z3D_TIMELINE_EXPOSED }; /* the kinds before it are work */
 static const struct {
-    const char *name, *tip;    /* tip: of one of them */
-    const char *shade[SHADES]; /* of a micro-batch: its number mod SHADES */
+    const char *name, *tip;    /* tip: the text for one piece of work */
+    const char *shade[SHADES]; /* by the micro-batch's number mod SHADES */
 } works[WORKS] = {
     [Z3D_TIMELINE_FORWARD] = {"forward", "forward", {"#0072b2", "#3a93c7", "#74b3da", "#a9d2ec"}},
     [Z3D_TIMELINE_BACKWARD] = {"backward, or its input half (with recompute)",
@@ -39,7 +39,7 @@ struct z3d_timeline_picture {
     double seconds, scale, height; /* scale: pixels a second; height: of a row */
     bool has[WORKS];
     piece *piece;          /* by row */
-    z3d_string work, wait; /* drawn: waits lie over work */
+    z3d_string work, wait; /* drawn text: waits are drawn over work */
 };
 
 bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out) {
@@ -75,7 +75,7 @@ void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
         z3d_string_append(out, ", %s", z3d_schedule_name(program->pipeline.schedule));
 }
 
-/* Between rows, where they are high enough. */
+/* The gap between rows, if they are high enough. */
 static double gap_of(const z3d_timeline_picture *p) {
     return p->height < 12 ? 0 : 1;
 }
@@ -90,7 +90,7 @@ static double y_of(const z3d_timeline_picture *p, int row) {
     return TOP + row * p->height;
 }
 
-/* What a browser shows when it is pointed at. */
+/* The text that a browser shows under the pointer. */
 static void append_tip(z3d_string *out, const z3d_timeline_span *span) {
     char text[32];
     z3d_string_append(out, "<title>%s", works[span->kind].tip);
@@ -132,7 +132,7 @@ static void take_work(z3d_timeline_picture *p, const z3d_timeline_span *span) {
 
 void z3d_timeline_picture_take(z3d_timeline_picture *p, const z3d_timeline_span *span) {
     double x = x_of(p, span->begin), width = x_of(p, span->end) - x;
-    bool exposed = span->kind == Z3D_TIMELINE_EXPOSED; /* its work stays visible */
+    bool exposed = span->kind == Z3D_TIMELINE_EXPOSED; /* the work under it stays visible */
     double above = exposed ? 0.6 * p->height : gap_of(p);
     if ((int)span->kind < WORKS)
         take_work(p, span);
@@ -144,9 +144,9 @@ void z3d_timeline_picture_take(z3d_timeline_picture *p, const z3d_timeline_span 
                           exposed ? wait_colour : bubble_colour);
 }
 
-/* ---- around them ---- */
+/* ---- texts and axes ---- */
 
-/* Names may come from a file. */
+/* Escapes the text, because names may come from a file. */
 static void text_at(z3d_string *out, double x, double y, const char *anchor, const char *text) {
     z3d_string_append(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
     for (const char *c = text; *c; c++) {
@@ -169,7 +169,7 @@ static double legend_item(z3d_string *out, double x, double y, const char *const
     return x + 12 * shades + 24 + width;
 }
 
-/* What compute does, then what it waits for, as shares of all rows' time. */
+/* The kinds of work, then the kinds of waits, as shares of all rows' time. */
 static void draw_legend(const z3d_timeline_picture *p, const z3d_timeline_head *head,
                         const z3d_timeline_shares *shares, z3d_string *out) {
     static const char *const waits[] = {wait_colour}, *const bubbles[] = {bubble_colour};

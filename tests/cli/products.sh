@@ -68,10 +68,10 @@ grep -q '^not proved' out && grep -q '^  training.gemm.cuda: ' out || fail "othe
 
 # Another library: a run that goes on is timed again, choices that are given are refused, generation needs none.
 run 0 "newer 1" timed3 training.gemm.cuda=timed training.steps=3 zero_optimization.stage=3
-grep -q "timed again: .*the choices are of 'shim, cuBLASLt 130000', and here is 'shim, cuBLASLt 130001'" err || fail "no word of it"
+grep -q "timed again: .*the choices are for 'shim, cuBLASLt 130000', and this machine has 'shim, cuBLASLt 130001'" err || fail "no word of it"
 rm -rf given
 given "newer 1" fail timed0/config.yaml
-says "training.gemm.cuda: the choices are of 'shim, cuBLASLt 130000', and here is 'shim, cuBLASLt 130001'"
+says "training.gemm.cuda: the choices are for 'shim, cuBLASLt 130000', and this machine has 'shim, cuBLASLt 130001'"
 ZERO3D_SHIM_GEMM="newer 1" expect 0 "$ZERO3D" generate timed0/checkpoints --prompt Line --tokens 2
 # Choices that nobody wrote.
 bad() {
@@ -108,7 +108,7 @@ equal two alike
 SECOND="slow 3" run 0 "slow 2" stages training.collectives=host training.gemm.cuda=timed parallel.pipeline_model_parallel_size=2
 for choice in 1 2; do choices stages | grep -q " $choice$" || fail "stages: not both ranks' choices"; done
 SECOND="newer 1" run fail "slow 2" mixed training.collectives=host training.gemm.cuda=timed
-says "training.gemm.cuda timed: .*the choices are of 'shim, cuBLASLt 130000', and here is 'shim, cuBLASLt 130001'"
+says "training.gemm.cuda timed: .*the choices are for 'shim, cuBLASLt 130000', and this machine has 'shim, cuBLASLt 130001'"
 
 # A recorded rank has them, too.
 launch=""
@@ -116,4 +116,4 @@ run 0 "slow 2" recorded training.gemm.cuda=timed --record-rank 0 --steps 1:2
 ZERO3D_SHIM_GEMM="slow 3" expect 0 "$ZERO3D" replay recorded/replay-rank0.z3d
 grep -q '^equal: ' out || fail "the replay has other bits"
 ZERO3D_SHIM_GEMM="newer 1" expect fail "$ZERO3D" replay recorded/replay-rank0.z3d
-says "the choices are of 'shim, cuBLASLt 130000'"
+says "the choices are for 'shim, cuBLASLt 130000'"

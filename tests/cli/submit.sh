@@ -38,7 +38,7 @@ for line in --nodes=2 --ntasks-per-node=2 --cpus-per-task=3 --time=1-12 --signal
 done
 ! grep -q gpus out || fail "GPUs for a cpu run"
 grep -q '^tiny: not written, so the defaults: .*a constant rate, no clipping' err || fail "the defaults are not told"
-grep -q '^tiny: 4 ranks = tensor 1 x data 4 on 2 nodes; .* on rank 0 (without --hardware' err || fail "the plan is not told"
+grep -q '^tiny: 4 ranks = tensor 1 x data 4 on 2 nodes; .* on rank 0 (--hardware says' err || fail "the plan is not told"
 play 2
 grep -qx "srun zero3d train tiny.yaml checkpoint.interval=5 run.dir=it's mine" play || fail "another command: $(cat play)"
 grep -qx 'scontrol requeue 7' play || fail "not put into the queue again"

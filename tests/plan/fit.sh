@@ -10,7 +10,7 @@ END
 # The written file has all that is no default, and trains.
 expect 0 "$ZERO3D" plan tiny.yaml --fit 848KiB --write best.yaml
 grep -q 'nominal' out || fail "nothing says which machine"
-grep -Eq '^[1-9][0-9]* of [0-9]+ ways do not fit' out || fail "nothing says how many ways do not fit"
+grep -Eq '^[1-9][0-9]* of [0-9]+ candidates do not fit' out || fail "nothing says how many candidates do not fit"
 grep -q 'written: best.yaml' out || fail "nothing says what was written"
 grep -q 'train_batch_size: 8$' best.yaml || fail "another global batch"
 expect 0 "$ZERO3D" train best.yaml
@@ -38,14 +38,14 @@ grep -Eq '"micro_batch": [12],' out && fail "a row in which a rank has no sample
 # The paper's 100B on 400 devices, far from fitting without ZeRO.
 # shellcheck disable=SC2086 # two options each
 expect 0 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.pipeline_model_parallel_size=1 --fit device $v100 --write 100B.yaml
-grep -Eq '^[1-9][0-9]* of [0-9]+ ways do not fit' out || fail "ZeRO-0 cannot fit 100 B parameters"
+grep -Eq '^[1-9][0-9]* of [0-9]+ candidates do not fit' out || fail "ZeRO-0 cannot fit 100 B parameters"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" plan 100B.yaml $v100 --json
 grep -q '"fits": true' out || fail "what was found does not fit"
 
 # shellcheck disable=SC2086
 expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.pipeline_model_parallel_size=1 zero_optimization.offload_optimizer.device=none --fit 7GiB $v100 --write no.yaml
-says 'no way fits 400 ranks with 7.00 GiB each: .* with ZeRO-3, .* too much'
+says 'no candidate fits 400 ranks with 7.00 GiB each: .* with ZeRO-3, .* too much'
 [ ! -e no.yaml ] || fail "a file of nothing was written"
 for wrong in 16Gib8 0 24 -24G 3e9 -- ''; do # a number alone is no size
     expect 2 "$ZERO3D" plan tiny.yaml "--fit=$wrong"
@@ -82,7 +82,7 @@ expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 $h100 --json
 grep -Eq '"best": \{"tensor": [0-9], .*"lost_shares": .*"rows": \[\{' out || fail "another form of JSON"
 # shellcheck disable=SC2086
 expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.world_size=auto zero_optimization.offload_optimizer.device=none --recommend --ranks 2 $v100
-says 'no way fits 2 ranks with 31.* each: tensor .* too much \(its largest part is .*; use more ranks'
+says 'no candidate fits 2 ranks with 31.* each: tensor .* too much \(its largest part is .*; use more ranks'
 # shellcheck disable=SC2086
 # The answer comes first, then a table of at most 100 columns; without --ranks it is for a node.
 cat >7b.yaml <<END
@@ -158,7 +158,7 @@ shows() {
     expect 0 "$ZERO3D" plan large.yaml --fit device $v100 --verbose --write fits.yaml
     shows '^ 1 +1 +- +1 +1 +- +[0-9] +cpu '
     shows '^ 1  cpu +[0-9.]+ +[0-9.]+ +0 +[0-9.]+ +0.00$'
-    shows '^[1-9][0-9]* of [0-9]+ ways do not fit: [1-9][0-9]* lack device memory, '
+    shows '^[1-9][0-9]* of [0-9]+ candidates do not fit: [1-9][0-9]* lack device memory, '
     shows '^The nearest miss: .* needs .* too much'
     shows '^  offload_optimizer: . device: cpu .$'
     expect 0 "$ZERO3D" plan fits.yaml $v100 --json

@@ -96,7 +96,7 @@ TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
     std::string said = z3d_error_message();
     char missing[32];
     z3d_format_bytes(int64_t(least - 4 * 1048576.0), missing, sizeof missing);
-    EXPECT_NE(said.find("no way fits 8 ranks with 4.00 MiB each"), std::string::npos) << said;
+    EXPECT_NE(said.find("no candidate fits 8 ranks with 4.00 MiB each"), std::string::npos) << said;
     EXPECT_NE(said.find(std::string(missing) + " too much"), std::string::npos) << said << missing;
 }
 

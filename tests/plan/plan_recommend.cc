@@ -149,7 +149,7 @@ void expect_refused(const Grid &grid, int ranks, const z3d_hardware &hardware) {
     z3d_recommendation found;
     ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, &found), Z3D_ERR_MEMORY);
     std::string said = z3d_error_message();
-    EXPECT_NE(said.find("no way fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
+    EXPECT_NE(said.find("no candidate fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
     EXPECT_NE(said.find(" too much (its largest part is "), std::string::npos) << said;
     EXPECT_EQ(said.find('\n'), std::string::npos) << said;
 }

@@ -29,8 +29,8 @@ typedef struct instruction_set {
 } instruction_set;
 
 #ifdef Z3D_HAVE_X86_ISAS
-/* clang 14 has no name for it in __builtin_cpu_supports; the callers' AVX says that the system
- * keeps the registers. */
+/* clang 14 has no name for F16C in __builtin_cpu_supports. The callers also check AVX, which shows
+ * that the system saves the registers. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
@@ -172,7 +172,7 @@ static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) 
     return z3d_host_map(bytes, threads(self), -1, out);
 }
 
-/* Copies that nobody waited for, after a failure, end first. */
+/* After a failure, copies may still run that nobody waited for: they end first. */
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
     z3d_cpu *cpu = self;
     (void)space;
@@ -193,9 +193,9 @@ static void set_poll(void *self, void (*poll)(void *context), void *context) {
     cpu->poll_context = context;
 }
 
-/* OpenMP's default of this thread, which our own regions do not use (they say num_threads), is what
- * oneDNN takes its threads from: one, since we cut its work ourselves. Set for the call only, since
- * the thread is the application's. */
+/* oneDNN takes its number of threads from OpenMP's default of the calling thread. Set it to 1,
+ * because we cut the work into tiles ourselves; our own regions use num_threads. Only for the call,
+ * because the thread belongs to the application. */
 static int begin_library(void) {
     int before = omp_get_max_threads();
     omp_set_num_threads(1);
@@ -231,7 +231,7 @@ static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n
     return status;
 }
 
-/* The engine's thread exists only where something is copied. */
+/* The transfer thread is started at the first copy. */
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cpu *cpu = self;
     if (!cpu->transfer) Z3D_TRY(z3d_cpu_transfer_create(&cpu->transfer));

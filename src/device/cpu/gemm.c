@@ -19,7 +19,7 @@ typedef struct product {
     z3d_gemm_scratch bytes;
     float *panel_a, *panel_b, *panel_c;
     char *per_thread; /* by thread: tile, bias */
-    /* By (tile is the last in m, in n, chunk is the last in k, adds to C). */
+    /* Indices: tile is the last in m; in n; chunk is the last in k; product adds to C. */
     z3d_matmul *matmul[2][2][2][2];
     int failed; /* set by any thread, read after the parallel region */
 } product;
@@ -59,7 +59,7 @@ typedef struct operand {
     int64_t ld;
 } operand;
 
-/* op(X)'s element (row, col), in the panel [rows, cols] or in X itself. */
+/* Where element (row, col) of op(X) is: in the panel [rows, cols], or in X itself. */
 static operand locate(const product *p, const float *panel, const void *x, bool transposed,
                       int64_t ld, range rows, range cols, int64_t row, int64_t col) {
     if (p->plan.widened) {
@@ -92,7 +92,7 @@ static bool multiply(const product *p, int thread, range m, range n, range k, op
     }
 }
 
-/* The finished sum: bias in fp32, then one rounding. */
+/* Finishes a tile's sum: adds the bias in fp32, then rounds once. */
 static void finish_tile(const product *p, int thread, range m, range n, float *sum, int64_t ld) {
     const z3d_gemm *gemm = p->gemm;
     const z3d_cpu_isa *isa = p->cpu->isa;
@@ -116,7 +116,7 @@ static void finish_tile(const product *p, int thread, range m, range n, float *s
     }
 }
 
-/* Where a tile is summed, with the distance of its rows. */
+/* Where a tile is summed, and the distance between its rows. */
 static float *tile_sum(const product *p, int thread, range pm, range pn, range m, range n,
                        int64_t *ld) {
     const z3d_gemm *gemm = p->gemm;
@@ -132,7 +132,8 @@ static float *tile_sum(const product *p, int thread, range pm, range pn, range m
     return (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias));
 }
 
-/* What is in C before the first chunk: false where it counts as zero and need not be there. */
+/* Prepares a tile's sum before the first chunk: C's old values if the product adds to them. Returns
+ * false if the first chunk overwrites the sum instead of adding to it. */
 static bool begin_tile(const product *p, range m, range n, float *sum, int64_t ld) {
     const z3d_gemm *gemm = p->gemm;
     if (gemm->accumulate && p->plan.wide_c)
@@ -168,12 +169,14 @@ static bool run_tile(const product *p, int thread, range pm, range pn, range pk,
     return ok;
 }
 
-/* All tiles of C's panel. Tiles of the same columns follow each other: B's stay in cache. */
+/* All tiles of a panel of C. Tiles with the same columns follow each other, so B's columns stay in
+ * cache. */
 static void run_tiles(product *p, range pm, range pn, range pk) {
     const int64_t tile_m = p->plan.tile_m, tile_n = p->plan.tile_n;
     const int64_t count_m = (pm.length + tile_m - 1) / tile_m;
     const int64_t count = count_m * ((pn.length + tile_n - 1) / tile_n);
-    /* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+    /* All threads or one: with a smaller team OpenMP would end the other threads and start them
+     * again later. */
     const int threads = count > 1 ? p->cpu->threads : 1;
 #pragma omp parallel num_threads(threads)
     {
@@ -196,10 +199,10 @@ static void run_panels(product *p) {
     for (int64_t im = 0; im < gemm->m; im += plan->panel_m)
         for (int64_t in = 0; in < gemm->n; in += plan->panel_n) {
             int64_t ik = 0;
-            do { /* once for k = 0 too */
+            do { /* also once if k = 0 */
                 range m = cut(im, plan->panel_m, gemm->m), n = cut(in, plan->panel_n, gemm->n),
                       k = cut(ik, plan->panel_k, gemm->k);
-                /* With one panel along k, A's stays for all panels of columns. */
+                /* If k has one panel, A's panel is used for all panels of columns. */
                 if (plan->widened && (in == 0 || plan->panel_k < gemm->k))
                     widen_panel(p, p->panel_a, gemm->a, gemm->transpose_a, gemm->lda, m, k);
                 if (plan->widened)
@@ -210,12 +213,12 @@ static void run_panels(product *p) {
         }
 }
 
-/* Primitives for the shapes of tiles that occur: full and last ones. */
+/* Makes the primitives for the shapes of the tiles: full ones and last ones. */
 static z3d_status get_matmuls(product *p) {
     const z3d_gemm *gemm = p->gemm;
     const int64_t full[3] = {p->plan.tile_m, p->plan.tile_n, p->plan.chunk_k};
     const int64_t size[3] = {gemm->m, gemm->n, gemm->k};
-    int64_t length[3][2]; /* full, last; 0: does not occur */
+    int64_t length[3][2]; /* of the full parts, of the last one; 0: there is none */
     for (int d = 0; d < 3; d++) {
         length[d][0] = size[d] >= full[d] ? full[d] : 0;
         length[d][1] = size[d] % full[d];

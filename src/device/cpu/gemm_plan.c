@@ -1,4 +1,4 @@
-/* How a product is cut into tiles, and the scratch that this needs. */
+/* Cuts a product into tiles and finds the scratch that they need. */
 #include "src/device/cpu/gemm_plan.h"
 
 #include "src/base/strings.h"
@@ -6,9 +6,9 @@
 enum {
     TILE_M = 512,
     TILE_N = 768,            /* 16 times oneDNN's 48 columns */
-    SMALLEST_TILE_M = 32,    /* below this, packing costs more than multiplying */
-    SMALLEST_TILE_N = 192,   /* ... */
-    FEWEST_TILES = 8,        /* small products are cut finer, to have work for several threads */
+    SMALLEST_TILE_M = 32,    /* in smaller tiles packing costs more than multiplying */
+    SMALLEST_TILE_N = 192,   /* likewise */
+    FEWEST_TILES = 8,        /* small products are cut finer, so that several threads have work */
     CHUNK_K = 1024,          /* 0.8 GFLOP in the largest tile */
     PANEL_ELEMENTS = 1 << 22 /* 16 MiB of fp32 */
 };
@@ -27,8 +27,8 @@ static int64_t equal_parts(int64_t length, int64_t part, int64_t unit) {
     return z3d_round_up(ceil_div(length, ceil_div(length, part)), unit);
 }
 
-/* Columns are cut first: for each tile B's part is packed anew, and that of a transposed B (every
- * forward) is the most expensive. */
+/* Columns are cut first: each tile packs its part of B again, and packing a transposed B (as in
+ * every forward) is the most expensive. */
 static void cut_tiles(const z3d_gemm *gemm, z3d_gemm_plan *plan) {
     int64_t tile_m = equal_parts(gemm->m, TILE_M, 8), tile_n = equal_parts(gemm->n, TILE_N, 16);
     while (ceil_div(gemm->m, tile_m) * ceil_div(gemm->n, tile_n) < FEWEST_TILES) {

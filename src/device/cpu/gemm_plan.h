@@ -1,11 +1,11 @@
-/* How a product is cut, from its shape and types alone, because the cuts decide the order of sums:
- * the number of threads, the method and polling have no say. Inside cpu/ only.
+/* How a product is cut. The cuts decide the order of sums, so they depend only on the product's
+ * shape and types, not on the number of threads, the method or polling. Inside cpu/ only.
  *
- * C is cut into tiles: one thread's tasks. Along k a tile is summed in chunks, each one call of the
- * multiplier of 0.8 GFLOP at most, between which the launching thread polls. 16-bit operands that
- * are multiplied in fp32 are widened by panels: a panel of A (some rows, k range) and one of B (k
- * range, some columns) at a time, each a few megabytes, so that scratch stays small at any size and
- * no element is widened once per tile. */
+ * C is cut into tiles; a tile is one thread's task. Along k a tile is summed in chunks. A chunk is
+ * one call of the multiplier, at most 0.8 GFLOP; the launching thread polls between chunks. 16-bit
+ * operands that are multiplied in fp32 are widened by panels: a panel of A (some rows, a k range)
+ * and one of B (a k range, some columns) at a time, each a few megabytes. So scratch stays small at
+ * any size, and tiles share the widened elements. */
 #ifndef ZERO3D_DEVICE_CPU_GEMM_PLAN_H
 #define ZERO3D_DEVICE_CPU_GEMM_PLAN_H
 
@@ -14,11 +14,11 @@
 typedef struct z3d_gemm_plan {
     int64_t tile_m, tile_n;            /* one task */
     int64_t chunk_k;                   /* one call of the multiplier */
-    int64_t panel_m, panel_n, panel_k; /* multiples of the above; everything where nothing is
-                                          widened */
+    int64_t panel_m, panel_n, panel_k; /* multiples of the tile and the chunk; the whole product if
+                                          nothing is widened */
     bool widened;                      /* operands are widened into panels */
     bool wide_c;  /* C is 16-bit: tiles are summed in fp32 scratch and rounded once */
-    bool panel_c; /* ... which must hold a whole panel, since k has several panels */
+    bool panel_c; /* and that scratch must hold a whole panel, because k has several panels */
 } z3d_gemm_plan;
 
 /* Bytes of scratch in its parts. */

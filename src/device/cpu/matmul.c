@@ -5,7 +5,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 
-/* What one thread needs to run one primitive: memory objects whose pointers change. */
+/* One thread's memory objects for one primitive; their pointers change with each run. */
 typedef struct arguments {
     dnnl_memory_t a, b, c, scratch;
 } arguments;
@@ -20,7 +20,7 @@ struct z3d_matmul {
 struct z3d_gemm_state {
     dnnl_engine_t engine;
     dnnl_stream_t *stream; /* by thread: a stream is not thread-safe */
-    void **scratch;        /* by thread: what the greediest primitive wants */
+    void **scratch;        /* by thread: as much as the largest primitive needs */
     int64_t scratch_bytes;
     int threads;
     z3d_matmul **made;
@@ -215,7 +215,7 @@ bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void
                         float *c) {
     const struct z3d_gemm_state *state = cpu->gemm_state;
     const arguments *with = &matmul->thread[thread];
-    /* The library's interface knows no pointers to constants; it does not write to A and B. */
+    /* The library's interface has no pointers to const; it does not write to A and B. */
     bool ok = dnnl_memory_set_data_handle(with->a, (void *)(uintptr_t)a) == dnnl_success &&
               dnnl_memory_set_data_handle(with->b, (void *)(uintptr_t)b) == dnnl_success &&
               dnnl_memory_set_data_handle(with->c, c) == dnnl_success &&

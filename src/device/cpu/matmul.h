@@ -15,9 +15,9 @@ typedef struct z3d_matmul_shape {
 
 typedef struct z3d_matmul z3d_matmul;
 
-/* Finds or makes the primitive; scratch that it wants (AMX does) is allocated then, not when it
- * runs. Not thread-safe. Errors: ERR_UNSUPPORTED (oneDNN has none for this type on this CPU),
- * ERR_MEMORY. */
+/* Finds or makes the primitive and allocates the scratch that it needs (AMX needs some), so that
+ * running it allocates nothing. Not thread-safe. Errors: ERR_UNSUPPORTED (oneDNN has none for this
+ * type on this CPU), ERR_MEMORY. */
 z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_matmul **out);
 /* Runs it on the calling thread; false on an error of the library. Pointers differ from call to
  * call. */

@@ -1,4 +1,4 @@
-/* Which method multiplies: by a table, and the one that is measured to be fastest here. */
+/* The method of matrix products: from a table, or measured as the fastest on this CPU. */
 #include "src/device/cpu/measure.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -7,9 +7,9 @@
 
 #include "src/base/strings.h"
 
-/* oneDNN has products in bf16 where the CPU has instructions for them; elsewhere they are slower
- * than fp32 ones of converted operands. Its fp32 products are made for x86 only. What this costs
- * against measured choices is in docs/results/products.md. */
+/* oneDNN's bf16 products are fast only if the CPU has instructions for them; else converting the
+ * operands to fp32 is faster. Its fp32 products are made for x86 only. docs/results/products.md
+ * compares this table with measured choices. */
 z3d_gemm_method z3d_gemm_from_table(z3d_dtype dtype) {
     const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     if (isa < dnnl_cpu_isa_sse41) return Z3D_GEMM_PORTABLE;
@@ -18,12 +18,14 @@ z3d_gemm_method z3d_gemm_from_table(z3d_dtype dtype) {
 }
 
 enum { REPETITIONS = 4 };
-#define ENOUGH_SECONDS 0.05 /* for one method: slow ones are repeated less often */
+#define ENOUGH_SECONDS 0.05 /* for one method: a slow one is repeated less often */
 
-/* Methods much slower than the best so far are not measured on the whole product. */
+/* A method that is this many times slower than the best so far is not measured on the whole
+ * product. */
 #define HOPELESS 2.0
 #define PROBE 96
-/* Methods in doubt: the first one, so that noise does not decide from run to run. */
+/* A later method must be this much faster to win, so that noise does not decide between equal
+ * ones. */
 #define MARGIN 0.95
 
 typedef struct buffers {
@@ -53,7 +55,7 @@ static z3d_kernel product_of(const buffers *buffers, z3d_dtype dtype, int64_t m,
 }
 
 /* Fastest of a few runs, seconds; the first one, which makes primitives and touches memory, does
- * not count. A method that the library lacks gives infinity. */
+ * not count. A method that the library lacks counts as infinitely slow. */
 static z3d_status time_method(z3d_cpu *cpu, const z3d_kernel *kernel, z3d_gemm_method method,
                               double *seconds) {
     *seconds = 1e30;
@@ -86,7 +88,8 @@ static z3d_status make_buffers(z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
     Z3D_TRY(z3d_new((size_t)(mk > least ? mk : least), (size_t)size, "A", &out->a));
     Z3D_TRY(z3d_new((size_t)(nk > least ? nk : least), (size_t)size, "B", &out->b));
     Z3D_TRY(z3d_new((size_t)(mn > least ? mn : least), sizeof(float), "C", &out->c));
-    /* A small number in every type; and untouched memory would be one and the same page. */
+    /* These bytes are a small number in every type. Untouched memory would be one page, mapped many
+     * times, and too fast. */
     memset(out->a, 0x3c, (size_t)((mk > least ? mk : least) * size));
     memset(out->b, 0x3c, (size_t)((nk > least ? nk : least) * size));
     size_t scratch_size = (size_t)z3d_round_up(out->scratch_bytes + 1, 4096);

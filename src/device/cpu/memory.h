@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Copies; the two may not overlap. What is larger than a core's share of the caches goes past them:
- * nobody reads it again soon, and the lines that are written need not be read first. */
+/* Copies `bytes` bytes; the two ranges may not overlap. A large copy bypasses the caches: nobody
+ * reads it again soon, and the processor then need not read the lines that it overwrites. */
 void z3d_cpu_memory_copy(void *to, const void *from, int64_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* How much scratch each kernel of the cpu device needs. */
+/* The scratch of each kernel of the cpu device. */
 #include "src/device/cpu/isa/scratch.h"
 #include "src/device/cpu/gemm_plan.h"
 #include "src/device/cpu/isa/attention.h"
@@ -8,7 +8,7 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Over all methods, since the method may be chosen later than the scratch. */
+/* The most over all methods, because the method may be chosen after the scratch is allocated. */
 static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
     static const z3d_gemm_method methods[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};
     int64_t most = 0;
@@ -21,7 +21,7 @@ static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
     return most;
 }
 
-/* A product with something behind it comes as its parts. */
+/* A product with an epilogue is launched as its parts. */
 static int64_t scratch_of_parts(const z3d_gemm *gemm, int threads) {
     z3d_kernel part[Z3D_GEMM_PARTS];
     int64_t most = 0;
@@ -31,7 +31,7 @@ static int64_t scratch_of_parts(const z3d_gemm *gemm, int threads) {
 }
 
 int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads) {
-    if (threads < 1) return 0; /* sim: of a device whose libraries bring their own */
+    if (threads < 1) return 0; /* sim of a GPU: its libraries have their own scratch */
     switch (kernel->kind) {
     case Z3D_KERNEL_gemm:
         return z3d_gemm_is_plain(&kernel->as.gemm) ? gemm_scratch(&kernel->as.gemm, threads)

@@ -8,7 +8,7 @@
 
 #include "src/device/cpu/memory.h"
 
-enum { SLOTS = 64 }; /* copies under way at once; a start beyond that waits for the oldest */
+enum { SLOTS = 64 }; /* copies that may be in progress; one more start waits for the oldest copy */
 
 struct copy {
     void *to;

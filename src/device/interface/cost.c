@@ -1,4 +1,4 @@
-/* What each kernel reads, writes and costs, from its struct alone: one function per kernel. The
+/* Reads, writes and costs of each kernel, from its struct alone: one function per kernel. The
  * recorder learns from the operands which buffers a unit touches, so flags and extents are exact.
  * If a kernel may leave part of an operand unchanged, the operand counts as read, too. */
 #include <string.h>
@@ -55,7 +55,7 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
         matrix(cost, kernel->b, tb ? n : k, tb ? k : n, kernel->ldb, kernel->dtype, true, false);
         if (kernel->bias) reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, n));
     }
-    bool gaps = kernel->ldc > n && m > 1; /* what lies between the rows stays */
+    bool gaps = kernel->ldc > n && m > 1; /* bytes between the rows keep their values */
     matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
     cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
     int64_t bytes = z3d_bytes_of(kernel->dtype, m * n);
@@ -132,10 +132,10 @@ static void cost_layernorm_backward(const z3d_layernorm_backward *kernel, z3d_co
     cost->flops = 15.0 * (double)count;
 }
 
-/* Where a vector of `cols` per head lies in `rows` rows, `stride` elements apart. */
+/* A matrix of heads: `rows` rows of `cols` elements, `stride` elements apart. */
 static void heads_matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols,
                          int64_t stride, z3d_dtype dtype, bool read, bool written) {
-    bool gaps = written && stride > cols && rows > 1; /* what lies between the rows stays */
+    bool gaps = written && stride > cols && rows > 1; /* bytes between the rows keep their values */
     matrix(cost, pointer, rows, cols, stride, dtype, read || gaps, written);
 }
 
@@ -174,12 +174,12 @@ static void cost_rmsnorm_backward(const z3d_rmsnorm_backward *kernel, z3d_cost *
     cost->flops = 11.0 * (double)rows * (double)cols;
 }
 
-/* int32 numbers of the samples that rows 0 .. end - 1 belong to. */
+/* The int32 numbers that belong to the samples of rows 0 .. end - 1. */
 static void reads_starts(z3d_cost *cost, const int32_t *starts, int64_t end, int64_t seq) {
     if (seq > 0) reads(cost, starts, (end + seq - 1) / seq * (int64_t)sizeof *starts);
 }
 
-/* Those of rows 0 .. end - 1. */
+/* The positions of rows 0 .. end - 1. */
 static void reads_positions(z3d_cost *cost, const int32_t *positions, int64_t end) {
     reads(cost, positions, end * (int64_t)sizeof *positions);
 }
@@ -249,22 +249,24 @@ static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *
     cost->flops = kernel->dropout.p > 0 ? (double)count : 0;
 }
 
-/* Pairs of a query and a key that it may see, over all heads; behind starts, in a full cache. Of
- * packed documents the lengths are not known here: as of one, the most. */
+/* Pairs of a query and a key that it may see, over all heads. With `starts` the cache counts as
+ * full. The lengths of packed documents are not known here: they count as one document, which has
+ * the most pairs. */
 static double attention_pairs(const z3d_attention_forward *kernel) {
     double seq = (double)kernel->seq, window = (double)kernel->window;
     double before = kernel->starts ? (double)kernel->capacity - seq : 0; /* keys of earlier rows */
     double pairs = 0.5 * seq * (seq + 1) + seq * before;
     if (window > 0 && window < seq + before) {
-        double cut = seq + before - window; /* rows of which keys are hidden, were there so many */
+        double cut = seq + before - window; /* rows that do not see all keys, if the sequence has so
+                                               many */
         pairs -= 0.5 * cut * (cut + 1);
         if (cut > seq) pairs += 0.5 * (cut - seq) * (cut - seq + 1);
     }
     return (double)kernel->batch * (double)kernel->heads * pairs;
 }
 
-/* Queries, keys and values, or their gradients. Beside each other in one matrix they are one
- * operand: what lies between the parts' rows is the other parts. */
+/* Queries, keys and values, or their gradients. If they lie next to each other in one matrix, they
+ * are one operand: between the rows of one part lie the other parts. */
 static void attention_parts(z3d_cost *cost, const z3d_attention_forward *shape, const void *q,
                             const void *k, const void *v, bool read, bool written) {
     int64_t rows = shape->batch * shape->seq, kv_rows = shape->batch * shape->capacity;
@@ -333,7 +335,7 @@ static void cost_cache_store(const z3d_cache_store *kernel, z3d_cost *cost) {
                 true);
 }
 
-/* The table's rows are picked: what is moved is the tokens' rows. */
+/* Only the tokens' rows of the table are moved. */
 static void cost_embedding_forward(const z3d_embedding_forward *kernel, z3d_cost *cost) {
     int64_t out = z3d_bytes_of(kernel->dtype, kernel->rows * kernel->cols);
     int64_t table = z3d_bytes_of(kernel->dtype, kernel->table_rows * kernel->cols);
@@ -371,7 +373,7 @@ static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *
         return;
     }
     int64_t first = kernel->first % kernel->seq, end = first + kernel->rows;
-    if (end > kernel->seq) first = 0, end = kernel->seq; /* of more than one sample */
+    if (end > kernel->seq) first = 0, end = kernel->seq; /* the rows belong to several samples */
     reads(cost, (const char *)kernel->positions + first * row, (end - first) * row);
 }
 
@@ -384,7 +386,7 @@ static void cost_position_backward(const z3d_position_backward *kernel, z3d_cost
     cost->flops = (double)count;
 }
 
-/* The padding columns of the last row lie beyond what the reading parts look at. */
+/* The kernels that read do not read the padding columns of the last row. */
 static int64_t logits_extent(int64_t rows, int64_t cols, int64_t valid, z3d_dtype dtype) {
     return rows > 0 && valid > 0 ? z3d_bytes_of(dtype, (rows - 1) * cols + valid) : 0;
 }
@@ -435,7 +437,7 @@ static void cost_select_row(const z3d_select_row *kernel, z3d_cost *cost) {
     if (out > 0) reads(cost, kernel->row, kernel->batch * (int64_t)sizeof *kernel->row);
 }
 
-/* In a skipped step everything stays: what is written counts as read. */
+/* A skipped step changes nothing: so every written operand counts as read, too. */
 static void cost_update(const z3d_optimizer_update *kernel, double flops, z3d_cost *cost) {
     int64_t bytes = kernel->count * (int64_t)sizeof(float);
     updates(cost, kernel->master, bytes);

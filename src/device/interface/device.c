@@ -1,5 +1,5 @@
-/* The device interface: finds the backend by name, checks what is common to all, and calls its
- * table. */
+/* The device interface: finds the backend by name, checks the arguments that all backends share,
+ * and calls the backend's table. */
 #include "src/device/device.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) 
     Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));
     device->host_collectives = config->host_collectives;
     z3d_status status = find_backend(config->backend ? config->backend : "", device);
-    if (device->ops != &z3d_device_ops_sim) device->tape = config->tape; /* sim writes itself */
+    if (device->ops != &z3d_device_ops_sim) device->tape = config->tape; /* sim writes its own */
     if (status == Z3D_OK)
         status = z3d_device_heard(device, device->ops->create(config, &device->self));
     if (status != Z3D_OK) {
@@ -160,7 +160,7 @@ void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *
     if (device->ops->set_poll) device->ops->set_poll(device->self, poll, context);
 }
 
-/* ---- who touches what ---- */
+/* ---- access to device memory ---- */
 
 void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer observer,
                                     void *context) {
@@ -258,8 +258,8 @@ double z3d_copies_waited(const z3d_device *device) {
     return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
 }
 
-/* A copy from memory that is not pinned may wait for all that was launched, where nobody looks
- * after peers: so the device has nothing to do by then. */
+/* A copy of memory that is not pinned may block until all launched work ends, and such a wait does
+ * not see that a peer failed. So this waits for the device first. */
 static z3d_status copy_now(z3d_device *device, void *to, const void *from, int64_t bytes) {
     Z3D_TRY(z3d_device_synchronize(device));
     Z3D_TRY(z3d_device_heard(device, device->ops->enqueue_copy(device->self, to, from, bytes)));
@@ -331,7 +331,7 @@ z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t 
     if (device->ops->measure_gemm)
         return z3d_device_heard(
             device, device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
-    if (!device->ops->synchronize) return Z3D_OK; /* nothing is computed there */
+    if (!device->ops->synchronize) return Z3D_OK; /* the device computes nothing */
     return z3d_measure_products(device, dtype, m, n, k, gflops);
 }
 

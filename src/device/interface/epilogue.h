@@ -1,6 +1,6 @@
-/* The epilogue of a product as separate kernels. Devices without fused products launch these; so do
- * others if their library lacks the epilogue. Inline, because the CUDA plugin uses it, too. Private
- * to src/device. */
+/* The epilogue of a product as separate kernels. Devices without fused products launch these
+ * kernels; other devices do so if their library lacks the epilogue. Inline, because the CUDA plugin
+ * uses it, too. Private to src/device. */
 #ifndef ZERO3D_DEVICE_INTERFACE_EPILOGUE_H
 #define ZERO3D_DEVICE_INTERFACE_EPILOGUE_H
 
@@ -12,7 +12,8 @@ static inline bool z3d_gemm_is_plain(const z3d_gemm *gemm) {
 
 enum { Z3D_GEMM_PARTS = 5 };
 
-/* The product alone, then the rest in order; their number. */
+/* part: the product alone, then the kernels of its epilogue in order. Returns the number of
+ * parts. */
 static inline int z3d_gemm_parts(const z3d_gemm *gemm, z3d_kernel part[Z3D_GEMM_PARTS]) {
     const int64_t count = gemm->m * gemm->n;
     int parts = 1;

@@ -1,4 +1,4 @@
-/* Times the algorithms of products; writes and reads what was chosen. */
+/* Times the algorithms of products; writes and reads the choices. */
 #include "src/device/gemm_choices.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@ static z3d_timed_gemm *find(const z3d_gemm_choices *choices, const z3d_gemm_choi
 }
 
 static z3d_status add(z3d_gemm_choices *choices, const z3d_timed_gemm *item) {
-    enum { MOST = 4096 }; /* far more than any model's: each is compared with all */
+    enum { MOST = 4096 }; /* far more than any model has; each is compared with all */
     if (choices->count == MOST)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "more than %d choices of products", MOST);
     if (choices->count == choices->capacity) {
@@ -37,7 +37,7 @@ static z3d_status add(z3d_gemm_choices *choices, const z3d_timed_gemm *item) {
 
 /* ---- timing ---- */
 
-/* Of a few runs the shortest; the first one warms up. */
+/* The shortest time of a few runs; the first run only warms up. */
 static z3d_status time_product(z3d_device *device, const z3d_gemm *gemm, double *seconds) {
     enum { RUNS = 6 };
     const z3d_kernel kernel = {.kind = Z3D_KERNEL_gemm, .as.gemm = *gemm};
@@ -59,9 +59,9 @@ static z3d_status choose_fastest(z3d_device *device, const z3d_gemm *gemm, z3d_t
         choice->chosen = tried;
         Z3D_TRY(z3d_device_choose_gemm(device, choice));
         z3d_status status = time_product(device, gemm, &seconds);
-        if (status == Z3D_ERR_UNSUPPORTED && best >= 0) break; /* the last ones refuse to run */
+        if (status == Z3D_ERR_UNSUPPORTED && best >= 0) break; /* the others refuse, too */
         Z3D_TRY(status);
-        Z3D_TRY(z3d_device_gemm_choice(device, gemm, choice)); /* which has run */
+        Z3D_TRY(z3d_device_gemm_choice(device, gemm, choice)); /* the one that has run */
         if (best < 0) item->seconds[0] = seconds;
         if (best >= 0 && seconds >= item->seconds[1]) continue;
         best = choice->chosen;
@@ -113,13 +113,13 @@ z3d_status z3d_gemm_choices_write(const z3d_gemm_choices *choices, z3d_device *d
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for choices of products") : Z3D_OK;
 }
 
-/* A number from 0 to `most`, and what follows it. */
-static bool read_number(const char **at, char behind, int64_t most, int64_t *out) {
+/* Reads a number from 0 to `most` and the character after it, which must be `after`. */
+static bool read_number(const char **at, char after, int64_t most, int64_t *out) {
     char *end;
     if (!isdigit((unsigned char)**at)) return false;
     *out = strtoll(*at, &end, 10);
-    *at = end + (*end == behind);
-    return *end == behind && *out <= most;
+    *at = end + (*end == after);
+    return *end == after && *out <= most;
 }
 
 static z3d_status read_line(const char **at, z3d_gemm_choice *out) {
@@ -159,9 +159,9 @@ z3d_status z3d_gemm_choices_read(z3d_gemm_choices *choices, z3d_device *device, 
     if (status == Z3D_OK && strncmp(text, here.text, here.length) == 0)
         status = read_lines(choices, device, text + here.length);
     else if (status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "the choices are of '%.*s', and here is '%.*s'",
-                           (int)strcspn(text, "\n"), z3d_shown(text, shown), (int)here.length - 1,
-                           here.text);
+        status = Z3D_ERROR(
+            Z3D_ERR_UNSUPPORTED, "the choices are for '%.*s', and this machine has '%.*s'",
+            (int)strcspn(text, "\n"), z3d_shown(text, shown), (int)here.length - 1, here.text);
     z3d_string_free(&here);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Mapped once, in huge pages if there are any, and zeroed by several threads (the first touch
- * decides the memory node, and is slow page by page). */
+/* Host memory is mapped once, in huge pages if the system has them, and zeroed by several threads:
+ * the first touch of a page decides its memory node, and one thread alone would be slow. */
 #include "src/device/interface/host_memory.h"
 
 #include <errno.h>
@@ -31,13 +31,14 @@ static bool mapped_size(int64_t bytes, int64_t *out) {
     return *out <= INT64_MAX - HUGE_PAGE;
 }
 
-/* A wish: a machine without nodes, or a container that forbids it, refuses. */
+/* The result does not matter: a machine without nodes, or a container that forbids the call,
+ * refuses it. */
 static void prefer_node(char *block, int64_t size, int node) {
     unsigned long nodes = node >= 0 && node < 64 ? 1ul << node : 0;
     if (nodes) syscall(SYS_mbind, block, (size_t)size, MPOL_PREFERRED, &nodes, 8 * sizeof nodes, 0);
 }
 
-/* So many that they have something to do, of the cores that this process may use. */
+/* A thread for each 64 MiB, at most MOST and at most the cores that this process may use. */
 static int enough_threads(int64_t bytes) {
     enum { MOST = 16 };
     const int64_t worth = bytes / ((int64_t)64 << 20) + 1;
@@ -57,7 +58,8 @@ z3d_status z3d_host_map(int64_t bytes, int threads, int node, void **out) {
     int64_t size;
     *out = NULL;
     if (bytes < 0 || !mapped_size(bytes, &size)) return too_much(bytes, "no such size");
-    /* Untouched memory is only promised: without this the run would be killed while touching it. */
+    /* The system promises more memory than it has: without this check it would kill the run at the
+     * first touch. */
     z3d_host_memory there;
     char text[32], why[256];
     z3d_host_memory_find(&there);
@@ -68,12 +70,12 @@ z3d_status z3d_host_map(int64_t bytes, int threads, int node, void **out) {
     char *mapped = mmap(NULL, (size_t)(size + spare), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) return too_much(bytes, strerror(errno));
-    if (spare) { /* begin at a huge page: give back what is before and after */
+    if (spare) { /* the block begins at a huge page; the ends before and after it are unmapped */
         int64_t before = (HUGE_PAGE - (int64_t)((uintptr_t)mapped % (uintptr_t)HUGE_PAGE)) % spare;
         if (before) munmap(mapped, (size_t)before);
         mapped += before;
         if (spare - before) munmap(mapped + size, (size_t)(spare - before));
-        madvise(mapped, (size_t)size, MADV_HUGEPAGE); /* a wish: refused is fine */
+        madvise(mapped, (size_t)size, MADV_HUGEPAGE); /* a refusal does not matter */
     }
     prefer_node(mapped, size, node);
     touch(mapped, size, threads > 0 ? threads : enough_threads(size));

@@ -1,4 +1,4 @@
-/* How fast a device multiplies that has a queue and no methods to choose from. */
+/* Measures products on a device that has a queue and only one method. */
 #include "src/device/interface/measure.h"
 
 #include "src/base/strings.h"
@@ -37,7 +37,7 @@ static z3d_status time_products(z3d_device *device, const z3d_gemm *gemm, double
     return Z3D_OK;
 }
 
-/* As training's forward multiplies: B transposed. */
+/* B is transposed, as in a linear layer's forward. */
 z3d_status z3d_measure_products(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                 int64_t k, double *gflops) {
     const int64_t a = z3d_round_up(z3d_bytes_of(dtype, m * k), ALIGNED);

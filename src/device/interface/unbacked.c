@@ -8,7 +8,8 @@
 enum { SPACE_SHIFT = 62 };
 _Static_assert(Z3D_SPACE_COUNT <= 4, "a space has two bits of an address");
 
-/* Blocks never touch: a page lies between them, so that an extent one too long is noticed. */
+/* A page lies between two blocks, so an extent that is too long never reaches into the next
+ * block. */
 z3d_status z3d_unbacked_alloc(void *self, z3d_space space, int64_t bytes, void **out) {
     z3d_unbacked *memory = self;
     uint64_t size = ((uint64_t)bytes + PAGE - 1) / PAGE * PAGE + PAGE;

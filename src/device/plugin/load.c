@@ -7,7 +7,7 @@
 
 #include "src/device/plugin/plugin.h"
 
-/* The folders to look in, separated by colons. */
+/* The folders to search, separated by colons. */
 static z3d_status search_path(z3d_string *out) {
     const char *given = getenv("ZERO3D_PLUGIN_PATH");
     if (given && *given) {

@@ -7,7 +7,8 @@
 #include "src/device/collectives.h"
 #include "src/device/interface/ops.h"
 
-/* Raised with every change of what a shared struct means; changes of size are noticed anyway. */
+/* Raise it when a shared struct changes its meaning but not its size; Z3D_PLUGIN_BYTES shows
+ * changes of size. */
 #define Z3D_PLUGIN_INTERFACE 6
 #define Z3D_PLUGIN_MAGIC "zero3d plugin"
 #define Z3D_PLUGIN_SYMBOL "z3d_plugin_tables"
@@ -22,7 +23,7 @@ typedef struct z3d_plugin {
     const z3d_stream_collectives *collectives;
 } z3d_plugin;
 
-/* The sizes of all structs that cross the border. */
+/* The sizes of all structs that the program and the plugin share. */
 #define Z3D_PLUGIN_BYTES                                                                           \
     ((uint32_t)(sizeof(z3d_plugin) + 64 * sizeof(z3d_kernel) + sizeof(z3d_device_config) +         \
                 sizeof(z3d_device_ops) + sizeof(z3d_step_state) + sizeof(z3d_collective) +         \
@@ -31,10 +32,10 @@ typedef struct z3d_plugin {
 /* The plugin's one symbol. */
 typedef const z3d_plugin *z3d_plugin_tables_function(void);
 
-/* load.c: finds, loads and checks the plugin: in the folders of the environment's
- * ZERO3D_PLUGIN_PATH (separated by colons) if that is set, else in the program's folder and
- * ../lib/zero3d beside it. It stays loaded until the process ends. Errors: ERR_UNSUPPORTED, with
- * where it was looked for or what is wrong with it. */
+/* load.c: finds, loads and checks the plugin. It searches the folders of the environment variable
+ * ZERO3D_PLUGIN_PATH (separated by colons) if that is set, else the program's folder and
+ * ../lib/zero3d next to it. The plugin stays loaded until the process ends. Errors: ERR_MEMORY;
+ * ERR_UNSUPPORTED, with the folders that were searched or with the fault of the plugin. */
 z3d_status z3d_plugin_load(const z3d_plugin **out);
 
 #endif

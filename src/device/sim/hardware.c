@@ -35,8 +35,9 @@ static const struct text {
     {"compared.device", offsetof(z3d_hardware, compared), sizeof((z3d_hardware *)0)->compared}};
 enum { TEXTS = sizeof texts / sizeof *texts, MACHINE_TEXTS = 3 };
 
-/* What a file is. STANDARD: of software, for what the machine's file leaves open. A machine whose
- * file says that attention is not fused cannot do it: software does not change that. */
+/* Kinds of files. STANDARD: a software description that gives only the numbers that the machine's
+ * file leaves open. If the machine's file says that attention is not fused, software does not
+ * change that. */
 typedef enum file_kind { MACHINE, SOFTWARE, STANDARD } file_kind;
 
 typedef struct reader {
@@ -111,7 +112,7 @@ static z3d_status set_measured(reader *r, yaml_mark_t mark, const char *path, co
     return refuse(r, mark, "", z3d_error_message());
 }
 
-/* What software reaches of a machine, not what the machine is. */
+/* Whether the number at `path` depends on the software, not only on the machine. */
 static bool is_softwares(const char *path) {
     static const char *const parts[] = {"software.", "compared.",   "_efficiency", "_latency_us",
                                         "launch_us", "overhead_gb", ".gemm_",      ".attention_"};
@@ -120,7 +121,7 @@ static bool is_softwares(const char *path) {
     return false;
 }
 
-/* tag: NULL, or what stands before the value. */
+/* tag: the YAML tag before the value, or NULL. */
 static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value,
                       const char *tag) {
     if (tag && strcmp(tag, ESTIMATE) != 0)
@@ -128,8 +129,8 @@ static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char 
     const bool measured = strncmp(path, MEASURED, strlen(MEASURED)) == 0;
     if (r->kind != MACHINE && (measured || !is_softwares(path)))
         return refuse(r, mark, path,
-                      "is no key of a software description; what a machine is stands in the "
-                      "machine's");
+                      "is no key of a software description; facts about the machine belong in "
+                      "the machine's description");
     if (measured) return set_measured(r, mark, path, value);
     for (int i = 0; i < NUMBERS + TEXTS; i++) {
         const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;
@@ -196,7 +197,7 @@ static z3d_status read_document(reader *r) {
     return read_mapping(r, "", 1);
 }
 
-/* Pairs of a least and a most. */
+/* Checks that the low end of each range is not above its high end. */
 static z3d_status check_compared(const z3d_hardware *h, const char *name) {
     const struct pair {
         const char *of;
@@ -333,8 +334,8 @@ bool z3d_hardware_describe(const char *path, double *low, double *high, const ch
     return false;
 }
 
-/* What decides about room, not about time. */
-static bool is_room(int number) {
+/* Numbers that decide whether a run fits into memory, not how long it takes. */
+static bool decides_fit(int number) {
     static const char *const paths[] = {"device.memory_gib", "device.overhead_gb",
                                         "node.host_memory_gib", "node.nvme_gib"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
@@ -342,7 +343,7 @@ static bool is_room(int number) {
     return false;
 }
 
-/* What decides about neither. */
+/* Numbers that decide neither of the two. */
 static bool is_cost(int number) {
     const char *path = numbers[number].path;
     return strstr(path, "watts") || strstr(path, "price") || strstr(path, "mtbf") ||
@@ -352,7 +353,7 @@ static bool is_cost(int number) {
 bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string *out) {
     bool some = false;
     for (int i = 0; i < NUMBERS; i++) {
-        if (!hardware->estimates[i] || is_room(i) == time || is_cost(i)) continue;
+        if (!hardware->estimates[i] || decides_fit(i) == time || is_cost(i)) continue;
         if (out) z3d_string_append(out, "%s%s", some ? ", " : "", numbers[i].path);
         some = true;
     }
@@ -371,8 +372,8 @@ static void write_measured(const z3d_measured *measured, z3d_string *out) {
     }
 }
 
-/* Flat "a.b: value" pairs of one section as nested mappings: the table's paths stand in the order
- * of the file. software: only what is software's. */
+/* Writes the "a.b: value" pairs of one section as nested mappings; the table has the paths in the
+ * order of the file. software: writes only the numbers that depend on the software. */
 static void write_section(const z3d_hardware *hardware, const char *section, bool software,
                           z3d_string *out) {
     const size_t length = strlen(section);

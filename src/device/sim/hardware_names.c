@@ -22,7 +22,7 @@ static z3d_status read_machine(const struct machine *m, z3d_hardware *out) {
     return z3d_hardware_read_text(m->text, strlen(m->text), m->name, out);
 }
 
-/* The machine of exactly this name; `before` stands in front of it. */
+/* The machine with exactly the name `before` + `name`; NULL: none. */
 static const struct machine *named(const char *before, const char *name) {
     const size_t length = strlen(before);
     for (int i = 0; i < MACHINES; i++)
@@ -32,7 +32,7 @@ static const struct machine *named(const char *before, const char *name) {
     return NULL;
 }
 
-/* NULL: none, or several. */
+/* The only machine whose name contains `part`; NULL: no machine, or several. */
 static const struct machine *only_with(const char *part) {
     const struct machine *found = NULL;
     for (int i = 0; i < MACHINES; i++) {

@@ -56,12 +56,13 @@ z3d_status z3d_measured_add(z3d_measured *measured, const z3d_sample *sample) {
 
 /* ---- curves ---- */
 
-/* How time grows with each size where the samples do not tell. */
+/* How time grows with each size if the samples do not show it. */
 static double usual_growth(int of, int dimension) {
     return is_attention(of) && dimension == 1 ? 2 : 1;
 }
 
-/* Gauss' elimination of a positive definite matrix [TERMS][TERMS + 1]; the first unknown. */
+/* Gaussian elimination of a positive definite system [TERMS][TERMS + 1]; returns the first
+ * unknown. */
 static double solve(double m[TERMS][TERMS + 1]) {
     for (int pivot = TERMS - 1; pivot > 0; pivot--)
         for (int row = 0; row < pivot; row++) {
@@ -91,11 +92,13 @@ static double line_at(const z3d_measured *measured, const z3d_sample *like, cons
             m[row][TERMS] += weight * term[row] * y;
         }
     }
-    for (int i = 1; i < TERMS; i++) m[i][i] += 1e-3 * weights; /* in doubt the usual growth */
+    /* If samples are few: the usual growth. */
+    for (int i = 1; i < TERMS; i++) m[i][i] += 1e-3 * weights;
     return solve(m);
 }
 
-/* Beyond the samples' sizes time grows as usual from the nearest edge. */
+/* Outside the range of the samples' sizes, time grows as usual from the nearest edge of the
+ * range. */
 static bool clamp_to_samples(const z3d_measured *measured, const z3d_sample *wanted, double *at) {
     double low[SIZES] = {0}, high[SIZES] = {0};
     bool any = false;

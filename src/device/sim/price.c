@@ -11,7 +11,8 @@ double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {
     return tera[dtype] * 1e12;
 }
 
-/* FLOP/s of products; a machine whose peak is not known is as fast as its memory lets it be. */
+/* Seconds of a product's arithmetic; 0 if the peak is not known, so only memory limits the
+ * speed. */
 static double compute_seconds(const z3d_hardware *hardware, z3d_dtype dtype, double flops,
                               double efficiency) {
     double peak = z3d_hardware_peak(hardware, dtype);
@@ -26,7 +27,8 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* Small dimensions leave a device's units idle: each halves the speed at `gemm_half`. */
+/* Small dimensions leave a device's units idle: a dimension of size `gemm_half` halves the
+ * speed. */
 static double gemm(const z3d_hardware *hardware, const z3d_event *kernel) {
     if (kernel->m < 1 || kernel->n < 1 || kernel->k < 1) return 0;
     double half = hardware->gemm_half;
@@ -53,8 +55,9 @@ static double fused_attention(const z3d_hardware *hardware, const z3d_event *ker
                   memory_seconds(hardware, (double)kernel->bytes));
 }
 
-/* Not fused, each product and each step between (scale and mask, softmax, dropout) passes over all
- * scores, and products are of whole squares, not of the causal half. */
+/* If attention is not fused, each product and each step between the products (scale and mask,
+ * softmax, dropout) reads or writes all scores. The products are of whole squares, not of the
+ * causal half. */
 static double attention(const z3d_hardware *hardware, const z3d_event *kernel, bool backward) {
     double seq = (double)kernel->n, squares = (double)kernel->m * seq * seq;
     if (hardware->attention_fused != 0) return fused_attention(hardware, kernel, backward);
@@ -67,7 +70,7 @@ static double attention(const z3d_hardware *hardware, const z3d_event *kernel, b
            memory_seconds(hardware, passes);
 }
 
-/* What the machine's numbers come to, where nothing like the kernel was measured. */
+/* Seconds from the machine's numbers, if nothing like the kernel was measured. */
 static double roofline(const z3d_hardware *hardware, const z3d_event *kernel) {
     switch (kernel->of) {
     case Z3D_KERNEL_gemm:
@@ -94,7 +97,8 @@ double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel
     return seconds + hardware->launch_us * 1e-6;
 }
 
-/* Two products, softmax, dropout and a copy forward; four products and the rest of it backward. */
+/* Attention that is not fused: forward two products, softmax, dropout and a copy; backward eight
+ * kernels, four of them products. */
 int z3d_hardware_launches(const z3d_hardware *hardware, const z3d_event *kernel) {
     if (hardware->gemm_epilogues != 0 && kernel->fused > 0) return 0;
     if (hardware->attention_fused != 0) return 1;

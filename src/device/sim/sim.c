@@ -1,5 +1,5 @@
-/* The sim device: the same kernels and transfers at any size, without memory behind them. It writes
- * every launch with its cost on a tape. Reads from it return zeros. */
+/* The sim device: the same kernels and transfers at any size, without memory. It writes every
+ * launch with its cost on a tape. Reads return zeros. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct sim {
     int threads;
     int64_t next_copy;
     z3d_tape *tape;
-    z3d_status (*observe)(void *context, const z3d_kernel *kernel); /* NULL: nobody looks */
+    z3d_status (*observe)(void *context, const z3d_kernel *kernel); /* NULL: no observer */
     void *context;
 } sim;
 
@@ -34,12 +34,13 @@ static const char *description(const void *self) {
     return "sim: no memory, no arithmetic, a virtual clock";
 }
 
-/* 0: kernels that need no scratch of ours, as on a GPU. */
+/* 0: no scratch is planned, as for a GPU. */
 static int threads(const void *self) {
     return ((const sim *)self)->threads;
 }
 
-/* A kernel that writes host memory is the host's: a device's kernels do not. */
+/* A kernel that writes host memory is run by the host, because a device's kernels do not write
+ * there. */
 static z3d_space space_of(const z3d_kernel *kernel) {
     z3d_cost cost;
     z3d_kernel_cost(kernel, &cost);

@@ -1,4 +1,4 @@
-/* The tape: a growing list of events, of which equal ones are kept once. */
+/* The tape: a growing list of events. Equal events are stored once. */
 #include "src/device/sim/tape.h"
 
 #include <limits.h>
@@ -30,8 +30,9 @@ z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index) {
     return event;
 }
 
-/* The event's slot, or the free one where it belongs. All bytes of an event are fields; each word
- * has an odd factor of its own, so that the processor multiplies them beside each other. */
+/* The event's slot, or the free slot for it. An event has no padding, so its words can be hashed
+ * and compared. Each word has its own odd factor, so the processor can do the multiplications in
+ * parallel. */
 static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
     enum { WORDS = sizeof *event / sizeof(uint64_t) };
     static const uint64_t golden = 0x9e3779b97f4a7c15U;
@@ -104,7 +105,8 @@ static void describe_attention(int64_t matrices, int64_t seq, int64_t head_dim,
     event->form = dropout->p > 0;
 }
 
-/* Of what the kernel mostly reads and writes. A new kernel does not compile without its line. */
+/* The type of most of the kernel's operands. A new kernel does not compile without its line
+ * here. */
 static z3d_dtype dtype_of(const z3d_kernel *kernel) {
     switch (kernel->kind) {
 #define TYPED(name, field)                                                                         \
@@ -154,8 +156,8 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
     return Z3D_F32;
 }
 
-/* What a kernel moves that the product before it takes in: C comes to it in registers. 0: it is a
- * kernel of its own. */
+/* Bytes that remain to be moved if the product before the kernel computes it, too: C is then in
+ * registers. 0: the kernel always runs alone. */
 static int64_t fused_bytes(const z3d_kernel *part) {
     z3d_cost cost;
     z3d_kernel_cost(part, &cost);

@@ -1,4 +1,4 @@
-/* Fits what software reaches on measured steps. */
+/* Fits the numbers of a software description to measured steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "src/plan/calibrate/calibrate.h"
 #include "src/plan/calibrate/simplex.h"
 
-/* What may be fitted, in the order of its weight: the speed of products, the host, the links. The
- * first three on which enough rows depend are. */
+/* Numbers that may be fitted, the most important first: the speed of products, the host, the links.
+ * The first three on which enough rows depend are fitted. */
 static const struct number {
     const char *path;
     double low, high;
@@ -21,8 +21,8 @@ enum { NUMBERS = sizeof numbers / sizeof *numbers };
 typedef struct fit {
     const z3d_measured_steps *steps;
     z3d_hardware hardware;
-    int most, count, number[Z3D_CALIBRATED_MOST]; /* most: there are; count: are fitted */
-    int modulus, left_out; /* rows that it does not look at: index % modulus == left_out */
+    int most, count, number[Z3D_CALIBRATED_MOST]; /* most: candidates; count: fitted numbers */
+    int modulus, left_out; /* the fit ignores rows with index % modulus == left_out */
     z3d_status status;
 } fit;
 
@@ -44,7 +44,7 @@ static z3d_hardware at_point(const fit *f, const double *x) {
     return hardware;
 }
 
-/* The mean absolute error, plus what leaving the bounds costs. */
+/* The mean absolute error, plus a penalty outside the bounds. */
 static double objective(void *context, const double *x) {
     fit *f = context;
     const z3d_hardware hardware = at_point(f, x);
@@ -75,9 +75,9 @@ static z3d_hardware fit_rows(fit *f, int left_out) {
     return at_point(f, x);
 }
 
-/* Rows whose time changes where the number goes from one end of its bounds to the other. */
+/* The number of rows whose time differs between the two bounds of the number. */
 static int rows_of(fit *f, const struct number *n) {
-    const double least = 0.01; /* a logarithm: 1 % */
+    const double least = 0.01; /* of the time's logarithm: 1 % */
     int rows = 0;
     z3d_hardware low = f->hardware, high = f->hardware;
     z3d_hardware_set(&low, n->path, n->low);
@@ -92,10 +92,10 @@ static void list_numbers(fit *f) {
         if (rows_of(f, &numbers[i]) >= Z3D_STEPS_LEAST) f->number[f->most++] = i;
 }
 
-/* ---- how far predictions are ---- */
+/* ---- errors of the predictions ---- */
 
-/* The ratios' tenth and ninetieth percentile, between their neighbours in order; of fewer than
- * Z3D_COMPARED_FEW the first and the last. */
+/* The ratios' tenth and ninetieth percentile, interpolated; of fewer than Z3D_COMPARED_FEW ratios
+ * the least and the largest. */
 static void find_range(double *ratio, int count, double *low, double *high) {
     z3d_sort_numbers(ratio, (size_t)count);
     for (int end = 0; end < 2; end++) {
@@ -106,7 +106,8 @@ static void find_range(double *ratio, int count, double *low, double *high) {
     }
 }
 
-/* One class, from logarithms of measured over predicted time of rows that a fit did not use. */
+/* Sets the keys of one class. unseen: logarithms of measured over predicted time of rows that the
+ * fit did not use. */
 static void say_class(const fit *f, const double *unseen, bool nodes, z3d_hardware *hardware) {
     z3d_compared_class c = {.low = 1, .high = 1, .ranks_least = 1};
     double ratio[Z3D_STEPS_MOST], stage = 0, offload = 0;
@@ -151,7 +152,7 @@ static void errors_of(fit *f, const z3d_hardware *hardware, int every, int first
         out[row] = error_of(f, hardware, row);
 }
 
-/* Each half of the rows with numbers fitted on the other. */
+/* The mean error of each half of the rows, with numbers fitted on the other half. */
 static double error_unseen(fit *f, double *unseen) {
     for (int half = 0; half < 2; half++) {
         const z3d_hardware fitted = fit_rows(f, half);
@@ -160,8 +161,8 @@ static double error_unseen(fit *f, double *unseen) {
     return mean_error(unseen, f->steps->count);
 }
 
-/* As many numbers as predict unseen rows best, at most one for every four rows: few rows say
- * little, and a fit may follow one of them away from the others. */
+/* Fits as many numbers as predict unseen rows best, at most one for every four rows, because with
+ * few rows one odd row could spoil the fit. */
 static double choose_count(fit *f, double *unseen) {
     double best = INFINITY, error[Z3D_STEPS_MOST];
     int most = f->steps->count / Z3D_STEPS_LEAST, chosen = 0;
@@ -195,13 +196,13 @@ z3d_status z3d_nearest_software(const z3d_measured_steps *steps, z3d_hardware *h
     return f.status;
 }
 
-/* Rows of which the device's work is priced alike are one, with their mean time: they are
- * of one configuration, or differ in nothing that a fit sees. */
+/* Merges rows with equal prices of the device's work into one row with their mean time: they have
+ * one configuration, or differ only in ways that a fit does not see. */
 static z3d_status merge_alike(fit *f, z3d_measured_step *out, int *count) {
     double price[Z3D_STEPS_MOST];
     int alike[Z3D_STEPS_MOST];
     z3d_hardware device = f->hardware;
-    device.host_launch_us = 0; /* a host that is slow enough makes all small steps alike */
+    device.host_launch_us = 0; /* a very slow host would make all small steps equal */
     for (int i = 0; i < f->steps->count; i++) {
         z3d_estimate e;
         int same = 0;

@@ -7,11 +7,11 @@
 
 /* Short names of columns become those of their keys. ERR_CONFIG if two columns mean the same. */
 z3d_status z3d_row_name_keys(z3d_csv *csv);
-/* Sets the key of a column as the latest row says it; an empty field says nothing. */
+/* Sets the key of a column to its value in the current row; an empty field changes nothing. */
 z3d_status z3d_row_assign(const z3d_csv *csv, int column, z3d_config *config);
-/* The number of ranks in this column. */
+/* Reads the number of ranks in this column. */
 z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out);
-/* What `config` says, as text: where a row's configuration begins. ERR_MEMORY. */
+/* The text of `config`: each row's configuration begins with it. ERR_MEMORY. */
 z3d_status z3d_row_base(const z3d_config *config, z3d_string *out);
 
 #endif

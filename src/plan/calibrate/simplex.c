@@ -25,7 +25,8 @@ static void rank_points(simplex *m) {
         if (i != m->worst && m->value[i] > m->value[m->second]) m->second = i;
 }
 
-/* Tries the point at centre + factor x (worst - centre) in place of the worst; its value. */
+/* Tries the point centre + factor x (worst - centre) in place of the worst point; returns its
+ * value. */
 static double move(simplex *m, double factor) {
     const int count = m->of->count;
     double x[MOST];

@@ -1,13 +1,13 @@
 /* activation_checkpointing.granularity and recompute_activation: auto. */
 #include "src/plan/choose/fit.h"
 
-/* What a rank has and needs: bytes of device memory. */
+/* Bytes of device memory that a rank has and needs. */
 typedef struct weight {
     int64_t need, capacity;
     bool fits; /* a tenth of the memory stays free, in a run at least BESIDE_PLAN */
 } weight;
 
-/* Where memory is looked at: in a run, or on described hardware if room is NULL. */
+/* The memory budget to check: a run's (room), or if room is NULL that of described hardware. */
 typedef struct place {
     int ranks, threads;
     const z3d_hardware *hardware;
@@ -28,7 +28,7 @@ static z3d_status weigh_described(z3d_config *config, int ranks, const z3d_hardw
     return status;
 }
 
-/* What a process takes beside its plan: 28 to 37 MiB were measured on the cpu device. */
+/* Bytes of a process outside its plan: 28 to 37 MiB were measured on the cpu device. */
 enum { BESIDE_PLAN = 64 << 20 };
 
 static z3d_status weigh_here(z3d_config *config, int ranks, int threads, const z3d_room *room,
@@ -50,7 +50,8 @@ static z3d_status weigh(z3d_config *config, const place *at, weight *out) {
 
 /* ---- granularity ---- */
 
-/* The enumeration's values fall as less is kept. */
+/* Tries granularities from `first` on; the lower the enumeration's value, the fewer activations are
+ * resident. */
 static z3d_status first_that_fits(z3d_config *config, const place *at, int first, z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_granularity;
     char need[32], capacity[32];
@@ -90,7 +91,7 @@ z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
 
 /* ---- recompute_activation ---- */
 
-/* Where it is not among what lives at the peak, it is kept for nothing. */
+/* Keeping the output costs no memory if it is not alive at the peak. */
 static z3d_status decide(z3d_config *config, const place *at, bool *keep, z3d_string *why) {
     weight kept, again;
     char need[32], capacity[32];

@@ -1,4 +1,5 @@
-/* Every single change that could make a configuration smaller is tried: planned and looked at. */
+/* Tries every single change that could make a configuration smaller: plans it and compares the
+ * memory. */
 #include "src/plan/choose/advice.h"
 
 #include <math.h>
@@ -9,16 +10,16 @@
 #include "src/base/disk.h"
 #include "src/plan/choose/ways.h"
 
-/* ---- what a configuration takes ---- */
+/* ---- the memory of a configuration ---- */
 
-/* A disk keeps digests in host memory. */
+/* With offload to a disk, digests stay in host memory. */
 static int64_t host_bytes(const z3d_need *need) {
     const z3d_disk_config disk = {.bytes = need->arena[Z3D_SPACE_DISK]};
     return need->arena[Z3D_SPACE_HOST] + need->snapshot +
            (disk.bytes > 0 ? z3d_disk_memory(&disk) : 0);
 }
 
-/* Other backends work in place, or in host memory. */
+/* Only NCCL copies buckets; other backends work in place, or in host memory. */
 static int64_t bucket_bytes(const z3d_config *config, const z3d_program *program) {
     int64_t bucket[Z3D_AXES_COUNT] = {0}, bytes = 0;
     if (config->training_device == Z3D_TRAINING_CPU ||
@@ -51,7 +52,7 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
     return status;
 }
 
-/* One rank of each pipeline stage: the others of a stage need no more. */
+/* Plans one rank of each pipeline stage: the stage's other ranks need no more. */
 static z3d_status need_of_stages(const z3d_config *config, const z3d_program_config *program,
                                  const z3d_model *model, z3d_mesh mesh, int threads,
                                  z3d_need *out) {
@@ -103,14 +104,14 @@ typedef struct change {
     int count;
     z3d_need need;
     bool possible;
-    double seconds; /* of a step; 0: not priced */
+    double seconds; /* of a step with this change; 0: not priced */
 } change;
 
 typedef struct advisor {
     z3d_string given; /* the configuration, as text */
     int ranks, threads;
     const z3d_room *room;
-    const z3d_hardware *hardware; /* NULL: changes have no price */
+    const z3d_hardware *hardware; /* NULL: changes are not priced */
     change change[MAX_CHANGES];
     int count, first_part; /* from first_part on: a half, a quarter ... of the micro-batch */
 } advisor;
@@ -143,8 +144,8 @@ static void add_fewer_samples(advisor *a, const z3d_config *settled, int64_t ten
     assign_number(c, "train_batch_size", settled->train_batch_size);
 }
 
-/* Stretches of k blocks keep layers / k inputs and, while one is gone through, 12 b s h for each of
- * its blocks: the least sum is at k = sqrt(layers / 12). */
+/* With a checkpoint every k blocks, layers / k inputs are kept, and while a stretch is recomputed,
+ * 12 b s h for each of its blocks: the sum is least at k = sqrt(layers / 12). */
 static int64_t few_checkpoints(int64_t layers) {
     int64_t stretch = (int64_t)sqrt((double)layers / 12);
     return stretch < 2 ? layers : (layers + stretch - 1) / stretch;
@@ -156,7 +157,7 @@ static void add_offload(advisor *a, bool param, bool disk) {
     if (disk) assign(c, param ? PARAM ".nvme_path" : OPTIMIZER ".nvme_path", z3d_tiers_folder);
 }
 
-/* Where host memory is the device's it has nothing to give. */
+/* If host memory is device memory (cpu), offload to it frees nothing. */
 static void list_offload(advisor *a, const z3d_config *settled) {
     int optimizer = settled->zero_optimization_offload_optimizer_device,
         param = settled->zero_optimization_offload_param_device;
@@ -169,7 +170,7 @@ static void list_offload(advisor *a, const z3d_config *settled) {
     if (param < optimizer && optimizer == Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, true, true);
 }
 
-/* Those that cost least come first. settled: the configuration with every number in it. */
+/* Changes that cost least come first. settled: the configuration with every number decided. */
 static void list_changes(advisor *a, const z3d_config *settled) {
     bool full = settled->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
     int64_t micro = settled->train_micro_batch_size_per_gpu;
@@ -207,7 +208,7 @@ static void list_changes(advisor *a, const z3d_config *settled) {
         add_fewer_samples(a, settled, 1, part);
 }
 
-/* The given configuration again, with a change (NULL: none). */
+/* Reads the given configuration again, with a change (NULL: without one). */
 static z3d_status reread(const advisor *a, const change *c, z3d_config **out) {
     Z3D_TRY(z3d_config_create(out));
     Z3D_TRY(z3d_config_read_text(*out, a->given.text, a->given.length, "the configuration"));
@@ -215,7 +216,7 @@ static z3d_status reread(const advisor *a, const change *c, z3d_config **out) {
     return Z3D_OK;
 }
 
-/* A change that the configuration refuses (it has no effect, or does not divide) is none. */
+/* Drops a change that the configuration refuses because it has no effect or does not divide. */
 static void try_change(const advisor *a, change *c) {
     z3d_config *config = NULL;
     z3d_status status = reread(a, c, &config);
@@ -228,7 +229,7 @@ static bool does_fit(const advisor *a, const change *c) {
     return c->possible && z3d_need_missing(&c->need, a->room) == 0;
 }
 
-/* Of a change that fits. What the sim refuses has no price. */
+/* Prices a change that fits. A change that the sim refuses has no price. */
 static void price_change(const advisor *a, change *c) {
     z3d_config *config = NULL;
     z3d_case *of = NULL;
@@ -242,7 +243,7 @@ static void price_change(const advisor *a, change *c) {
     z3d_config_destroy(config);
 }
 
-/* The fastest first, those without a price last. */
+/* Sorts the changes: the fastest first, changes without a price last. */
 static void price_changes(advisor *a) {
     if (!a->hardware) return;
     for (int k = 0; k < a->count; k++)
@@ -301,7 +302,7 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     z3d_string_append(out, "\n");
 }
 
-/* missing_now: without any change. */
+/* missing_now: the missing bytes without any change. */
 static void say_changes(const advisor *a, int64_t missing_now, z3d_string *out) {
     const change *best = NULL;
     int64_t least = missing_now;
@@ -345,7 +346,7 @@ static z3d_status advise(advisor *a, z3d_string *out) {
     return status;
 }
 
-/* Lines as one: "a; b: what follows a colon". */
+/* Joins lines to one: "a; b: the line after a colon". */
 static void join_lines(const char *line, z3d_string *out) {
     while (*line) {
         line += strspn(line, " ");

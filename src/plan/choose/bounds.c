@@ -1,6 +1,6 @@
-/* plan --fit and --recommend: what a way takes at least, from what one micro-batch takes on a
- * tensor group that has the whole model. A bound may be too low, never too high: then a way could
- * be left out that is among the best. */
+/* plan --fit and --recommend: lower bounds of a candidate's time and memory, from one micro-batch
+ * on a tensor group that has the whole model. A bound may be too low, but never too high, because
+ * then the search could drop one of the best candidates. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static double larger(double a, double b) {
 
 /* ---- a tensor group alone ---- */
 
-/* Bytes that each unit keeps of a micro-batch for its backward; 0 where blocks are recomputed. */
+/* Bytes that each unit keeps of a micro-batch for its backward; 0 if blocks are recomputed. */
 static z3d_status find_saved(const z3d_fit_frame *frame, const z3d_fit_row *row, double *saved) {
     const z3d_model *model = frame->model;
     z3d_program_config program;
@@ -78,7 +78,7 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
     return status;
 }
 
-/* ---- what is kept ---- */
+/* ---- resident states ---- */
 
 static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
                    z3d_state state[Z3D_STATE_COUNT]) {
@@ -91,8 +91,8 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
     z3d_states_decide(&config, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
 }
 
-/* Whether ranks keep only their own rows does not depend on when gradients are reduced, but for
- * gradients. */
+/* When gradients are reduced decides only whether ranks keep their own rows of gradients, not of
+ * other states. */
 bool z3d_way_shards(int stage, z3d_state_role role) {
     const z3d_program_config config = {
         .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
@@ -101,9 +101,9 @@ bool z3d_way_shards(int stage, z3d_state_role role) {
     return state[role].at.sharded != Z3D_AXES_NONE;
 }
 
-/* The stage that needs most has the average of the states at least. Of activations, stage 0 keeps
- * as many micro-batches as there are stages; half of what the whole model has for one is less than
- * that, also where units are not equal. */
+/* The stage that needs most has at least the average of the states. Stage 0 keeps the activations
+ * of as many micro-batches as there are stages. Half of the whole model's activations of one
+ * micro-batch is less than that, also if units are not equal. */
 static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
     static const z3d_category category[] = {[Z3D_STATE_VALUE] = Z3D_CATEGORY_PARAMETERS,
                                             [Z3D_STATE_SECONDARY] = Z3D_CATEGORY_PARAMETERS,
@@ -123,7 +123,7 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
                own = state[role].at.sharded != Z3D_AXES_NONE ? all / parts : all;
         if (state[role].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
-        if (state[role].at.space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
+        if (state[role].at.space != Z3D_SPACE_DEVICE && !w->all) continue; /* a part stays */
         if (!whole || state[role].at.space != Z3D_SPACE_DEVICE) bytes[state[role].at.space] += own;
     }
 }
@@ -144,8 +144,9 @@ bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way) {
 
 /* ---- seconds, with stages of equal work ---- */
 
-/* Parameters that are kept elsewhere come once for each micro-batch at least. So do gradients, and
- * go back; but all are kept at least once, and the first time nothing is added to. */
+/* Parameters that are not on the device are copied to it at least once for each micro-batch.
+ * Gradients are copied in and out for each micro-batch, but the first micro-batch only writes
+ * them. */
 static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, double micros,
                                    const z3d_way *way) {
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
@@ -160,8 +161,8 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
     if (!w->all) return out;
     if (from != Z3D_SPACE_DEVICE) out.link += times * parameters;
     if (from == Z3D_SPACE_DISK) out.read += times * parameters;
-    /* A table that two chunks use stays on the device until it is whole. It is in one unit; types
-     * of gradients are at most twice as wide. */
+    /* The gradient of a table that two chunks use stays on the device until its sum is complete.
+     * The table is in one unit; gradients are at most twice as wide as parameters. */
     const double table = layout->pipeline > 1 ? 2 * w->frame[way->frame].largest_unit / parts : 0,
                  others = fmax(0, gradients - table);
     if (at != Z3D_SPACE_DEVICE) out.link += gradients + 2 * (micros - 1) * others;
@@ -169,10 +170,10 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
     return out;
 }
 
-/* Bytes of the matrices that the average pipeline stage brings through its data group: gradients
- * once a step or a micro-batch; parameters of ZeRO-3 before a pass of a chunk over its units, but
- * of the unit that the pass before has ended with. Types are at least as wide as the parameters'.
- */
+/* Bytes of the matrices that the average pipeline stage sends through its data group: gradients
+ * once a step or once a micro-batch; with ZeRO-3 also parameters before each pass of a chunk over
+ * its units, except those of the unit that the pass before has ended with. Types are at least as
+ * wide as the parameters'. */
 static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micros,
                          const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
@@ -185,12 +186,13 @@ static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micro
         w->config->zero_optimization_stage3_max_reuse_distance > 0)
         return out;
     if (way->gather == Z3D_PIPELINE_GATHER_PER_STEP) return out + own;
-    const int passes = frame->trained < 1 ? 1 : 2; /* frozen units may have no way back */
+    const int passes = frame->trained < 1 ? 1 : 2; /* frozen units may have no backward */
     return own > kept ? out + passes * micros * (own - kept) : out;
 }
 
-/* Seconds in which a data group's links are busy: at least those of one collective that brings all.
- * Measured ones of several sizes need not add up, and a cut data axis has less to send. */
+/* Seconds in which a data group's links are busy: at least the time of one collective that moves
+ * all bytes. 0 (no bound) if the machine has measured times, because those of several sizes need
+ * not add up, and if the data axis is cut, because it sends less. */
 static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micros,
                          const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
@@ -216,8 +218,8 @@ double z3d_way_once(const z3d_ways *w, const z3d_way *way) {
     return 2 * z3d_links_collective(w->hardware, &frame->links, &event) / frame->layout.pipeline;
 }
 
-/* Behind the micro-batches, on the average stage: the device steps no slower than the host, which
- * may step beside the next step's micro-batches. */
+/* Seconds after the micro-batches, on the average stage: the optimizer's step on the device or the
+ * host. A delayed update runs beside the next step's micro-batches and counts 0. */
 static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_way *way) {
     if (w->config->zero_optimization_offload_optimizer_delayed_param_update &&
         way->tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE)
@@ -231,9 +233,9 @@ static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_wa
 
 /* The longest of three. (1) Stages of equal work, free communication over data ranks and between
  * stages, and the schedule's bubble (docs/pipelines.md) with the least shares that its halves can
- * have: a weight half is at most a third of a micro-batch's work, a forward at least a quarter.
- * (2) What is copied for the micro-batches; it goes beside their work. Both have a tail. (3) A data
- * group's links, which work at full speed only while no kernel runs. */
+ * have: a weight half is at most a third of a micro-batch's work, a forward at least a quarter. (2)
+ * The copies of the micro-batches, which run beside their work. Both have a tail (least_tail). (3)
+ * The data group's links, which work at full speed only while no kernel runs. */
 static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double micros,
                             const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
@@ -276,8 +278,9 @@ static double stage_sum(const z3d_fit_frame *frame, const z3d_pipeline_config *p
     return sum;
 }
 
-/* Stages work on all micro-batches. Before its first pass and behind its last one a stage waits for
- * those before it, if its last pass goes to them; in schedules with weight halves it need not. */
+/* Every stage works on all micro-batches. Before its first pass and after its last pass a stage
+ * waits for the stages before it: their first forwards and last backwards. In schedules with weight
+ * halves it waits less. */
 static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
                          const z3d_alone *alone, double micros, z3d_fit_work *out) {
     const z3d_schedule_kind kind = pipeline->schedule;
@@ -297,9 +300,9 @@ static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *
     }
 }
 
-/* When stage 0 goes back for the first time, it has gone forward for as many micro-batches as there
- * are stages, through all its chunks; in zb-v for twice as many less one through its first chunk,
- * and for one through its last. */
+/* Before its first backward, stage 0 has run the forward of as many micro-batches as there are
+ * stages, through all its chunks. In zb-v it has run twice as many less one through its first
+ * chunk, and one through its last chunk. */
 static void find_kept(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
                       const z3d_alone *alone, double micros, z3d_fit_work *out) {
     const int stages = frame->layout.pipeline;
@@ -327,7 +330,7 @@ static z3d_status find_work(const z3d_ways *w, const z3d_way *way, z3d_fit_work 
     Z3D_TRY(z3d_fit_apply(frame, &row, micros));
     z3d_status status = z3d_config_resolve(frame->config, &z3d_model_rules, w->ranks, &data);
     if (status == Z3D_OK) status = z3d_plan_program_config(frame->config, frame->model, &program);
-    if (status == Z3D_ERR_CONFIG) return Z3D_OK; /* pricing it will say so */
+    if (status == Z3D_ERR_CONFIG) return Z3D_OK; /* pricing reports the error */
     Z3D_TRY(status);
     find_longest(frame, &program.pipeline, alone, (double)micros, out);
     find_kept(frame, &program.pipeline, alone, (double)micros, out);

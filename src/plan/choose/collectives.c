@@ -1,5 +1,5 @@
-/* How many ranks a node has, where collectives depend on it. It follows from the nodes, never from
- * a measurement, so a run on the same nodes has the same sums. */
+/* The number of ranks of a node, if collectives depend on it. It follows from the nodes, never from
+ * a measurement, so a run on equal nodes has equal sums. */
 #include "src/plan/choose/choose.h"
 
 z3d_status z3d_choose_nodes(z3d_config *config, int64_t node) {

@@ -1,4 +1,4 @@
-/* plan --fit and --recommend: what a way of training needs. */
+/* plan --fit and --recommend: the memory of a candidate. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@ const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
 
 /* ---- the frame ---- */
 
-/* Up to 10^6 samples, and as many micro-batches, are what the configuration takes; its own pair is
- * one of these. An interleaved pipeline takes whole rounds of micro-batches, a schedule file its
- * own number. */
+/* The configuration allows up to 10^6 samples and as many micro-batches; its own pair is one of the
+ * divisors. An interleaved pipeline needs whole rounds of micro-batches, a schedule file its own
+ * number. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
     z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
@@ -22,7 +22,8 @@ static void find_divisors(z3d_fit_frame *w) {
     }
 }
 
-/* Those that are too small for every data rank to have a sample; the configuration's own is not. */
+/* Drops micro-batches so small that a data rank gets no sample; the configuration's own one is
+ * large enough. */
 static z3d_status drop_small(z3d_fit_frame *w) {
     z3d_plan_speeds speeds;
     z3d_status status = Z3D_ERR_CONFIG;
@@ -144,7 +145,7 @@ z3d_status z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t
 
 /* ---- memory ---- */
 
-/* Of those with most samples. */
+/* The rank with the most samples of a pipeline stage. */
 static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config *config,
                                int index) {
     z3d_mesh mesh = w->mesh;
@@ -153,12 +154,12 @@ static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config 
     return mesh;
 }
 
-/* Only whether the row fits is asked. */
+/* Whether the caller only asks if the row fits. */
 static bool is_quick(const z3d_fit_frame *w) {
     return w->rough && w->node.rough;
 }
 
-/* The row's are those of the pipeline stage that needs most. */
+/* The row's ledger and memory are those of the pipeline stage that needs most. */
 static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
                              z3d_fit_row *row) {
     z3d_program_set set;
@@ -196,7 +197,7 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     z3d_timetables *timetables;
     status = z3d_timetables_create(&config, w->layout.pipeline, &timetables);
     config.pipeline.timetables = timetables;
-    bool enough = false; /* one stage that does not fit is */
+    bool enough = false; /* one stage that does not fit decides */
     for (int i = 0; i <= last && status == Z3D_OK && !enough;
          i = w->rough && i == 1 && last > 1 ? last : i + 1) {
         status = take_stage(w, &config, i, row);

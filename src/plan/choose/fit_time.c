@@ -1,7 +1,7 @@
-/* plan --fit and --recommend: how long a step takes, and what lengthens it. */
+/* plan --fit and --recommend: the time of a step, and the causes that lengthen it. */
 #include "src/plan/choose/fit.h"
 
-/* Means over the pipeline stages. */
+/* The losses' means over the pipeline stages. */
 static void find_losses(const z3d_simulation *simulation, double step_flops, z3d_fit_price *out) {
     double replayed = 0, compute = 0, share = 1.0 / simulation->stages, *loss = out->loss;
     for (int s = 0; s < simulation->stages; s++) {
@@ -26,13 +26,13 @@ static void find_losses(const z3d_simulation *simulation, double step_flops, z3d
     loss[Z3D_LOSS_RECOMPUTE] = compute * replayed / (step_flops + replayed);
 }
 
-/* Whose instructions, and where to add their seconds. */
+/* The program whose instructions are timed, and the array for their seconds. */
 typedef struct by_unit {
     const z3d_simulation *simulation;
     double *seconds;
 } by_unit;
 
-/* Without waits for the host: beside other stages it has more time. */
+/* Waits for the host do not count: a stage of a pipeline gives the host more time. */
 static void add_unit(void *context, const z3d_span *span) {
     const by_unit *to = context;
     const bool waits = span->kind == Z3D_SPAN_WAIT && span->lane == Z3D_LANE_HOST;
@@ -67,9 +67,8 @@ z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int
     return status;
 }
 
-/* A long step is its first micro-batches and so many more like the middle ones. Each of them takes
- * as long as it keeps the busiest stage busy, also where a schedule makes up for an earlier wait.
- */
+/* A long step is the short step and `more` micro-batches like the middle ones. Each adds the time
+ * that it keeps the busiest stage busy, also if the schedule makes up for an earlier wait. */
 static void lengthen(z3d_fit_price *p, const z3d_fit_price *shorter, double more) {
     double longer = p->seconds - shorter->seconds, least = p->busiest - shorter->busiest;
     double caught_up = longer < least ? least - longer : 0;

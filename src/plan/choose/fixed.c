@@ -1,5 +1,5 @@
-/* What a search may change: plan --recommend all sizes, plan --fit those that the configuration
- * does not set. */
+/* The keys that a search may change: plan --recommend changes all sizes, plan --fit those that the
+ * configuration does not set. */
 #include <string.h>
 
 #include "src/plan/choose/ways.h"
@@ -28,14 +28,14 @@ static void leave_tensor(z3d_config *config) {
     config->parallel_sequence_parallel = config->parallel_allow_tensor_across_nodes = false;
 }
 
-/* The sizes, and what goes with them. */
+/* Clears the parallel sizes and the keys that depend on them. */
 static z3d_status leave_sizes(z3d_config *config) {
     leave_tensor(config);
     Z3D_TRY(z3d_ways_leave_pipeline(config));
     return z3d_config_override(config, "parallel.device_speeds=equal");
 }
 
-/* Nothing is offloaded, and nothing is said of how. */
+/* Clears all keys of offload. */
 static z3d_status leave_tiers(z3d_config *config) {
     static const char *const none[] = {"zero_optimization.sub_group_size=1e9",
                                        "zero_optimization.stage3_prefetch_bucket_size=auto",
@@ -57,7 +57,7 @@ static void leave_sharding(z3d_config *config) {
     config->parallel_ranks_per_node = Z3D_AUTO;
 }
 
-/* What every search decides. */
+/* Clears the keys that every search decides. */
 static z3d_status leave_methods(z3d_config *config) {
     config->activation_checkpointing_partition_activations = false;
     config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
@@ -69,8 +69,8 @@ static int if_set(const z3d_config *config, const char *path, int value, int ope
     return z3d_config_is_set(config, path) ? value : open;
 }
 
-/* A list of units and a schedule of one's own are for one number of stages and chunks. A pipeline
- * of open size is a pipeline if anything about it is set. */
+/* A list of units and a schedule file suit only one number of stages and chunks. If any key of
+ * pipelines is set, an open pipeline size is at least 2. */
 static void find_fixed(z3d_config *c, z3d_fixed *out) {
     int unused;
     bool file = c->parallel_pipeline_schedule == Z3D_PIPELINE_FILE;
@@ -102,7 +102,7 @@ static z3d_status copy(const z3d_config *config, z3d_config **out) {
     return status;
 }
 
-/* ranks and batch. */
+/* Finds ranks and batch. */
 static z3d_status find_world(z3d_ways *w, int ranks, bool keep) {
     z3d_config *c = w->config;
     z3d_mesh mesh;
@@ -128,11 +128,11 @@ static z3d_status find_world(z3d_ways *w, int ranks, bool keep) {
 z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     z3d_config *c = w->config;
     bool parts = z3d_config_is_set(c, "parallel.sequence_parallel");
-    w->fixed.cut =
-        z3d_is_nominal(w->hardware) ||
-        /* its nodes are not known */ z3d_config_is_set(c, "parallel.collective_algorithm") ||
-        z3d_config_is_set(c, "zero_optimization.zero_hpz_partition_size") ||
-        z3d_config_is_set(c, "zero_optimization.mics_shard_size");
+    w->fixed.cut = z3d_is_nominal(w->hardware) ||
+                   /* the nominal machine's nodes are not known */
+                   z3d_config_is_set(c, "parallel.collective_algorithm") ||
+                   z3d_config_is_set(c, "zero_optimization.zero_hpz_partition_size") ||
+                   z3d_config_is_set(c, "zero_optimization.mics_shard_size");
     w->fixed.least_pipeline = 1;
     if (keep) find_fixed(c, &w->fixed);
     w->fixed.sequence_parallel = parts ? c->parallel_sequence_parallel : -1;
@@ -149,7 +149,7 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     Z3D_TRY(z3d_ways_leave_pipeline(w->flat));
     Z3D_TRY(copy(w->flat, &w->alone));
     if (w->alone->bf16_enabled && w->alone->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO)
-        w->alone->data_types_grad_accum_dtype = /* the least of what it may be */
+        w->alone->data_types_grad_accum_dtype = /* the type that needs least */
             c->communication_data_type == Z3D_ACCUM_AUTO ? Z3D_ACCUM_BF16 : Z3D_ACCUM_FP32;
     leave_sharding(w->alone);
     Z3D_TRY(leave_tiers(w->alone));

@@ -44,7 +44,7 @@ static int faster(const z3d_gather_price *price, z3d_string *why) {
 
 /* ---- in a run: by memory ---- */
 
-/* A tenth of the memory stays free: what runs beside may want some. */
+/* 1 if per_step leaves a tenth of the memory free, which other processes may need; else 0. */
 static int roomier(const z3d_need *need, const z3d_room *room, z3d_string *why) {
     z3d_room most = {
         .device = room->device / 10 * 9, .host = room->host / 10 * 9, .shared = room->shared};

@@ -1,4 +1,4 @@
-/* plan --fit and --recommend: the ways that do not fit. */
+/* plan --fit and --recommend: the candidates that do not fit. */
 #include "src/plan/choose/ways.h"
 
 void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row) {

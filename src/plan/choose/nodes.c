@@ -1,4 +1,4 @@
-/* plan --fit and --recommend: on how many ranks. */
+/* plan --fit and --recommend: the number of ranks. */
 #include <math.h>
 
 #include "src/plan/choose/choose.h"
@@ -13,15 +13,15 @@ int z3d_default_ranks(const z3d_config *config, int ranks, const z3d_hardware *h
     return found > MOST_RANKS ? ranks : (int)found;
 }
 
-/* ---- as many nodes as a training needs ---- */
+/* ---- the number of nodes that a training needs ---- */
 
 typedef struct order {
     const z3d_config *config;
     const z3d_hardware *hardware;
     const z3d_goal *goal;
     bool keep;
-    double rate;           /* tokens a second that are needed */
-    double best, per_node; /* the highest of all nodes, and of a node, so far */
+    double rate;           /* tokens a second that the goal needs */
+    double best, per_node; /* the highest rate so far, of all nodes and for each node */
     int searches, refusals;
 } order;
 
@@ -54,7 +54,7 @@ static int usual_nodes(const order *o, int nodes) {
     return nodes;
 }
 
-/* The least that could do: all devices at their peak. */
+/* The fewest nodes that could reach the goal: with all devices at their peak. */
 static z3d_status least_nodes(const order *o, int *nodes) {
     z3d_config *config;
     z3d_model *model = NULL;
@@ -82,7 +82,7 @@ static z3d_status search(order *o, int nodes, z3d_config **config, z3d_recommend
     return status;
 }
 
-/* What more nodes would do nothing about. */
+/* Errors that more nodes would not remove. */
 static bool is_final(z3d_status status) {
     return status != Z3D_OK && status != Z3D_ERR_CONFIG && status != Z3D_ERR_MEMORY &&
            status != Z3D_ERR_TOPOLOGY;
@@ -100,12 +100,13 @@ static z3d_status refuse(const order *o, z3d_status last) {
     return Z3D_ERROR(
         Z3D_ERR_CONFIG,
         "no number of nodes that was tried trains on the tokens in %g days; the fastest "
-        "takes %s: allow more days, or write a larger train_batch_size, of which more "
-        "ranks have a part",
+        "takes %s: allow more days, or write a larger train_batch_size, which more "
+        "ranks can share",
         o->goal->days, z3d_format_seconds(o->goal->tokens / o->best, time, sizeof time));
 }
 
-/* What a node does mostly falls as there are more, or grows a little where shards leave room. */
+/* The rate of each node mostly falls with more nodes, or grows a little if smaller shards free
+ * memory. */
 static int next_nodes(const order *o, int nodes) {
     const double least = o->per_node > 0 ? ceil(0.95 * o->rate / o->per_node) : 0;
     return usual_nodes(o, least > nodes ? (int)fmin(least, MOST_RANKS) : nodes + 1);

@@ -1,4 +1,4 @@
-/* A machine for plan --fit where the user names none. */
+/* A machine for plan --fit if the user names none. */
 #include <stdio.h>
 #include <string.h>
 

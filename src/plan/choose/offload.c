@@ -1,7 +1,7 @@
 /* activation_checkpointing.cpu_checkpointing: auto. */
 #include "src/plan/choose/choose.h"
 
-/* A step that its copies lengthen by no more than this share hides them. */
+/* Copies count as hidden if they lengthen the step by at most this share. */
 static const double hidden_share = 0.01;
 
 static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardware, bool offload,
@@ -65,7 +65,8 @@ z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware 
     bool offload = false;
     if (config->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) return Z3D_OK;
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
-    /* Before anything is settled: with a settled value it would be an option without effect. */
+    /* Clear training.hardware first: after the choice it would be an option without effect, which
+     * is an error. */
     Z3D_TRY(z3d_config_override(config, "training.hardware="));
     Z3D_TRY(choose(config, ranks, hardware, &offload, why));
     if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");

@@ -1,5 +1,5 @@
-/* plan --fit and --recommend: the order of ways. Predictions are not so exact that one of two that
- * differ by 2 % is the faster one: then the simpler one is the better answer. */
+/* plan --fit and --recommend: the order of candidates. Predictions are too inexact to order two
+ * candidates that differ by 2 %, so the simpler one comes first. */
 #include "parallel/schedule/schedule.h"
 #include "src/plan/choose/ways.h"
 
@@ -15,7 +15,7 @@ int z3d_row_mechanisms(const z3d_fit_row *row) {
            row->offload + (l->cut != Z3D_CUT_NONE) + row->tiers.optimizer + row->tiers.parameters;
 }
 
-/* a comes before b, of rows that are equally fast. */
+/* Whether a comes before b, if both are equally fast. */
 static bool is_better(const z3d_fit_row *a, const z3d_fit_row *b) {
     const bool tight[2] = {z3d_row_is_tight(a), z3d_row_is_tight(b)};
     if (tight[0] != tight[1]) return tight[1];

@@ -46,7 +46,7 @@ static void say_others(const share *of, int best, z3d_string *why) {
     z3d_string_append(why, "%s)", large > 1 ? " do not fit" : large ? " does not fit" : "");
 }
 
-/* Of equal times the smaller share, of which more is on the device. */
+/* Among equal times it takes the smaller share: it leaves more of the states on the device. */
 static int fastest(const share *of, z3d_string *why) {
     int best = -1;
     for (int part = 0; part < SHARES; part++)
@@ -70,7 +70,7 @@ static z3d_status compare(z3d_config *config, int ranks, const z3d_hardware *har
 
 /* ---- in a run: by memory ---- */
 
-/* The smallest share that leaves a tenth of the memory free: what runs beside may want some. */
+/* The smallest share that leaves a tenth of the memory free: other processes may need it. */
 static z3d_status weigh(z3d_config *config, int ranks, int threads, const z3d_room *room, int *part,
                         z3d_string *why) {
     const z3d_room most = {

@@ -1,18 +1,19 @@
-/* plan --fit and --recommend: the fastest ways of training a model on so many ranks. Ways are
- * looked at by their least possible time. A way is not priced
- * - if it needs too much memory: by the bound of ways.c; or because one that needs less was too
- *   large already (a smaller micro-batch, more recompute, P_a, host memory, parameters gathered for
- *   each micro-batch); or because programs of few micro-batches are, on the pipeline stages that
- *   can need most (0, 1 and the last);
- * - if one that computes and copies no more fits and leaves the device some air: less recompute, no
- *   P_a, no host memory, states and parameters no farther away (tiers.c), and otherwise equal. What
- *   sends less, too, may be slower, but only by what it sends once a step (ZeRO-2 sends more than
- *   ZeRO-1, but beside compute): its time less that is a bound;
- * - once its least possible time, and so that of all that follow, is above the tenth best and what
- *   counts as equally fast as the best.
- * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
- * bound of the arena, which the planner reaches within a percent; it is planned where less than
- * three percent are left, and of the best. */
+/* plan --fit and --recommend: the fastest candidates on the given ranks. The search takes
+ * candidates in the order of their least possible time. A candidate is not priced
+ * - if it needs too much memory: by the bound of bounds.c; or because a candidate that needs less
+ *   was too large already (smaller micro-batch, more recompute, P_a, host memory, parameters
+ *   gathered for each micro-batch); or because its programs of few micro-batches do not fit on the
+ *   pipeline stages that can need most (0, 1 and the last);
+ * - if a candidate that computes and copies no more fits and leaves some memory free: less
+ *   recompute, no P_a, no host memory, states and parameters no farther away (tiers.c), and
+ *   otherwise equal. If that candidate sends more, it may be slower, but only by the bytes that it
+ *   sends once a step (ZeRO-2 sends more than ZeRO-1, but beside compute): its time less theirs is
+ *   then only a bound;
+ * - once its least possible time, and so that of all later candidates, is above the tenth best and
+ *   above the times that count as equal to the best.
+ * The sim plays each candidate that is priced and checks the memory of all stages. Memory is the
+ * lower bound of the arena, which the planner reaches within a percent. Memory is really planned
+ * for the best, and for candidates that leave less than three percent free. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,19 +22,20 @@
 typedef struct search {
     z3d_ways ways;
     z3d_recommendation *out;
-    z3d_way **queue; /* those that were not looked at yet, as a heap: the least is the first */
+    z3d_way **queue; /* candidates that the search has not yet taken, as a heap: the fastest bound
+                        is the first */
     int queued;
-    const z3d_way **large, **crowded; /* ways that were too large for the device; for host memory or
-                                         the disk */
+    const z3d_way **large, **crowded; /* candidates that were too large for the device (large), for
+                                         host memory or the disk (crowded) */
     struct priced {
         const z3d_way *way;
         double seconds; /* at least */
-    } * roomy;          /* that fit with air */
+    } * roomy;          /* candidates that fit and leave some memory free */
     int larges, crowdeds, roomies;
 } search;
 
-/* Of ways with the same ZeRO stage: b needs no more device memory than a. Parameters that are kept
- * elsewhere may need more there than on the device, because they are fetched ahead. */
+/* Whether b needs no more device memory than a, if both have the same ZeRO stage. Offloaded
+ * parameters may need more device memory than others, because they are fetched ahead. */
 static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
     return b->granularity <= a->granularity && b->micro_batch <= a->micro_batch &&
            b->partition >= a->partition && b->offload >= a->offload && b->gather >= a->gather &&
@@ -41,7 +43,7 @@ static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
            (b->tiers.parameters > 0) == (a->tiers.parameters > 0);
 }
 
-/* device: it is the device that is too small. */
+/* *device: device memory is too small, not another space. */
 static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
     *device = way->bytes[Z3D_SPACE_DEVICE] > z3d_ways_capacity(&s->ways, Z3D_SPACE_DEVICE);
     if (!z3d_way_may_fit(&s->ways, way)) return true;
@@ -61,14 +63,14 @@ static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
     return false;
 }
 
-/* Otherwise equal ways: with a lower ZeRO stage from 1 on, or with parameters that are gathered
- * once a step, b sends no more. */
+/* Whether b sends no more than a, if they are otherwise equal: b has a lower ZeRO stage from 1 on,
+ * or gathers parameters once a step. */
 static bool sends_no_more(const z3d_way *b, const z3d_way *a) {
     if (b->stage == a->stage) return b->gather <= a->gather;
     return b->stage < a->stage && z3d_way_shards(b->stage, Z3D_STATE_OPTIMIZER);
 }
 
-/* What b takes says what a takes at least. */
+/* Whether a needs at least b's time. */
 static bool is_no_slower(const z3d_way *b, const z3d_way *a) {
     return b->frame == a->frame && b->micro_batch == a->micro_batch &&
            b->granularity >= a->granularity && b->partition <= a->partition &&
@@ -76,7 +78,8 @@ static bool is_no_slower(const z3d_way *b, const z3d_way *a) {
            sends_no_more(b, a);
 }
 
-/* Raises the bound of `way` to what those that fit say; INFINITY: one of them beats it. */
+/* Raises the bound of `way` by the times of candidates that fit; INFINITY: one of them is
+ * better. */
 static void raise_bound(const search *s, z3d_way *way) {
     for (int i = 0; i < s->roomies; i++) {
         const z3d_way *r = s->roomy[i].way;
@@ -87,7 +90,7 @@ static void raise_bound(const search *s, z3d_way *way) {
     }
 }
 
-/* By seconds, until the search is over. */
+/* Inserts a row by its seconds; z3d_rows_order sorts at the end of the search. */
 static void insert(z3d_recommendation *out, const z3d_fit_row *row) {
     int at = out->count < Z3D_CANDIDATES ? out->count++ : Z3D_CANDIDATES;
     for (; at > 0 && out->row[at - 1].seconds > row->seconds; at--)
@@ -112,8 +115,8 @@ static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t ac
     return z3d_fit_memory(&planned, row, accumulation);
 }
 
-/* Seconds from which on a way is not among the answers: it is slower than the tenth best, and than
- * what counts as equally fast as the best. */
+/* A candidate with so many seconds or more is no answer: it is slower than the tenth best, and not
+ * equally fast as the best. */
 static double limit(const search *s) {
     const z3d_recommendation *out = s->out;
     if (out->count < Z3D_RECOMMENDED) return INFINITY;
@@ -139,7 +142,7 @@ static z3d_status price(search *s, const z3d_way *way) {
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
         if (status == Z3D_OK) z3d_misses_add(&s->out->misses, &row);
-        /* Where host memory is short, what leaves more of it may fit. */
+        /* If only host memory is short, candidates that use less of it may fit. */
         if (status != Z3D_OK || row.memory.free < 0)
             s->large[s->larges++] = way;
         else if (!way->offload)
@@ -151,11 +154,11 @@ static z3d_status price(search *s, const z3d_way *way) {
     s->out->priced++;
     if (!nearly_full && !z3d_row_is_tight(&row))
         s->roomy[s->roomies++] = (struct priced){way, row.seconds};
-    if (row.seconds < limit(s)) insert(s->out, &row); /* others have no more than a bound */
+    if (row.seconds < limit(s)) insert(s->out, &row); /* other rows have only a bound */
     return Z3D_OK;
 }
 
-/* The first may be too far in front. */
+/* Restores the heap after the bound of its first item was raised. */
 static void sink(search *s) {
     for (int at = 0;;) {
         int least = at;
@@ -169,7 +172,7 @@ static void sink(search *s) {
     }
 }
 
-/* Looks at the way with the least possible time, or finds that it needs more. */
+/* Takes the candidate with the least possible time and prices it, or raises its bound. */
 static z3d_status look_at_first(search *s) {
     z3d_way *way = s->queue[0];
     const double before = way->seconds;
@@ -208,8 +211,8 @@ static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layo
     return frame;
 }
 
-/* Plans the memory of the best: of the first, the whole step's. What does not fit after all is
- * dropped. */
+/* Plans the memory of the best rows; for the first, with all micro-batches of the step. Drops rows
+ * that do not fit after all. */
 static z3d_status settle_best(search *s) {
     z3d_recommendation *out = s->out;
     z3d_rows_order(out->row, out->count);
@@ -236,7 +239,7 @@ static bool tries(const z3d_ways *w, int device) {
     return false;
 }
 
-/* What would make it fit. */
+/* Appends changes that may help. */
 static void say_remedies(const search *s, z3d_string *out) {
     const z3d_ways *w = &s->ways;
     z3d_string_append(out, "; use more ranks");
@@ -249,7 +252,8 @@ static void say_remedies(const search *s, z3d_string *out) {
                                "node.nvme_write_gb_per_s), where states and parameters may lie");
 }
 
-/* The search stops at the first pipeline stage that does not fit. */
+/* Plans all stages of the nearest misses, because the search stopped at the first pipeline stage
+ * that does not fit. */
 static z3d_status measure_misses(search *s) {
     z3d_fit_row *rows[] = {&s->out->misses.nearest, &s->out->misses.nearest_elsewhere};
     for (int i = 0; i < 2; i++) {
@@ -261,7 +265,8 @@ static z3d_status measure_misses(search *s) {
     return Z3D_OK;
 }
 
-/* By the ways that lack least: of those that were planned, and the one with the least bound. */
+/* Refuses with the candidates that lack least: among the planned ones, else the one with the least
+ * bound. */
 static z3d_status refuse(search *s) {
     char capacity[32];
     z3d_string why = {0};
@@ -278,7 +283,7 @@ static z3d_status refuse(search *s) {
     say_remedies(s, &why);
     double bytes = s->ways.hardware->memory_gib * 1073741824.0;
     z3d_status status = Z3D_ERROR(
-        Z3D_ERR_MEMORY, "no way fits %d ranks with %s each%s", s->out->ranks,
+        Z3D_ERR_MEMORY, "no candidate fits %d ranks with %s each%s", s->out->ranks,
         z3d_format_bytes((int64_t)bytes, capacity, sizeof capacity), why.failed ? "" : why.text);
     z3d_string_free(&why);
     return status;

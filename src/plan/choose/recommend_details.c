@@ -1,4 +1,4 @@
-/* What plan --fit and --recommend find: the tables of --verbose. */
+/* The results of plan --fit and --recommend: the tables of --verbose. */
 #include <string.h>
 
 #include "src/plan/choose/recommend_text.h"
@@ -41,7 +41,7 @@ static void print_losses(const z3d_recommendation *r, z3d_string *out) {
     }
 }
 
-/* Where the memory goes, and what a way costs beyond the cheapest. */
+/* Each row's memory by category, and its communication and FLOPs beyond the cheapest row. */
 static void print_memory(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append(out, "\n   GiB %-80s %-19s %s\n%2s",
                       "of the rank that needs most: peaks by category", "packed", "extra a step",
@@ -70,7 +70,7 @@ static bool any_offloaded(const z3d_recommendation *r) {
     return false;
 }
 
-/* What each way's offload costs. */
+/* The cost of each row's offload. */
 static void print_offload(const z3d_recommendation *r, z3d_string *out) {
     if (!any_offloaded(r)) return;
     z3d_string_append(out,
@@ -88,14 +88,13 @@ static void print_offload(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append(out, "offload: where optimizer states lie; after the comma, parameters\n");
 }
 
-/* The way that nearly fits, and what was not tried. */
+/* The candidate that lacks least, and the sizes that were not tried. */
 static void print_misses(const z3d_recommendation *r, z3d_string *out) {
     const z3d_misses *m = &r->misses;
-    z3d_string_append(
-        out,
-        "\narrangements of the ranks: %d; ways in all: %d; %d were priced, the others "
-        "that fit cannot be among these\n",
-        r->layouts, r->ways, r->priced);
+    z3d_string_append(out,
+                      "\narrangements of the ranks: %d; candidates: %d; %d were priced, the others "
+                      "that fit cannot be among these\n",
+                      r->layouts, r->ways, r->priced);
     if (m->nearest.accumulation + m->nearest_elsewhere.accumulation > 0) {
         z3d_string_append(out, "The nearest miss: ");
         z3d_misses_say(m, out);

@@ -1,4 +1,4 @@
-/* What plan --fit and --recommend find, as JSON. */
+/* The results of plan --fit and --recommend, as JSON. */
 #include "src/plan/choose/recommend_text.h"
 
 static void number(z3d_string *out, const char *name, double value) {
@@ -54,7 +54,7 @@ static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_st
     z3d_string_append(out, "}}");
 }
 
-/* The keys in one text. */
+/* The paths of the estimates, as one string. */
 static void estimates_json(const z3d_hardware *hardware, z3d_string *out) {
     z3d_string paths = {0};
     bool room = z3d_hardware_estimates(hardware, false, &paths);

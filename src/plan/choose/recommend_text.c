@@ -1,4 +1,5 @@
-/* What plan --fit and --recommend find: the answer in keys, and a table of the other ways. */
+/* The results of plan --fit and --recommend: the answer's keys, and a table of the other
+ * candidates. */
 #include "src/plan/choose/recommend_text.h"
 
 #include <math.h>
@@ -110,7 +111,7 @@ static bool is_estimated(const z3d_recommendation *r) {
            z3d_hardware_estimates(&r->hardware, false, NULL);
 }
 
-/* What the first row comes to. */
+/* The first row's predictions. */
 static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     const z3d_fit_row *row = &r->row[0];
     char rate[32], mfu[32] = "n/a";
@@ -128,7 +129,7 @@ static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     }
 }
 
-/* How far one may trust the numbers. */
+/* How exact the numbers are. */
 static void print_trust(const z3d_recommendation *r, z3d_string *out) {
     const bool estimated = is_estimated(r);
     const z3d_run_kind kind = kind_of(r, &r->row[0]);
@@ -205,9 +206,9 @@ static void print_table(const z3d_recommendation *r, z3d_string *out) {
     }
     z3d_string_append(
         out,
-        "With less than %.3g GiB free a way is tight: a run that needs more than its "
+        "With less than %.3g GiB free a candidate is tight: a run that needs more than its "
         "plan fails\n"
-        "Within 2 %% of the fastest, ways that are not tight, have fewer mechanisms and "
+        "Within 2 %% of the fastest, candidates that are not tight, have fewer mechanisms and "
         "leave more\nmemory free come first.\n",
         tenth);
     if (cut)
@@ -216,7 +217,7 @@ static void print_table(const z3d_recommendation *r, z3d_string *out) {
     if (once) z3d_string_append(out, "once: parameters are gathered once a step, and kept\n");
     if (misses > 0)
         z3d_string_append(
-            out, "%d of %d ways do not fit: %d lack device memory, %d host memory or disk\n",
+            out, "%d of %d candidates do not fit: %d lack device memory, %d host memory or disk\n",
             misses, r->ways, r->misses.device, r->misses.elsewhere);
 }
 

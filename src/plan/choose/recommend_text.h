@@ -1,4 +1,4 @@
-/* Private to what plan --fit and --recommend print: the words of a row. */
+/* Private to the printing of plan --fit and --recommend: the words of a row. */
 #ifndef ZERO3D_PLAN_RECOMMEND_TEXT_H
 #define ZERO3D_PLAN_RECOMMEND_TEXT_H
 
@@ -17,13 +17,13 @@ typedef struct z3d_row_text {
 z3d_row_text z3d_row_tiers(const z3d_fit_row *row);
 /* -1: unknown peak. */
 double z3d_row_mfu(const z3d_recommendation *r, const z3d_fit_row *row);
-/* Bytes of the device that are used. */
+/* Bytes of device memory that the row uses. */
 double z3d_row_used(const z3d_fit_row *row);
-/* Bytes that a rank sends in a step of the row that sends least. */
+/* Bytes that a rank sends in a step, of the row that sends least. */
 double z3d_least_sent(const z3d_recommendation *r);
 z3d_bill z3d_row_bill(const z3d_recommendation *r, const z3d_fit_row *row);
 
-/* recommend_details.c: what --verbose adds. */
+/* recommend_details.c: the tables of --verbose. */
 void z3d_recommend_details(const z3d_recommendation *r, z3d_string *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* plan --fit and --recommend: where optimizer states and parameters may lie, and the least time
- * that the host and the disk take for them. */
+/* plan --fit and --recommend: the places of optimizer states and parameters, and the least time
+ * that host and disk take for them. */
 #include <string.h>
 
 #include "src/plan/choose/ways.h"
@@ -9,9 +9,9 @@
 
 const char z3d_tiers_folder[] = "/local_nvme";
 
-/* ---- which ---- */
+/* ---- the places ---- */
 
-/* Whether a search may put something there. */
+/* Whether a search may use the device. */
 static bool is_offered(const z3d_ways *w, int device) {
     const z3d_hardware *h = w->hardware;
     bool cpu = z3d_hardware_is_cpu(h), stepped = cpu || h->host_optimizer > 0;
@@ -20,7 +20,7 @@ static bool is_offered(const z3d_ways *w, int device) {
     return stepped && h->nvme_read > 0 && h->nvme_write > 0;
 }
 
-/* written: -1, or what stays. */
+/* written: the device that the configuration sets; -1: none. */
 static bool is_tried(const z3d_ways *w, int written, int device) {
     return written < 0 ? is_offered(w, device) : device == written;
 }
@@ -49,8 +49,9 @@ z3d_status z3d_tiers_find(z3d_ways *w) {
                             "description lacks what prices that; write " OPTIMIZER ".device, too");
 }
 
-/* With the optimizer elsewhere, parameters on the device come back to it at the end of a step; in
- * host memory they come when they are used, beside compute, which may be faster. */
+/* If the optimizer is offloaded, parameters on the device are copied back to it at the end of the
+ * step. Parameters in host memory are copied when they are used, beside compute, which may be
+ * faster. */
 bool z3d_tiers_no_slower(z3d_fit_tiers a, z3d_fit_tiers b) {
     bool none = a.optimizer == Z3D_OFFLOAD_DEVICE_NONE;
     if (a.parameters == Z3D_OFFLOAD_DEVICE_NONE && b.parameters != Z3D_OFFLOAD_DEVICE_NONE)
@@ -60,7 +61,7 @@ bool z3d_tiers_no_slower(z3d_fit_tiers a, z3d_fit_tiers b) {
 
 /* ---- keys ---- */
 
-/* other: that of the other block; a rank has one file for both. */
+/* other: the path of the other block; a rank has one file for both. */
 static z3d_status set_folder(z3d_config *config, const char *path, const char *now, bool needed,
                              const char *other) {
     z3d_string assignment = {0};

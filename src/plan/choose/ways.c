@@ -1,4 +1,4 @@
-/* plan --fit and --recommend: which ways there are. */
+/* plan --fit and --recommend: lists the candidates. */
 #include "src/plan/choose/ways.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ z3d_status z3d_ways_grow(void **array, int count, size_t size) {
     return Z3D_OK;
 }
 
-/* What the configuration or the model refuses is no way. */
+/* Whether the configuration or the model refuses the candidate. */
 static bool is_refused(z3d_status status) {
     return status == Z3D_ERR_CONFIG || status == Z3D_ERR_TOPOLOGY;
 }
@@ -30,7 +30,7 @@ static z3d_status open_frame(const z3d_ways *w, z3d_config *config, const z3d_fi
     const int64_t stage = config->zero_optimization_stage;
     z3d_fit_apply_layout(config, layout);
     if (layout->cut_open && layout->cut != Z3D_CUT_NONE)
-        config->zero_optimization_stage = 3; /* every cut takes it */
+        config->zero_optimization_stage = 3; /* every cut allows it */
     config->train_batch_size = batch;
     config->train_micro_batch_size_per_gpu = 1;
     config->gradient_accumulation_steps = Z3D_AUTO;
@@ -82,7 +82,7 @@ static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t unit
     return Z3D_OK;
 }
 
-/* Left out, though the model allows it. */
+/* Whether tensor groups of t ranks leave a node, though the model allows t. */
 static bool leaves_node(const z3d_ways *w, const z3d_model_sizes *sizes, int t) {
     return !w->fixed.tensor && !w->fixed.across_nodes && t > (int)w->hardware->devices &&
            w->ranks % t == 0 && sizes->tensor_limit % t == 0;
@@ -113,8 +113,8 @@ static z3d_status refuse_layouts(const z3d_ways *w, const z3d_model_sizes *sizes
         w->fixed.across_nodes ? "" : " and the devices of a node");
 }
 
-/* One ring over all data ranks; and where they are on several nodes, which whole parts of them
- * fill, the other ways of communicating. */
+/* Adds one ring over all data ranks. If the data ranks fill several nodes evenly, it also adds the
+ * other methods of communication. */
 static z3d_status add_cuts(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
     const int devices = (int)w->hardware->devices, inner = devices / layout.tensor;
     const bool parts = devices % layout.tensor == 0 && layout.data > inner && inner > 1 &&
@@ -129,7 +129,7 @@ static z3d_status add_cuts(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
     return Z3D_OK;
 }
 
-/* All pipeline sizes. */
+/* Adds all pipeline sizes. */
 static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int tensor,
                                 bool sequence_parallel) {
     const int rest = w->ranks / tensor;
@@ -158,7 +158,7 @@ static z3d_status add_layouts(z3d_ways *w) {
 
 /* ---- ways ---- */
 
-/* *any: it may fit. */
+/* *any becomes true if the candidate may fit. */
 static z3d_status add_way(z3d_ways *w, z3d_way way, bool *any) {
     const z3d_alone *alone = &w->alone_group[w->work[way.work].alone];
     way.granularity = alone->granularity;
@@ -170,7 +170,7 @@ static z3d_status add_way(z3d_ways *w, z3d_way way, bool *any) {
     return Z3D_OK;
 }
 
-/* Both, where it makes a difference and is not given. */
+/* Adds both values of pipeline_gather if the key has an effect and is not set. */
 static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
     const z3d_fit_layout *layout = &w->frame[way.frame].layout;
     if (layout->pipeline == 1 || layout->data == 1 || !z3d_way_shards(way.stage, Z3D_STATE_VALUE))
@@ -178,7 +178,8 @@ static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
     for (int gather = Z3D_PIPELINE_GATHER_PER_STEP; gather <= Z3D_PIPELINE_GATHER_PER_MICROBATCH;
          gather++) {
         way.gather = gather;
-        /* A cut keeps or gathers less over nodes: what is kept for the step is seldom worth it. */
+        /* A cut gathers less over nodes, so keeping parameters for the whole step is seldom worth
+         * the memory. */
         if (layout->cut_open && layout->cut != Z3D_CUT_NONE && gather != w->fixed.gather &&
             gather == Z3D_PIPELINE_GATHER_PER_STEP)
             continue;
@@ -187,8 +188,8 @@ static z3d_status add_gathers(z3d_ways *w, z3d_way way, bool *any) {
     return Z3D_OK;
 }
 
-/* One data rank has no shards: its stages differ only in what may be kept elsewhere, gradients from
- * 2 on, parameters in 3. */
+/* With one data rank nothing is sharded. Then ZeRO stages differ only in the states that may be
+ * offloaded: gradients from stage 2 on, parameters with 3. */
 static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers tiers) {
     const bool parameters = z3d_way_shards(stage, Z3D_STATE_VALUE);
     if (tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE) return parameters;
@@ -197,9 +198,9 @@ static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers t
            tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE;
 }
 
-/* Without a choice along an axis the values are alike: one tensor rank has nothing to share, nor
- * have ranks whose checkpoints are parts by nature (sequence parallelism); one data rank no shards.
- * *any: one of them may fit. */
+/* Adds only values that differ: P_a has no effect on one tensor rank, nor with sequence
+ * parallelism, whose checkpoints are already parts; ZeRO stages have none on one data rank. *any
+ * becomes true if one of the candidates may fit. */
 static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
     const z3d_fit_layout *layout = &w->frame[w->work[work].frame].layout;
     bool full = w->alone_group[w->work[work].alone].granularity == Z3D_GRANULARITY_FULL,
@@ -234,7 +235,8 @@ static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
             if (f->divisor[i] < ratio * last) continue;
             last = f->divisor[i];
             z3d_status status = z3d_ways_alone(w, group, granularity, last, &alone);
-            if (is_refused(status)) { /* sizes beyond 64 bits, or what ranks cannot be */
+            if (is_refused(status)) { /* sizes beyond 64 bits, or an arrangement that ranks cannot
+                                         have */
                 w->refusal = status;
                 break;
             }
@@ -247,11 +249,11 @@ static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
     return Z3D_OK;
 }
 
-/* Layouts first .. last - 1 have the same tensor groups. */
 bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b) {
     return a->tensor == b->tensor && a->sequence_parallel == b->sequence_parallel;
 }
 
+/* Layouts first .. last - 1 have equal tensor groups. */
 static z3d_status add_group(z3d_ways *w, int first, int last) {
     z3d_fit_frame group;
     z3d_fit_layout alone = w->frame[first].layout;

@@ -1,4 +1,4 @@
-/* What is planned before a job is submitted. */
+/* The plan of a job before it is submitted. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,8 @@ bool z3d_job_seconds(const char *time, int64_t *out) {
         if (used < length && (time[used++] != ':' || used == length)) return false;
     }
     if (used != length || parts == 0) return false;
-    /* The first part's unit: hours behind days, or of three parts; else minutes. */
+    /* The unit of the first part: hours if it follows days or if the time has three parts; else
+     * minutes. */
     const int64_t unit = dashed || parts == 3 ? 3600 : 60;
     int64_t seconds = days * 86400, each = unit;
     for (int i = 0; i < parts; i++, each /= 60) seconds += part[i] * each;
@@ -51,7 +52,7 @@ static z3d_status refuse_nodes(const z3d_job *job, const z3d_config *config) {
                      job->config_count > 1 ? ", and the samples of the other runs" : "");
 }
 
-/* Elastic: the next number of nodes resolves the batch anew. */
+/* parallel.elastic: the batch is resolved again for each number of nodes. */
 static z3d_status try_nodes(const z3d_job *job, z3d_config *config, int64_t nodes) {
     const int64_t micro = config->train_micro_batch_size_per_gpu;
     z3d_mesh unused;
@@ -71,7 +72,7 @@ static z3d_status list_nodes(z3d_job *job) {
     return Z3D_OK;
 }
 
-/* A range loses what this configuration cannot use. */
+/* Removes the numbers of nodes that this configuration cannot use from a range. */
 static z3d_status choose_nodes(z3d_job *job, z3d_config *config) {
     int64_t left = 0, refused = 0;
     if (!job->choice) Z3D_TRY(list_nodes(job));
@@ -116,8 +117,8 @@ static void say_time(const z3d_job *job, const z3d_config *config, double second
     const double left = (double)(limit - job->signal);
     z3d_string_append(line, "predicted: %s a step", z3d_format_seconds(seconds, step, sizeof step));
     if (config->training_steps == Z3D_AUTO) {
-        z3d_string_append(line, "; how many training.epochs are, data.train says, which is not "
-                                "here");
+        z3d_string_append(line, "; the steps of training.epochs are not known: data.train is not "
+                                "on this machine");
         return;
     }
     z3d_string_append(line, ", %s for %lld steps", z3d_format_seconds(whole, all, sizeof all),
@@ -132,7 +133,7 @@ static void say_time(const z3d_job *job, const z3d_config *config, double second
                           fmax(1, left / seconds));
 }
 
-/* What decides the training and is not written: nobody may have thought of it. */
+/* Names important keys that are not set, because the user may not have thought of them. */
 static void say_defaults(const char *name, const z3d_config *config, z3d_string *out) {
     z3d_string list = {0};
     if (!z3d_config_is_set(config, "optimizer.params.lr"))
@@ -148,7 +149,8 @@ static void say_defaults(const char *name, const z3d_config *config, z3d_string 
     z3d_string_free(&list);
 }
 
-/* The advice counts what a plan can use: the message also says what the device has. */
+/* The advice knows only the memory that a plan can use; this message also has the device's
+ * memory. */
 static z3d_status refuse_memory(const z3d_config *config, int ranks, int threads,
                                 const z3d_hardware *hardware, const z3d_memory_need *need) {
     char there[32], outside[32];
@@ -162,7 +164,7 @@ static z3d_status refuse_memory(const z3d_config *config, int ranks, int threads
         z3d_format_bytes((int64_t)need->capacity - usable, outside, sizeof outside));
 }
 
-/* On described hardware. */
+/* Prices the job on described hardware. */
 static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *hardware, int ranks,
                         z3d_string *line) {
     z3d_case *of;
@@ -204,8 +206,7 @@ static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
     Z3D_TRY(z3d_plan_create(config, ranks, 0, &plan));
     const int64_t *arena = plan->set.program[Z3D_MODE_TRAIN]->arena;
     z3d_string_append(line,
-                      "; %s on rank 0 (without --hardware nobody knows whether it fits and how "
-                      "long it takes)",
+                      "; %s on rank 0 (--hardware says whether it fits and how long it takes)",
                       z3d_format_bytes(arena[Z3D_SPACE_DEVICE], need, sizeof need));
     z3d_plan_destroy(plan);
     return Z3D_OK;
@@ -218,11 +219,11 @@ z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
                                 "it is 0: a job that is stopped could not go on; write how many "
                                 "steps may be lost");
     Z3D_TRY(choose_nodes(job, config));
-    /* Of several the fewest and the most. */
+    /* Of several numbers of nodes, plan the fewest and the most. */
     for (int k = 0; k < (job->choices > 1 ? 2 : 1); k++) {
         const int64_t nodes = job->choice[k == 0 ? 0 : job->choices - 1];
         z3d_string line = {0}, unused = {0};
-        /* Elastic: the second plan resolves the batch anew. */
+        /* parallel.elastic: the second plan resolves the batch again. */
         const int64_t micro = config->train_micro_batch_size_per_gpu;
         const int granularity = config->activation_checkpointing_granularity;
         z3d_gather_price gathers[2];

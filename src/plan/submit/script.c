@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Of every line: what stands in a script for people is never a command. */
+/* Makes every line of the text a comment, so that none of it is run. */
 static void append_comment(const char *text, z3d_string *out) {
     while (*text) {
         const int length = (int)strcspn(text, "\n");
@@ -12,7 +12,7 @@ static void append_comment(const char *text, z3d_string *out) {
     }
 }
 
-/* One word to sbatch, which reads its lines with double quotes and backslashes. */
+/* Quotes a word for sbatch, which knows double quotes and backslashes. */
 static void append_word(const char *word, z3d_string *out) {
     const bool quoted = strpbrk(word, " \t\"'\\#") != NULL;
     z3d_string_append(out, quoted ? " \"" : " ");
@@ -34,8 +34,8 @@ static void append_option(const char *option, z3d_string *out) {
     z3d_string_append(out, "\n");
 }
 
-/* A job that is given a number of tasks waits for as many nodes as it had at first: with a range of
- * nodes it asks for the cores of a node only. */
+/* After a requeue, a job with a number of tasks waits for as many nodes as it had at first. So with
+ * a range of nodes the job asks only for the cores of each node. */
 static void append_tasks(const z3d_job *job, z3d_string *out) {
     if (job->choices > 1) {
         z3d_string_append(out, "-%lld\n#SBATCH --mincpus=%lld\n",
@@ -94,9 +94,9 @@ static void append_config(const z3d_job *job, z3d_string *out) {
     z3d_string_append(out, "/${name%%.yaml}\n");
 }
 
-/* At least as many nodes come as the first choice. */
+/* Slurm gives the job at least as many nodes as the first choice. */
 static void append_nodes(const z3d_job *job, z3d_string *out) {
-    z3d_string_append(out, "# Of the nodes that came as many as divide the samples of a step.\n"
+    z3d_string_append(out, "# As many of the job's nodes as divide the samples of a step.\n"
                            "for nodes in");
     for (int64_t i = job->choices; i > 0; i--)
         z3d_string_append(out, " %lld", (long long)job->choice[i - 1]);
@@ -105,7 +105,7 @@ static void append_nodes(const z3d_job *job, z3d_string *out) {
                            "done\n");
 }
 
-/* Up to the program. */
+/* Writes the srun command, up to the program's name. */
 static void append_srun(const z3d_job *job, z3d_string *out) {
     if (job->choices > 1)
         z3d_string_append(out,
@@ -126,7 +126,7 @@ void z3d_job_script(const z3d_job *job, z3d_string *out) {
     const bool array = job->config_count > 1;
     append_header(job, out);
     z3d_string_append(out, "\n");
-    /* In front of the script's own variables, which it might set. */
+    /* Before the script's own variables, because the setup might set them. */
     if (job->setup.length)
         z3d_string_append(out, "# On each start, before the ranks:\n%s\n", job->setup.text);
     append_config(job, out);

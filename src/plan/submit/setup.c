@@ -40,8 +40,8 @@ static z3d_status append_file(const char *path, z3d_string *out) {
     return status;
 }
 
-/* What is left open would take the rest of the script into it: the lines must be whole commands, so
- * that they can be those of a function. Without bash here nobody knows. */
+/* The lines must be whole commands, because they become the body of a function: an open quote or
+ * `if` would swallow the rest of the script. Without bash on this machine nothing is checked. */
 static z3d_status check_syntax(const z3d_string *lines) {
     FILE *bash = popen("exec bash -n 2>/dev/null", "we");
     if (!bash) return Z3D_OK;

@@ -5,7 +5,7 @@
  * / (sqrt(v / (1-beta2^t)) + epsilon),  t = state->optimizer_step. */
 #include "src/device/cpu/isa/adam.h"
 
-/* `decoupled` is a constant where this is inlined. */
+/* `decoupled` is a constant at each call, so the compiler removes the test. */
 static inline void step(const z3d_optimizer_update *kernel, bool decoupled, int64_t first,
                         int64_t end) {
     const numbers u = numbers_of(kernel);

@@ -1,13 +1,14 @@
-/* What AdamW and Adam multiply with, whatever their states are. */
+/* The factors of AdamW and Adam, for states of any type. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_ADAM_H
 #define ZERO3D_DEVICE_CPU_ISA_ADAM_H
 
 #include "src/device/cpu/isa/optimizer.h"
 
-/* What is the same for all elements. */
+/* Numbers that are equal for all elements. */
 typedef struct numbers {
     float gradient_factor, learning_rate, beta1, beta2, rest1, rest2, epsilon;
-    float kept, added; /* of what decays: the parameter's factor; its part in the gradient */
+    float kept, added; /* parameters that decay: they are multiplied by `kept`; `added` times the
+                          parameter is added to the gradient */
     float correction1, correction2; /* 1 - beta^t */
 } numbers;
 

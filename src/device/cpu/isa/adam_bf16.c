@@ -1,28 +1,28 @@
 /* AdamW and Adam (adam.c) with both moments in bf16, momentum and variance in four bytes. The
- * update has them in fp32; they are kept rounded at random, which loses nothing on average. The
- * bits are Philox's under the parameter's name and the seed, at (step, element of the logical
- * parameter / 4): the same on every topology. */
+ * update computes in fp32 and rounds the moments at random, which adds no bias. The random bits are
+ * Philox's, keyed by the parameter's name and the seed, at (step, element of the logical parameter
+ * / 4): equal on every topology. */
 #include "src/device/cpu/isa/adam.h"
 #include "src/device/cpu/isa/math.h"
 #include "src/device/cpu/isa/philox.h"
 
 #include <string.h>
 
-/* A word for each element: what Philox has at (step, element / 4), from block `first` on. */
+/* One random word for each element: Philox's at (step, element / 4), from block `first` on. */
 static void random_words(uint64_t key, uint64_t step, uint64_t first, int64_t blocks,
                          uint32_t *words) {
     const uint32_t halves[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
     for (int64_t b = 0; b < blocks; b += Z3D_PHILOX_STEP / 4) {
         z3d_philox_vector vectors[2];
         z3d_philox_step(halves, step, first, (uint32_t)b, vectors);
-        /* Of one memcpy for both gcc makes moves of eight bytes. */
+        /* gcc would turn one memcpy of both into moves of eight bytes. */
         memcpy(words + 4 * b, &vectors[0], sizeof vectors[0]);
         memcpy(words + 4 * b + Z3D_PHILOX_STEP / 2, &vectors[1], sizeof vectors[1]);
     }
 }
 
-/* The upper half after as much is added as 16 random bits say: up or down in proportion. What is
- * not finite stays so. */
+/* Adds 16 random bits to the lower half and returns the upper half: so x is rounded up with a
+ * probability in proportion to the lower half. Infinity and NaN stay as they are. */
 static inline uint32_t round_at_random(float x, uint32_t random) {
     const uint32_t bits = z3d_bits_of_float(x);
     const uint32_t finite =
@@ -30,8 +30,8 @@ static inline uint32_t round_at_random(float x, uint32_t random) {
     return (bits + (random & 0xffffu & finite)) >> 16;
 }
 
-/* Of n elements; the low half of a moment's four bytes is the momentum. AdamW's `added` is 0, and
- * Adam's `kept` 1. A function of its own: inlined, gcc does not use vectors. */
+/* Steps n elements. The low half of each four bytes of `moments` is the momentum. AdamW has added =
+ * 0, Adam has kept = 1. Not inlined, because gcc would not vectorise it then. */
 static __attribute__((noinline)) void step(const numbers *of_all, float kept, float added,
                                            int64_t n, const float *restrict gradient,
                                            const uint32_t *restrict random,
@@ -49,7 +49,7 @@ static __attribute__((noinline)) void step(const numbers *of_all, float kept, fl
     }
 }
 
-/* Elements whose blocks have the same upper half. */
+/* So many elements have blocks with the same upper half. */
 #define WITHOUT_CARRY ((int64_t)1 << 34)
 
 static void walk(const z3d_optimizer_update *kernel, bool decoupled, int64_t first, int64_t end) {

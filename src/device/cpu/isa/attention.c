@@ -1,9 +1,9 @@
 /* Causal attention without the batch x heads x seq x seq matrix, after Dao et al.,
  * "FlashAttention", 2022: a tile of scores at a time, with a running maximum and sum; backward
  * recomputes the probabilities from the stored logarithm of the sum. Operands are copied (and
- * converted to fp32) into contiguous rows. oneDNN computes the products on one thread. A thread's
- * task is some query rows of the query heads of a key/value head (backward: all rows); tasks write
- * to separate memory. Blocks of keys that no query of a tile sees are skipped. */
+ * converted to fp32) into contiguous rows. oneDNN computes the products on one thread. One task is
+ * some query rows of the query heads of one key/value head (backward: all rows); tasks write to
+ * separate memory. Blocks of keys that no query of a tile sees are skipped. */
 #include <math.h>
 
 #include "src/device/cpu/isa/attention.h"
@@ -16,10 +16,10 @@ enum { QUERIES = Z3D_ATTENTION_QUERIES, KEYS = Z3D_ATTENTION_KEYS };
 _Static_assert(KEYS % QUERIES == 0 && Z3D_ATTENTION_FORWARD % QUERIES == 0 && KEYS % LANES == 0,
                "tiles of scores end where blocks of keys and tasks do");
 
-/* What all tasks of one launch share. */
+/* Shared by all tasks of one launch. */
 typedef struct attention {
     const z3d_cpu *cpu;
-    const z3d_attention_forward *shape; /* in backward without operands */
+    const z3d_attention_forward *shape; /* in backward its operands are NULL */
     int64_t group;                      /* query heads of a key/value head */
     float scale;
     bool drops;
@@ -36,12 +36,13 @@ static attention attention_of(const z3d_cpu *cpu, const z3d_attention_forward *s
     return with;
 }
 
-/* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+/* All threads or one: with a smaller team OpenMP would end the other threads and start them again
+ * later. */
 static int team_for(const z3d_cpu *cpu, int64_t tasks) {
     return tasks > 1 ? cpu->threads : 1;
 }
 
-/* Rows of one head in an operand: where row 0 begins, in elements, and how far rows are apart. */
+/* Rows of one head in an operand: the start of row 0 and the distance between rows, in elements. */
 typedef struct head_rows {
     int64_t offset, stride;
 } head_rows;
@@ -90,18 +91,18 @@ static int64_t first_seen(const attention *with, int64_t sample, int64_t positio
     return first;
 }
 
-/* Where the blocks of keys begin that a query at `position`, and so its tile, sees. */
+/* The start of the first block of keys that a query at `position` sees, and so its tile. */
 static int64_t first_block(const attention *with, int64_t sample, int64_t position) {
     return min_int64(first_seen(with, sample, position), with->shape->capacity - 1) / KEYS * KEYS;
 }
 
 /* The tile of queries in scratch. */
 typedef struct query_tile {
-    int64_t sample, head, position, queries; /* position: of the first one */
+    int64_t sample, head, position, queries; /* position: of the first query */
 } query_tile;
 
-/* Scores of keys that the query does not see, and of those that fill up the last lanes, are minus
- * infinity. Returns the number of columns that rows are then worked on in, a multiple of LANES. */
+/* Sets the scores of keys that a query does not see to minus infinity, and also those that fill the
+ * last lanes. Returns the number of columns to work on, a multiple of LANES. */
 static int64_t mask_scores(const attention *with, float *scores, const query_tile *tile,
                            int64_t first_key, int64_t keys) {
     const int64_t width = (keys + LANES - 1) / LANES * LANES;
@@ -121,8 +122,8 @@ typedef struct forward_scratch {
     float *keys, *values, *queries, *scores, *out, *maximum, *sum, *mask;
 } forward_scratch;
 
-/* A row of scores, from scores to weights of the values relative to the row's maximum so far. A row
- * may see nothing of a block, nor of those before it: then there is no maximum yet. */
+/* Turns a row of scores into weights of the values, relative to the row's maximum so far. If the
+ * row has seen no key yet, it has no maximum. */
 static void forward_row(const attention *with, const forward_scratch *s, const query_tile *tile,
                         int64_t row, int64_t first_key, int64_t width, bool first) {
     const int64_t d = with->shape->head_dim;
@@ -147,8 +148,8 @@ static void forward_row(const attention *with, const forward_scratch *s, const q
     }
 }
 
-/* The block of keys from first_key on, the `first` one or not: adds to out and sum, which are
- * relative to the maximum so far. keys, values: its rows. */
+/* Adds the block of keys that begins at first_key to out and sum, which are relative to the maximum
+ * so far. first: it is the first block. keys, values: the block's rows. */
 static void forward_block(const attention *with, const forward_scratch *s, const query_tile *tile,
                           const float *keys, const float *values, int64_t first_key, int64_t count,
                           bool first) {
@@ -162,7 +163,7 @@ static void forward_block(const attention *with, const forward_scratch *s, const
                          d, first ? 0.0f : 1.0f, s->out, d);
 }
 
-/* Query rows row .. of one head, a tile. The keys in scratch begin at `base`. */
+/* One tile: query rows of one head, from `row` on. The keys in scratch begin at `base`. */
 static void forward_tile(const attention *with, const forward_scratch *s, const query_tile *tile,
                          int64_t row, int64_t base) {
     const z3d_attention_forward *shape = with->shape;
@@ -228,7 +229,7 @@ static void forward_task(const attention *with, char *scratch, int64_t sample, i
                 "kernel " #kernel_name ": dropout counts %lld heads and %lld rows at most",        \
                 (long long)Z3D_DROPOUT_MAX_HEADS, (long long)Z3D_DROPOUT_MAX_ROWS)
 
-/* A document goes on, or a new one begins. */
+/* Each row continues the document of the row before it, or begins a new one. */
 static z3d_status check_positions(const char *kernel, const int32_t *positions, int64_t batch,
                                   int64_t seq) {
     for (int64_t row = 0; positions && row < batch * seq; row++)
@@ -263,13 +264,13 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
     }
     const int64_t per_thread = z3d_scratch_attention_forward(kernel, 1);
     const attention with = attention_of(cpu, kernel);
-    /* All query heads of a key/value head, and all rows, or parts of them where threads would lack
-     * work: the results are the same. */
+    /* A task has all query heads of a key/value head and all rows, or only parts of them if some
+     * threads would have no work. The results are equal. */
     const int64_t most = 4 * cpu->threads, groups = kernel->batch * kernel->kv_heads;
     const int64_t rows =
         kernel->batch * kernel->heads >= most ? kernel->seq : Z3D_ATTENTION_FORWARD;
     const int64_t per_head = kernel->seq > 0 ? (kernel->seq + rows - 1) / rows : 0;
-    const int64_t heads = groups * per_head >= most ? with.group : 1; /* of a task */
+    const int64_t heads = groups * per_head >= most ? with.group : 1; /* of one task */
     const int64_t bundles = heads > 0 ? kernel->batch * kernel->heads / heads : 0;
     const int64_t per_sample = bundles > 0 ? bundles / kernel->batch : 0;
     const int64_t tasks = bundles * per_head;
@@ -277,8 +278,8 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;
-        /* The last rows of all heads come first: they see the most keys, and short tasks at the end
-         * leave no thread waiting. */
+        /* The last rows of all heads come first, because they see the most keys. Short tasks at the
+         * end keep all threads busy. */
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++) {
             const int64_t first = (per_head - 1 - task / bundles) * rows;
@@ -297,8 +298,8 @@ typedef struct backward_scratch {
     float *probabilities, *dscores, *mask;    /* of the tile */
 } backward_scratch;
 
-/* One row of the tile: from the scores to the probabilities as the values saw them (dropped ones 0,
- * the others scaled), and from the probabilities' gradient to the scores' gradient. */
+/* One row of the tile: turns the scores into the probabilities that weighted the values (dropped
+ * ones 0, the others scaled), and the probabilities' gradient into the scores' gradient. */
 static void backward_row(float *restrict scores, float *restrict gradient,
                          const float *restrict mask, float log_sum_exp, float delta, int64_t n) {
     if (mask) {
@@ -318,7 +319,8 @@ static void backward_row(float *restrict scores, float *restrict gradient,
     }
 }
 
-/* A tile of queries against the block of keys in scratch: adds to the gradients of all three. */
+/* A tile of queries with the block of keys in scratch: adds to the gradients of queries, keys and
+ * values. */
 static void backward_tile(const attention *with, const backward_scratch *s,
                           const float *log_sum_exp, const query_tile *tile, int64_t first_key,
                           int64_t keys) {
@@ -349,7 +351,8 @@ static void backward_tile(const attention *with, const backward_scratch *s,
 }
 
 /* delta = sum over the head's columns of out x dout, which is also the sum over all keys of
- * probability x its gradient. A row of `out` is read into where the queries' gradient will be. */
+ * probability x its gradient. A row of `out` is loaded into the memory of the queries' gradient,
+ * which is not yet in use. */
 static void load_delta(const attention *with, const backward_scratch *s, const void *out,
                        head_rows rows) {
     const int64_t d = with->shape->head_dim;
@@ -373,8 +376,8 @@ static void backward_block(const attention *with, const backward_scratch *s,
     }
 }
 
-/* One query head. What it adds to the gradients of its keys and values: to those of the group's
- * heads before it, which scratch then has of all rows. */
+/* One query head. It adds to the gradients of keys and values that the group's earlier heads left
+ * in scratch; with several heads scratch has all rows of these gradients. */
 static void backward_head(const attention *with, const z3d_attention_backward *kernel,
                           backward_scratch s, int64_t sample, int64_t head, bool polls) {
     const z3d_attention_forward *shape = with->shape;

@@ -1,8 +1,8 @@
-/* Attention of one query row per sample over a cache of keys and values, which is bound by reading
- * the cache: a key or value is read once, where it lies, for all query heads that it belongs to.
- * Keys are cut into fixed ranges. Each leaves, per query head, its maximum, its sum of exponentials
- * and its weighted sum of values; a second step adds the ranges up in order. A thread takes
- * key/value heads beside each other, so it reads rows as they lie. */
+/* Attention of one query row per sample over a cache of keys and values. Reading the cache takes
+ * most of the time, so each key or value is read once, in place, for all query heads that use it.
+ * Keys are cut into fixed ranges. For each query head a range leaves its maximum, its sum of
+ * exponentials and its weighted sum of values; a second step adds the ranges up in order. A thread
+ * takes adjacent key/value heads, so it reads rows in the order of memory. */
 #include <math.h>
 
 #include "src/device/cpu/isa/attention.h"
@@ -16,14 +16,15 @@ _Static_assert(RANGE % ROWS == 0 && ROWS % 4 == 0 && RANGE % LANES == 0, "ranges
 typedef struct decode {
     const z3d_cpu *cpu;
     const z3d_attention_forward *kernel;
-    int64_t group, ranges, stride; /* of partial results: per query head; floats of each */
+    int64_t group, ranges, stride; /* ranges: partial results of a query head; stride: floats of one
+                                      partial result */
     float scale;
     float *partials;
 } decode;
 
 /* The keys of a sample's range: [first, end). */
 typedef struct key_range {
-    int64_t sample, index, first, end; /* index: counted from the first one that is seen */
+    int64_t sample, index, first, end; /* index: counted from the first range that is seen */
 } key_range;
 
 /* One thread's arrays. */
@@ -31,7 +32,7 @@ typedef struct decode_scratch {
     float *queries, *scores, *rows;
 } decode_scratch;
 
-/* What the query sees of range `index`; nothing: first >= end. */
+/* The keys of range `index` that the query sees; none if first >= end. */
 static key_range range_of(const decode *with, int64_t sample, int64_t index) {
     const z3d_attention_forward *kernel = with->kernel;
     const int64_t position = kernel->starts[sample], window = kernel->window;
@@ -41,13 +42,14 @@ static key_range range_of(const decode *with, int64_t sample, int64_t index) {
                        min_int64(first + RANGE, position + 1)};
 }
 
-/* The weighted sum of a range, on whole cache lines; then its maximum and sum of exponentials. */
+/* The partial result of a range: its weighted sum, padded to whole cache lines, then its maximum
+ * and its sum of exponentials. */
 static float *partial_of(const decode *with, const key_range *range, int64_t head) {
     const int64_t row = range->sample * with->kernel->heads + head;
     return with->partials + (row * with->ranges + range->index) * with->stride;
 }
 
-/* Rows key .. key + n - 1 of heads first .. of keys or values, `cols` elements: in place where they
+/* Rows key .. key + n - 1 of heads first .. of keys or values, `cols` elements: in place if they
  * are fp32, else converted into scratch. */
 static const float *cache_rows(const decode *with, const decode_scratch *s, const void *base,
                                int64_t sample, int64_t key, int64_t n, int64_t first, int64_t cols,
@@ -55,7 +57,8 @@ static const float *cache_rows(const decode *with, const decode_scratch *s, cons
     const z3d_attention_forward *kernel = with->kernel;
     const int64_t at =
         (sample * kernel->capacity + key) * kernel->kv_stride + first * kernel->head_dim;
-    const int64_t padded = cols + LANES; /* rows a page apart would share a line of the cache */
+    const int64_t padded = cols + LANES; /* rows that are a page apart would compete for the same
+                                            cache lines */
     *stride = kernel->dtype == Z3D_F32 ? kernel->kv_stride : padded;
     if (kernel->dtype == Z3D_F32) return (const float *)base + at;
     for (int64_t row = 0; row < n; row++)
@@ -111,7 +114,7 @@ static void load_queries(const decode *with, const decode_scratch *s, int64_t sa
     row_scale(s->queries, with->scale, heads * d);
 }
 
-/* From scores to exponentials relative to their maximum. */
+/* Turns scores into exponentials relative to their maximum. */
 static void exponentials(float *scores, int64_t n, float *maximum, float *sum) {
     const int64_t width = (n + LANES - 1) / LANES * LANES;
     for (int64_t i = n; i < width; i++) scores[i] = -INFINITY;
@@ -151,7 +154,7 @@ static void decode_range(const decode *with, const decode_scratch *s, const key_
     }
 }
 
-/* Keys that a head reads, of all samples. */
+/* The number of keys that one head reads, over all samples. */
 static int64_t keys_seen(const z3d_attention_forward *kernel) {
     int64_t keys = 0;
     for (int64_t sample = 0; sample < kernel->batch; sample++) {
@@ -161,14 +164,15 @@ static int64_t keys_seen(const z3d_attention_forward *kernel) {
     return keys;
 }
 
-/* Of heads that begin `keys` apart from `before` on, the first that begins at `from` or later. */
+/* Heads begin every `keys` keys, the first at `before`. Returns the first head that begins at
+ * `from` or later. */
 static int64_t first_head_from(int64_t from, int64_t before, int64_t keys, int64_t heads) {
     if (from <= before) return 0;
     return min_int64((from - before + keys - 1) / keys, heads);
 }
 
-/* A thread's part: what lies between two marks on the row of all keys of all heads of all ranges.
- * A head of a range belongs to where it begins. */
+/* A thread's part: imagine all keys of all heads of all ranges in one row; the thread takes the
+ * heads of a range that begin at from .. to - 1. */
 static void decode_part(const decode *with, const decode_scratch *s, int64_t from, int64_t to,
                         bool polls) {
     const int64_t heads = with->kernel->kv_heads;
@@ -187,7 +191,7 @@ static void decode_part(const decode *with, const decode_scratch *s, int64_t fro
         }
 }
 
-/* One query head of one sample: the ranges together. */
+/* Adds up the ranges of one query head of one sample. */
 static void combine(const decode *with, int64_t sample, int64_t head) {
     const z3d_attention_forward *kernel = with->kernel;
     const int64_t d = kernel->head_dim;

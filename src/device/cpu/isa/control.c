@@ -1,4 +1,5 @@
-/* The step's control: a vector that is summed over all ranks, and what follows from the sums. */
+/* The step's control: a vector that is summed over all ranks, and the decisions that follow from
+ * the sums. */
 #include <math.h>
 
 #include "src/device/cpu/isa/isa.h"

@@ -1,5 +1,5 @@
-/* Runs of base/dtype.h's conversions, vectorised on every instruction set; fp16 by the CPU's own
- * instructions where it has them (equal but for what remains of a signalling NaN). */
+/* Runs of base/dtype.h's conversions, vectorised on every instruction set; fp16 uses the CPU's own
+ * instructions if it has them (equal bits except for signalling NaNs). */
 #ifndef ZERO3D_DEVICE_CPU_ISA_CONVERT_H
 #define ZERO3D_DEVICE_CPU_ISA_CONVERT_H
 
@@ -22,8 +22,8 @@ static inline void narrow_bf16(uint16_t *restrict to, const float *restrict from
     for (int64_t i = 0; i < n; i++) to[i] = z3d_float_to_bf16(from[i]);
 }
 
-/* fp16 has conversion instructions on x86, several times faster: they take what they can, and give
- * how many elements that is. */
+/* x86 has conversion instructions for fp16, which are several times faster. They convert as many
+ * elements as they can; the functions return that number. */
 #if defined(__AVX512F__)
 static inline int64_t widen_f16_vectors(float *restrict to, const uint16_t *restrict from,
                                         int64_t n) {

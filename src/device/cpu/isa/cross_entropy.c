@@ -3,7 +3,8 @@
 #include "src/device/cpu/isa/isa.h"
 #include "src/device/cpu/isa/lanes.h"
 
-/* Largest of x[n] and `largest`; a NaN is not seen here but makes the sum of exponentials NaN. */
+/* The maximum of x[n] and `largest`. A NaN does not show in the maximum; it makes the sum of
+ * exponentials NaN. */
 static float max_tile(const float *restrict x, int64_t n, float largest) {
     float lane[LANES];
     for (int j = 0; j < LANES; j++) lane[j] = largest;

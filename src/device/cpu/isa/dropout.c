@@ -1,6 +1,6 @@
 /* Dropout with bias and residual, and its backward. dropout.h decides what is dropped. */
 #include "src/device/cpu/isa/isa.h"
-/* After isa.h, which quiets a warning. */
+/* After isa.h, which turns off a warning. */
 #include "src/device/cpu/isa/dropout.h"
 
 typedef struct forward {

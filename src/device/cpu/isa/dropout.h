@@ -16,7 +16,7 @@
 #define Z3D_DROPOUT_MAX_ROWS ((int64_t)1 << 24)
 #define Z3D_DROPOUT_MAX_COLUMNS ((int64_t)1 << 26)
 
-/* What is the same for a whole kernel. */
+/* Values that are equal for a whole kernel. */
 typedef struct z3d_dropout_rule {
     uint32_t key[2];
     int64_t sample; /* global index of the kernel's first sample */
@@ -24,7 +24,7 @@ typedef struct z3d_dropout_rule {
     float scale;
 } z3d_dropout_rule;
 
-/* Only for p > 0 (otherwise the state is not to be read). */
+/* Call it only if p > 0, because otherwise the state must not be read. */
 static inline z3d_dropout_rule z3d_dropout_rule_of(const z3d_dropout *dropout) {
     uint64_t key = dropout->state->seed + 0x9e3779b97f4a7c15u * (dropout->site + 1);
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -158,8 +158,8 @@ z3d_status Z3D_CPU_NAME(add_bias)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
-/* 0.5 (1 + tanh(u)) = 1 / (1 + e^-2u): one exponential, and no cancellation where x is negative.
- * 2u = x (GELU_LINEAR + GELU_CUBIC x^2). */
+/* 0.5 (1 + tanh(u)) = 1 / (1 + e^-2u): one exponential, and no cancellation if x is negative. 2u =
+ * x (GELU_LINEAR + GELU_CUBIC x^2). */
 static const float GELU_LINEAR = 1.59576912f; /* 2 sqrt(2 / pi) */
 static const float GELU_CUBIC = 0.0713548163f;
 
@@ -171,8 +171,8 @@ static inline void gelu_forward_tile(float *y, const float *x, int64_t n) {
     }
 }
 
-/* Beyond +-10 the derivative is 1 or 0 in fp32; the clamp keeps inf * 0 away. It has a loop of its
- * own: in one with the rest, compilers compute everything for x and for the bounds. */
+/* Beyond +-10 the derivative is 1 or 0 in fp32; the clamp avoids inf * 0. It is a separate loop,
+ * because in one loop compilers would compute everything for x and for the bounds. */
 static inline void gelu_backward_tile(float *dx, const float *dy, const float *x, int64_t n) {
     float clamped[TILE];
 #pragma omp simd
@@ -184,7 +184,7 @@ static inline void gelu_backward_tile(float *dx, const float *dy, const float *x
     for (int64_t i = 0; i < n; i++) {
         float v = clamped[i], square = v * v;
         float e = z3d_exp(-(v * (GELU_LINEAR + GELU_CUBIC * square)));
-        float s = 1.0f / (1.0f + e); /* and 1 - s is s e */
+        float s = 1.0f / (1.0f + e); /* 1 - s is s e */
         float slope = s + v * (GELU_LINEAR + 3.0f * GELU_CUBIC * square) * (s * (s * e));
         dx[i] = dy[i] * slope;
     }

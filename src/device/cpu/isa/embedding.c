@@ -26,7 +26,7 @@ z3d_status Z3D_CPU_NAME(embedding_forward)(z3d_cpu *cpu, const z3d_kernel *kerne
  * rounded once. A key is (table row) << 32 | row. */
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* Keys of the rows whose token this rank has, in row order; gives their number. */
+/* Collects the keys of the rows whose token this rank has, in row order; returns their number. */
 static int64_t collect_keys(const z3d_embedding_backward *embedding, uint64_t *keys) {
     int64_t count = 0;
     for (int64_t row = 0; row < embedding->rows; row++) {
@@ -37,7 +37,7 @@ static int64_t collect_keys(const z3d_embedding_backward *embedding, uint64_t *k
     return count;
 }
 
-/* Stable radix sort by table row; gives the array that holds the result. */
+/* Stable radix sort by table row; returns the array that holds the result. */
 static const uint64_t *sort_keys(uint64_t *keys, uint64_t *other, int64_t count,
                                  int64_t table_rows) {
     for (int shift = 32; shift < 64 && (table_rows - 1) >> (shift - 32) > 0; shift += DIGIT_BITS) {
@@ -60,7 +60,8 @@ typedef struct scatter {
 } scatter;
 
 enum {
-    SCATTER_KEYS = 64, /* a task has the table rows whose first key is among that many */
+    SCATTER_KEYS = 64, /* a task has the table rows whose first key is in its range of so many
+                          keys */
     SCATTER_COLS = TILE
 };
 
@@ -129,7 +130,7 @@ z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kern
     return Z3D_OK;
 }
 
-/* The row of positions that a row adds. */
+/* The row of the position table that is added to `row`. */
 static int64_t position_of(const z3d_position_forward *position, int64_t row) {
     const int64_t index = position->first + row, at = index % position->seq;
     if (position->row_position) return position->row_position[index];

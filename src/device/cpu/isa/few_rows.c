@@ -1,14 +1,15 @@
-/* Products of few rows with a transposed B, as in decoding, which are bound by reading B: each
- * element of B is read from memory once, where it lies, and multiplied with all rows of A. A strip
- * of B's rows is C's columns; while it is multiplied, the next one is fetched. Every element of C
- * is a sum of its own in 16 lanes, so its bits depend neither on the other rows nor on the cuts. */
+/* Products of few rows with a transposed B, as in decoding. Reading B takes most of the time, so
+ * each element of B is read from memory once, in place, and multiplied with all rows of A. A strip
+ * of B's rows gives columns of C; while it is multiplied, the next strip is fetched. Every element
+ * of C is a sum of its own in 16 lanes, so its bits depend neither on the other rows nor on the
+ * cuts. */
 #include "src/device/cpu/isa/isa.h"
 #include "src/device/cpu/isa/lanes.h"
 
 enum {
     COLS = 4,                 /* of C, in one strip */
-    ROWS = 4 / LANE_VECTORS,  /* of A at a time: as many sums as fit the registers */
-    STRIPS = 16,              /* that one thread takes at a time */
+    ROWS = 4 / LANE_VECTORS,  /* of A at a time: as many sums as fit in the registers */
+    STRIPS = 16,              /* strips that one thread takes at a time */
     STEP = Z3D_FEW_ROWS_STEP, /* elements of a sum at a time, */
     PARTS = 2 * LANE_VECTORS, /* in vectors */
     AHEAD = 2048              /* bytes of B between fetching and using them */
@@ -16,7 +17,7 @@ enum {
 
 typedef struct product {
     const z3d_gemm *gemm;
-    float *wide;    /* A[m, lda] as load_step has it, in scratch, where it is not in fp32 itself */
+    float *wide;    /* if A is not fp32: A[m, lda] in scratch, converted by load_step */
     const float *a; /* fp32[m, lda] */
     int64_t lda;
 } product;
@@ -25,13 +26,13 @@ typedef struct product {
 typedef struct tile {
     const float *a[ROWS];
     const char *b[COLS];
-    const char *fetch[COLS]; /* what will be read next, of the same length as b */
+    const char *fetch[COLS]; /* the data that will be read next, as long as b */
 } tile;
 
 typedef uint32_t word_vector __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(2)));
 
-/* STEP elements of any type. Of bf16 the even ones are the first half, the odd ones the second: a
- * word is two elements, and each is widened by one instruction. */
+/* STEP elements of any type. bf16 elements come out with the even ones first, then the odd ones: a
+ * word has two elements, and one instruction widens each. */
 static inline __attribute__((always_inline)) void load_step(vector *out, const char *from,
                                                             z3d_dtype dtype) {
     if (dtype == Z3D_F16) {
@@ -67,7 +68,7 @@ static inline __attribute__((always_inline)) void add_products(lanes (*restrict 
     }
 }
 
-/* The last n elements, fewer than STEP: copied to where zeros follow. */
+/* The last n elements, fewer than STEP: they are copied and filled up with zeros. */
 static inline __attribute__((always_inline)) void add_rest(lanes (*restrict sum)[COLS],
                                                            const tile *with, int rows, int64_t at,
                                                            int64_t n, z3d_dtype dtype) {
@@ -107,7 +108,7 @@ multiply(float (*out)[COLS], const tile *with, int rows, int cols, int64_t k, z3
     for (int row = 0; row < rows; row++) lanes_totals(out[row], sum[row]);
 }
 
-/* One row alone needs no registers for others, and reads B as one stream. */
+/* One row alone needs no registers for other rows, and reads B as one stream. */
 static inline __attribute__((always_inline)) void
 multiply_rows(float (*out)[COLS], const tile *with, int64_t rows, int64_t k, z3d_dtype dtype) {
     if (rows == 1)
@@ -126,7 +127,7 @@ static void multiply_any(float (*out)[COLS], const tile *with, int64_t rows, int
         multiply_rows(out, with, rows, k, Z3D_F16);
 }
 
-/* C's columns of one strip, from `col` on: bias in fp32, then one rounding. */
+/* Finishes C's columns of one strip, from `col` on: adds the bias in fp32, then rounds once. */
 static void finish(const z3d_gemm *gemm, float (*sum)[COLS], int64_t col) {
     const int64_t cols = min_int64(COLS, gemm->n - col);
     float bias[COLS] = {0};
@@ -144,8 +145,9 @@ static void finish(const z3d_gemm *gemm, float (*sum)[COLS], int64_t col) {
     }
 }
 
-/* What follows B's row `from`, with one row of A. With more, the next strip's rows are fetched in
- * turns, while the groups of A's rows are multiplied: reading goes on while the threads compute. */
+/* The address to fetch next. With one row of A it is AHEAD bytes further in the same row of B. With
+ * more rows of A, the rows of the next strip are fetched in turns while the groups of A's rows are
+ * multiplied, so reading goes on while the threads compute. */
 static const char *next_of(const z3d_gemm *gemm, int64_t row, int64_t col, int j) {
     const int64_t groups = (gemm->m + ROWS - 1) / ROWS;
     const int64_t ahead = gemm->m > 1 && j % groups == row / ROWS ? COLS : 0;

@@ -2,11 +2,11 @@
  * work is cut into blocks (for_blocks) that do not depend on threads, blocks into tiles of TILE
  * elements that are converted to fp32, computed in the first-level cache and converted back, so
  * that each kernel is written once for all types. Sums run in 16 lanes whatever the vector length:
- * loops that the compiler is free to reorder would depend on alignment. */
+ * the result of a loop that the compiler may reorder would depend on alignment. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_ISA_H
 #define ZERO3D_DEVICE_CPU_ISA_ISA_H
 
-/* `omp simd` is a wish: Clang warns where sanitizers keep it from being granted. */
+/* Clang warns if it cannot vectorise an `omp simd` loop, as with sanitizers. */
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
@@ -14,7 +14,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* base/log.h and math.h both have a z3d_log; kernels want the logarithm. */
+/* base/log.h and isa/math.h both have a z3d_log; kernels use the logarithm. */
 #define z3d_log z3d_log_line
 #include "src/device/cpu/cpu.h"
 #undef z3d_log
@@ -55,14 +55,15 @@ static inline int64_t min_int64(int64_t a, int64_t b) {
 
 typedef void (*block_body)(const void *context, int64_t first, int64_t end);
 
-/* Calls body on [0, count) cut into blocks. The cuts depend on nothing but the arguments; each
- * thread takes a run of blocks, and the launching thread polls. `weight` is the work of one of
- * count, in elements. */
+/* Calls body on [0, count) cut into blocks. The cuts depend only on the arguments. Each thread
+ * takes a run of blocks; the launching thread polls. `weight` is the work of one item of `count`,
+ * in elements. */
 static inline void for_blocks(z3d_cpu *cpu, int64_t count, int64_t block, int64_t weight,
                               block_body body, const void *context) {
     if (count <= 0) return;
     const int64_t blocks = (count + block - 1) / block;
-    /* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+    /* All threads or one: with a smaller team OpenMP would end the other threads and start them
+     * again later. */
     const int threads = blocks > 1 ? cpu->threads : 1;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -85,7 +86,7 @@ static inline void for_elements(z3d_cpu *cpu, int64_t count, block_body body, co
     for_blocks(cpu, count, BLOCK, 1, body, kernel);
 }
 
-/* Kernels by rows: blocks of rows that make about BLOCK elements. */
+/* Kernels that work by rows: blocks of rows with about BLOCK elements. */
 static inline void for_rows(z3d_cpu *cpu, int64_t rows, int64_t cols, block_body body,
                             const void *kernel) {
     const int64_t block = cols < BLOCK / 2 ? BLOCK / (cols < 1 ? 1 : cols) : 1;
@@ -101,8 +102,8 @@ static inline void *element_to_write(void *base, z3d_dtype dtype, int64_t index)
     return (char *)base + index * (dtype == Z3D_F32 ? 4 : 2);
 }
 
-/* n elements of source from `index` on as fp32: in place where they are, else converted into tile.
- */
+/* n elements of source from `index` on as fp32: in place if they are fp32, else converted into
+ * tile. */
 static inline const float *load_tile(float *restrict tile, const void *source, z3d_dtype dtype,
                                      int64_t index, int64_t n) {
     if (dtype == Z3D_F32) return (const float *)source + index;
@@ -110,7 +111,8 @@ static inline const float *load_tile(float *restrict tile, const void *source, z
     return tile;
 }
 
-/* Where n results that belong at `index` are to be computed, and afterwards their way home. */
+/* open_tile says where to compute n fp32 results that belong at `index`; close_tile stores them
+ * there. */
 static inline float *open_tile(float *tile, void *destination, z3d_dtype dtype, int64_t index) {
     return dtype == Z3D_F32 ? (float *)destination + index : tile;
 }

@@ -1,6 +1,6 @@
 /* Reductions in 16 fixed lanes: element i goes to lane i % 16, the lanes are added up in a fixed
  * tree. So a sum depends on the values and their number only, not on the vector length, the
- * alignment or what the compiler makes of a loop. */
+ * alignment or the compiler's treatment of a loop. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_LANES_H
 #define ZERO3D_DEVICE_CPU_ISA_LANES_H
 
@@ -54,7 +54,7 @@ static inline four lanes_fold(const lanes *sum) {
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-/* out[4] = the totals of sum[4], in a tree of its own. */
+/* out[4] = the totals of sum[4], added in another tree than lanes_total's. */
 static inline void lanes_totals(float *out, const lanes *sum) {
     const four a = lanes_fold(&sum[0]), b = lanes_fold(&sum[1]);
     const four c = lanes_fold(&sum[2]), d = lanes_fold(&sum[3]);

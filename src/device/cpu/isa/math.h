@@ -24,7 +24,7 @@ static inline double z3d_double_of_bits(uint64_t bits) {
 }
 
 /* e^x = 2^n e^r with |r| <= ln(2)/2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the
- * low bits: no rounding instruction is needed, which SSE2 lacks. */
+ * low bits: this needs no rounding instruction, which SSE2 lacks. */
 static inline float z3d_exp(float x) {
     const float round = 12582912.0f;
     float clamped = x > 100.0f ? 100.0f : x;
@@ -40,7 +40,8 @@ static inline float z3d_exp(float x) {
     e = e * r + 0.5f;
     e = e * (r * r) + r;
     e = e + 1.0f;
-    /* 2^n in two halves: results may be denormal or infinite where 2^n alone does not exist. */
+    /* Multiplies by 2^n in two halves, because 2^n alone may not fit in fp32: results can be
+     * denormal or infinite. */
     uint32_t power = z3d_bits_of_float(shifted) - 0x4b400000u;
     uint32_t half = (uint32_t)((int32_t)power >> 1);
     float low = z3d_float_of_bits((half + 127u) << 23);

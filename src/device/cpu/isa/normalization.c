@@ -63,7 +63,7 @@ typedef struct backward {
     int64_t chunks, stride;
 } backward;
 
-/* What one row adds to the column sums; gives mean(g) and mean(g x^). */
+/* Adds one row to the column sums; computes mean(g) and mean(g x^). */
 static void backward_sums(const z3d_layernorm_backward *norm, int64_t row, float *weight_sum,
                           float *bias_sum, float *mean_g, float *mean_gx) {
     const int64_t cols = norm->cols;

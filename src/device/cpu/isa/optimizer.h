@@ -1,4 +1,4 @@
-/* A shard in tiles, as all optimizers walk it. */
+/* A shard in tiles: the loop that all optimizers share. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_OPTIMIZER_H
 #define ZERO3D_DEVICE_CPU_ISA_OPTIMIZER_H
 
@@ -6,8 +6,8 @@
 
 typedef struct optimizer_tile {
     int64_t n;             /* elements */
-    bool decays;           /* all of it or nothing */
-    const float *gradient; /* as it is, not yet times gradient_factor */
+    bool decays;           /* weight decay applies to the whole tile, or to nothing of it */
+    const float *gradient; /* not yet multiplied by gradient_factor */
     float converted[TILE];
 } optimizer_tile;
 
@@ -15,7 +15,7 @@ static inline float rate_of(const z3d_optimizer_update *kernel) {
     return kernel->state->learning_rate * kernel->constants.lr_scale;
 }
 
-/* The tile from element i on, which ends at `end` or before. */
+/* Sets up the tile from element i on; it ends at `end` or earlier. */
 static inline void begin_tile(optimizer_tile *tile, const z3d_optimizer_update *kernel, int64_t i,
                               int64_t end) {
     tile->decays = i < kernel->decayed;
@@ -33,7 +33,7 @@ static inline void average(const z3d_optimizer_update *kernel, int64_t i, int64_
     for (int64_t j = 0; j < n; j++) ema[j] = kept * ema[j] + added * master[j];
 }
 
-/* The parameters are what the master copy became. */
+/* Stores the parameters: the new master copy, converted. */
 static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_update *kernel,
                             int64_t i) {
     if (kernel->ema) average(kernel, i, tile->n);
@@ -42,7 +42,7 @@ static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_upda
                kernel->master + i, tile->n);
 }
 
-/* The kernel of an optimizer: `block` steps elements; `check` is a status. */
+/* Defines the kernel of an optimizer: `block` steps elements; `check` is a status. */
 #define OPTIMIZER(id, block, check)                                                                \
     z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *kernel) {                         \
         const z3d_optimizer_update *update = &kernel->as.update;                                   \

@@ -7,8 +7,8 @@
 #include <immintrin.h>
 #endif
 
-/* The generator's rounds on a vector of 64-bit words of which the low halves count; the upper
- * halves hold what is left of products, which the next multiplication does not see. */
+/* The generator's rounds on a vector of 64-bit words. Only the low halves count; the upper halves
+ * hold what remains of products, and the next multiplication does not read them. */
 #define Z3D_PHILOX_ROUNDS(c0, c1, c2, c3, key, WORDS, MULTIPLY, SHIFT)                             \
     do {                                                                                           \
         uint32_t key0 = (key)[0], key1 = (key)[1];                                                 \
@@ -33,7 +33,7 @@ static inline void z3d_philox_step(const uint32_t key[2], uint64_t low, uint64_t
                                    uint32_t block, z3d_philox_vector words[2]) {
 #define MULTIPLY(x, y) ((__v8du)_mm512_mul_epu32((__m512i)(x), _mm512_set1_epi64(y)))
 #define SHIFT(x) ((x) >> 32)
-    /* Even lanes have blocks 0 to 3, odd ones 4 to 7: the unpacking below leaves them in order. */
+    /* Even lanes have blocks 0 to 3, odd ones 4 to 7: the unpacking below puts them in order. */
     const __v8du lanes = {0, 4, 1, 5, 2, 6, 3, 7};
     __v8du c0 = lanes - lanes + (uint32_t)low, c1 = lanes - lanes + (low >> 32);
     __v8du c2 = lanes + (uint32_t)high + block, c3 = lanes - lanes + (high >> 32);
@@ -53,7 +53,7 @@ static inline void z3d_philox_step(const uint32_t key[2], uint64_t low, uint64_t
                                    uint32_t block, z3d_philox_vector words[2]) {
 #define MULTIPLY(x, y) ((__v4du)_mm256_mul_epu32((__m256i)(x), _mm256_set1_epi64x(y)))
 #define SHIFT(x) ((x) >> 32)
-    const __v4du lanes = {0, 2, 1, 3}; /* as above: even lanes have blocks 0, 1 */
+    const __v4du lanes = {0, 2, 1, 3}; /* likewise: even lanes have blocks 0, 1 */
     __v4du c0 = lanes - lanes + (uint32_t)low, c1 = lanes - lanes + (low >> 32);
     __v4du c2 = lanes + (uint32_t)high + block, c3 = lanes - lanes + (high >> 32);
     Z3D_PHILOX_ROUNDS(c0, c1, c2, c3, key, __v4du, MULTIPLY, SHIFT);

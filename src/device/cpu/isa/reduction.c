@@ -10,7 +10,8 @@ typedef struct column_sums {
 
 enum { ROWS = 4, COLS = 512 };
 
-/* sum[n] += rows of dy, one after the other; four at a time spare loads and stores of the sum. */
+/* sum[n] += rows of dy, one after the other. Four rows at a time save loads and stores of the
+ * sum. */
 static void add_rows(float *restrict sum, const z3d_bias_backward *bias, int64_t row, int64_t last,
                      int64_t column, int64_t n) {
     float tile[ROWS][COLS];
@@ -88,7 +89,7 @@ static inline void add_squares(double_vector *restrict sum, const float *restric
     }
 }
 
-/* Of n elements, in fp64: the square of any finite fp32 is finite there. */
+/* The sum of squares of n elements, in fp64, in which the square of any finite fp32 is finite. */
 static double tile_squares(const float *restrict x, int64_t n) {
     double_vector sum[DOUBLE_VECTORS] = {{0}};
     int64_t i = 0;

@@ -53,7 +53,7 @@ typedef struct backward {
     int64_t vectors, chunks, stride;
 } backward;
 
-/* What one vector adds to the weight's gradient; gives mean(g x^). */
+/* Adds one vector to the weight's gradient; returns mean(g x^). */
 static float backward_sums(const z3d_rmsnorm_backward *norm, int64_t v, float *weight_sum) {
     const int64_t cols = norm->cols, at = vector_at(v, norm->heads, cols, norm->x_stride);
     const int64_t dy_at = vector_at(v, norm->heads, cols, norm->y_stride);

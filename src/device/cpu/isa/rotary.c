@@ -4,7 +4,7 @@
 #include "src/device/cpu/isa/math.h"
 #include "src/device/interface/rope.h"
 
-enum { PAIRS = 128 }; /* of a head that are turned at a time */
+enum { PAIRS = 128 }; /* pairs of a head that are rotated at a time */
 
 typedef struct rotation {
     const z3d_rotary *rotary;
@@ -31,7 +31,7 @@ static void angles(const rotation *r, float position, int64_t pair, int64_t n, f
     }
 }
 
-/* Pairs pair .. pair + n - 1 of the head at `at`. */
+/* Rotates pairs pair .. pair + n - 1 of the head at `at`. */
 static void turn(const z3d_rotary *rotary, int64_t at, int64_t pair, int64_t n,
                  const float *restrict sine, const float *restrict cosine) {
     const int64_t first = at + pair, second = first + rotary->head_dim / 2;

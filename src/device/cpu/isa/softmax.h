@@ -1,11 +1,11 @@
-/* Rows of scores: what attention does to them between its products. */
+/* Attention's work on rows of scores between its products. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_SOFTMAX_H
 #define ZERO3D_DEVICE_CPU_ISA_SOFTMAX_H
 
 #include "src/device/cpu/isa/lanes.h"
 #include "src/device/cpu/isa/math.h"
 
-/* Of n elements, a multiple of LANES. */
+/* The maximum of n elements, n a multiple of LANES. */
 static inline float row_maximum(const float *restrict x, int64_t n) {
     float lane[LANES];
     for (int j = 0; j < LANES; j++) lane[j] = x[j];

@@ -26,9 +26,8 @@ z3d_status Z3D_CPU_NAME(swiglu_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) 
     return Z3D_OK;
 }
 
-/* Beyond +-80 the sigmoid is 0 or 1 beside what it is multiplied by; the clamp keeps inf * 0 away.
- * It has a loop of its own: in one with the rest, compilers compute everything for x and for the
- * bounds. */
+/* Beyond +-80 the sigmoid is 0 or 1 to fp32's precision; the clamp avoids inf * 0. It is a separate
+ * loop, because in one loop compilers would compute everything for x and for the bounds. */
 static inline void backward_tile(float *dgate, float *dup, const float *gate, const float *up,
                                  const float *dy, int64_t n) {
     float clamped[TILE];
@@ -40,7 +39,7 @@ static inline void backward_tile(float *dgate, float *dup, const float *gate, co
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
         const float v = clamped[j], e = z3d_exp(-v);
-        const float s = 1.0f / (1.0f + e); /* and 1 - s is s e */
+        const float s = 1.0f / (1.0f + e); /* 1 - s is s e */
         const float d = dy[j], old_gate = gate[j], old_up = up[j];
         dgate[j] = d * old_up * (s + v * (s * (s * e)));
         dup[j] = d * (old_gate * s);

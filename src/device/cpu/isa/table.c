@@ -1,4 +1,4 @@
-/* The table of this instruction set. */
+/* The table of this instruction set's kernels. */
 #include "src/device/cpu/isa/isa.h"
 
 #define Z3D_TEXT_(x) #x
