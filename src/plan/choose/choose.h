@@ -188,9 +188,9 @@ z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hard
 int z3d_default_ranks(const z3d_config *config, int ranks, const z3d_hardware *hardware);
 
 /* z3d_recommend on the fewest nodes that reach the goal. Their number is a power of two times
- * divisors of the batch or the layers, or the ranks share the batch with few pipeline stages. *config
- * is replaced by the first row's configuration. Errors: ERR_CONFIG, ERR_MEMORY: no number of nodes
- * reaches the goal. */
+ * divisors of the batch or the layers, or the ranks share the batch with few pipeline stages.
+ * *config is replaced by the first row's configuration. Errors: ERR_CONFIG, ERR_MEMORY: no number
+ * of nodes reaches the goal. */
 z3d_status z3d_recommend_nodes(z3d_config **config, const z3d_hardware *hardware, bool keep,
                                const z3d_goal *goal, z3d_recommendation *out);
 
