@@ -292,6 +292,31 @@ TEST(Hardware, AttentionThatIsNotFusedPaysForItsScores) {
     EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 4 * whole * 100 / 64 + traffic, 1e-9);
 }
 
+// Whole squares of the causal half; an exponential a score; backward at its own speed.
+TEST(Hardware, FusedAttentionBySequenceHeadAndPass) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    z3d_event event{};
+    event.of = Z3D_KERNEL_attention_forward;
+    event.dtype = Z3D_F16;
+    event.m = 16;
+    event.n = 1000;
+    event.k = 128;
+    event.flops = 4.0 * 16 * 500 * 1001 * 128;
+    const double before = z3d_hardware_kernel(&hardware, &event);
+    hardware.attention_head = 128; // for heads of 128 it is part of the efficiency
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), before, 1e-12);
+    event.k = 64;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 1.5 * before, 1e-9);
+    hardware.attention_tile = 128;
+    const double squares = 1024.0 * (1024 + 128) / (1000.0 * 1001);
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 1.5 * squares * before, 1e-9);
+    hardware.attention_backward = 0.5;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 1.5 * squares * before, 1e-9);
+    event.of = Z3D_KERNEL_attention_backward;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 3 * squares * before, 1e-9);
+}
+
 // A product's GELU is a launch of its own, or writes its result from registers.
 TEST(Hardware, EpiloguesThatProductsTakeIn) {
     z3d_tape *tape;

@@ -86,6 +86,25 @@ TEST(Links, InPieces) {
     EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &gradients), whole);
     hardware.reduce_pieces = 12;
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gradients) - whole, 11 * 106e-6, 1e-12);
+    // Each piece is a list of as many tensors as there are members.
+    const double without = z3d_links_collective(&hardware, &links, &gradients);
+    hardware.list_us = 4;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gradients) - without,
+                12 * links.members * 4e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &others), whole);
+}
+
+TEST(Links, CopiesOfWhatGathersAndReduceScattersMove) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(4, 8, 4, Z3D_AXES_TENSOR);
+    hardware.memory_bandwidth = 100;
+    hardware.memory_efficiency = 0.5;
+    const z3d_event gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000);
+    EXPECT_EQ(z3d_links_copies(&hardware, &links, &gather), 0);
+    hardware.collective_copies = 1;
+    EXPECT_NEAR(z3d_links_copies(&hardware, &links, &gather), 2 * 8e6 / 50e9, 1e-12);
+    const z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
+    EXPECT_EQ(z3d_links_copies(&hardware, &links, &sum), 0);
 }
 
 TEST(Links, RingInsideANode) {

@@ -356,6 +356,24 @@ TEST(Simulate, SequenceParallelism) {
     expect_complete(b.time);
 }
 
+// Blocks that are recomputed are gathered a third time; embedding and head are not.
+TEST(Simulate, GathersAgainForTheBackward) {
+    Case of(config(4, 1024, 16, 1, 2, 3, "activation_checkpointing: { granularity: full }\n"), 16);
+    of.hardware.overlap = 0;
+    const z3d_estimate once = of.estimate();
+    of.hardware.gathers_again = 1;
+    const z3d_estimate again = of.estimate();
+    const double block = 12.0 * 1024 * 1024 + 13 * 1024, more = 4 * block * 2 * 15 / 16;
+    EXPECT_NEAR(again.time.bytes[Z3D_AXES_DATA] - once.time.bytes[Z3D_AXES_DATA], more,
+                1e-3 * more);
+    EXPECT_GT(again.time.seconds, once.time.seconds);
+    Case kept(config(4, 1024, 16, 1, 2, 3, "activation_checkpointing: { granularity: none }\n"),
+              16);
+    const double before = kept.estimate().time.seconds;
+    kept.hardware.gathers_again = 1;
+    EXPECT_EQ(kept.estimate().time.seconds, before);
+}
+
 TEST(Simulate, AFullDeviceIsSlower) {
     Case of(config(4, 1024, 16, 16, 2, 2), 64);
     of.hardware.allocator_ms = 5;
