@@ -4,8 +4,9 @@
  * zero/ and the floors below. Files: only io.c changes a disk; format.c writes and manifest.c reads
  * the description of a checkpoint; shard.c writes tensors, reader.c reads them, base.c finds the
  * tensors that another checkpoint has; folder.c handles a folder of checkpoints, store.c the folder
- * of a run; save.c and load.c move an engine's state; import.c and export.c handle other programs'
- * files (interop.h). Start reading at docs/checkpoint-format.md, then save.c.
+ * of a run; save.c and load.c move an engine's state. interop/ reads and writes other programs'
+ * files: its import.c and export.c call this folder, which calls nothing of interop/. Start reading
+ * at docs/checkpoint-format.md, then save.c.
  *
  * "Collective; agreed" means: all ranks of the world make the call, and all return the same status.
  * Every function that allocates may also return ERR_MEMORY. */

@@ -120,6 +120,11 @@ z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);
 /* Turns ERR_DATA of the base's files into ERR_IO: the checkpoint itself is not damaged. */
 z3d_status z3d_base_failed(z3d_status status);
 
+/* reader.c: the kind to read for `kind` of a tensor: a frozen parameter is its own average, so it
+ * gives parameter; else `kind`. */
+z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
+                                          z3d_tensor_kind kind);
+
 /* A range: elements first .. first + count - 1 of a slice, as in z3d_checkpoint_read. */
 typedef struct z3d_wanted {
     z3d_tensor_kind kind;

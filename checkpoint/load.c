@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/interop.h"
 #include "checkpoint/new_rows.h"
+#include "src/model/lora.h"
 
 /* Sizes in elements. Pieces of LARGE or more go directly to the engine. Smaller ones (from a
  * topology that cut the tensors in another way) are joined first, because each transfer to a device

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/interop.h"
 #include "checkpoint/new_rows.h"
 #include "checkpoint/prefetch.h"
 
@@ -41,8 +40,6 @@ struct z3d_checkpoint {
     char *folder;
     z3d_manifest manifest;
     z3d_checkpoint_verify verify;
-    z3d_tensor_kind exported;
-    double exported_scale;
     open_shard open[OPEN_SHARDS];
     int *first_source; /* by tensor * Z3D_STATE_KINDS + kind; one more at the end */
     source *source;
@@ -554,22 +551,6 @@ end:
 
 void z3d_checkpoint_watch(z3d_checkpoint *c, z3d_progress *progress) {
     c->progress = progress;
-}
-
-void z3d_checkpoint_export_scale(z3d_checkpoint *c, double scale) {
-    c->exported_scale = scale;
-}
-
-double z3d_checkpoint_exported_scale(const z3d_checkpoint *c) {
-    return c->exported_scale;
-}
-
-void z3d_checkpoint_export_kind(z3d_checkpoint *c, z3d_tensor_kind kind) {
-    c->exported = kind;
-}
-
-z3d_tensor_kind z3d_checkpoint_exported(const z3d_checkpoint *c) {
-    return c->exported;
 }
 
 z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *c) {

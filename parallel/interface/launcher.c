@@ -76,7 +76,7 @@ static z3d_status detect_variables(z3d_launcher *out) {
     if (size == 1) return Z3D_OK;
     Z3D_TRY(read_host(out, getenv("MASTER_ADDR"), "MASTER_ADDR"));
     Z3D_TRY(read_number("MASTER_PORT", 1, 65535, &port));
-    out->way = Z3D_LAUNCHER_TCP;
+    out->kind = Z3D_LAUNCHER_TCP;
     out->rank = (int)rank;
     out->size = (int)size;
     out->port = (int)port;
@@ -179,15 +179,15 @@ static z3d_status detect_slurm(z3d_launcher *out) {
     out->size = (int)size;
     Z3D_TRY(first_host(out));
     Z3D_TRY(step_port(out));
-    out->way = Z3D_LAUNCHER_TCP;
+    out->kind = Z3D_LAUNCHER_TCP;
     return read_seconds(out);
 }
 
 z3d_status z3d_launcher_detect(z3d_launcher *out) {
     const char *mark = mpi_mark();
-    *out = (z3d_launcher){.way = Z3D_LAUNCHER_ALONE};
+    *out = (z3d_launcher){.kind = Z3D_LAUNCHER_ALONE};
     if (mark && z3d_mpi_built) {
-        out->way = Z3D_LAUNCHER_MPI;
+        out->kind = Z3D_LAUNCHER_MPI;
         return Z3D_OK;
     }
     if (getenv("RANK") || getenv("WORLD_SIZE")) return detect_variables(out);
@@ -196,7 +196,7 @@ z3d_status z3d_launcher_detect(z3d_launcher *out) {
      * started mpirun's daemon. */
     bool one = !says_several() && (says_one("OMPI_COMM_WORLD_SIZE") || says_one("PMI_SIZE") ||
                                    says_one("SLURM_STEP_NUM_TASKS"));
-    if (mark && out->way == Z3D_LAUNCHER_ALONE && !one)
+    if (mark && out->kind == Z3D_LAUNCHER_ALONE && !one)
         return Z3D_ERROR(
             Z3D_ERR_COMM,
             "an MPI launcher started this process (%s is set), but zero3d was built "
@@ -208,12 +208,12 @@ z3d_status z3d_launcher_detect(z3d_launcher *out) {
 
 z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out) {
     const char *several = says_several();
-    *out = (z3d_launcher){.way = Z3D_LAUNCHER_ALONE};
+    *out = (z3d_launcher){.kind = Z3D_LAUNCHER_ALONE};
     if (!getenv("OMPI_COMM_WORLD_SIZE") && getenv("RANK") && getenv("WORLD_SIZE"))
         Z3D_TRY(detect_variables(out));
     else
         Z3D_TRY(detect_slurm(out));
-    if (several && out->way == Z3D_LAUNCHER_ALONE)
+    if (several && out->kind == Z3D_LAUNCHER_ALONE)
         return Z3D_ERROR(Z3D_ERR_COMM,
                          "an MPI launcher started %.20s ranks (%s), but the MPI library of this "
                          "build finds only one; start with the mpirun of that library, with "

@@ -4,14 +4,14 @@
 
 #include "parallel/interface/internal.h"
 
-typedef enum z3d_launcher_way {
+typedef enum z3d_launcher_kind {
     Z3D_LAUNCHER_ALONE,
     Z3D_LAUNCHER_MPI,
     Z3D_LAUNCHER_TCP
-} z3d_launcher_way;
+} z3d_launcher_kind;
 
 typedef struct z3d_launcher {
-    z3d_launcher_way way;
+    z3d_launcher_kind kind;
     /* tcp: */
     int rank, size;
     char host[256]; /* where rank 0 is */

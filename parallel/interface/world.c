@@ -27,14 +27,14 @@ static z3d_status alone(z3d_status status) {
 static z3d_status start(int *argc, char ***argv, z3d_world *world) {
     z3d_launcher launch;
     Z3D_TRY(alone(z3d_launcher_detect(&launch)));
-    if (launch.way == Z3D_LAUNCHER_MPI) {
+    if (launch.kind == Z3D_LAUNCHER_MPI) {
         Z3D_TRY(z3d_mpi_start(argc, argv, world));
         if (world->size > 1) return Z3D_OK;
         Z3D_TRY(alone(z3d_launcher_detect_beside_mpi(&launch)));
     }
     world->job_tasks = launch.tasks;
     world->job_nodes = launch.nodes;
-    if (launch.way != Z3D_LAUNCHER_TCP) return Z3D_OK;
+    if (launch.kind != Z3D_LAUNCHER_TCP) return Z3D_OK;
     if (world->transport) world->transport->end(world);
     world->transport = NULL;
     return alone(z3d_tcp_start(world, &launch));

@@ -70,9 +70,10 @@ static bool is_small(const z3d_collective *call) {
             z3d_bytes_of(call->dtype, call->count) <= Z3D_SMALL_BYTES);
 }
 
-static z3d_way way_of_messages(const z3d_message_group *own, const z3d_collective *call) {
-    if (call->wire != Z3D_F32) return Z3D_WAY_ENCODED;
-    return !own->node && is_small(call) ? Z3D_WAY_EXCHANGE : Z3D_WAY_RING;
+static z3d_message_algorithm algorithm_of(const z3d_message_group *own,
+                                          const z3d_collective *call) {
+    if (call->wire != Z3D_F32) return Z3D_MESSAGE_ENCODED;
+    return !own->node && is_small(call) ? Z3D_MESSAGE_EXCHANGE : Z3D_MESSAGE_RING;
 }
 
 static z3d_status begin_head(z3d_group *group) {
@@ -81,19 +82,19 @@ static z3d_status begin_head(z3d_group *group) {
     own->tag = (int)(own->sequence++ % (Z3D_TAGS / 2)) * 2;
     own->active = true;
     head->started = z3d_now(); /* from its turn on: time in the queue is not its own */
-    own->way = way_of_messages(own, &head->call);
+    own->algorithm = algorithm_of(own, &head->call);
     if (own->node && z3d_node_takes(own->node, &head->call)) {
-        own->way = Z3D_WAY_NODE;
+        own->algorithm = Z3D_MESSAGE_NODE;
         z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
     } else if (own->node) {
         z3d_node_skip(own->node, (uint64_t)own->sequence);
     }
-    switch (own->way) {
-    case Z3D_WAY_RING:
+    switch (own->algorithm) {
+    case Z3D_MESSAGE_RING:
         return z3d_ring_begin(group, head);
-    case Z3D_WAY_EXCHANGE:
+    case Z3D_MESSAGE_EXCHANGE:
         return z3d_exchange_begin(group, head);
-    case Z3D_WAY_ENCODED:
+    case Z3D_MESSAGE_ENCODED:
         return z3d_encoded_begin(group, head);
     default:
         return Z3D_OK;
@@ -102,9 +103,10 @@ static z3d_status begin_head(z3d_group *group) {
 
 static z3d_status progress_head(z3d_group *group, bool *moved) {
     z3d_message_group *own = group->state;
-    if (own->way == Z3D_WAY_EXCHANGE) return z3d_exchange_progress(group, own->head, moved);
-    if (own->way == Z3D_WAY_RING) return z3d_ring_progress(group, own->head, moved);
-    if (own->way == Z3D_WAY_ENCODED) return z3d_encoded_progress(group, own->head, moved);
+    if (own->algorithm == Z3D_MESSAGE_EXCHANGE)
+        return z3d_exchange_progress(group, own->head, moved);
+    if (own->algorithm == Z3D_MESSAGE_RING) return z3d_ring_progress(group, own->head, moved);
+    if (own->algorithm == Z3D_MESSAGE_ENCODED) return z3d_encoded_progress(group, own->head, moved);
     bool done;
     Z3D_TRY(z3d_node_progress(own->node, &own->head->call, moved, &done));
     if (done) own->active = false;

@@ -33,12 +33,17 @@ typedef struct z3d_encoded {
 } z3d_encoded;
 
 /* The algorithm of the collective at the head. */
-typedef enum z3d_way { Z3D_WAY_RING, Z3D_WAY_EXCHANGE, Z3D_WAY_ENCODED, Z3D_WAY_NODE } z3d_way;
+typedef enum z3d_message_algorithm {
+    Z3D_MESSAGE_RING,
+    Z3D_MESSAGE_EXCHANGE,
+    Z3D_MESSAGE_ENCODED,
+    Z3D_MESSAGE_NODE
+} z3d_message_algorithm;
 
 typedef struct z3d_message_group {
     z3d_channel *channel;
     z3d_node *node;                   /* NULL: members on several nodes, or no shared memory */
-    z3d_way way;                      /* of the collective at the head */
+    z3d_message_algorithm algorithm;  /* of the collective at the head */
     bool active;                      /* the collective at the head has begun */
     int tag;                          /* of the collective at the head */
     z3d_operation *head, *tail;       /* collectives, in the order of their starts */

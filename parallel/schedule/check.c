@@ -75,7 +75,7 @@ static z3d_status check_place(const z3d_schedule *schedule, int stage, z3d_task 
                          z3d_task_name(task).text, task.chunk, right);
     if (schedule->forward_only && task.pass != Z3D_PASS_FORWARD)
         return refuse(stage, task, "is in a schedule that has only forwards");
-    if (half && !z3d_schedule_halves(schedule->kind))
+    if (half && !z3d_schedule_row_of(schedule->kind)->halves)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "pipeline stage %d: %s: schedule %s has whole backwards, not halves",
                          stage, z3d_task_name(task).text, z3d_schedule_name(schedule->kind));

@@ -1,20 +1,15 @@
 /* Makes a schedule: refuses sizes that its kind cannot have, then calls the kind's generator for
  * the list of each stage. */
-#include <limits.h>
 #include <stdlib.h>
 
 #include "parallel/schedule/internal.h"
 
-static const struct {
-    z3d_schedule_generator generator; /* NULL: a user's file */
-    int least, most;                  /* chunks per stage */
-} kinds[Z3D_SCHEDULE_COUNT] = {
-    [Z3D_SCHEDULE_1F1B] = {z3d_schedule_1f1b, 1, 1},
-    [Z3D_SCHEDULE_GPIPE] = {z3d_schedule_gpipe, 1, 1},
-    [Z3D_SCHEDULE_INTERLEAVED] = {z3d_schedule_interleaved, 2, INT_MAX},
-    [Z3D_SCHEDULE_ZB_H1] = {z3d_schedule_zb_h1, 1, 1},
-    [Z3D_SCHEDULE_ZB_V] = {z3d_schedule_zb_v, 2, 2},
-    [Z3D_SCHEDULE_FILE] = {NULL, 1, INT_MAX},
+static const z3d_schedule_generator generators[Z3D_SCHEDULE_FILE] = {
+    [Z3D_SCHEDULE_1F1B] = z3d_schedule_1f1b,
+    [Z3D_SCHEDULE_GPIPE] = z3d_schedule_gpipe,
+    [Z3D_SCHEDULE_INTERLEAVED] = z3d_schedule_interleaved,
+    [Z3D_SCHEDULE_ZB_H1] = z3d_schedule_zb_h1,
+    [Z3D_SCHEDULE_ZB_V] = z3d_schedule_zb_v,
 };
 
 void z3d_task_list_add(z3d_task_list *list, z3d_pass pass, int chunk) {
@@ -35,27 +30,14 @@ static void forward_only(z3d_task_list *list, int stage) {
 }
 
 static z3d_status check_kind(const z3d_schedule *schedule) {
-    const char *name = z3d_schedule_name(schedule->kind);
-    int stages = schedule->stages, each = schedule->chunks / stages, micros = schedule->micros;
-    int least = kinds[schedule->kind].least, most = kinds[schedule->kind].most;
-    if (each > most)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "schedule %s has %d chunk%s per pipeline stage, not %d%s",
-                         name, most, most == 1 ? "" : "s", each,
-                         most == 1 ? "; interleaved has several" : "");
-    if (each < least)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "schedule %s needs %s2 chunks per pipeline stage, not %d",
-                         name, most == least ? "" : "at least ", each);
-    if (schedule->kind != Z3D_SCHEDULE_INTERLEAVED || micros % stages == 0) return Z3D_OK;
-    if (micros < stages)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "%d micro-batches are too few for schedule interleaved with %d pipeline "
-                         "stages; use %d or a multiple of it",
-                         micros, stages, stages);
-    int below = micros / stages * stages;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "schedule interleaved needs a number of micro-batches that is a multiple of "
-                     "the %d pipeline stages, not %d; use %d or %d",
-                     stages, micros, below, below + stages);
+    const z3d_schedule_kind kind = schedule->kind;
+    const int stages = schedule->stages, each = schedule->chunks / stages;
+    const int round = (int)z3d_schedule_round(kind, stages), micros = schedule->micros;
+    if (!z3d_schedule_has_chunks(kind, each))
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, not %d", z3d_schedule_chunks_text(kind).text, each);
+    if (micros % round == 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, not %d", z3d_schedule_round_text(kind, stages).text,
+                     micros);
 }
 
 static z3d_status fill(z3d_schedule *schedule, z3d_schedule_generator generator) {
@@ -79,7 +61,7 @@ z3d_status z3d_schedule_create(z3d_schedule_kind kind, int stages, int chunks, i
         return Z3D_ERROR(Z3D_ERR_USAGE, "schedule file is read from its file, not generated");
     Z3D_TRY(z3d_schedule_new(kind, stages, chunks, micros, &schedule));
     Z3D_TRY_GOTO(status, check_kind(schedule), fail);
-    Z3D_TRY_GOTO(status, fill(schedule, kinds[kind].generator), fail);
+    Z3D_TRY_GOTO(status, fill(schedule, generators[kind]), fail);
     *out = schedule;
     return Z3D_OK;
 fail:

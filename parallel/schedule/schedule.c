@@ -1,28 +1,8 @@
-/* The table of schedules, their passes, which stage runs which chunk, and a schedule's life. */
+/* Passes, which stage runs which chunk, and a schedule's life. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "parallel/schedule/internal.h"
-
-typedef enum places { ROUND, V } places;
-
-static const struct {
-    const char *name;
-    bool halves;
-    places places;
-} kinds[] = {
-#define X(NAME, name, halves, places) {name, halves, places},
-    Z3D_SCHEDULE_MAP(X)
-#undef X
-};
-
-const char *z3d_schedule_name(z3d_schedule_kind kind) {
-    return (unsigned)kind < Z3D_SCHEDULE_COUNT ? kinds[kind].name : "?";
-}
-
-bool z3d_schedule_halves(z3d_schedule_kind kind) {
-    return kinds[kind].halves;
-}
 
 const char *z3d_pass_name(z3d_pass pass) {
     static const char *const names[] = {"forward", "backward", "backward_input", "backward_weight"};
@@ -38,7 +18,7 @@ z3d_task_text z3d_task_name(z3d_task task) {
 
 int z3d_schedule_stage(z3d_schedule_kind kind, int stages, int chunk) {
     int at = chunk % stages;
-    bool up = kinds[kind].places == V && chunk / stages % 2 == 1;
+    bool up = z3d_schedule_row_of(kind)->v && chunk / stages % 2 == 1;
     return up ? stages - 1 - at : at;
 }
 

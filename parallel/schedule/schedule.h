@@ -10,32 +10,9 @@
 #include <stdbool.h>
 
 #include "src/base/base.h"
+#include "src/base/pipeline_schedules.h"
 
-enum {
-    Z3D_MAX_CHUNKS = 1024,           /* of all stages together */
-    Z3D_MAX_SCHEDULE_TASKS = 4 << 20 /* chunks x micro-batches x 3 */
-};
-
-/*   X(NAME, name, halves, places)
- *   halves: backward may be cut into input and weight gradients.
- *   places: the stage of chunk c. ROUND: c mod stages; V: down the stages and up again. */
-#define Z3D_SCHEDULE_MAP(X)                                                                        \
-    X(1F1B, "1f1b", false, ROUND)                                                                  \
-    X(GPIPE, "gpipe", false, ROUND)                                                                \
-    X(INTERLEAVED, "interleaved", false, ROUND)                                                    \
-    X(ZB_H1, "zb-h1", true, ROUND)                                                                 \
-    X(ZB_V, "zb-v", true, V)                                                                       \
-    X(FILE, "file", true, ROUND)
-
-typedef enum z3d_schedule_kind {
-#define X(NAME, ...) Z3D_SCHEDULE_##NAME,
-    Z3D_SCHEDULE_MAP(X)
-#undef X
-        Z3D_SCHEDULE_COUNT
-} z3d_schedule_kind;
-
-const char *z3d_schedule_name(z3d_schedule_kind kind);
-bool z3d_schedule_halves(z3d_schedule_kind kind);
+enum { Z3D_MAX_SCHEDULE_TASKS = 4 << 20 }; /* chunks x micro-batches x 3 */
 
 typedef enum z3d_pass {
     Z3D_PASS_FORWARD,
@@ -65,10 +42,8 @@ typedef struct z3d_schedule {
 /* The stage that runs a chunk. */
 int z3d_schedule_stage(z3d_schedule_kind kind, int stages, int chunk);
 
-/* Generates a schedule and checks it; kind is not FILE. chunks: of all stages together. 1f1b, gpipe
- * and zb-h1 have one chunk per stage, zb-v two, interleaved two or more; interleaved needs micros
- * that are a multiple of stages. Errors: ERR_CONFIG for other sizes, ERR_USAGE for FILE,
- * ERR_MEMORY.
+/* Generates a schedule and checks it; kind is not FILE. chunks: of all stages together. Errors:
+ * ERR_CONFIG for sizes that the kind's row excludes, ERR_USAGE for FILE, ERR_MEMORY.
  *
  * How many micro-batches a stage holds at once, on stage s of p with m micro-batches. Forwards
  * whose backward (input half) is not done: gpipe m; 1f1b and zb-h1 at most p - s; interleaved with

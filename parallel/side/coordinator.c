@@ -14,7 +14,8 @@
 
 /* ---- ending the process ---- */
 
-void z3d_side_exit(void) {
+/* Flushes standard output and error, and ends this process with a non-zero code. Any thread. */
+static _Noreturn void end_process(void) {
     /* The main thread may hold a stream's lock for ever: flush only the streams that are free. */
     FILE *streams[] = {stdout, stderr};
     for (int i = 0; i < 2; i++)
@@ -61,7 +62,7 @@ static void end_run(struct z3d_side *side, const char *text) {
         char drain[512];
         if (poll(&one, 1, 100) > 0 && recv(one.fd, drain, sizeof drain, MSG_DONTWAIT) <= 0) open--;
     }
-    z3d_side_exit();
+    end_process();
 }
 
 static void end_run_string(struct z3d_side *side, z3d_string *text) __attribute__((noreturn));
@@ -288,7 +289,7 @@ static void on_message(struct z3d_side *side, z3d_connection *connection, const 
     int rank = connection->rank;
     switch ((z3d_wire_type)head->type) {
     case Z3D_WIRE_END:
-        z3d_side_exit();
+        end_process();
     case Z3D_WIRE_PLACE:
         take_place(side, rank, head, data);
         break;
@@ -368,7 +369,7 @@ static void coordinator_lost(struct z3d_side *side, bool silent) {
             continue;
         side->coordinator = rank;
         side->stuck_told = side->coordinator_suspect = false;
-        if (!add_connection(side, fd, rank)) z3d_side_exit();
+        if (!add_connection(side, fd, rank)) end_process();
         if (silent) z3d_wire_send(fd, Z3D_WIRE_STUCK, NULL, 0);
         return;
     }
@@ -392,7 +393,7 @@ static void on_close(struct z3d_side *side, int index) {
     if (rank < 0 || bye || side->ending) return;
     if (rank == side->coordinator) {
         /* A later coordinator that ends has printed the line, or died of the same cause. */
-        if (rank != 0) z3d_side_exit();
+        if (rank != 0) end_process();
         coordinator_lost(side, false);
     } else if (is_coordinator(side)) {
         end_run_for(side, rank, false);

@@ -158,8 +158,6 @@ void z3d_coordinator_turn(struct z3d_side *side, int milliseconds);
 void *z3d_coordinator_thread(void *side);
 /* How many other ranks are connected to this coordinator. */
 int z3d_coordinator_connected(const struct z3d_side *side);
-/* Flushes standard output and error, and ends this process with a non-zero code. Any thread. */
-void z3d_side_exit(void) __attribute__((noreturn));
 
 /* Whether the time since `since` is longer than the watchdog's timeout (position.c). */
 bool z3d_too_long(const struct z3d_side *side, double since);

@@ -103,7 +103,8 @@ long long z3d_socket_file_limit(void) {
     return (long long)limit.rlim_cur;
 }
 
-bool z3d_socket_wait(int fd, short events, double until) {
+/* Waits for `events` of poll(2). False: none came until then. */
+static bool wait_for(int fd, short events, double until) {
     for (;;) {
         double left = until - z3d_now();
         if (left <= 0) return false;
@@ -155,7 +156,7 @@ int z3d_socket_outcome(int fd) {
 int z3d_socket_connect(const char *address, int port, double until) {
     int fd = z3d_socket_begin(address, port);
     if (fd < 0) return -1;
-    int error = z3d_socket_wait(fd, POLLOUT, until) ? z3d_socket_outcome(fd) : ETIMEDOUT;
+    int error = wait_for(fd, POLLOUT, until) ? z3d_socket_outcome(fd) : ETIMEDOUT;
     if (error == 0) return fd;
     close(fd);
     errno = error;
@@ -166,7 +167,7 @@ int z3d_socket_connect(const char *address, int port, double until) {
 
 static bool again(ssize_t moved, int fd, short events, double until) {
     if (moved >= 0 || errno == EINTR) return moved != 0;
-    return errno == EAGAIN && z3d_socket_wait(fd, events, until);
+    return errno == EAGAIN && wait_for(fd, events, until);
 }
 
 bool z3d_socket_write(int fd, const void *data, size_t bytes, double until) {

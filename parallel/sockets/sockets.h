@@ -28,8 +28,6 @@ int z3d_socket_outcome(int fd);
 long long z3d_socket_file_limit(void);
 /* No delay; and probes every few seconds, since a machine that loses its power closes nothing. */
 void z3d_socket_options(int fd);
-/* Waits for `events` of poll(2). False: none came until then. */
-bool z3d_socket_wait(int fd, short events, double until);
 /* Write or read all `bytes`. False: an error, the connection's end, or not all until then. */
 bool z3d_socket_write(int fd, const void *data, size_t bytes, double until);
 bool z3d_socket_read(int fd, void *data, size_t bytes, double until);

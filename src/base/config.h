@@ -46,14 +46,11 @@ typedef enum {
     Z3D_PIPELINE_GATHER_PER_STEP,
     Z3D_PIPELINE_GATHER_PER_MICROBATCH
 } z3d_pipeline_gather;
-typedef enum { /* after AUTO: z3d_schedule_kind (parallel/schedule/schedule.h) */
-               Z3D_PIPELINE_AUTO,
-               Z3D_PIPELINE_1F1B,
-               Z3D_PIPELINE_GPIPE,
-               Z3D_PIPELINE_INTERLEAVED,
-               Z3D_PIPELINE_ZB_H1,
-               Z3D_PIPELINE_ZB_V,
-               Z3D_PIPELINE_FILE
+typedef enum {
+    Z3D_PIPELINE_AUTO,
+#define X(NAME, ...) Z3D_PIPELINE_##NAME, /* z3d_schedule_kind + 1 */
+    Z3D_SCHEDULE_MAP(X)
+#undef X
 } z3d_pipeline_schedule;
 typedef enum { Z3D_ALGORITHM_RING, Z3D_ALGORITHM_HIERARCHICAL, Z3D_ALGORITHM_AUTO } z3d_algorithm;
 typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32, Z3D_ACCUM_BF16, Z3D_ACCUM_FP16 } z3d_accum;
@@ -164,8 +161,6 @@ enum { Z3D_CONFIG_KEY_COUNT = 0 Z3D_CONFIG_KEYS(X) };
 #undef X
 extern const z3d_config_meaning z3d_config_meanings[Z3D_CONFIG_KEY_COUNT];
 
-enum { Z3D_CONFIG_MAX_CHUNKS = 1024 /* of all pipeline stages together */ };
-
 typedef int64_t z3d_config_INT;
 typedef double z3d_config_FLOAT;
 typedef bool z3d_config_BOOL;
@@ -269,7 +264,7 @@ bool z3d_config_has_prompts(const z3d_config *config);
 /* Whether checkpoint.resume is a path, neither auto nor never. */
 bool z3d_config_resumes_path(const z3d_config *config);
 /* The pipeline schedule, never AUTO. z3d_config_chunks: the number of its chunks. */
-z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
+z3d_schedule_kind z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);
 z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config);
 /* Whether a key is set that has an effect only with activation checkpoints (granularity full). */

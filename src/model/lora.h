@@ -29,6 +29,8 @@ enum { Z3D_LORA_PLACES = 16 };
 /* The ends of the names of an adapter's parameters, as in PEFT. */
 #define Z3D_LORA_A ".lora_A.weight"
 #define Z3D_LORA_B ".lora_B.weight"
+/* Whether a parameter's name is that of an adapter. */
+bool z3d_is_adapter(const char *name);
 
 /* Appends the parameters of the adapters to a block's group, which has the modules' weights. */
 void z3d_add_adapters(z3d_parameter_group *group, const z3d_lora *lora,

@@ -202,3 +202,7 @@ void z3d_lora_check_model(const z3d_config *config, const z3d_model *model,
                             (long long)rank, (int)strlen(narrow->name) - (int)strlen(Z3D_LORA_A),
                             narrow->name, (long long)width_of(narrow, rank));
 }
+
+bool z3d_is_adapter(const char *name) {
+    return z3d_ends_with(name, Z3D_LORA_A) || z3d_ends_with(name, Z3D_LORA_B);
+}

@@ -41,7 +41,7 @@ z3d_status z3d_plan_pipeline(const z3d_config *config, const z3d_model *model,
                              const z3d_plan_speeds *speeds, z3d_program_config *out) {
     z3d_schedule *file = NULL;
     if (config->parallel_pipeline_model_parallel_size == 1) return Z3D_OK;
-    out->pipeline.schedule = (z3d_schedule_kind)(z3d_config_pipeline_schedule(config) - 1);
+    out->pipeline.schedule = z3d_config_pipeline_schedule(config);
     out->pipeline.chunks_per_stage = (int)config->parallel_virtual_pipeline_model_parallel_size;
     out->pipeline.gather_per_step =
         config->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;

@@ -32,7 +32,7 @@ bool z3d_is_assigned(char *const *assignments, int count, const char *key) {
 static z3d_status fit_sizes(z3d_config *config, int ranks, bool tensor, char *const *assignments,
                             int count) {
     int64_t stages = config->parallel_pipeline_model_parallel_size;
-    if (z3d_config_pipeline_schedule(config) == Z3D_PIPELINE_INTERLEAVED &&
+    if (z3d_schedule_row_of(z3d_config_pipeline_schedule(config))->rounds &&
         !z3d_is_assigned(assignments, count, "gradient_accumulation_steps"))
         config->gradient_accumulation_steps = stages;
     if (!z3d_is_assigned(assignments, count, "parallel.tensor_model_parallel_size")) {

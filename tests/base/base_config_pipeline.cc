@@ -56,17 +56,17 @@ TEST(Pipeline, ScheduleAndChunksPerStage) {
                       key = "parallel.virtual_pipeline_model_parallel_size";
     for (const char *one : {"1f1b", "gpipe", "zb-h1"})
         EXPECT_EQ(told(SCHEDULE + one + S + SIZE + "4" + two),
-                  P + SCHEDULE + one + " has 1 chunk per stage, not 2; set " + key +
+                  P + SCHEDULE + one + " has 1 chunk per pipeline stage, not 2; set " + key +
                       " to 1, or write interleaved or zb-v");
     EXPECT_EQ(told(SCHEDULE + "zb-v" + S + SIZE + "4"),
-              P + SCHEDULE + "zb-v has 2 chunks per stage, not 1; set " + key +
-                  " to 2, or write 1f1b");
+              P + SCHEDULE + "zb-v has 2 chunks per pipeline stage, not 1; set " + key +
+                  " to 2, or write 1f1b, gpipe or zb-h1");
     EXPECT_EQ(told(SCHEDULE + "zb-v" + S + SIZE + "4" + S + VIRTUAL + "3"),
-              P + SCHEDULE + "zb-v has 2 chunks per stage, not 3; set " + key +
+              P + SCHEDULE + "zb-v has 2 chunks per pipeline stage, not 3; set " + key +
                   " to 2, or write interleaved");
     EXPECT_EQ(told(SCHEDULE + "interleaved" + S + SIZE + "4"),
-              P + SCHEDULE + "interleaved has 2 or more chunks per stage, not 1; set " + key +
-                  " to 2 or more, or write 1f1b");
+              P + SCHEDULE + "interleaved has 2 or more chunks per pipeline stage, not 1; set " +
+                  key + " to 2 or more, or write 1f1b, gpipe or zb-h1");
     EXPECT_TRUE(has(told(SCHEDULE + "1F1B"), "'1F1B' is not supported; use 1f1b"));
 }
 
@@ -75,9 +75,9 @@ TEST(Pipeline, AutoIsInterleavedWithSeveralChunks) {
         Config c("parallel: {" + keys + "}");
         return z3d_config_pipeline_schedule(c.get);
     };
-    EXPECT_EQ(schedule(SIZE + "4"), Z3D_PIPELINE_1F1B);
-    EXPECT_EQ(schedule(SIZE + "4" + S + VIRTUAL + "2"), Z3D_PIPELINE_INTERLEAVED);
-    EXPECT_EQ(schedule(SIZE + "4" + S + VIRTUAL + "2" + S + SCHEDULE + "zb-v"), Z3D_PIPELINE_ZB_V);
+    EXPECT_EQ(schedule(SIZE + "4"), Z3D_SCHEDULE_1F1B);
+    EXPECT_EQ(schedule(SIZE + "4" + S + VIRTUAL + "2"), Z3D_SCHEDULE_INTERLEAVED);
+    EXPECT_EQ(schedule(SIZE + "4" + S + VIRTUAL + "2" + S + SCHEDULE + "zb-v"), Z3D_SCHEDULE_ZB_V);
     Config c("parallel: {" + SIZE + "4" + S + VIRTUAL + "3}");
     EXPECT_EQ(z3d_config_chunks(c.get), 12);
 }
@@ -221,17 +221,18 @@ TEST(Pipeline, InterleavedNeedsGroupsOfMicroBatches) {
                       at = "run.yaml:2:1: ";
     EXPECT_EQ(resolve(interleaved + "gradient_accumulation_steps: 8\n", 4), "8 = 1 x 8 x 1");
     EXPECT_EQ(resolve(interleaved + "gradient_accumulation_steps: 6\n", 4),
-              at + "gradient_accumulation_steps: 6 micro-batches in a step cannot be interleaved "
-                   "over 4 pipeline stages; write 4 or 8 for a multiple of 4 micro-batches, or "
-                   "choose 1 chunk per stage");
-    EXPECT_TRUE(has(resolve(interleaved, 4),
-                    "gradient_accumulation_steps (not set, default auto): 1 micro-batch in a step "
-                    "cannot be interleaved over 4 pipeline stages; write 4 for"));
+              at + "gradient_accumulation_steps: interleaved on 4 pipeline stages needs a multiple "
+                   "of 4 micro-batches in a step, not 6; write 4 or 8, or choose 1 chunk per "
+                   "pipeline stage");
+    EXPECT_TRUE(
+        has(resolve(interleaved, 4),
+            "gradient_accumulation_steps (not set, default auto): interleaved on 4 pipeline "
+            "stages needs a multiple of 4 micro-batches in a step, not 1; write 4, or"));
     EXPECT_TRUE(has(resolve(interleaved + "train_batch_size: 36\n"
                                           "train_micro_batch_size_per_gpu: 3\n",
                             8),
-                    at + "train_batch_size: 6 micro-batches in a step cannot be interleaved over 4 "
-                         "pipeline stages; write 24 or 48 for"));
+                    at + "train_batch_size: interleaved on 4 pipeline stages needs a multiple of 4 "
+                         "micro-batches in a step, not 6; write 24 or 48, or"));
     // Other schedules take any number.
     EXPECT_EQ(resolve("parallel: {pipeline_model_parallel_size: 4}\ngradient_accumulation_steps: "
                       "3\n",

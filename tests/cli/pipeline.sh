@@ -123,8 +123,8 @@ bad() {
 bad 4 '3 needs a multiple of 3 ranks, but the run has 4; start 3 or 6 ranks' $PIPELINE=3
 bad 3 '2 x parallel.tensor_model_parallel_size 2 needs a multiple of 4 ranks, but the run has 3' $PIPELINE=2 $TENSOR=2
 bad 4 "4 stages are more than the model's 3 units .*; write at most 3" $PIPELINE=4 model.num_layers=1
-bad 2 'zb-v has 2 chunks per stage, not 1; set parallel.virtual_pipeline_model_parallel_size to 2' $PIPELINE=2 $SCHEDULE=zb-v
-bad 2 'write 2 for a multiple of 2 micro-batches, or choose 1 chunk per stage' $PIPELINE=2 $CHUNKS=2 gradient_accumulation_steps=1
+bad 2 'zb-v has 2 chunks per pipeline stage, not 1; set parallel.virtual_pipeline_model_parallel_size to 2' $PIPELINE=2 $SCHEDULE=zb-v
+bad 2 'needs a multiple of 2 micro-batches in a step, not 1; write 2, or choose 1 chunk per pipeline stage' $PIPELINE=2 $CHUNKS=2 gradient_accumulation_steps=1
 bad 2 "the list's sum is 5; write numbers whose sum is the model's 4 units" $PIPELINE=2 parallel.pipeline_partition=1,4
 printf 'stage,pass,chunk,micro\n0,forward,0,0\n0,sideways,0,0\n' >mine.csv
 bad 2 "^zero3d: mine.csv, line 3: there is no pass 'sideways'; use forward, " $PIPELINE=2 $SCHEDULE=file parallel.pipeline_schedule_file=mine.csv

@@ -76,7 +76,7 @@ submit 0 tiny.yaml --nodes 2-12 --time 30 --ranks-per-node 1 --dry-run $elastic 
 grep -qx 'for nodes in 12 6 4 2; do' out || fail "nodes that the schedule does not go with"
 # shellcheck disable=SC2086
 submit 1 tiny.yaml --nodes 7-9 --time 30 --ranks-per-node 1 --dry-run $elastic $interleaved model.num_layers=4 train_batch_size=12
-says '3 micro-batches in a step cannot be interleaved'
+says 'needs a multiple of 2 micro-batches in a step, not 3'
 # All runs of an array must divide: 8 and 12 samples.
 sed 's/train_batch_size: 8/train_batch_size: 12/; s/dir: run,/dir: twelve,/' tiny.yaml >twelve.yaml
 # shellcheck disable=SC2086

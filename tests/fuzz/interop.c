@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "src/model/gpt/units.h"
 
 /* A model is only described here: nothing runs its units, so what they do is not linked. */

@@ -13,7 +13,6 @@
 
 extern "C" {
 #include "parallel/schedule/schedule.h"
-#include "src/base/config.h"
 }
 
 using Schedule = std::unique_ptr<z3d_schedule, decltype(&z3d_schedule_destroy)>;
@@ -273,7 +272,7 @@ TEST(Schedule, Bubble) {
         if (s.kind == Z3D_SCHEDULE_ZB_H1) idle = m >= p ? p - 1 : 2 * p - 1 - m;
         if (s.kind == Z3D_SCHEDULE_ZB_V) idle = m >= 2 * p - 1 ? 0 : 2 * (2 * p - 1 - m);
         EXPECT_EQ(t.longest, t.work + idle);
-        if (!z3d_schedule_halves(s.kind)) {
+        if (!z3d_schedule_row_of(s.kind)->halves) {
             EXPECT_DOUBLE_EQ(t.bubble(), (p - 1.0) / (m * v + p - 1.0));
         }
         // zb-v's stages start one unit after each other; all others' times are within stage 0's.
@@ -288,7 +287,7 @@ TEST(Schedule, BubbleOfOtherCosts) {
     each_schedule([&](const z3d_schedule &s, int p, int, int m) {
         for (const auto &c : costs) {
             Timeline t = timeline(s, c);
-            if (!z3d_schedule_halves(s.kind)) {
+            if (!z3d_schedule_row_of(s.kind)->halves) {
                 EXPECT_EQ(t.longest, t.work + (p - 1) * (c[F] + c[B]));
             }
             if (s.kind == Z3D_SCHEDULE_ZB_H1 && m >= p) {
@@ -358,19 +357,14 @@ TEST(Schedule, RefusesSizes) {
         return std::string(z3d_error_message());
     };
     EXPECT_EQ(refused(Z3D_SCHEDULE_INTERLEAVED, 4, 8, 3),
-              "3 micro-batches are too few for schedule interleaved with 4 pipeline stages; use 4 "
-              "or a multiple of it");
+              "interleaved on 4 pipeline stages needs a multiple of 4 micro-batches, not 3");
     EXPECT_EQ(refused(Z3D_SCHEDULE_INTERLEAVED, 4, 8, 6),
-              "schedule interleaved needs a number of micro-batches that is a multiple of the 4 "
-              "pipeline stages, not 6; use 4 or 8");
+              "interleaved on 4 pipeline stages needs a multiple of 4 micro-batches, not 6");
     EXPECT_EQ(refused(Z3D_SCHEDULE_INTERLEAVED, 4, 4, 8),
-              "schedule interleaved needs at least 2 chunks per pipeline stage, not 1");
-    EXPECT_EQ(refused(Z3D_SCHEDULE_1F1B, 4, 8, 8),
-              "schedule 1f1b has 1 chunk per pipeline stage, not 2; interleaved has several");
-    EXPECT_EQ(refused(Z3D_SCHEDULE_ZB_V, 4, 4, 8),
-              "schedule zb-v needs 2 chunks per pipeline stage, not 1");
-    EXPECT_EQ(refused(Z3D_SCHEDULE_ZB_V, 4, 12, 8),
-              "schedule zb-v has 2 chunks per pipeline stage, not 3");
+              "interleaved has 2 or more chunks per pipeline stage, not 1");
+    EXPECT_EQ(refused(Z3D_SCHEDULE_1F1B, 4, 8, 8), "1f1b has 1 chunk per pipeline stage, not 2");
+    EXPECT_EQ(refused(Z3D_SCHEDULE_ZB_V, 4, 4, 8), "zb-v has 2 chunks per pipeline stage, not 1");
+    EXPECT_EQ(refused(Z3D_SCHEDULE_ZB_V, 4, 12, 8), "zb-v has 2 chunks per pipeline stage, not 3");
     EXPECT_EQ(refused(Z3D_SCHEDULE_INTERLEAVED, 4, 6, 8),
               "6 chunks cannot be divided equally over 4 pipeline stages; use a multiple of 4");
     EXPECT_EQ(refused(Z3D_SCHEDULE_1F1B, 1025, 1025, 8),
@@ -518,7 +512,8 @@ TEST(Schedule, CheckIsTheDefinition) {
         int v = kind == Z3D_SCHEDULE_INTERLEAVED || kind == Z3D_SCHEDULE_ZB_V ? 2 : 1;
         Schedule s = create((z3d_schedule_kind)kind, p, p * v, m);
         Lists lists = lists_of(*s);
-        if (!z3d_schedule_halves(s->kind)) s->kind = Z3D_SCHEDULE_FILE; // which may have halves
+        if (!z3d_schedule_row_of(s->kind)->halves)
+            s->kind = Z3D_SCHEDULE_FILE; // which may have halves
         for (size_t i = 0; i < 1 + (size_t)round % 3; i++) change(lists, *s);
         Made made(*s, lists);
         bool expected = is_right(*s, lists);
@@ -649,22 +644,16 @@ TEST(ScheduleFile, RefusesWithTheLine) {
     EXPECT_EQ(z3d_schedule_read(folder.path.c_str(), 2, 2, 2, &out), Z3D_ERR_IO);
 }
 
-// The configuration, which knows nothing of schedules, lists them in their order behind auto.
-TEST(Schedule, TheConfigurationHasTheseNames) {
-    std::string names = "auto", rule;
-    int kind = 0;
-#define X(NAME, name, ...)                                                                         \
-    names += std::string("|") + name;                                                              \
-    EXPECT_EQ((int)Z3D_PIPELINE_##NAME, ++kind);                                                   \
-    EXPECT_EQ((int)Z3D_SCHEDULE_##NAME + 1, kind);
-    Z3D_SCHEDULE_MAP(X)
-#undef X
-#define X(field, path, type, standard, options, ...)                                               \
-    if (std::string(path) == "parallel.pipeline_schedule") rule = options;
-    Z3D_CONFIG_KEYS(X)
-#undef X
-    EXPECT_EQ(rule, names);
-    EXPECT_EQ((int)Z3D_CONFIG_MAX_CHUNKS, (int)Z3D_MAX_CHUNKS);
+// A row says its chunks per pipeline stage twice: in numbers and in words.
+TEST(Schedule, ARowsWordsAreItsNumbers) {
+    for (int kind = 0; kind < Z3D_SCHEDULE_COUNT; kind++) {
+        const z3d_schedule_row *row = z3d_schedule_row_of((z3d_schedule_kind)kind);
+        std::string words = std::to_string(row->least);
+        if (row->most > row->least) words = row->least == 1 ? "any number" : words + " or more";
+        EXPECT_EQ(row->chunks, words) << row->name;
+        EXPECT_TRUE(row->most == row->least || row->most == Z3D_MAX_CHUNKS) << row->name;
+        EXPECT_EQ(z3d_schedule_of_key(kind + 1, 1), kind);
+    }
 }
 
 int main(int argc, char **argv) {

@@ -116,8 +116,8 @@ static z3d_status check_halves(const struct builder *b) {
         if (!p->model->unit[u].ops->backward_input)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "unit %s has no backward in halves, which this pipeline schedule "
-                             "needs; use 1f1b, gpipe or interleaved",
-                             p->model->unit[u].name);
+                             "needs; use %s",
+                             p->model->unit[u].name, z3d_schedule_choices(0, true).text);
     return Z3D_OK;
 }
 

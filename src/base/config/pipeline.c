@@ -22,11 +22,9 @@ z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int
                                               capacity, count);
 }
 
-z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config) {
-    if (config->parallel_pipeline_schedule != Z3D_PIPELINE_AUTO)
-        return (z3d_pipeline_schedule)config->parallel_pipeline_schedule;
-    return config->parallel_virtual_pipeline_model_parallel_size > 1 ? Z3D_PIPELINE_INTERLEAVED
-                                                                     : Z3D_PIPELINE_1F1B;
+z3d_schedule_kind z3d_config_pipeline_schedule(const z3d_config *config) {
+    return z3d_schedule_of_key(config->parallel_pipeline_schedule,
+                               config->parallel_virtual_pipeline_model_parallel_size);
 }
 
 int64_t z3d_config_chunks(const z3d_config *config) {
@@ -55,7 +53,7 @@ static bool check_chunks(config_checker *k) {
             each = c->parallel_virtual_pipeline_model_parallel_size, chunks = z3d_config_chunks(c),
             units = units_of(k);
     const char *key = each > 1 ? VIRTUAL : SIZE;
-    int64_t most = Z3D_CONFIG_MAX_CHUNKS;
+    int64_t most = Z3D_MAX_CHUNKS;
     if (units > 0 && units < most) most = units;
     if (chunks <= most) return true;
     char number[64], right[96];
@@ -65,7 +63,7 @@ static bool check_chunks(config_checker *k) {
         snprintf(right, sizeof right, "at most %lld stages and 1 chunk in each", (long long)most);
     else
         snprintf(right, sizeof right, "at most %lld", (long long)(each > 1 ? most / stages : most));
-    if (most == Z3D_CONFIG_MAX_CHUNKS)
+    if (most == Z3D_MAX_CHUNKS)
         config_complain(k, key, "%s are more than %lld chunks; write %s", number, (long long)most,
                         right);
     else
@@ -76,28 +74,13 @@ static bool check_chunks(config_checker *k) {
     return false;
 }
 
-/* The chunks per stage of each schedule: at least, at most. */
 static void check_schedule_chunks(config_checker *k) {
-    static const struct {
-        int least, most;
-        const char *what;
-    } fits[] = {
-        [Z3D_PIPELINE_1F1B] = {1, 1, "1f1b has 1 chunk per stage"},
-        [Z3D_PIPELINE_GPIPE] = {1, 1, "gpipe has 1 chunk per stage"},
-        [Z3D_PIPELINE_INTERLEAVED] = {2, Z3D_CONFIG_MAX_CHUNKS,
-                                      "interleaved has 2 or more chunks per stage"},
-        [Z3D_PIPELINE_ZB_H1] = {1, 1, "zb-h1 has 1 chunk per stage"},
-        [Z3D_PIPELINE_ZB_V] = {2, 2, "zb-v has 2 chunks per stage"},
-        [Z3D_PIPELINE_FILE] = {1, Z3D_CONFIG_MAX_CHUNKS, ""},
-    };
-    int64_t each = k->c->parallel_virtual_pipeline_model_parallel_size;
-    int schedule = (int)z3d_config_pipeline_schedule(k->c), least = fits[schedule].least;
-    if (each >= least && each <= fits[schedule].most) return;
-    config_complain(k, SCHEDULE, "%s, not %lld; set " VIRTUAL " to %d%s%s", fits[schedule].what,
-                    (long long)each, least, schedule == Z3D_PIPELINE_INTERLEAVED ? " or more" : "",
-                    each == 1   ? ", or write 1f1b"
-                    : each == 2 ? ", or write interleaved or zb-v"
-                                : ", or write interleaved");
+    const z3d_schedule_kind kind = z3d_config_pipeline_schedule(k->c);
+    const int64_t each = k->c->parallel_virtual_pipeline_model_parallel_size;
+    if (z3d_schedule_has_chunks(kind, each)) return;
+    config_complain(k, SCHEDULE, "%s, not %lld; set " VIRTUAL " to %s, or write %s",
+                    z3d_schedule_chunks_text(kind).text, (long long)each,
+                    z3d_schedule_row_of(kind)->chunks, z3d_schedule_choices(each, false).text);
 }
 
 static void check_schedule_file(config_checker *k) {
@@ -121,12 +104,11 @@ static void check_schedule_file(config_checker *k) {
 
 /* A list of units per chunk. */
 static void check_partition(config_checker *k) {
-    int64_t units[Z3D_CONFIG_MAX_CHUNKS], chunks = z3d_config_chunks(k->c), sum = 0;
+    int64_t units[Z3D_MAX_CHUNKS], chunks = z3d_config_chunks(k->c), sum = 0;
     int64_t all = units_of(k);
     int count;
     if (!config_sound(k, PARTITION, NULL)) return;
-    if (z3d_config_partition(k->c, units, Z3D_CONFIG_MAX_CHUNKS, &count) != Z3D_PARTITION_LIST)
-        return;
+    if (z3d_config_partition(k->c, units, Z3D_MAX_CHUNKS, &count) != Z3D_PARTITION_LIST) return;
     if (count != chunks) {
         config_complain(k, PARTITION,
                         "the list has %d number%s, but there are %lld chunks (pipeline size %lld x "
@@ -180,19 +162,18 @@ bool config_check_micro_batches(config_checker *k, int64_t data) {
     int64_t micros = c->gradient_accumulation_steps,
             stages = c->parallel_pipeline_model_parallel_size,
             samples = data * c->train_micro_batch_size_per_gpu;
-    bool groups = config_sound(k, SIZE, VIRTUAL, SCHEDULE, NULL) && stages > 1 &&
-                  z3d_config_pipeline_schedule(c) == Z3D_PIPELINE_INTERLEAVED;
-    if (!groups || micros % stages == 0) return true;
-    int64_t below = micros / stages * stages, above = below + stages;
+    if (!config_sound(k, SIZE, VIRTUAL, SCHEDULE, NULL)) return true;
+    const z3d_schedule_kind kind = z3d_config_pipeline_schedule(c);
+    const int64_t round = z3d_schedule_round(kind, stages);
+    if (micros % round == 0) return true;
+    int64_t below = micros / round * round, above = below + round;
     bool batch = !z3d_config_is_set(c, accumulation) && z3d_config_is_set(c, "train_batch_size");
     int64_t unit = batch ? samples : 1;
     char either[32] = "";
     if (below > 0) snprintf(either, sizeof either, "%lld or ", (long long)(below * unit));
     config_complain(k, batch ? "train_batch_size" : accumulation,
-                    "%lld micro-batch%s in a step cannot be interleaved over %lld pipeline stages; "
-                    "write %s%lld for a multiple of %lld micro-batches, or choose 1 chunk per "
-                    "stage",
-                    (long long)micros, micros == 1 ? "" : "es", (long long)stages, either,
-                    (long long)(above * unit), (long long)stages);
+                    "%s in a step, not %lld; write %s%lld, or choose 1 chunk per pipeline stage",
+                    z3d_schedule_round_text(kind, stages).text, (long long)micros, either,
+                    (long long)(above * unit));
     return false;
 }

@@ -161,8 +161,8 @@ static bool refuse_ranks(config_checker *k, int64_t batch, int64_t data) {
     return false;
 }
 
-/* The batch stays, in the largest micro-batches that divide it; interleaved pipelines need a
- * multiple of their stages. False: refused. */
+/* The batch stays, in the largest micro-batches that divide it and suit the schedule. False:
+ * refused. */
 static bool fit_elastic(config_checker *k, int64_t data) {
     z3d_config *c = k->c;
     const int64_t batch = c->train_batch_size, most = c->train_micro_batch_size_per_gpu;
@@ -173,10 +173,11 @@ static bool fit_elastic(config_checker *k, int64_t data) {
         return false;
     }
     if (batch % data != 0) return refuse_ranks(k, batch, data);
-    const int64_t share = batch / data, stages = c->parallel_pipeline_model_parallel_size;
-    const bool groups = stages > 1 && z3d_config_pipeline_schedule(c) == Z3D_PIPELINE_INTERLEAVED;
+    const int64_t share = batch / data;
+    const int64_t round = z3d_schedule_round(z3d_config_pipeline_schedule(c),
+                                             c->parallel_pipeline_model_parallel_size);
     int64_t micro = most < share ? most : share;
-    while (micro > 1 && (share % micro != 0 || (groups && share / micro % stages != 0))) micro--;
+    while (micro > 1 && (share % micro != 0 || share / micro % round != 0)) micro--;
     c->train_micro_batch_size_per_gpu = micro;
     c->gradient_accumulation_steps = share / micro;
     return true;

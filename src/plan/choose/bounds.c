@@ -232,7 +232,7 @@ static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_wa
 }
 
 /* The longest of three. (1) Stages of equal work, free communication over data ranks and between
- * stages, and the schedule's bubble (docs/pipelines.md) with the least shares that its halves can
+ * stages, and the schedule's bubble with the least shares that its halves can
  * have: a weight half is at most a third of a micro-batch's work, a forward at least a quarter. (2)
  * The copies of the micro-batches, which run beside their work. Both have a tail (least_tail). (3)
  * The data group's links, which work at full speed only while no kernel runs. */
@@ -241,10 +241,9 @@ static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double mi
     const z3d_fit_frame *frame = &w->frame[way->frame];
     const z3d_fit_layout *layout = &frame->layout;
     double p = layout->pipeline, work = alone->pass / p, idle = (p - 1) * work;
-    if (layout->schedule == Z3D_PIPELINE_FILE) idle = 0;
-    if (layout->schedule == Z3D_PIPELINE_INTERLEAVED) idle /= layout->chunks;
-    if (layout->schedule == Z3D_PIPELINE_ZB_H1) idle /= 3;
-    if (layout->schedule == Z3D_PIPELINE_ZB_V) idle /= 8;
+    const z3d_schedule_row *row =
+        z3d_schedule_row_of(z3d_schedule_of_key(layout->schedule, layout->chunks));
+    idle = row->bubble > 0 ? idle / (row->bubble * layout->chunks) : 0;
     double copies = z3d_tiers_copies(w, least_copied(w, alone, micros, way));
     double busy = least_busy(w, alone, micros, way);
     double beside = z3d_hardware_overlap(w->hardware, frame->links.nodes > 1);
@@ -283,11 +282,9 @@ static double stage_sum(const z3d_fit_frame *frame, const z3d_pipeline_config *p
  * halves it waits less. */
 static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
                          const z3d_alone *alone, double micros, z3d_fit_work *out) {
-    const z3d_schedule_kind kind = pipeline->schedule;
+    const z3d_schedule_row *row = z3d_schedule_row_of(pipeline->schedule);
     const int stages = frame->layout.pipeline;
-    double before = 0, wait = kind == Z3D_SCHEDULE_FILE                                 ? 0
-                              : kind == Z3D_SCHEDULE_ZB_H1 || kind == Z3D_SCHEDULE_ZB_V ? 0.25
-                                                                                        : 1;
+    double before = 0, wait = row->bubble == 0 ? 0 : row->halves ? 0.25 : 1;
     for (int s = 0; s < stages; s++) {
         double stage = stage_sum(frame, pipeline, s, alone->unit),
                seconds = micros * stage + wait * before;
@@ -301,13 +298,13 @@ static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *
 }
 
 /* Before its first backward, stage 0 has run the forward of as many micro-batches as there are
- * stages, through all its chunks. In zb-v it has run twice as many less one through its first
- * chunk, and one through its last chunk. */
+ * stages, through all its chunks. If the chunks go down and up, it has run
+ * twice as many less one through its first chunk, and one through its last chunk. */
 static void find_kept(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
                       const z3d_alone *alone, double micros, z3d_fit_work *out) {
     const int stages = frame->layout.pipeline;
     if (pipeline->schedule == Z3D_SCHEDULE_FILE) return;
-    if (pipeline->schedule == Z3D_SCHEDULE_ZB_V)
+    if (z3d_schedule_row_of(pipeline->schedule)->v)
         out->kept = fmin(micros, 2 * stages - 1) * chunk_sum(pipeline, 0, alone->saved) +
                     chunk_sum(pipeline, 2 * stages - 1, alone->saved);
     else

@@ -9,12 +9,11 @@ const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
 /* ---- the frame ---- */
 
 /* The configuration allows up to 10^6 samples and as many micro-batches; its own pair is one of the
- * divisors. An interleaved pipeline needs whole rounds of micro-batches, a schedule file its own
+ * divisors. Some schedules need whole rounds of micro-batches, a schedule file its own
  * number. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
-    z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
-    int64_t round = schedule == Z3D_PIPELINE_INTERLEAVED ? z3d_fit_period(w) : 1;
+    int64_t round = z3d_schedule_round(z3d_config_pipeline_schedule(w->config), z3d_fit_period(w));
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++) {
         int64_t micros = w->samples / d;
         if (w->samples % d || micros > MOST || micros % round) continue;
@@ -48,7 +47,6 @@ static z3d_status drop_small(z3d_fit_frame *w) {
 
 static void take_layout(z3d_fit_frame *w) {
     const z3d_config *c = w->config;
-    int schedule = (int)z3d_config_pipeline_schedule(c);
     const bool open = w->layout.cut_open;
     const int data = z3d_mesh_size(&w->mesh, Z3D_ROLE_SAMPLES);
     w->layout = (z3d_fit_layout){
@@ -63,8 +61,7 @@ static void take_layout(z3d_fit_frame *w) {
         .inner = (int)z3d_config_data_inner(c, data),
         .cut_open = open,
     };
-    w->whole =
-        w->layout.pipeline > 1 && (schedule == Z3D_PIPELINE_GPIPE || schedule == Z3D_PIPELINE_FILE);
+    w->whole = w->layout.pipeline > 1 && z3d_schedule_row_of(z3d_config_pipeline_schedule(c))->all;
 }
 
 static void apply_cut(z3d_config *config, const z3d_fit_layout *layout) {

@@ -54,16 +54,9 @@ static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
     return is_refused(status) ? Z3D_OK : status;
 }
 
-static bool takes_chunks(int schedule, int chunks) {
-    if (schedule == Z3D_PIPELINE_INTERLEAVED) return chunks > 1;
-    if (schedule == Z3D_PIPELINE_ZB_V) return chunks == 2;
-    return schedule == Z3D_PIPELINE_FILE || chunks == 1;
-}
-
-/* gpipe needs more memory than 1f1b and is not faster. */
-static bool is_tried(const z3d_fixed *fixed, int schedule) {
-    if (fixed->schedule) return schedule == fixed->schedule;
-    return schedule != Z3D_PIPELINE_GPIPE && schedule != Z3D_PIPELINE_FILE;
+static bool is_tried(const z3d_fixed *fixed, int kind) {
+    if (fixed->schedule) return kind == fixed->schedule - 1;
+    return !z3d_schedule_row_of((z3d_schedule_kind)kind)->all;
 }
 
 static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
@@ -72,11 +65,12 @@ static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t unit
     layout.chunks = 1;
     layout.schedule = Z3D_PIPELINE_AUTO;
     if (layout.pipeline == 1) return add_layout(w, layout);
-    for (int schedule = Z3D_PIPELINE_1F1B; schedule <= Z3D_PIPELINE_FILE; schedule++)
-        for (int k = 0; k < count && is_tried(&w->fixed, schedule); k++) {
-            layout.schedule = schedule;
+    for (int kind = 0; kind < Z3D_SCHEDULE_COUNT; kind++)
+        for (int k = 0; k < count && is_tried(&w->fixed, kind); k++) {
+            layout.schedule = kind + 1;
             layout.chunks = chunks[k];
-            if (takes_chunks(schedule, chunks[k]) && (int64_t)layout.pipeline * chunks[k] <= units)
+            if (z3d_schedule_has_chunks((z3d_schedule_kind)kind, chunks[k]) &&
+                (int64_t)layout.pipeline * chunks[k] <= units)
                 Z3D_TRY(add_layout(w, layout));
         }
     return Z3D_OK;

@@ -85,7 +85,7 @@ static void take_split(megatron_converter *m, const split *s) {
     static const char *const flags[] = {EMBEDDING, LOSS, FIRST, LAST};
     const size_t count = sizeof flags / sizeof *flags;
     z3d_string units = {0};
-    bool fits = s->stages * s->chunks <= Z3D_CONFIG_MAX_CHUNKS && append_units(s, &units);
+    bool fits = s->stages * s->chunks <= Z3D_MAX_CHUNKS && append_units(s, &units);
     if (fits) {
         config_take_default(&m->v, partition, units.text, "Megatron-LM's split");
         for (size_t i = 0; i < count; i++)

@@ -2,6 +2,8 @@
 #ifndef ZERO3D_BASE_CONFIG_KEYS_PARALLEL_H
 #define ZERO3D_BASE_CONFIG_KEYS_PARALLEL_H
 
+#include "src/base/pipeline_schedules.h"
+
 /* clang-format off */
 #define Z3D_CONFIG_PARALLEL_KEYS(X) \
     X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", \
@@ -19,10 +21,10 @@
     X(parallel_virtual_pipeline_model_parallel_size, \
       "parallel.virtual_pipeline_model_parallel_size", \
       INT, "1", "[1,1024]", SUM, FREE, STANDARD, \
-      "chunks of units per pipeline stage (Megatron-LM's virtual pipeline stages). interleaved " \
-      "needs 2 or more, zb-v 2, file any number, the other schedules 1") \
+      "chunks of units per pipeline stage (Megatron-LM's virtual pipeline stages)" \
+      Z3D_SCHEDULE_CHUNKS) \
     X(parallel_pipeline_schedule, "parallel.pipeline_schedule", \
-      ENUM, "auto", "auto|1f1b|gpipe|interleaved|zb-h1|zb-v|file", SUM, FREE, STANDARD, \
+      ENUM, "auto", Z3D_SCHEDULE_RULE, SUM, FREE, STANDARD, \
       "order of forward and backward passes. auto: interleaved with several chunks per stage, " \
       "else 1f1b. zb-h1, zb-v: zero-bubble schedules, which cut backward into input and weight " \
       "gradients. file: parallel.pipeline_schedule_file") \

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "src/base/config.h"
 #include "src/model/lora.h"
 
@@ -136,6 +136,11 @@ z3d_status z3d_export_write(const z3d_export_file *file, const char *path) {
     return status;
 }
 
+static z3d_export_values values_of(const z3d_config *config, const z3d_export *what) {
+    return (z3d_export_values){what->ema ? Z3D_TENSOR_EMA : Z3D_TENSOR_PARAMETER,
+                               what->merged ? z3d_lora_scale(config) : 0, what->dtype};
+}
+
 typedef struct llmc_output {
     z3d_checkpoint *checkpoint;
     const z3d_config *config;
@@ -145,7 +150,8 @@ typedef struct llmc_output {
 static z3d_status write_llmc(void *context, int fd, const char *path) {
     const llmc_output *o = context;
     z3d_nonfinite bad = {0};
-    Z3D_TRY(z3d_llmc_write(o->checkpoint, o->config, o->what->dtype, fd, path, &bad));
+    const z3d_export_values values = values_of(o->config, o->what);
+    Z3D_TRY(z3d_llmc_write(o->checkpoint, o->config, &values, fd, path, &bad));
     return z3d_nonfinite_judge(&bad, o->what->allow_nonfinite, o->what->to, o->what->dtype);
 }
 
@@ -182,7 +188,7 @@ static z3d_status judge_values(const z3d_nonfinite *bad, const z3d_export *what)
 static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     enum { GIGABYTE = 1000000000, STANDARD_SHARD = 5 };
     z3d_tokenizer_files tokenizer = {0};
-    z3d_export_files files = {.dtype = what->dtype,
+    z3d_export_files files = {.values = values_of(config, what),
                               .max_shard = what->max_shard ? what->max_shard
                                                            : STANDARD_SHARD * (int64_t)GIGABYTE,
                               .folder = what->to};
@@ -206,8 +212,10 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_
 /* Writes a PEFT folder: the trained parameters, the base's name and digest, and the tokenizer. */
 static z3d_status write_adapter(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     const z3d_base *base = &z3d_checkpoint_get_info(c)->base;
-    z3d_export_files files = {
-        .dtype = what->dtype, .max_shard = INT64_MAX, .base = base->digest, .folder = what->to};
+    z3d_export_files files = {.values = values_of(config, what),
+                              .max_shard = INT64_MAX,
+                              .base = base->digest,
+                              .folder = what->to};
     z3d_tokenizer_files tokenizer = {0};
     z3d_model *model = NULL;
     Z3D_TRY(z3d_model_type_of(config, &files.type));
@@ -285,7 +293,7 @@ static z3d_status find_dtype(const z3d_config *config, z3d_export *what) {
 }
 
 /* Chooses whether a run's adapters are written alone, or added to their layers' weights. */
-static z3d_status choose_adapters(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
+static z3d_status choose_adapters(const z3d_config *config, z3d_export *what) {
     const bool llmc = what->format == Z3D_INTEROP_LLMC;
     if (what->merged && config->lora_r == 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--merged has no effect: the checkpoint has no adapters");
@@ -296,7 +304,6 @@ static z3d_status choose_adapters(z3d_checkpoint *c, const z3d_config *config, z
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--%s has no effect on an adapter; --merged exports the whole model",
                          what->base ? "base" : "max-shard-size");
-    if (what->merged) z3d_checkpoint_export_scale(c, z3d_lora_scale(config));
     return Z3D_OK;
 }
 
@@ -306,11 +313,10 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     what->tokenizer = false;
     what->shards = 0;
     if (what->ema) Z3D_TRY(z3d_checkpoint_need_average(c));
-    z3d_checkpoint_export_kind(c, what->ema ? Z3D_TENSOR_EMA : Z3D_TENSOR_PARAMETER);
     begin_progress(c);
     Z3D_TRY(z3d_config_create(&config));
     z3d_status status = read_config(c, !llmc && !what->vocab, config);
-    if (status == Z3D_OK) status = choose_adapters(c, config, what);
+    if (status == Z3D_OK) status = choose_adapters(config, what);
     if (status == Z3D_OK && !what->adapter) status = z3d_checkpoint_open_base(c, what->base);
     if (status == Z3D_OK) status = find_dtype(config, what);
     if (status == Z3D_OK)

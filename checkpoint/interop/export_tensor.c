@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "src/model/lora.h"
 
 enum { CHUNK = 1 << 22 }; /* elements at once */
@@ -18,7 +18,7 @@ typedef struct target {
     z3d_checkpoint *checkpoint;
     int tensor;
     const z3d_view *view;
-    z3d_dtype dtype;
+    const z3d_export_values *written;
     int fd;
     const char *path;
     int64_t offset;
@@ -34,8 +34,8 @@ static z3d_status read_whole(const target *t, int tensor, float **out) {
     z3d_part whole;
     z3d_checkpoint_whole(t->checkpoint, tensor, &whole);
     Z3D_TRY(z3d_new((size_t)whole.count, sizeof **out, "an adapter", out));
-    return z3d_checkpoint_read(t->checkpoint, z3d_checkpoint_exported(t->checkpoint), tensor,
-                               &whole, 0, whole.count, *out);
+    return z3d_checkpoint_read(t->checkpoint, t->written->kind, tensor, &whole, 0, whole.count,
+                               *out);
 }
 
 static int find_adapter(const target *t, const char *end) {
@@ -53,7 +53,7 @@ static int find_adapter(const target *t, const char *end) {
 static z3d_status read_adapter(target *t) {
     const int a = find_adapter(t, Z3D_LORA_A), b = find_adapter(t, Z3D_LORA_B);
     z3d_part whole;
-    if (z3d_checkpoint_exported_scale(t->checkpoint) == 0 || a < 0 || b < 0) return Z3D_OK;
+    if (t->written->scale == 0 || a < 0 || b < 0) return Z3D_OK;
     z3d_checkpoint_whole(t->checkpoint, a, &whole);
     t->rank = whole.count / t->view->columns;
     z3d_checkpoint_whole(t->checkpoint, b, &whole);
@@ -65,7 +65,7 @@ static z3d_status read_adapter(target *t) {
 
 /* Adds the adapter to elements first .. first + count - 1 of the weight. */
 static void add_adapter(const target *t, int64_t first, int64_t count) {
-    const float scale = (float)z3d_checkpoint_exported_scale(t->checkpoint);
+    const float scale = (float)t->written->scale;
     const int64_t columns = t->view->columns;
     for (int64_t i = 0; i < count && t->rank > 0; i++) {
         const int64_t row = (first + i) / columns, column = (first + i) % columns;
@@ -92,16 +92,16 @@ static int64_t count_nonfinite(const void *values, int64_t count, z3d_dtype dtyp
 }
 
 static z3d_status write_values(const target *t, float *values, int64_t count, int64_t first) {
-    z3d_codec_of(t->dtype)->encode(values, values, count);
-    z3d_nonfinite_add(t->bad, t->view->name, count_nonfinite(values, count, t->dtype));
-    return z3d_io_write(NULL, t->fd, t->path, values, z3d_bytes_of(t->dtype, count),
-                        t->offset + z3d_bytes_of(t->dtype, first), -1);
+    z3d_codec_of(t->written->dtype)->encode(values, values, count);
+    z3d_nonfinite_add(t->bad, t->view->name, count_nonfinite(values, count, t->written->dtype));
+    return z3d_io_write(NULL, t->fd, t->path, values, z3d_bytes_of(t->written->dtype, count),
+                        t->offset + z3d_bytes_of(t->written->dtype, first), -1);
 }
 
 static z3d_status read_values(const target *t, int64_t first, int64_t count) {
     z3d_part whole;
     const z3d_tensor_kind kind =
-        z3d_checkpoint_value_kind(t->checkpoint, t->tensor, z3d_checkpoint_exported(t->checkpoint));
+        z3d_checkpoint_value_kind(t->checkpoint, t->tensor, t->written->kind);
     z3d_checkpoint_whole(t->checkpoint, t->tensor, &whole);
     Z3D_TRY(z3d_checkpoint_read(t->checkpoint, kind, t->tensor, &whole, first, count, t->values));
     add_adapter(t, first, count);
@@ -134,12 +134,12 @@ static z3d_status write_turned(const target *t) {
 }
 
 z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
-                             z3d_dtype dtype, int fd, const char *path, int64_t offset,
-                             z3d_nonfinite *bad) {
+                             const z3d_export_values *values, int fd, const char *path,
+                             int64_t offset, z3d_nonfinite *bad) {
     target t = {.checkpoint = c,
                 .tensor = tensor,
                 .view = view,
-                .dtype = dtype,
+                .written = values,
                 .fd = fd,
                 .path = path,
                 .offset = offset,

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 
 /* "owner/name" may mean a model of Hugging Face's hub. */
 static z3d_status refuse_path(const char *from, int error) {

@@ -1,8 +1,8 @@
-/* Private to checkpoint/: models in other programs' files. interop.c, huggingface.c, safetensors.c
- * and llmc.c read them for import.c; export.c, export_safetensors.c and llmc.c write them;
- * tokenizer_files.c copies and writes the tokenizer. Nothing is collective. */
-#ifndef ZERO3D_CHECKPOINT_INTEROP_H
-#define ZERO3D_CHECKPOINT_INTEROP_H
+/* Private to checkpoint/interop/: models in other programs' files. interop.c, huggingface.c,
+ * safetensors.c and llmc.c read them for import.c; export.c, export_safetensors.c and llmc.c write
+ * them; tokenizer_files.c copies and writes the tokenizer. Nothing is collective. */
+#ifndef ZERO3D_CHECKPOINT_INTEROP_INTEROP_H
+#define ZERO3D_CHECKPOINT_INTEROP_INTEROP_H
 
 #include "checkpoint/format.h"
 #include "src/model/model.h"
@@ -130,18 +130,18 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 
 /* ---- export ---- */
 
-/* The kind of tensors that an export writes: the parameters, unless another kind is chosen. */
-void z3d_checkpoint_export_kind(z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
-z3d_tensor_kind z3d_checkpoint_exported(const z3d_checkpoint *checkpoint);
-/* The kind to read for `kind` of a tensor: a frozen parameter is its own average, so it gives
- * parameter; else `kind`. */
-z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
-                                          z3d_tensor_kind kind);
+/* What an export writes of each tensor. */
+typedef struct z3d_export_values {
+    z3d_tensor_kind kind; /* the parameters or their averages */
+    double scale;         /* a layer's weight becomes W + scale x B A of its adapter; 0: W */
+    z3d_dtype dtype;      /* the written type */
+} z3d_export_values;
+
 /* Writes one tensor's values in the shape of `view` at byte `offset` of a file, in a fixed amount
  * of memory. turned: as [in, out]. Counts in *bad the values that are not finite in the file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
-                             bool turned, z3d_dtype dtype, int fd, const char *path, int64_t offset,
-                             z3d_nonfinite *bad);
+                             bool turned, const z3d_export_values *values, int fd, const char *path,
+                             int64_t offset, z3d_nonfinite *bad);
 /* Writes a file as PATH.part, syncs it, and renames it to PATH. */
 typedef struct z3d_export_file {
     void *context;
@@ -149,15 +149,11 @@ typedef struct z3d_export_file {
 } z3d_export_file;
 z3d_status z3d_export_write(const z3d_export_file *file, const char *path);
 
-/* The scale of adapters in exported weights: a layer's weight becomes W + scale x B A; 0: W. */
-void z3d_checkpoint_export_scale(z3d_checkpoint *checkpoint, double scale);
-double z3d_checkpoint_exported_scale(const z3d_checkpoint *checkpoint);
-
 /* Writes model.safetensors in `folder`, or shards and their index. A shard has at most `max_shard`
  * bytes of tensors; a larger tensor has a shard of its own. Adapters are left out. */
 typedef struct z3d_export_files {
     const z3d_model_type *type;
-    z3d_dtype dtype;
+    z3d_export_values values;
     int64_t max_shard;
     const char *folder;
     const z3d_model *adapter; /* not NULL: writes only the parameters that this model trains, as
@@ -170,8 +166,6 @@ z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, z3d_export_files *f
 
 /* ---- adapters ---- */
 
-/* Whether a parameter's name is that of an adapter. */
-bool z3d_is_adapter(const char *name);
 /* Whether the parameter of this tensor is trained. */
 bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *tensor);
 /* The key, in an adapter file's metadata, of the digest of its base. PEFT ignores it. */
@@ -187,7 +181,8 @@ z3d_status z3d_llmc_check(const z3d_config *config);
 /* Whether a file begins with llm.c's magic number. */
 bool z3d_llmc_is_file(const char *path);
 /* Writes the whole file. *bad: see z3d_export_tensor. */
-z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config, z3d_dtype dtype,
-                          int fd, const char *path, z3d_nonfinite *bad);
+z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config,
+                          const z3d_export_values *values, int fd, const char *path,
+                          z3d_nonfinite *bad);
 
 #endif

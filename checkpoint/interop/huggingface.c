@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "src/model/interop.h"
 
 /* ---- other folders ---- */

@@ -1,7 +1,7 @@
 /* A model in another program's files: the names of our tensors there, and their values in our
  * order.
  */
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 
 #include <errno.h>
 #include <fcntl.h>

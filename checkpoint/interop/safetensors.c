@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 
 enum { MAX_HEADER = 1 << 26 };
 

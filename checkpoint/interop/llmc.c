@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 
 enum { MAGIC = 20240326, HEADER = 256, MULTIPLE = 128, VERSION_FP32 = 3, VERSION_BF16 = 5 };
 
@@ -118,8 +118,10 @@ z3d_status z3d_llmc_check(const z3d_config *config) {
                      config->model_type);
 }
 
-z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype dtype, int fd,
-                          const char *path, z3d_nonfinite *bad) {
+z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config,
+                          const z3d_export_values *values, int fd, const char *path,
+                          z3d_nonfinite *bad) {
+    const z3d_dtype dtype = values->dtype;
     int64_t padded = z3d_round_up(config->model_vocab_size, MULTIPLE), at = HEADER * 4;
     int32_t header[HEADER] = {MAGIC,
                               dtype == Z3D_F32 ? VERSION_FP32 : VERSION_BF16,
@@ -145,7 +147,7 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype
                                  order[i].name);
             z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
             type->interop->view(group, order[i].name, dims, shape, &view);
-            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at, bad));
+            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, values, fd, path, at, bad));
             /* Padded rows stay a hole in the file, which reads as zeros. */
             const int64_t rows = i == 0 ? padded : view.rows ? view.rows : 1;
             at += z3d_bytes_of(dtype, rows * view.columns);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "src/model/interop.h"
 #include "src/model/lora.h"
 
@@ -195,10 +195,6 @@ static void find_parameter(const z3d_model *model, const z3d_tensor *t, int *gro
             if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
                 strcmp(model->group[g].parameter[i].name, t->name) == 0)
                 *group = g, *parameter = i;
-}
-
-bool z3d_is_adapter(const char *name) {
-    return z3d_ends_with(name, Z3D_LORA_A) || z3d_ends_with(name, Z3D_LORA_B);
 }
 
 bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *t) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "checkpoint/store.h"
 #include "src/base/config.h"
 

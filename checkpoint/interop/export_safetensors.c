@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 #include "src/model/interop.h"
 #include "src/model/lora.h"
 
@@ -18,7 +18,6 @@ typedef struct exported {
 typedef struct output {
     z3d_checkpoint *checkpoint;
     z3d_export_files *files;
-    z3d_dtype dtype;
     int count, shards;
     exported *tensor; /* in the checkpoint's order until the shards are filled, then by name */
     int shard;        /* the one that is written */
@@ -47,7 +46,7 @@ static void write_header(const output *o, z3d_string *out) {
         t->begin = at;
         at += t->bytes;
         z3d_string_append(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->view.name,
-                          types[o->dtype]);
+                          types[o->files->values.dtype]);
         if (t->view.rows) z3d_string_append(out, "%lld,", (long long)first);
         z3d_string_append(out, "%lld],\"data_offsets\":[%lld,%lld]}", (long long)second,
                           (long long)t->begin, (long long)at);
@@ -69,9 +68,9 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
     for (int i = 0; i < o->count && status == Z3D_OK; i++) {
         const exported *t = &o->tensor[i];
         if (t->shard == o->shard)
-            status =
-                z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned, o->dtype, fd,
-                                  path, 8 + (int64_t)header.length + t->begin, &o->files->bad);
+            status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned,
+                                       &o->files->values, fd, path,
+                                       8 + (int64_t)header.length + t->begin, &o->files->bad);
     }
     z3d_string_free(&header);
     return status;
@@ -110,7 +109,8 @@ static z3d_status list_tensors(output *o) {
         if (o->files->adapter) Z3D_TRY(wrap_name(o, &t->view));
         t->tensor = i;
         o->count++;
-        t->bytes = z3d_bytes_of(o->dtype, (t->view.rows ? t->view.rows : 1) * t->view.columns);
+        t->bytes = z3d_bytes_of(o->files->values.dtype,
+                                (t->view.rows ? t->view.rows : 1) * t->view.columns);
     }
     return Z3D_OK;
 }
@@ -173,7 +173,7 @@ static z3d_status write_shards(output *o, const char *folder) {
 }
 
 z3d_status z3d_safetensors_write(z3d_checkpoint *c, z3d_export_files *files) {
-    output o = {.checkpoint = c, .files = files, .dtype = files->dtype};
+    output o = {.checkpoint = c, .files = files};
     z3d_status status = list_tensors(&o);
     if (status == Z3D_OK) {
         fill_shards(&o, files->max_shard);

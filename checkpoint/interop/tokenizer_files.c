@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint/interop.h"
+#include "checkpoint/interop/interop.h"
 
 enum { MAX_FILE = 1 << 26 };
 
