@@ -147,7 +147,7 @@ typedef struct z3d_recommendation {
     int64_t samples;      /* of a step */
     double tokens, flops; /* of a step; flops: the model's own */
     double parameters;    /* of the model */
-    double peak;          /* FLOP/s of a device in the model's type; 0: unknown */
+    double peak;          /* FLOP/s of a device in the model's type */
     int layouts, ways;    /* that the rules of configuration and model allow */
     int priced; /* of the ways; those that are neither, nor too large, cannot be among the best */
     z3d_misses misses;
