@@ -130,6 +130,7 @@ z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, 
     *known = path != NULL;
     if (!path) return Z3D_OK;
     Z3D_TRY(z3d_hardware_read_with(path, options->software, out));
+    Z3D_TRY(z3d_hardware_check_products(out, z3d_plan_dtype(config)));
     if (options->price > 0) out->price = options->price;
     Z3D_TRY(z3d_choose_device(config, out, &chosen));
     return z3d_choose_nodes(config, (int64_t)out->devices);
@@ -289,8 +290,8 @@ static z3d_status check_outputs(const cli_plan_asked *p, const char *config) {
 static z3d_status read_count(const char *text, const char *option, double most, double *out) {
     if (!text) return Z3D_OK;
     if (z3d_parse_count(text, out) == Z3D_OK && *out > 0 && *out <= most) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a number above 0, at most %g", option, text,
-                     most);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a number above 0, at most %g%s", option,
+                     text, most, strcmp(option, "tokens") == 0 ? ", such as 300B or 1T" : "");
 }
 
 /* Reads the options that are numbers. */

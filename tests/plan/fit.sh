@@ -181,7 +181,24 @@ expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --days
 # A training: days, energy and price; and how many nodes it needs.
 expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --price-per-device-hour 2
 shows '^300 B tokens: [0-9]+ d .* on 8 ranks \(1 node\), [0-9]+ device hours$'
-shows '^  about [0-9.]+e\+[0-9]+ J \([0-9.e+]+ MWh\): 1.02e\+04 W a node, without switches and cooling; price [0-9]+, at 2 a device hour$'
+shows '^  about [0-9.]+e\+[0-9]+ J, [0-9.e+]+ MWh \([0-9.e+]+ MWh of them the devices\): 1.02e\+04 W a node, without switches and cooling; price [0-9]+, at 2 a device hour$'
+expect 0 "$ZERO3D" plan 7b.yaml --ranks 8 --hardware aws-p5 --tokens 300B train_micro_batch_size_per_gpu=1 zero_optimization.stage=3 activation_checkpointing.granularity=full
+shows '^  at least [0-9.]+e\+[0-9]+ J, [0-9.e+]+ MWh \(the devices alone\): 700 W a device; node.watts is not known$'
+expect 2 "$ZERO3D" plan 7b.yaml --hardware h100 --tokens 1t
+says '--tokens 1t: expected a number above 0, at most 1e\+18, such as 300B or 1T'
+expect 1 "$ZERO3D" plan 7b.yaml --hardware H100x
+says "there is no machine 'H100x'"
+
+# Products in a type that the machine does not have are not free: no form of plan prices them.
+cp 7b.yaml bf16.yaml
+printf 'layers,ranks,seconds\n1,16,1\n2,16,1\n3,16,1\n4,16,1\n' >bf16.csv
+for how in '' --recommend '--fit device' '--calibrate bf16.csv --write no.yaml' '--recommend --tokens 1T --days 900'; do
+    # shellcheck disable=SC2086 # words
+    expect 1 "$ZERO3D" plan bf16.yaml train_batch_size=16 --hardware V100 $how
+    says 'V100-SXM3-32GB has no bf16 products \(device.peak_tflops.bf16 of dgx2-v100\): write fp16: \{ enabled: true \}, or give the number'
+done
+expect 1 "$ZERO3D" plan bf16.yaml train_batch_size=16 --ranks 16 training.device=cuda training.hardware=dgx2-v100
+says 'has no bf16 products'
 expect 0 "$ZERO3D" plan 7b.yaml --recommend --hardware h100 --tokens 300B --days 7 --json
 nodes=$(grep -o '"ranks": [0-9]*' out | head -n 1 | awk '{ print $2 / 8 }')
 seconds=$(grep -o '"train_seconds": [0-9.]*' out | head -n 1 | awk '{ print $2 }')

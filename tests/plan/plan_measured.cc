@@ -98,7 +98,30 @@ TEST(Measured, NeverCompared) {
     EXPECT_FALSE(z3d_compared_find(&hardware, &kind, &range));
     z3d_compared_print(&hardware, &kind, 1, &text);
     EXPECT_NE(strstr(text.text, "never compared"), nullptr) << text.text;
-    EXPECT_EQ(strstr(text.text, "the "), nullptr) << text.text; // nothing on this device
+    EXPECT_NE(strstr(text.text,
+                     "\n  nearest: 8 of 10 of 360 measured steps of this software on 2 to 8 "
+                     "A100-SXM4-80GB took 0.87 to 1.13\n  times as long as predicted (0.2 to 1.32 "
+                     "billion parameters, ZeRO stage at most 1, no offload)\n"),
+              nullptr)
+        << text.text;
+    z3d_string_free(&text);
+    z3d_compared_others_print(&hardware, &text);
+    EXPECT_EQ(text.length, 0u) << text.text; // no software was compared on this device
+    z3d_string_free(&text);
+}
+
+// The default software was never compared on A100s; another one was.
+TEST(Measured, SoftwareThatWasComparedOnThisDevice) {
+    z3d_hardware hardware;
+    z3d_string text{};
+    ASSERT_EQ(z3d_hardware_read_with(machine.c_str(), nullptr, &hardware), Z3D_OK);
+    z3d_compared_others_print(&hardware, &text);
+    EXPECT_STREQ(text.text, "--software megatron-2021 was compared with 396 measured steps of "
+                            "A100-SXM4-80GB; the default software was not\n");
+    z3d_string_free(&text);
+    ASSERT_EQ(z3d_hardware_read_with(machine.c_str(), "megatron-2021", &hardware), Z3D_OK);
+    z3d_compared_others_print(&hardware, &text);
+    EXPECT_EQ(text.length, 0u) << text.text;
     z3d_string_free(&text);
 }
 
@@ -122,12 +145,12 @@ TEST(Measured, NeverComparedWithSuchARun) {
     z3d_string text{};
     const z3d_run_kind large = {1024, 1, 8, 0, 39e9};
     z3d_compared_print(&hardware, &large, 1, &text);
-    EXPECT_NE(strstr(text.text, "never compared with measured steps of this software on several "
-                                "nodes of A100-SXM4-80GB: the 36 compared steps had 64 to 512 "
-                                "ranks, 3.5 to 175 billion parameters, ZeRO stage at most 1, no "
-                                "offload\n"),
-              nullptr)
-        << text.text;
+    EXPECT_STREQ(
+        text.text,
+        "never compared with measured steps of this software on several nodes of "
+        "A100-SXM4-80GB\n  nearest: 8 of 10 of 36 measured steps of this software on 64 to "
+        "512 A100-SXM4-80GB took 0.94 to 1.2\n  times as long as predicted (3.5 to 175 billion "
+        "parameters, ZeRO stage at most 1, no offload)\n");
     z3d_string_free(&text);
     const std::string h100 = ZERO3D_CONFIGS "/hardware/dgx-h100.yaml";
     ASSERT_EQ(z3d_hardware_read_with(h100.c_str(), nullptr, &hardware), Z3D_OK);
@@ -250,7 +273,8 @@ void refused(const std::string &text, const std::string &word) {
 TEST(Measured, FilesThatAreRefused) {
     const std::string head = "layers,hidden,heads,tensor,batch,micro_batch,ranks,seconds\n";
     refused("", "no header");
-    refused("layers,seconds\n", "line 1: expected a header");
+    refused("layers,seconds\n", "line 1: there is no column ranks; expected a header");
+    refused("layers,ranks,time\n", "line 1: there is no column seconds; expected a header");
     refused(head + "2,64,2,1,4,4,1\n", "line 2: not as many fields");
     refused(head + "2,64,2,1,4,4,0,1\n", "line 2: ranks");
     refused(head + "\n2,64,2,1,4,4,1,-1\n", "line 3: seconds");

@@ -396,19 +396,35 @@ TEST(Simulate, TensorGroupsAcrossNodesAreAskedForByName) {
     EXPECT_NE(of.status, Z3D_ERR_INTERNAL);
 }
 
-TEST(Simulate, UnknownPeakGivesNoUtilisation) {
+// Products in a type that the machine does not have are not free, also where the number is left
+// out.
+TEST(Simulate, ATypeWithoutProductsHasNoPrice) {
     Case of(config(2, 1024, 16, 1, 1, 2), 8);
-    of.hardware.peak_fp16 = 0;
-    z3d_estimate e = of.estimate();
-    z3d_saving saving = of.saving();
-    EXPECT_LT(e.mfu, 0);
-    z3d_string text{};
-    z3d_estimate_print(of.of, &of.hardware, &e, &saving, 0, &text);
-    EXPECT_NE(std::string(text.text).find("MFU n/a"), std::string::npos);
-    z3d_string_free(&text);
-    z3d_estimate_json(of.of, &of.hardware, &e, &saving, 0, &text);
-    EXPECT_NE(std::string(text.text).find("\"mfu\": null"), std::string::npos);
-    z3d_string_free(&text);
+    z3d_estimate e;
+    ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
+    z3d_hardware &h = of.hardware;
+    const double whole = of.estimate().time.seconds;
+    h.peak_fp32 = 0; // the run has no such products, only other kernels
+    EXPECT_EQ(of.estimate().time.seconds, whole);
+    h.peak_fp16 = 0;
+    EXPECT_EQ(z3d_estimate_make(of.of, &h, 0, nullptr, &e), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("has no fp16 products "), std::string::npos);
+    h.peak_bf16 = h.peak_fp32 = 1;
+    const std::string where = " products (device.peak_tflops.";
+    const std::string of_file = " of " + std::string(h.file) + "): ";
+    const char *const writes[] = {"write bf16: { enabled: true }, or give the number",
+                                  "write neither bf16 nor fp16, or give the number",
+                                  "give the number"};
+    for (const char *expected : writes) {
+        EXPECT_EQ(z3d_hardware_check_products(&h, Z3D_F16), Z3D_ERR_CONFIG);
+        EXPECT_EQ(std::string(z3d_error_message()),
+                  std::string(h.device) + " has no fp16" + where + "fp16" + of_file + expected);
+        (h.peak_bf16 > 0 ? h.peak_bf16 : h.peak_fp32) = 0;
+    }
+    h.peak_fp16 = 1;
+    EXPECT_EQ(z3d_hardware_check_products(&h, Z3D_F16), Z3D_OK);
+    EXPECT_EQ(z3d_hardware_check_products(&h, Z3D_BF16), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_hardware_check_products(&h, Z3D_F32), Z3D_ERR_CONFIG);
 }
 
 // Four nodes of 16 ranks. Of all ranks of a tensor group one writes what all of them hold: the

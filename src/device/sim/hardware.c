@@ -233,6 +233,7 @@ static z3d_status read_over(const char *text, size_t length, const char *name, f
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out) {
     *out = (z3d_hardware){.name = ""};
+    snprintf(out->file, sizeof out->file, "%s", name);
     for (int i = 0; i < NUMBERS; i++)
         *number_at(out, i) = isnan(numbers[i].standard) ? 0 : numbers[i].standard;
     return read_over(text, length, name, MACHINE, out);

@@ -14,9 +14,9 @@
 #define Z3D_HARDWARE_MAP(X) \
   X(memory_gib, "device.memory_gib", 0.01, 1e6, NAN, "GiB of device memory that a process can allocate") \
   X(overhead_gb, "device.overhead_gb", 0, 100, 0, "GB outside the arena: context, libraries' workspaces and buffers, the allocator's waste") \
-  X(peak_fp16, "device.peak_tflops.fp16", 0, 1e5, 0, "dense products in fp16; 0: not known") \
-  X(peak_bf16, "device.peak_tflops.bf16", 0, 1e5, 0, "dense products in bf16; 0: not known") \
-  X(peak_fp32, "device.peak_tflops.fp32", 0, 1e5, 0, "dense products in fp32; 0: not known") \
+  X(peak_fp16, "device.peak_tflops.fp16", 0, 1e5, 0, "dense products in fp16; 0: it has none") \
+  X(peak_bf16, "device.peak_tflops.bf16", 0, 1e5, 0, "dense products in bf16; 0: it has none") \
+  X(peak_fp32, "device.peak_tflops.fp32", 0, 1e5, 0, "dense products in fp32; 0: it has none") \
   X(gemm_efficiency, "device.gemm_efficiency", 0.01, 1, NAN, "share of the peak that a large product reaches") \
   X(gemm_half, "device.gemm_half", 0, 1e5, 0, "a dimension m, n or k of a product this small halves its speed") \
   X(gemm_epilogues, "device.gemm_epilogues", 0, 1, 0, "1: products do GELU and its gradient in the same launch; 0: kernels of their own do") \
@@ -94,6 +94,7 @@ enum { Z3D_HARDWARE_NUMBERS = Z3D_HARDWARE_MAP(X) };
 
 typedef struct z3d_hardware {
     char name[64], device[64], kind[8]; /* kind: gpu or cpu */
+    char file[96];                      /* its path, or its name in configs/hardware */
     char software[64];                  /* "": not named */
     bool standard;                      /* `software` was not chosen by the user */
     char compared[64];                  /* the device of the runs that it was compared with */
@@ -152,8 +153,10 @@ bool z3d_hardware_estimates(const z3d_hardware *hardware, bool time, z3d_string 
 void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
 void z3d_software_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
 
-/* Peak of products in `dtype`, FLOP/s; 0: not known. */
+/* Peak of products in `dtype`, FLOP/s; 0: it has none. */
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
+/* ERR_CONFIG: the machine has no products in `dtype`, so nothing that trains in it has a price. */
+z3d_status z3d_hardware_check_products(const z3d_hardware *hardware, z3d_dtype dtype);
 
 /* Seconds of one kernel of a tape: the measured time if a kernel like it was measured, else a
  * roofline (the products' efficiency by shape, memory traffic); plus the launch. */

@@ -1,4 +1,5 @@
 /* The descriptions of machines that are part of the program, by name. */
+#include <ctype.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -43,12 +44,13 @@ static const struct machine *only_with(const char *part) {
     return found;
 }
 
-static z3d_status refuse(const char *name) {
+/* small: the name in small letters. */
+static z3d_status refuse(const char *name, const char *small) {
     z3d_string list = {0};
     bool some = false;
-    for (int i = 0; i < MACHINES; i++) some = some || strstr(machines[i].name, name);
+    for (int i = 0; i < MACHINES; i++) some = some || strstr(machines[i].name, small);
     for (int i = 0; i < MACHINES; i++)
-        if (!some || strstr(machines[i].name, name))
+        if (!some || strstr(machines[i].name, small))
             z3d_string_append(&list, "%s%s", list.length ? ", " : "", machines[i].name);
     z3d_status status =
         some
@@ -63,7 +65,12 @@ static z3d_status refuse(const char *name) {
 }
 
 z3d_status z3d_machine_read(const char *name, z3d_hardware *out) {
-    const struct machine *m = named("", name);
+    char small[64] = ""; /* names here have no large letters */
+    for (size_t i = 0; name[i] && i + 1 < sizeof small; i++) {
+        small[i] = (char)tolower((unsigned char)name[i]);
+        small[i + 1] = '\0';
+    }
+    const struct machine *m = named("", small);
     struct stat what;
     if (!m && name[0] && stat(name, &what) == 0 && !S_ISDIR(what.st_mode)) {
         z3d_string file = {0};
@@ -73,9 +80,9 @@ z3d_status z3d_machine_read(const char *name, z3d_hardware *out) {
         z3d_string_free(&file);
         return status;
     }
-    if (!m) m = named("dgx-", name);
-    if (!m && name[0]) m = only_with(name);
-    return m ? read_machine(m, out) : refuse(name);
+    if (!m) m = named("dgx-", small);
+    if (!m && name[0]) m = only_with(small);
+    return m ? read_machine(m, out) : refuse(name, small);
 }
 
 z3d_status z3d_machines_list(z3d_string *out) {

@@ -11,12 +11,28 @@ double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {
     return tera[dtype] * 1e12;
 }
 
-/* Seconds of a product's arithmetic; 0 if the peak is not known, so only memory limits the
- * speed. */
+z3d_status z3d_hardware_check_products(const z3d_hardware *hardware, z3d_dtype dtype) {
+    static const struct type {
+        z3d_dtype dtype;
+        const char *name, *key;
+    } types[] = {{Z3D_BF16, "bf16", "bf16: { enabled: true }"},
+                 {Z3D_F16, "fp16", "fp16: { enabled: true }"},
+                 {Z3D_F32, "fp32", "neither bf16 nor fp16"}};
+    enum { TYPES = sizeof types / sizeof *types };
+    const struct type *wanted = types, *other = types;
+    if (z3d_hardware_peak(hardware, dtype) > 0) return Z3D_OK;
+    while (wanted->dtype != dtype) wanted++;
+    while (other < types + TYPES && z3d_hardware_peak(hardware, other->dtype) == 0) other++;
+    const bool some = other < types + TYPES;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "%s has no %s products (device.peak_tflops.%s of %s): %s%s%sgive the number",
+                     hardware->device, wanted->name, wanted->name, hardware->file,
+                     some ? "write " : "", some ? other->key : "", some ? ", or " : "");
+}
+
 static double compute_seconds(const z3d_hardware *hardware, z3d_dtype dtype, double flops,
                               double efficiency) {
-    double peak = z3d_hardware_peak(hardware, dtype);
-    return peak > 0 ? flops / (peak * efficiency) : 0;
+    return flops / (z3d_hardware_peak(hardware, dtype) * efficiency);
 }
 
 static double memory_seconds(const z3d_hardware *hardware, double bytes) {

@@ -14,7 +14,9 @@ static const struct column {
                {"tensor", "parallel.tensor_model_parallel_size"},
                {"pipeline", "parallel.pipeline_model_parallel_size"},
                {"batch", "train_batch_size"},
-               {"micro_batch", "train_micro_batch_size_per_gpu"}};
+               {"micro_batch", "train_micro_batch_size_per_gpu"},
+               {"intermediate_size", "model.intermediate_size"},
+               {"num_key_value_heads", "model.num_key_value_heads"}};
 
 z3d_status z3d_row_name_keys(z3d_csv *csv) {
     for (int i = 0; i < csv->columns; i++)

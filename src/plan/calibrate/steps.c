@@ -13,13 +13,16 @@ typedef struct reader {
     z3d_measured_steps *to;
 } reader;
 
+#define HEADER                                                                                     \
+    "expected a header such as layers,hidden,heads,sequence,tensor,pipeline,batch,micro_batch,"    \
+    "ranks,seconds; every other column is a key of the configuration"
+
 static z3d_status check_header(z3d_csv *csv) {
     Z3D_TRY(z3d_row_name_keys(csv));
-    if (z3d_csv_field(csv, "ranks") && z3d_csv_field(csv, "seconds")) return Z3D_OK;
+    const bool ranks = z3d_csv_field(csv, "ranks") != NULL;
+    if (ranks && z3d_csv_field(csv, "seconds")) return Z3D_OK;
     return z3d_csv_refuse(
-        csv,
-        "expected a header such as layers,hidden,heads,sequence,tensor,pipeline,batch,"
-        "micro_batch,ranks,seconds; every other column is a key of the configuration",
+        csv, ranks ? "there is no column seconds; " HEADER : "there is no column ranks; " HEADER,
         NULL);
 }
 

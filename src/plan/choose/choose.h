@@ -153,7 +153,7 @@ typedef struct z3d_recommendation {
     int64_t samples;      /* of a step */
     double tokens, flops; /* of a step; flops: the model's own */
     double parameters;    /* of the model */
-    double peak;          /* FLOP/s of a device in the model's type; 0: unknown */
+    double peak;          /* FLOP/s of a device in the model's type */
     int layouts, ways;    /* number that the rules of configuration and model allow; ways: the
                              candidates */
     int priced; /* candidates that were priced. The others are too large or cannot be among the

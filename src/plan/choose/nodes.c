@@ -65,7 +65,7 @@ static z3d_status least_nodes(const order *o, int *nodes) {
     config->parallel_tensor_model_parallel_size = 1;
     config->parallel_sequence_parallel = 0;
     if (status == Z3D_OK) status = z3d_model_from_config(config, &model);
-    if (status == Z3D_OK && peak > 0) {
+    if (status == Z3D_OK) {
         double least = ceil(o->rate * model->facts.flops.step / peak / o->hardware->devices);
         *nodes = usual_nodes(o, (int)fmin(fmax(least, 1), MOST_RANKS));
     }

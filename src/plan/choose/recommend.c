@@ -295,13 +295,12 @@ static void describe(const search *s) {
     z3d_recommendation *out = s->out;
     const z3d_model_facts *facts = &s->ways.frame[0].model->facts;
     const z3d_config *c = s->ways.config;
-    double peak = z3d_hardware_peak(s->ways.hardware, z3d_plan_dtype(c));
     out->ranks = s->ways.ranks;
     out->samples = s->ways.batch;
     out->tokens = (double)out->samples * (double)facts->tokens;
     out->flops = out->tokens * facts->flops.step;
     out->parameters = (double)z3d_model_parameter_count(s->ways.frame[0].model);
-    out->peak = peak > 0 ? peak : 0;
+    out->peak = z3d_hardware_peak(s->ways.hardware, z3d_plan_dtype(c));
     out->layouts = s->ways.frames;
     out->ways = s->ways.count;
     out->largest_tensor = s->ways.largest_tensor;

@@ -36,7 +36,7 @@ static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_st
     number(out, "used", z3d_row_used(row));
     number(out, "free", row->memory.free);
     number(out, "seconds", row->seconds);
-    if (r->peak > 0) number(out, "mfu", z3d_row_mfu(r, row));
+    number(out, "mfu", z3d_row_mfu(r, row));
     number(out, "tokens_per_second", r->tokens / row->seconds);
     number(out, "mechanisms", z3d_row_mechanisms(row));
     if (r->goal.tokens > 0) {

@@ -31,7 +31,7 @@ z3d_row_text z3d_row_tiers(const z3d_fit_row *row) {
 }
 
 double z3d_row_mfu(const z3d_recommendation *r, const z3d_fit_row *row) {
-    return r->peak > 0 ? r->flops / row->seconds / r->ranks / r->peak : -1;
+    return r->flops / row->seconds / r->ranks / r->peak;
 }
 
 double z3d_least_sent(const z3d_recommendation *r) {
@@ -114,15 +114,15 @@ static bool is_estimated(const z3d_recommendation *r) {
 /* The first row's predictions. */
 static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     const z3d_fit_row *row = &r->row[0];
-    char rate[32], mfu[32] = "n/a";
-    if (r->peak > 0) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * z3d_row_mfu(r, row));
-    z3d_string_append(
-        out,
-        "\n%s%.4g s a step of %lld samples, %s tokens/s, MFU %s; %.4g of %.4g GiB a device%s\n",
-        is_estimated(r) ? "~" : "", row->seconds, (long long)r->samples,
-        z3d_format_count(r->tokens / row->seconds, rate, sizeof rate), mfu, z3d_row_used(row) * GIB,
-        row->memory.capacity * GIB,
-        z3d_row_is_tight(row) ? " (tight: less than a tenth is free)" : "");
+    char rate[32];
+    z3d_string_append(out,
+                      "\n%s%.4g s a step of %lld samples, %s tokens/s, MFU %.1f %%; %.4g of %.4g "
+                      "GiB a device%s\n",
+                      is_estimated(r) ? "~" : "", row->seconds, (long long)r->samples,
+                      z3d_format_count(r->tokens / row->seconds, rate, sizeof rate),
+                      100 * z3d_row_mfu(r, row), z3d_row_used(row) * GIB,
+                      row->memory.capacity * GIB,
+                      z3d_row_is_tight(row) ? " (tight: less than a tenth is free)" : "");
     if (r->goal.tokens > 0) {
         const z3d_bill bill = z3d_row_bill(r, row);
         z3d_bill_print(&r->hardware, &bill, out);
@@ -145,6 +145,7 @@ static void print_trust(const z3d_recommendation *r, z3d_string *out) {
         z3d_string_append(out, "  %g %% and %g %% in %d %s (%s)\n", a->median, a->most, a->count,
                           a->runs, a->source);
     }
+    z3d_compared_others_print(&r->hardware, out);
 }
 
 static void print_head(const z3d_recommendation *r, z3d_string *out) {
@@ -179,17 +180,16 @@ static const char *sequence_of(const z3d_fit_layout *layout) {
 static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     const z3d_fit_row *row = &r->row[index];
     const z3d_fit_layout *l = &row->layout;
-    char batch[48], stages[32], replay[32], mfu[16] = "n/a";
+    char batch[48], stages[32], replay[32];
     snprintf(batch, sizeof batch, "%lld x %lld", (long long)row->micro_batch,
              (long long)row->accumulation);
     snprintf(stages, sizeof stages, l->chunks > 1 ? "%d x %d" : "%d", l->pipeline, l->chunks);
     snprintf(replay, sizeof replay, "%s%s%s", z3d_fit_granularities[row->granularity],
              row->partition ? " P_a" : "", row->offload ? " cpu" : "");
-    if (r->peak > 0) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * z3d_row_mfu(r, row));
-    z3d_string_append(out, "%2d %3d %3s %-7s %4d %-11s %-6s %-10s %9s %-12s %5.3g %7.4g %7s\n",
+    z3d_string_append(out, "%2d %3d %3s %-7s %4d %-11s %-6s %-10s %9s %-12s %5.3g %7.4g %5.1f %%\n",
                       index + 1, l->tensor, sequence_of(l), stages, l->data, z3d_row_schedule(l),
                       stage_of(row).text, z3d_row_tiers(row).text, batch, replay,
-                      row->memory.free * GIB, row->seconds, mfu);
+                      row->memory.free * GIB, row->seconds, 100 * z3d_row_mfu(r, row));
 }
 
 static void print_table(const z3d_recommendation *r, z3d_string *out) {

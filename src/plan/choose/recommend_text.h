@@ -15,7 +15,6 @@ typedef struct z3d_row_text {
     char text[32];
 } z3d_row_text;
 z3d_row_text z3d_row_tiers(const z3d_fit_row *row);
-/* -1: unknown peak. */
 double z3d_row_mfu(const z3d_recommendation *r, const z3d_fit_row *row);
 /* Bytes of device memory that the row uses. */
 double z3d_row_used(const z3d_fit_row *row);

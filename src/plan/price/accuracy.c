@@ -5,8 +5,9 @@
 
 const z3d_accuracy z3d_accuracies[Z3D_ACCURACIES] = {
     {"runs on a measured machine", 15, true, 2.8, 10.3, "docs/results/clock.md"},
-    {"published runs of the ZeRO paper", 24, false, 6, 30, "docs/reproducing-the-paper.md"},
-    {"published runs with offload", 11, false, 8, 24, "docs/results/offload-published.md"},
+    {"published runs of the ZeRO paper on V100s", 24, false, 6, 30,
+     "docs/reproducing-the-paper.md"},
+    {"published runs with offload on V100s", 11, false, 8, 24, "docs/results/offload-published.md"},
 };
 
 int z3d_offload_kind(bool states, bool checkpoints) {
@@ -64,18 +65,50 @@ void z3d_software_print(const z3d_hardware *hardware, z3d_string *out) {
                           hardware->standard ? " (the default; --software names another)" : "");
 }
 
-/* What was compared instead, on this device. */
-static void print_class(const z3d_hardware *hardware, bool nodes, z3d_string *out) {
+/* What was compared instead: of this class, or else of the other one. */
+static void print_nearest(const z3d_hardware *hardware, bool nodes, z3d_string *out) {
     static const char *const offloads[] = {"no offload", "at most activation checkpoints offloaded",
                                            "offload"};
-    const z3d_compared_class c = z3d_compared_of(hardware, nodes);
-    if (c.runs == 0 || strcmp(hardware->compared, hardware->device) != 0) return;
-    z3d_string_append(out, ": the %d compared steps had ", (int)c.runs);
+    z3d_compared_class c = z3d_compared_of(hardware, nodes);
+    if (c.runs == 0) c = z3d_compared_of(hardware, !nodes);
+    if (c.runs == 0) return;
+    z3d_string_append(out, "  nearest: %s %d measured step%s of this software on ",
+                      c.runs < Z3D_COMPARED_FEW ? "all" : "8 of 10 of", (int)c.runs,
+                      z3d_plural((int64_t)c.runs));
     if (c.ranks_least < c.ranks_most) z3d_string_append(out, "%g to ", c.ranks_least);
-    z3d_string_append(out, "%g rank%s, %.3g to %.3g billion parameters, ZeRO stage at most %g, %s",
-                      c.ranks_most, z3d_plural((int64_t)c.ranks_most), c.billions_least,
+    z3d_string_append(out,
+                      "%g %s took %g to %g\n  times as long as predicted (%.3g to %.3g billion "
+                      "parameters, ZeRO stage at most %g, %s)\n",
+                      c.ranks_most, hardware->compared, c.low, c.high, c.billions_least,
                       c.billions_most, hardware->compared_stage,
                       offloads[(int)hardware->compared_offload]);
+}
+
+/* Measured steps of a software on this device. */
+static int steps_of(const char *software, const z3d_hardware *hardware) {
+    z3d_hardware other = *hardware;
+    const z3d_compared_class none = {.low = 1, .high = 1};
+    other.compared[0] = '\0';
+    z3d_compared_set(&other, false, &none);
+    z3d_compared_set(&other, true, &none);
+    if (z3d_hardware_adjust(software, &other) != Z3D_OK ||
+        strcmp(other.compared, hardware->device) != 0)
+        return 0;
+    return (int)(z3d_compared_of(&other, false).runs + z3d_compared_of(&other, true).runs);
+}
+
+void z3d_compared_others_print(const z3d_hardware *hardware, z3d_string *out) {
+    if (z3d_hardware_is_cpu(hardware) || strcmp(hardware->compared, hardware->device) == 0) return;
+    for (int i = 0; z3d_software_name(i); i++) {
+        const char *name = z3d_software_name(i);
+        const int steps = steps_of(name, hardware);
+        if (steps > 0)
+            z3d_string_append(out,
+                              "--software %s was compared with %d measured steps of %s; %s "
+                              "software was not\n",
+                              name, steps, hardware->device,
+                              hardware->standard ? "the default" : "this");
+    }
 }
 
 void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, double seconds,
@@ -84,11 +117,10 @@ void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, d
     const char *where = nodes ? "several nodes" : "one node";
     z3d_compared range;
     if (!z3d_compared_find(hardware, run, &range)) {
-        z3d_string_append(out, "never compared with measured steps of %s on %s of %s",
+        z3d_string_append(out, "never compared with measured steps of %s on %s of %s\n",
                           hardware->software[0] ? "this software" : "such a run", where,
                           hardware->device);
-        print_class(hardware, nodes, out);
-        z3d_string_append(out, "\n");
+        if (!z3d_hardware_is_cpu(hardware)) print_nearest(hardware, nodes, out);
         return;
     }
     z3d_string_append(

@@ -46,9 +46,12 @@ int z3d_offload_kind(bool states, bool checkpoints);
 /* Whether there are any: on as many nodes, with the sizes, the ZeRO stage and the offload that
  * `compared` of the software has; on a cpu machine without pipeline and offload. */
 bool z3d_compared_find(const z3d_hardware *hardware, const z3d_run_kind *run, z3d_compared *out);
-/* A line: between what times a step of `seconds` is, or that nothing like it was compared. */
+/* A line: between what times a step of `seconds` is; or that nothing like it was compared, and a
+ * line with what is nearest. */
 void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, double seconds,
                         z3d_string *out);
+/* A line for each software that was compared with steps of this device, if this one was not. */
+void z3d_compared_others_print(const z3d_hardware *hardware, z3d_string *out);
 /* ", with the software Megatron-LM of 2025 (the default)"; nothing where none is named. */
 void z3d_software_print(const z3d_hardware *hardware, z3d_string *out);
 

@@ -17,15 +17,36 @@ z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
                     .seconds = tokens / tokens_per_second,
                     .ranks = ranks,
                     .nodes = (int)ceil(ranks / hardware->devices),
-                    .whole_nodes = hardware->node_watts > 0,
                     .joules = -1,
+                    .device_joules = -1,
                     .price = -1};
     out.device_hours = out.seconds / 3600 * ranks;
-    const double watts =
-        out.whole_nodes ? out.nodes * hardware->node_watts : ranks * hardware->device_watts;
-    if (watts > 0) out.joules = watts * out.seconds;
+    if (hardware->node_watts > 0) out.joules = out.nodes * hardware->node_watts * out.seconds;
+    if (hardware->device_watts > 0)
+        out.device_joules = ranks * hardware->device_watts * out.seconds;
     if (hardware->price > 0) out.price = hardware->price * out.device_hours;
     return out;
+}
+
+static const double MWH = 1 / 3.6e9; /* of a joule */
+
+/* Of the nodes, of their devices, or of both: machines whose nodes' watts nobody says compare by
+ * the devices. */
+static void print_energy(const z3d_hardware *hardware, const z3d_bill *b, z3d_string *out) {
+    const bool nodes = b->joules >= 0, devices = b->device_joules >= 0;
+    if (nodes) z3d_string_append(out, "  about %.3g J, %.4g MWh", b->joules, b->joules * MWH);
+    if (nodes && devices)
+        z3d_string_append(out, " (%.4g MWh of them the devices)", b->device_joules * MWH);
+    if (nodes)
+        z3d_string_append(out, ": %.4g W a node, without switches and cooling",
+                          hardware->node_watts);
+    else if (devices)
+        z3d_string_append(out,
+                          "  at least %.3g J, %.4g MWh (the devices alone): %.4g W a device; "
+                          "node.watts is not known",
+                          b->device_joules, b->device_joules * MWH, hardware->device_watts);
+    else
+        z3d_string_append(out, "  energy: not known (the machine's description has no node.watts)");
 }
 
 void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string *out) {
@@ -34,13 +55,7 @@ void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string 
                       z3d_format_count(b->tokens, tokens, sizeof tokens),
                       z3d_format_seconds(b->seconds, time, sizeof time), b->ranks,
                       z3d_plural(b->ranks), b->nodes, z3d_plural(b->nodes), b->device_hours);
-    if (b->joules >= 0)
-        z3d_string_append(out, "  %s%.3g J (%.4g MWh): %.4g W a %s, without switches and cooling",
-                          b->whole_nodes ? "about " : "at least ", b->joules, b->joules / 3.6e9,
-                          b->whole_nodes ? hardware->node_watts : hardware->device_watts,
-                          b->whole_nodes ? "node" : "device, without the rest of a node");
-    else
-        z3d_string_append(out, "  energy: not known (the machine's description has no node.watts)");
+    print_energy(hardware, b, out);
     if (b->price >= 0)
         z3d_string_append(out, "; price %.0f, at %.4g a device hour\n", b->price, hardware->price);
     else
@@ -57,5 +72,6 @@ void z3d_bill_json(const z3d_bill *b, z3d_string *out) {
     z3d_known_json(out, "train_seconds", b->seconds);
     z3d_known_json(out, "device_hours", b->device_hours);
     z3d_known_json(out, "joules", b->joules);
+    z3d_known_json(out, "device_joules", b->device_joules);
     z3d_known_json(out, "price", b->price);
 }

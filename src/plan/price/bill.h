@@ -6,10 +6,10 @@
 
 typedef struct z3d_bill {
     double tokens, seconds, device_hours;
-    double joules; /* of all nodes at the most that they draw, by data sheets; -1: not known */
-    double price;  /* of all device hours; -1: not known */
+    double joules;        /* of all nodes at the most that they draw, by data sheets, */
+    double device_joules; /* of their devices alone; -1: not known */
+    double price;         /* of all device hours; -1: not known */
     int ranks, nodes;
-    bool whole_nodes; /* joules are of nodes; else of devices alone */
 } z3d_bill;
 
 /* Of a training on `tokens` tokens, at so many a second. */

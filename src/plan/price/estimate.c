@@ -105,11 +105,11 @@ static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_es
     double peak = z3d_hardware_peak(hardware, of->program.dtype) * 1e-12;
     e->tflops_96 = rate * flops->recomputed_step;
     e->tflops_72 = rate * flops->step;
-    e->mfu = peak > 0 ? e->tflops_72 / peak : -1;
+    e->mfu = e->tflops_72 / peak;
     double hardware_flops = flops->step;
     for (int s = 0; s < of->simulation->stages; s++)
         hardware_flops += of->simulation->stage[s].replayed;
-    e->hfu = peak > 0 ? rate * hardware_flops / peak : -1;
+    e->hfu = rate * hardware_flops / peak;
 }
 
 static void find_memory(const z3d_case *of, const z3d_hardware *hardware, double extra,
@@ -131,6 +131,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
                              const z3d_spans *spans, z3d_estimate *out) {
     *out = (z3d_estimate){0};
     Z3D_TRY(check_nodes(of, hardware));
+    Z3D_TRY(z3d_hardware_check_products(hardware, of->program.dtype));
     Z3D_TRY(check_rates(of, hardware));
     find_memory(of, hardware, extra, out);
     double used = 1 - out->fullest.free / out->fullest.capacity;

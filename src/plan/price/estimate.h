@@ -59,10 +59,11 @@ typedef struct z3d_estimate {
     z3d_gather_price gather[2];       /* by pipeline.gather_per_step: z3d_choose_gather's */
     double samples, tokens;           /* of one step */
     double tflops_96, tflops_72;      /* per device */
-    double mfu, hfu;                  /* of the peak in the model's type; -1: unknown peak */
+    double mfu, hfu;                  /* of the peak in the model's type */
 } z3d_estimate;
 
 /* Prices a case. extra: bytes of a caller's named memory line. spans: as z3d_simulation_play.
+ * ERR_CONFIG if the machine has no products in the run's type, or no rate of what it offloads to.
  * ERR_TOPOLOGY if a tensor group straddles this machine's nodes without
  * parallel.allow_tensor_across_nodes. */
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,

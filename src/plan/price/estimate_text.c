@@ -104,6 +104,7 @@ static void print_time(const z3d_case *of, const z3d_hardware *hardware, const z
     z3d_string_append(out, "  ");
     const z3d_run_kind kind = z3d_case_kind(of);
     z3d_compared_print(hardware, &kind, t->seconds, out);
+    z3d_compared_others_print(hardware, out);
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
     for (int axes = 0; axes < Z3D_AXES_WORLD; axes++)
         if (t->bytes[axes] > 0)
@@ -175,13 +176,6 @@ static void print_saving(const z3d_case *of, const z3d_saving *s, z3d_string *ou
                 "node.disk_read_gb_per_s");
 }
 
-static void percent(double share, const char *name, z3d_string *out) {
-    if (share < 0)
-        z3d_string_append(out, "%s n/a (the hardware file gives no peak)", name);
-    else
-        z3d_string_append(out, "%s %.1f %%", name, 100 * share);
-}
-
 static void print_speed(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
     const int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     z3d_string_append(out, "\nspeed\n");
@@ -190,13 +184,13 @@ static void print_speed(const z3d_case *of, const z3d_estimate *e, z3d_string *o
                           "  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
                           "recompute counted)\n",
                           e->tflops_96, e->tflops_96 * devices * 1e-3);
-    z3d_string_append(out, "  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l h^2 ...%s)\n  ",
+    z3d_string_append(out,
+                      "  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l h^2 ...%s)\n"
+                      "  MFU %.1f %%, HFU %.1f %%\n"
+                      "  %.0f tokens a second, %.0f a device\n",
                       e->tflops_72, e->tflops_72 * devices * 1e-3,
-                      of->program.recompute ? ", recompute not counted" : "");
-    percent(e->mfu, "MFU", out);
-    z3d_string_append(out, ", ");
-    percent(e->hfu, "HFU", out);
-    z3d_string_append(out, "\n  %.0f tokens a second, %.0f a device\n", e->tokens / e->time.seconds,
+                      of->program.recompute ? ", recompute not counted" : "", 100 * e->mfu,
+                      100 * e->hfu, e->tokens / e->time.seconds,
                       e->tokens / e->time.seconds / devices);
 }
 
