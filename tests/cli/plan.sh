@@ -95,7 +95,7 @@ done
 expect 1 "$ZERO3D" plan $h100 --tokens 10
 says '--tokens 10: one step has '
 expect 0 "$ZERO3D" plan $h100 --tokens 10B --price-per-device-hour 2 --json
-grep -Eq '"train_tokens": 10000000000, "train_seconds": [0-9.]+, "device_hours": [0-9.]+, "joules": [0-9.e+]+, "price": [0-9.]+' out || fail "no bill"
+grep -Eq '"train_tokens": 10000000000, "train_seconds": [0-9.]+, "device_hours": [0-9.]+, "joules": [0-9.e+]+, "device_joules": [0-9.e+]+, "price": [0-9.]+' out || fail "no bill"
 
 # Pipeline stages: each is listed, the fullest named; a picture of the predicted step; any stage's rank.
 set -- "$SOURCE/configs/gpt2-124m.yaml" --ranks 8 parallel.pipeline_model_parallel_size=4 train_batch_size=auto gradient_accumulation_steps=8

@@ -210,7 +210,7 @@ says '1e-06 days are too few for 1e\+18 tokens'
 for wrong in '--tokens 0' '--tokens x' '--tokens 1e19' '--tokens 1T --days -1' '--tokens 1T --price-per-device-hour 0' '--days 30' '--tokens 1T --days 30 --ranks 8' '--price-per-device-hour 2'; do
     # shellcheck disable=SC2086
     expect 2 "$ZERO3D" plan tiny.yaml --recommend --hardware h100 $wrong
-    says 'expected a number above 0|--days finds how many nodes|needs --tokens N'
+    says 'expected a number above 0|--days D finds how many nodes|needs --tokens N'
 done
 
 # Described machines by name.

@@ -43,7 +43,7 @@ const struct {
     const char *paper, *table;
     double median, worst;
 } known[] = {
-    {"megatron2", "table 1", 4, 16},
+    {"megatron2", "table 1", 4, 19},
     {"megatron2", "table 2", 9, 18},
     {"korthikanti", "times", 3, 5},
     {"korthikanti", "memory", 1, 5},

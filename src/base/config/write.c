@@ -143,6 +143,8 @@ void z3d_config_value_to_compare(const z3d_config *config, const char *path, z3d
         append_texts(out, field);
     else if (key->type == CONFIG_LIST)
         append_weights(out, field);
+    else if (key->type == CONFIG_STRING && *(const char *const *)field)
+        z3d_string_append(out, "%s", *(const char *const *)field);
     else
         z3d_config_value(config, path, out);
 }
