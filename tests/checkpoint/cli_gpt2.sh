@@ -64,7 +64,7 @@ says 'wpe/weight is .*; the checkpoint has model.seq_length=32$'
 expect 1 "$ZERO3D" train run.yaml run.dir=llama model.type=llama
 says 'is missing in the checkpoint; the checkpoint has model.type=gpt2$'
 expect 1 "$ZERO3D" checkpoint import openai-community/gpt2 hub
-says 'to be downloaded first: hf download openai-community/gpt2 '
+says 'download it first: hf download openai-community/gpt2 '
 
 # The exported folder needs nothing else, nor does a model that was moved; tokenizer.json alone is enough.
 rm hf/vocab.json hf/merges.txt
