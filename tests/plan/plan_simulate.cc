@@ -413,7 +413,7 @@ TEST(Simulate, ATypeWithoutProductsHasNoPrice) {
     const std::string where = " products (device.peak_tflops.";
     const std::string of_file = " of " + std::string(h.file) + "): ";
     const char *const writes[] = {"write bf16: { enabled: true }, or give the number",
-                                  "write neither bf16 nor fp16, or give the number",
+                                  "write a configuration without bf16 and fp16, or give the number",
                                   "give the number"};
     for (const char *expected : writes) {
         EXPECT_EQ(z3d_hardware_check_products(&h, Z3D_F16), Z3D_ERR_CONFIG);

@@ -17,7 +17,7 @@ z3d_status z3d_hardware_check_products(const z3d_hardware *hardware, z3d_dtype d
         const char *name, *key;
     } types[] = {{Z3D_BF16, "bf16", "bf16: { enabled: true }"},
                  {Z3D_F16, "fp16", "fp16: { enabled: true }"},
-                 {Z3D_F32, "fp32", "neither bf16 nor fp16"}};
+                 {Z3D_F32, "fp32", "a configuration without bf16 and fp16"}};
     enum { TYPES = sizeof types / sizeof *types };
     const struct type *wanted = types, *other = types;
     if (z3d_hardware_peak(hardware, dtype) > 0) return Z3D_OK;
