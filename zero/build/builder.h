@@ -91,7 +91,7 @@ struct host_steps {
  * not yet waited for. */
 enum { REDUCTIONS = 16 };
 struct started {
-    int count, micro;
+    int count, micro, task;
     struct sum_state *of[Z3D_MAX_UNIT_GROUPS];
 };
 
@@ -247,9 +247,10 @@ bool z3d_builder_make_room(struct builder *b, int step);
 
 /* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
  * gradients, and that it does; after it. After a task, whose last work is number `step`: the
- * reductions go on beside the next task, if their gradients need no more memory than those that the
- * next backward writes. After the last task: every group's own row is complete. Before a step that
- * wants all rows: they are there. */
+ * reductions go on beside the next task up to its backward, if their gradients need no more memory
+ * than those that the backward writes; gradients that persist go on beside that, too. After the
+ * last task: every group's own row is complete. Before a step that wants all rows: they are there.
+ */
 void z3d_builder_place_sums(struct builder *b);
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,

@@ -196,6 +196,7 @@ static void end_oldest(struct builder *b) {
             end_reduction(b, sum, over->micro);
     }
     start_reductions(b, half, halves, over->micro, false);
+    b->narrowing.task = over->task;
     b->num_reducing--;
     memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
 }
@@ -208,11 +209,18 @@ static void end_until(struct builder *b, const struct sum_state *sum) {
     }
 }
 
+/* A backward takes no more memory because of an earlier task. */
+static void end_earlier(struct builder *b, int task) {
+    while (b->num_reducing > 0 && b->reducing[0].task != task) end_oldest(b);
+    if (b->narrowing.count > 0 && b->narrowing.task != task) wait_narrowings(b);
+}
+
 /* Where this micro-batch's backward of the unit writes group g's gradients. */
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
     struct sum_state *sum = sum_of(b, w, g);
     end_until(b, sum);
+    if (!b->group[g].decided.reduce_kept) end_earlier(b, w.task);
     if (sum->gradients >= 0) return sum->gradients;
     int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
     if (b->group[g].decided.reduce_kept && sum == &b->group[g].sum[0])
@@ -253,6 +261,22 @@ static void wait_reductions(struct builder *b) {
     if (!b->program->config.overlap) wait_sums(b);
 }
 
+/* Elements of group g's gradients, if their buffer does not persist. */
+static int64_t temporary_elements(const struct builder *b, int g) {
+    return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
+}
+
+/* The same of all gradients that are under way. */
+static int64_t temporary_under_way(const struct builder *b) {
+    int64_t elements = 0;
+    for (int r = 0; r < b->num_reducing; r++)
+        for (int n = 0; n < b->reducing[r].count; n++)
+            elements += temporary_elements(b, b->reducing[r].of[n]->group);
+    for (int n = 0; n < b->narrowing.count; n++)
+        elements += temporary_elements(b, b->narrowing.of[n]->group);
+    return elements;
+}
+
 void z3d_builder_reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
@@ -265,52 +289,55 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         complete[count++] = sum;
     }
-    if (count == 0) return;
+    if (count == 0 && temporary_under_way(b) == 0) return; /* nothing would give memory back */
     /* Halves are of one unit at a time. */
-    const bool several = !b->group[complete[0]->group].decided.in_parts;
+    const bool several = count == 0 || !b->group[complete[0]->group].decided.in_parts;
     const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
     go_on_reducing(b, several && room > 0 ? room : 0);
+    b->reducing[b->num_reducing].task = w.task;
     start_reductions(b, complete, count, w.micro, true);
-    b->num_reducing++;
+    b->num_reducing += count > 0;
     if (!p->config.overlap) wait_reductions(b);
 }
 
-/* Elements of group g's gradients, if their buffer does not persist. */
-static int64_t temporary_elements(const struct builder *b, int g) {
-    return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
+/* The next backward after work number `step` that writes gradients, or comes before the half that
+ * writes them; -1: none. */
+static int next_backward(const struct builder *b, int step) {
+    while (++step < b->num_work)
+        if (b->work[step].kind != WORK_FORWARD && b->work[step].kind != WORK_RECOMPUTE) return step;
+    return -1;
 }
 
-/* The next unit after work number `step` whose backward writes gradients; NULL: none. */
-static const z3d_unit *next_written(const struct builder *b, int step) {
-    while (++step < b->num_work) {
-        const enum work_kind kind = b->work[step].kind;
-        if (kind != WORK_FORWARD && kind != WORK_RECOMPUTE)
-            return &b->program->model->unit[b->work[step].unit];
+/* What is under way may stay there until the backward `next`: it needs no more memory than the
+ * gradients that this one writes, without those that it waits for first; and none of it has yet to
+ * leave the device, which takes long. */
+static bool may_stay_under_way(const struct builder *b, int next) {
+    const struct work w = b->work[next];
+    const z3d_unit *unit = &b->program->model->unit[w.unit];
+    const z3d_trace *trace = z3d_builder_trace(b, w);
+    int64_t spare = -temporary_under_way(b);
+    for (int g = 0; g < b->program->model->num_groups && spare < 0; g++)
+        if ((b->group[g].sum[0].under_way || b->group[g].sum[1].under_way) &&
+            z3d_builder_gradients_leave(b, g))
+            return false;
+    for (int s = 0; s < unit->num_groups; s++) {
+        const int g = unit->group[s];
+        if (!trace->writes_gradients[s]) continue;
+        spare += temporary_elements(b, g);
+        if (sum_of(b, w, g)->under_way) spare += temporary_elements(b, g);
     }
-    return NULL;
-}
-
-/* The gradients under way need no more memory than those of unit `next`, which waits for its own
- * groups anyway; and none of them has yet to leave the device, which takes long. */
-static bool may_stay_under_way(const struct builder *b, const z3d_unit *next) {
-    int64_t spare = 0;
-    for (int s = 0; s < next->num_groups; s++) spare += temporary_elements(b, next->group[s]);
-    for (int r = 0; r < b->num_reducing; r++)
-        for (int n = 0; n < b->reducing[r].count; n++) {
-            const int g = b->reducing[r].of[n]->group;
-            bool own = false;
-            if (z3d_builder_gradients_leave(b, g)) return false;
-            for (int s = 0; s < next->num_groups; s++) own = own || next->group[s] == g;
-            if (!own) spare -= temporary_elements(b, g);
-        }
     return spare >= 0;
 }
 
 void z3d_builder_reduce_between(struct builder *b, int step) {
+    const int next = next_backward(b, step);
     z3d_builder_go_on_storing(b);
-    if (b->num_reducing == 0) return;
-    const z3d_unit *next = next_written(b, step);
-    while (next && b->num_reducing > 0 && !may_stay_under_way(b, next)) end_oldest(b);
+    while (next >= 0 && b->num_reducing + b->narrowing.count > 0 && !may_stay_under_way(b, next)) {
+        if (b->num_reducing > 0)
+            end_oldest(b);
+        else
+            wait_narrowings(b);
+    }
 }
 
 /* `other`: the buffer with the second sum. */
