@@ -1,6 +1,7 @@
 /* Measures this machine: small GPTs of several shapes train on the cpu device for some steps, on
- * all ranks at once; the fastest turn of each kernel counts, because slower turns include other
- * work on the machine. Then it measures copies, and collectives of several sizes. */
+ * all ranks at once; of each kernel the lower quartile counts. The fastest time would be luck: cores that
+ * share a unit are faster while the other rank waits. Then it measures copies, and collectives of
+ * several sizes. */
 #include "src/plan/price/measure.h"
 
 #include <math.h>
@@ -56,6 +57,7 @@ typedef struct bench {
     z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int32_t *tokens;
+    double *seconds; /* of each event of the tape, in each turn: [event][turn] */
 } bench;
 
 static void close_bench(bench *b) {
@@ -65,6 +67,7 @@ static void close_bench(bench *b) {
     z3d_model_destroy(b->model);
     z3d_tape_destroy(b->tape);
     free(b->tokens);
+    free(b->seconds);
 }
 
 static z3d_status make_model(const shape *shape, z3d_model **out) {
@@ -112,9 +115,8 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     return z3d_engine_create(&config, &b->engine);
 }
 
-/* One step: its kernels into the table; *between: seconds of it outside kernels, for each kernel.
- */
-static z3d_status run_turn(bench *b, const shape *shape, z3d_measured *out, double *between) {
+/* One step; the times of its events. *between: seconds outside kernels, for each event. */
+static z3d_status run_turn(bench *b, const shape *shape, int turn, double *between) {
     z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
     z3d_micro_batch both[] = {micro, micro};
     z3d_step_input input = {
@@ -122,28 +124,47 @@ static z3d_status run_turn(bench *b, const shape *shape, z3d_measured *out, doub
     z3d_step_result result;
     z3d_tape_clear(b->tape);
     Z3D_TRY(z3d_engine_train_step(b->engine, &input, &result));
+    const int64_t events = b->tape->count;
+    if (!b->seconds) Z3D_TRY(z3d_new((size_t)(events * REPEATS), sizeof(double), "times", &b->seconds));
     double seconds = result.seconds;
-    for (int64_t i = 0; i < b->tape->count; i++) {
-        z3d_event event = z3d_tape_at(b->tape, i);
-        z3d_sample sample = z3d_sample_of_kernel(&event);
-        seconds -= event.seconds;
-        if (sample.size[0] < 1 || event.seconds <= 0) continue;
-        Z3D_TRY(z3d_measured_add(out, &sample));
+    for (int64_t i = 0; i < events; i++) {
+        double event = z3d_tape_at(b->tape, i).seconds;
+        b->seconds[i * REPEATS + turn] = event;
+        seconds -= event;
     }
-    *between = fmax(0, seconds / (double)b->tape->count);
+    *between = fmax(0, seconds / (double)events);
     return Z3D_OK;
 }
 
-static z3d_status run_shape(const shape *shape, int threads, int64_t turns, z3d_hardware *out) {
+/* Each kernel of the step with the lower quartile of all turns. */
+static z3d_status add_quartiles(bench *b, int turns, z3d_measured *out) {
+    for (int64_t i = 0; i < b->tape->count; i++) {
+        z3d_event event = z3d_tape_at(b->tape, i);
+        z3d_sort_numbers(&b->seconds[i * REPEATS], (size_t)turns);
+        event.seconds = b->seconds[i * REPEATS + turns / 4];
+        z3d_sample sample = z3d_sample_of_kernel(&event);
+        if (sample.size[0] < 1 || event.seconds <= 0) continue;
+        Z3D_TRY(z3d_measured_add(out, &sample));
+    }
+    return Z3D_OK;
+}
+
+/* Collective: all ranks begin each turn together, so that each computes while the others do.
+ * `look_on`: this rank computes nothing. */
+static z3d_status run_shape(z3d_world *world, const shape *shape, bool look_on, int threads,
+                            int64_t most, z3d_hardware *out) {
     bench b = {0};
-    z3d_status status = open_bench(&b, shape, threads);
-    for (int turn = 0; turn < shape->turns && turn < turns && status == Z3D_OK; turn++) {
+    const int turns = most < shape->turns ? (int)most : shape->turns;
+    z3d_status status = look_on ? Z3D_OK : open_bench(&b, shape, threads);
+    for (int turn = 0; turn < turns; turn++) {
         double between = INFINITY;
-        status = run_turn(&b, shape, &out->measured, &between);
+        status = z3d_world_agree(world, status);
+        if (status == Z3D_OK && !look_on) status = run_turn(&b, shape, turn, &between);
         out->launch_us = fmin(out->launch_us, between * 1e6);
     }
+    if (status == Z3D_OK && !look_on) status = add_quartiles(&b, turns, &out->measured);
     close_bench(&b);
-    return status;
+    return z3d_world_agree(world, status);
 }
 
 /* What the roofline needs, for kernels unlike all that were measured: the best that was seen. */
@@ -174,10 +195,8 @@ static z3d_status measure_kernels(z3d_world *world, int threads, int64_t turns, 
     enum { SHAPES = sizeof shapes / sizeof *shapes };
     bool look_on = z3d_world_local_rank(world) * threads >= out->cores;
     out->launch_us = INFINITY;
-    for (int i = 0; i < SHAPES; i++) {
-        z3d_status status = look_on ? Z3D_OK : run_shape(&shapes[i], threads, turns, out);
-        Z3D_TRY(z3d_world_agree(world, status)); /* and together into the next */
-    }
+    for (int i = 0; i < SHAPES; i++)
+        Z3D_TRY(run_shape(world, &shapes[i], look_on, threads, turns, out));
     find_peaks(out);
     return Z3D_OK;
 }
