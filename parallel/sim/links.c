@@ -211,19 +211,29 @@ static double calls(const z3d_hardware *hardware, const z3d_event *call) {
 }
 
 /* Seconds in which the host makes the lists of tensors of single parameters. It waits for the
- * device before each, so nothing runs next to it. */
+ * device before each. */
 static double lists(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
     const double count = pieces(hardware, call);
     return count > 1 ? count * links->members * hardware->list_us * 1e-6 : 0;
 }
 
-double z3d_links_copies(const z3d_hardware *hardware, const z3d_links *links,
-                        const z3d_event *call) {
+static double copies(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
     const bool parts =
         call->of == Z3D_COLLECTIVE_ALL_GATHER || call->of == Z3D_COLLECTIVE_REDUCE_SCATTER;
-    if (!parts || links->members < 2) return 0;
+    if (!parts || hardware->collective_copies == 0) return 0;
     const double bytes = 2 * hardware->collective_copies * total_bytes(links, call);
     return bytes / (hardware->memory_bandwidth * 1e9 * hardware->memory_efficiency);
+}
+
+double z3d_links_core(const z3d_hardware *hardware, double between_nodes) {
+    return between_nodes * hardware->network_core_ns * 1e-9;
+}
+
+double z3d_links_taken(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
+                       double between_nodes) {
+    if (links->members < 2) return 0;
+    return copies(hardware, links, call) + lists(hardware, links, call) +
+           z3d_links_core(hardware, between_nodes);
 }
 
 /* Seconds in levels: first the members of each node, then the members with the same place in their
@@ -291,8 +301,7 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     if (links->nodes > 1 && share < width) width = share;
     double bytes = passes(links, call) * total_bytes(links, call);
     bool tree = takes_tree(hardware, links, call);
-    return bytes / width + calls(hardware, call) * latency(hardware, links, tree) +
-           lists(hardware, links, call);
+    return bytes / width + calls(hardware, call) * latency(hardware, links, tree);
 }
 
 z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,

@@ -87,11 +87,11 @@ TEST(Links, InPieces) {
     hardware.reduce_pieces = 12;
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gradients) - whole, 11 * 106e-6, 1e-12);
     // Each piece is a list of as many tensors as there are members.
-    const double without = z3d_links_collective(&hardware, &links, &gradients);
+    EXPECT_EQ(z3d_links_taken(&hardware, &links, &gradients, 0), 0);
     hardware.list_us = 4;
-    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gradients) - without,
-                12 * links.members * 4e-6, 1e-12);
-    EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &others), whole);
+    EXPECT_NEAR(z3d_links_taken(&hardware, &links, &gradients, 0), 12 * links.members * 4e-6,
+                1e-12);
+    EXPECT_EQ(z3d_links_taken(&hardware, &links, &others, 0), 0);
 }
 
 TEST(Links, CopiesOfWhatGathersAndReduceScattersMove) {
@@ -100,11 +100,20 @@ TEST(Links, CopiesOfWhatGathersAndReduceScattersMove) {
     hardware.memory_bandwidth = 100;
     hardware.memory_efficiency = 0.5;
     const z3d_event gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000);
-    EXPECT_EQ(z3d_links_copies(&hardware, &links, &gather), 0);
+    EXPECT_EQ(z3d_links_taken(&hardware, &links, &gather, 0), 0);
     hardware.collective_copies = 1;
-    EXPECT_NEAR(z3d_links_copies(&hardware, &links, &gather), 2 * 8e6 / 50e9, 1e-12);
+    EXPECT_NEAR(z3d_links_taken(&hardware, &links, &gather, 0), 2 * 8e6 / 50e9, 1e-12);
     const z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
-    EXPECT_EQ(z3d_links_copies(&hardware, &links, &sum), 0);
+    EXPECT_EQ(z3d_links_taken(&hardware, &links, &sum, 0), 0);
+}
+
+TEST(Links, TcpTakesACore) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(1, 8, 4, Z3D_AXES_DATA);
+    const z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
+    EXPECT_EQ(z3d_links_taken(&hardware, &links, &sum, 1e6), 0);
+    hardware.network_core_ns = 3;
+    EXPECT_NEAR(z3d_links_taken(&hardware, &links, &sum, 1e6), 3e-3, 1e-12);
 }
 
 TEST(Links, RingInsideANode) {

@@ -42,6 +42,7 @@
   X(network_bandwidth, "node.network_gb_per_s", 0.0001, 1e5, NAN, "from a node to the others, one way, all its adapters together") \
   X(network_efficiency, "node.network_efficiency", 0.001, 1, 1, "share of network_gb_per_s that collectives reach") \
   X(network_latency_us, "node.network_latency_us", 0, 1e6, 0, "one step of a collective between nodes") \
+  X(network_core_ns, "node.network_core_ns_per_byte", 0, 1e4, 0, "a cpu machine: time of a rank's core for each byte that it sends to other nodes, and for one that it receives (TCP); 0: adapters move bytes alone") \
   X(host_bandwidth, "node.host_gb_per_s", 0.001, 1e5, NAN, "between a device and host memory, one way, one link") \
   X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one link to host memory") \
   X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of host_gb_per_s that copies reach") \
@@ -61,7 +62,7 @@
   X(reduce_pieces, "software.reduce_pieces", 1, 1000, 1, "collectives that sum the gradients of a unit over the data group to shards: 1, or one for each of its parameters") \
   X(list_us, "software.list_us", 0, 1e4, 0, "where these are more than one: what the host takes in each for each rank's tensor, with the device standing still") \
   X(collective_copies, "software.collective_copies", 0, 10, 0, "how often kernels copy what a gather or a reduce-scatter moves, from or to the parts of its buffer") \
-  X(gathers_again, "software.gathers_again", 0, 1, 0, "1: parameters that a recomputation gathered are gathered again for the backward after it (ZeRO-3); 0: they stay") \
+  X(gathers_again, "software.gathers_again", 0, 1e15, 0, "a unit with more parameters on a rank (after tensor parallelism) than this is gathered again for its backward if a recomputation gathered it (ZeRO-3); 0: what was gathered stays") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while other work runs on the device, relative to its speed alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \

@@ -1,7 +1,7 @@
 /* Measures this machine: small GPTs of several shapes train on the cpu device for some steps, on
- * all ranks at once; of each kernel the lower quartile counts. The fastest time would be luck: cores that
- * share a unit are faster while the other rank waits. Then it measures copies, and collectives of
- * several sizes. */
+ * all ranks at once; of each kernel the lower quartile counts. The fastest time would be luck:
+ * cores that share a unit are faster while the other rank waits. Then it measures copies, and
+ * collectives of several sizes. */
 #include "src/plan/price/measure.h"
 
 #include <math.h>
@@ -125,7 +125,8 @@ static z3d_status run_turn(bench *b, const shape *shape, int turn, double *betwe
     z3d_tape_clear(b->tape);
     Z3D_TRY(z3d_engine_train_step(b->engine, &input, &result));
     const int64_t events = b->tape->count;
-    if (!b->seconds) Z3D_TRY(z3d_new((size_t)(events * REPEATS), sizeof(double), "times", &b->seconds));
+    if (!b->seconds)
+        Z3D_TRY(z3d_new((size_t)(events * REPEATS), sizeof(double), "times", &b->seconds));
     double seconds = result.seconds;
     for (int64_t i = 0; i < events; i++) {
         double event = z3d_tape_at(b->tape, i).seconds;

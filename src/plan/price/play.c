@@ -20,7 +20,7 @@ typedef struct lane {
 typedef struct price {
     double seconds, bytes, between_nodes;
     double launch;  /* of the host's thread, before it */
-    double copies;  /* of a collective's data, by kernels */
+    double taken;   /* of a collective, in which the device computes nothing else */
     double overlap; /* of a send or receive */
     bool host;      /* a kernel of the host's lane */
 } price;
@@ -89,6 +89,7 @@ static price price_transfer(const player *p, const z3d_event *event) {
     if (!of.between_nodes) out.seconds *= w->crowding;
     if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
     if (of.between_nodes) out.between_nodes = out.bytes;
+    out.taken = w->crowding * z3d_links_core(w->hardware, out.between_nodes);
     return out;
 }
 
@@ -108,10 +109,10 @@ static price price_of(const player *p, const z3d_event *event) {
     case Z3D_EVENT_START:
         if (is_transfer(event)) return price_transfer(p, event);
         if (links->members > 1) out.launch = w->hardware->host_launch_us * 1e-6;
-        out.copies = z3d_links_copies(w->hardware, links, event);
         out.seconds = z3d_links_collective(w->hardware, links, event);
         if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu cores move the data */
         out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
+        out.taken = w->crowding * z3d_links_taken(w->hardware, links, event, out.between_nodes);
         break;
     case Z3D_EVENT_COPY_START:
         out.seconds = z3d_hardware_copy(w->hardware, event, w->ranks);
@@ -351,8 +352,9 @@ static bool pass_transfers(player *p) {
 
 static z3d_status start_collective(player *p, const z3d_event *event, int id, const price *of,
                                    bool *stays) {
-    const bool again = p->play->hardware->gathers_again > 0 && p->instruction >= 0 &&
-                       p->stage->entry[p->instruction].recomputed;
+    const double least = p->play->hardware->gathers_again;
+    const bool again = least > 0 && p->instruction >= 0 &&
+                       (double)p->stage->entry[p->instruction].recomputed > least;
     const double times = again ? 2 : 1;
     if (!is_transfer(event) && !pass_transfers(p)) {
         *stays = true;
@@ -363,7 +365,7 @@ static z3d_status start_collective(player *p, const z3d_event *event, int id, co
         return Z3D_OK;
     }
     launch(p, times * of->launch);
-    if (of->copies > 0) compute(p, times * of->copies);
+    if (of->taken > 0) compute(p, times * of->taken);
     p->out->busy[event->axes] += times * of->seconds;
     p->out->bytes[event->axes] += times * of->bytes;
     p->out->bytes_between_nodes[event->axes] += times * of->between_nodes;

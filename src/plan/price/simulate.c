@@ -72,15 +72,24 @@ static bool uses(const z3d_unit *unit, int group) {
     return false;
 }
 
-/* Whether the next pass that reads the group of a gather is a recomputation. */
-static bool is_recomputed(const z3d_program *train, int gather) {
+static int64_t parameters_of(const z3d_layout *layout, const z3d_unit *unit) {
+    int64_t count = 0;
+    for (int s = 0; s < unit->num_groups; s++) count += layout->group[unit->group[s]].elements;
+    return count;
+}
+
+/* If the next pass that reads the group of a gather is a recomputation: the parameters of its unit
+ * on this rank's tensor part; else 0. */
+static int64_t recomputed_by(const z3d_program *train, int gather) {
     const int group = train->instruction[gather].group;
     for (int i = gather + 1; i < train->num_instructions; i++) {
         const z3d_instruction *in = &train->instruction[i];
-        if (z3d_sim_is_pass(in->opcode) && uses(&train->model->unit[in->unit], group))
-            return in->opcode == Z3D_OP_RECOMPUTE;
+        if (!z3d_sim_is_pass(in->opcode) || !uses(&train->model->unit[in->unit], group)) continue;
+        return in->opcode == Z3D_OP_RECOMPUTE
+                   ? parameters_of(train->layout, &train->model->unit[in->unit])
+                   : 0;
     }
-    return false;
+    return 0;
 }
 
 /* What is left of a stage when its engine is gone. */
@@ -96,7 +105,7 @@ static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     stage->num_entries = train->num_instructions;
     for (int i = 0; i < train->num_instructions; i++) {
         const z3d_instruction *in = &train->instruction[i];
-        const bool recomputed = in->opcode == Z3D_OP_GATHER_PARAMS && is_recomputed(train, i);
+        const int64_t recomputed = in->opcode == Z3D_OP_GATHER_PARAMS ? recomputed_by(train, i) : 0;
         stage->entry[i] = (z3d_sim_entry){in->opcode, in->unit, in->micro, recomputed};
     }
     return Z3D_OK;

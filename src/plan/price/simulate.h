@@ -32,7 +32,8 @@ typedef struct z3d_step_time {
 typedef struct z3d_sim_entry {
     z3d_opcode opcode;
     int unit, micro;
-    bool recomputed; /* gathers parameters that a recomputation reads first */
+    int64_t recomputed; /* it gathers parameters that a recomputation reads first: how many
+                           parameters that unit has; 0: it does not */
 } z3d_sim_entry;
 
 /* Forward, recomputation, or backward or a half of it. */
