@@ -51,7 +51,7 @@ const struct {
     {"zero-bubble", "table 4", 7, 20},
     {"zero-bubble", "table 5", 10, 16},
     {"zero-offload", "speeds", 10, 33},
-    {"zero-infinity", "speeds", 9, 22},
+    {"zero-infinity", "speeds", 10, 22},
     {"h100", "Megatron-LM", 7, 12},
     {"h100", "llm.c", 3, 3},
     {"h100", "torchtitan", 7, 13},
