@@ -189,6 +189,37 @@ TEST(Gemm, LargerThanEveryCut) {
     }
 }
 
+// Rows of B, of a transposed A, or of both lie whole pages apart: these operands are copied to panels
+// on AVX2, if their elements are used often enough. k above 4096 has several panels.
+TEST(Gemm, RowsThatArePagesApart) {
+    const struct {
+        Shape shape;
+        bool ta, tb, copied;
+    } cases[] = {{{70, 1024, 4200}, false, false, true}, {{128, 2048, 300}, false, false, true},
+                 {{1024, 70, 4200}, true, false, true},  {{2048, 1024, 90}, true, false, true},
+                 {{40, 1024, 100}, false, false, false}, {{70, 1000, 100}, false, false, false},
+                 {{70, 1024, 100}, false, true, false}};
+    std::mt19937 engine(7);
+    for (const std::string &isa : isas()) {
+        if (isa == "generic") continue; // does not copy, and is slow
+        Multiplier device(Z3D_GEMM_SGEMM, 2, isa.c_str());
+        for (const auto &of : cases) {
+            Product p(of.shape, Z3D_F32, Z3D_F32, of.ta, of.tb, of.ta, true, 0);
+            SCOPED_TRACE(isa + " " + name_of(p.gemm, Z3D_GEMM_SGEMM));
+            z3d_kernel kernel;
+            std::memset(&kernel, 0, sizeof kernel);
+            kernel.kind = Z3D_KERNEL_gemm;
+            kernel.as.gemm = p.gemm;
+            EXPECT_EQ(z3d_kernel_scratch(&kernel, 2) > 0, of.copied);
+            ASSERT_EQ(p.run(device.self), Z3D_OK) << z3d_error_message();
+            for (int i = 0; i < 300; i++) {
+                p.check((int64_t)(engine() % of.shape.m), (int64_t)(engine() % of.shape.n));
+                if (HasFatalFailure()) return;
+            }
+        }
+    }
+}
+
 // The portable loops are slower: one product with cuts is enough.
 TEST(Gemm, PortableWithCuts) {
     Multiplier device(Z3D_GEMM_PORTABLE, 2);

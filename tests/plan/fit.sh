@@ -137,7 +137,7 @@ says 'guess.yaml:[0-9]+:[0-9]+: device.memory_gib: the only tag is !estimate'
 
 # What the pages measured is what the program says.
 grep -q '^15 runs: median error 2.8 % .*worst 10.3 %' "$SOURCE/docs/results/clock.md" || fail "clock.md has other errors than src/plan/price/accuracy.c"
-grep -q 'median error over these 11 runs is 8 %' "$SOURCE/docs/results/offload-published.md" || fail "offload-published.md has other errors than src/plan/price/accuracy.c"
+grep -q 'median error over these 11 runs is 10 %' "$SOURCE/docs/results/offload-published.md" || fail "offload-published.md has other errors than src/plan/price/accuracy.c"
 
 # What fits one V100 with offload only: the advice, the table, the keys and the file say so, and the
 # file fits.

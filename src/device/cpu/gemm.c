@@ -17,7 +17,8 @@ typedef struct product {
     z3d_gemm_method method;
     z3d_gemm_plan plan;
     z3d_gemm_scratch bytes;
-    float *panel_a, *panel_b, *panel_c;
+    float *panel_a, *panel_b; /* NULL: the operand itself is read */
+    float *panel_c;
     char *per_thread; /* by thread: tile, bias */
     /* Indices: tile is the last in m; in n; chunk is the last in k; product adds to C. */
     z3d_matmul *matmul[2][2][2][2];
@@ -42,15 +43,26 @@ static int64_t offset(bool transposed, int64_t ld, int64_t row, int64_t col) {
     return transposed ? col * ld + row : row * ld + col;
 }
 
-/* Widens op(X)[rows, cols] into a panel that is stored the way X is. */
-static void widen_panel(const product *p, float *panel, const void *x, bool transposed, int64_t ld,
-                        range rows, range cols) {
+static int64_t element_size(const product *p) {
+    return (int64_t)z3d_dtype_size(p->gemm->dtype);
+}
+
+/* Widens or copies op(X)[rows, cols] into a panel that is stored the way X is. */
+static void fill_panel(const product *p, float *panel, const void *x, bool transposed, int64_t ld,
+                       range rows, range cols) {
     const z3d_dtype dtype = p->gemm->dtype;
     const range outer = transposed ? cols : rows, inner = transposed ? rows : cols;
-    const uint16_t *from = (const uint16_t *)x + outer.first * ld + inner.first;
+    const int64_t panel_ld = z3d_gemm_panel_ld(inner.length), size = element_size(p);
+    const char *from = (const char *)x + (outer.first * ld + inner.first) * size;
 #pragma omp parallel for num_threads(p->cpu->threads) schedule(static)
-    for (int64_t line = 0; line < outer.length; line++)
-        p->cpu->isa->widen(panel + line * inner.length, from + line * ld, dtype, inner.length);
+    for (int64_t line = 0; line < outer.length; line++) {
+        float *to = panel + line * panel_ld;
+        const char *of = from + line * ld * size;
+        if (dtype == Z3D_F32)
+            memcpy(to, of, (size_t)(inner.length * size));
+        else
+            p->cpu->isa->widen(to, (const uint16_t *)of, dtype, inner.length);
+    }
     z3d_cpu_poll(p->cpu);
 }
 
@@ -59,16 +71,15 @@ typedef struct operand {
     int64_t ld;
 } operand;
 
-/* Where element (row, col) of op(X) is: in the panel [rows, cols], or in X itself. */
+/* Where element (row, col) of op(X) is: in the panel [rows, cols], or, without one, in X itself. */
 static operand locate(const product *p, const float *panel, const void *x, bool transposed,
                       int64_t ld, range rows, range cols, int64_t row, int64_t col) {
-    if (p->plan.widened) {
-        int64_t panel_ld = transposed ? rows.length : cols.length;
+    if (panel) {
+        int64_t panel_ld = z3d_gemm_panel_ld(transposed ? rows.length : cols.length);
         return (operand){panel + offset(transposed, panel_ld, row - rows.first, col - cols.first),
                          panel_ld};
     }
-    int64_t size = (int64_t)z3d_dtype_size(p->gemm->dtype);
-    return (operand){(const char *)x + offset(transposed, ld, row, col) * size, ld};
+    return (operand){(const char *)x + offset(transposed, ld, row, col) * element_size(p), ld};
 }
 
 static bool multiply(const product *p, int thread, range m, range n, range k, operand a, operand b,
@@ -203,10 +214,10 @@ static void run_panels(product *p) {
                 range m = cut(im, plan->panel_m, gemm->m), n = cut(in, plan->panel_n, gemm->n),
                       k = cut(ik, plan->panel_k, gemm->k);
                 /* If k has one panel, A's panel is used for all panels of columns. */
-                if (plan->widened && (in == 0 || plan->panel_k < gemm->k))
-                    widen_panel(p, p->panel_a, gemm->a, gemm->transpose_a, gemm->lda, m, k);
-                if (plan->widened)
-                    widen_panel(p, p->panel_b, gemm->b, gemm->transpose_b, gemm->ldb, k, n);
+                if (plan->panel_a && (in == 0 || plan->panel_k < gemm->k))
+                    fill_panel(p, p->panel_a, gemm->a, gemm->transpose_a, gemm->lda, m, k);
+                if (plan->panel_b)
+                    fill_panel(p, p->panel_b, gemm->b, gemm->transpose_b, gemm->ldb, k, n);
                 run_tiles(p, m, n, k);
                 ik += plan->panel_k;
             } while (ik < gemm->k);
@@ -253,8 +264,8 @@ static z3d_status take_scratch(product *p) {
                 (long long)cpu->scratch_bytes, (long long)wanted, (long long)p->gemm->m,
                 (long long)p->gemm->n, (long long)p->gemm->k);
     char *at = cpu->scratch;
-    p->panel_a = (float *)at;
-    p->panel_b = (float *)(at + p->bytes.a);
+    p->panel_a = p->plan.panel_a ? (float *)at : NULL;
+    p->panel_b = p->plan.panel_b ? (float *)(at + p->bytes.a) : NULL;
     p->panel_c = (float *)(at + p->bytes.a + p->bytes.b);
     p->per_thread = at + p->bytes.a + p->bytes.b + p->bytes.c;
     return Z3D_OK;
@@ -280,7 +291,7 @@ z3d_status z3d_cpu_gemm(z3d_cpu *cpu, const z3d_kernel *kernel) {
     if (gemm->m == 0 || gemm->n == 0) return Z3D_OK;
     if (z3d_gemm_has_few_rows(gemm)) return cpu->isa->few_rows_gemm(cpu, gemm);
     product p = {.cpu = cpu, .gemm = gemm, .method = cpu->gemm[gemm->dtype]};
-    p.plan = z3d_cpu_gemm_plan(gemm, p.method);
+    p.plan = z3d_cpu_gemm_plan(gemm, p.method, cpu->isa == &z3d_cpu_isa_avx2);
     Z3D_TRY(take_scratch(&p));
     if (p.method == Z3D_GEMM_MATMUL) Z3D_TRY(get_matmuls(&p));
     run_panels(&p);

@@ -8,6 +8,7 @@ enum {
     TILE_N = 768,            /* 16 times oneDNN's 48 columns */
     SMALLEST_TILE_M = 32,    /* in smaller tiles packing costs more than multiplying */
     SMALLEST_TILE_N = 192,   /* likewise */
+    FEWEST_USES = 64,        /* of a copied element; a copy costs as much as 32 save */
     FEWEST_TILES = 8,        /* small products are cut finer, so that several threads have work */
     CHUNK_K = 1024,          /* 0.8 GFLOP in the largest tile */
     PANEL_ELEMENTS = 1 << 22 /* 16 MiB of fp32 */
@@ -44,12 +45,23 @@ static void cut_tiles(const z3d_gemm *gemm, z3d_gemm_plan *plan) {
     plan->chunk_k = equal_parts(gemm->k, CHUNK_K, 16);
 }
 
-z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method) {
+/* Whether rows of this fp32 operand lie such that oneDNN reads them slowly, and each element is used
+ * often enough. */
+static bool worth_a_copy(int64_t ld, int64_t uses) {
+    return z3d_gemm_panel_ld(ld) != ld && uses >= FEWEST_USES;
+}
+
+z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method, bool copies) {
     z3d_gemm_plan plan = {.panel_m = gemm->m, .panel_n = gemm->n, .panel_k = gemm->k};
     cut_tiles(gemm, &plan);
-    plan.widened = gemm->dtype != Z3D_F32 && method != Z3D_GEMM_MATMUL;
+    if (gemm->dtype != Z3D_F32) {
+        plan.panel_a = plan.panel_b = method != Z3D_GEMM_MATMUL;
+    } else if (copies && method == Z3D_GEMM_SGEMM) {
+        plan.panel_a = gemm->transpose_a && worth_a_copy(gemm->lda, gemm->n);
+        plan.panel_b = !gemm->transpose_b && worth_a_copy(gemm->ldb, gemm->m);
+    }
     plan.wide_c = gemm->c_dtype != Z3D_F32;
-    if (plan.widened) {
+    if (plan.panel_a || plan.panel_b) {
         plan.panel_k = smaller(gemm->k, 4 * plan.chunk_k);
         int64_t lines = PANEL_ELEMENTS / (plan.panel_k > 0 ? plan.panel_k : 1);
         plan.panel_m = smaller(gemm->m, lines / plan.tile_m * plan.tile_m);
@@ -63,12 +75,16 @@ static int64_t floats(int64_t rows, int64_t cols) {
     return z3d_round_up(rows * cols * (int64_t)sizeof(float), 64);
 }
 
+/* Of a panel and of the smaller ones at the product's end. */
+static int64_t panel(int64_t rows, int64_t cols, bool transposed) {
+    const int64_t padding = z3d_gemm_panel_ld(0);
+    return transposed ? floats(cols, rows + padding) : floats(rows, cols + padding);
+}
+
 z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan) {
     z3d_gemm_scratch scratch = {0};
-    if (plan->widened) {
-        scratch.a = floats(plan->panel_m, plan->panel_k);
-        scratch.b = floats(plan->panel_k, plan->panel_n);
-    }
+    if (plan->panel_a) scratch.a = panel(plan->panel_m, plan->panel_k, gemm->transpose_a);
+    if (plan->panel_b) scratch.b = panel(plan->panel_k, plan->panel_n, gemm->transpose_b);
     if (plan->panel_c)
         scratch.c = floats(plan->panel_m, plan->panel_n);
     else if (plan->wide_c)

@@ -8,13 +8,14 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* The most over all methods, because the method may be chosen after the scratch is allocated. */
+/* The most over all methods and CPUs, because the method may be chosen after the scratch is
+ * allocated, and a plan for another machine counts it. */
 static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
     static const z3d_gemm_method methods[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};
     int64_t most = 0;
     if (z3d_gemm_has_few_rows(gemm)) return z3d_scratch_few_rows(gemm);
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        z3d_gemm_plan plan = z3d_cpu_gemm_plan(gemm, methods[i]);
+        z3d_gemm_plan plan = z3d_cpu_gemm_plan(gemm, methods[i], true);
         z3d_gemm_scratch scratch = z3d_cpu_gemm_scratch(gemm, &plan);
         most = larger(most, z3d_cpu_gemm_scratch_total(&scratch, threads));
     }
