@@ -71,7 +71,7 @@ void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append(out, ", \"software\": ");
     z3d_string_append_json(out, r->hardware.software[0] ? r->hardware.software : NULL);
     z3d_string_append(out,
-                      ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"ways\": %d, "
+                      ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"candidates\": %d, "
                       "\"too_large\": %d, \"priced\": %d, \"estimates\": ",
                       r->ranks, (long long)r->samples, r->layouts, r->ways,
                       r->misses.device + r->misses.elsewhere, r->priced);
