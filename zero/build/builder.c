@@ -169,7 +169,7 @@ static void do_work(struct builder *b, struct work w) {
         z3d_builder_save_input(b, w);
         break;
     case WORK_RECOMPUTE:
-        z3d_builder_finish_saves(b); /* maybe of this unit: backward may follow at once */
+        z3d_builder_finish_saves(b); /* the save may be of this unit */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));

@@ -38,7 +38,7 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
         const bool in_parts = group->decided.in_parts;
         if (in_parts && !z3d_builder_keeps_block(b, g)) {
             group->parameters = group->block;
-        } else if (z3d_builder_fetches(b, g)) { /* the own row is in place */
+        } else if (z3d_builder_fetches(b, g)) { /* the fetch brings the own row */
             group->parameters = z3d_builder_fetch(b, g, ARRIVED);
         } else {
             group->parameters = z3d_builder_whole_buffer(b, g);

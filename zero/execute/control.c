@@ -1,4 +1,4 @@
-/* The input and output of a step: data and step state at its begin, the control vector that is
+/* The input and output of a step: data and step state at its start, the control vector that is
  * summed over all ranks, and the results that the host reads at the end. In between the host reads
  * nothing: the device decides from the sums. */
 #include <math.h>

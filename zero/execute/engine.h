@@ -12,7 +12,7 @@ struct z3d_engine {
     z3d_executor executor[Z3D_MODE_COUNT];
     z3d_executor again_executor[Z3D_MODE_COUNT]; /* of set.again */
     bool gathered[Z3D_MODE_COUNT];
-    const z3d_executor *last; /* the last one that ran */
+    const z3d_executor *last; /* the executor that ran last */
     char *arena[Z3D_SPACE_COUNT];
     z3d_disk *disk; /* NULL: nothing is on the disk, or there are no values */
     int64_t arena_bytes[Z3D_SPACE_COUNT];
@@ -22,7 +22,7 @@ struct z3d_engine {
     int64_t mailbox_bytes;
     z3d_loss_scale loss_scale;
     int64_t step, optimizer_step, skipped_in_a_row;
-    int64_t first_step; /* the step before the first one of this run */
+    int64_t first_step; /* the step before this engine's first one */
     FILE *digest, *trace;
 };
 

@@ -104,7 +104,7 @@ bool z3d_executor_counts_loss(const z3d_executor *executor);
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
 
 /* places.c. The place of flat element `flat` of group g in a buffer with `tensors` tensors, in
- * bytes from the begin of the buffer's memory space. */
+ * bytes of the buffer's memory space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
 /* Copies bytes of a state's tensor, from element `flat` on, to or from host memory. No program may
@@ -123,7 +123,8 @@ z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction 
 /* Address of flat element `element` of group g in a state that is not on the disk. */
 void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
                                  int64_t element);
-/* The state and the number in it of a tensor (of a parameter: its master copy). False: none. */
+/* Finds a tensor's state and its number in the state (of a parameter: the master copy). False:
+ * none. */
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
@@ -144,7 +145,7 @@ z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *fr
 /* observe.c: the digest of a finished instruction, for the digest file and the observer. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
 
-/* trace.c. Begin of a timeline (entries: of the training program) and its end; an event for an
+/* trace.c. Begins a timeline (entries: of the training program), ends it; an event for an
  * instruction, after one for each wait for a collective in it. Write errors stay in the file. */
 void z3d_trace_begin(FILE *trace, const z3d_engine_config *config, int entries);
 void z3d_trace_end(FILE *trace);
