@@ -346,7 +346,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT));
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START));
          },
-         {"gather_grads", "must hold what all ranks have finished", "not reduced"}},
+         {"gather_grads", "must hold a value that all ranks have finished", "not reduced"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
@@ -437,7 +437,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfADelayedUpdate) {
         {"a step behind the control",
          host,
          [](Copy &c) { step_again(c, c.find(Z3D_OP_STEP_CONTROL) + 1); },
-         {"host_step", "it must come before step_control, which forgets"}},
+         {"host_step", "it must come before step_control, which overwrites"}},
         {"new parameters before the last reader of the old ones",
          whole,
          [](Copy &c) {
@@ -454,7 +454,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfADelayedUpdate) {
         {"a step left out",
          host,
          [](Copy &c) { erase(c, c.find(Z3D_OP_HOST_STEP)); },
-         {"store_params", "what it moves", "nothing defined"}},
+         {"store_params", "a value that it may move", "nothing defined"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }

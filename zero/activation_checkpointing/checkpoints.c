@@ -10,7 +10,7 @@ static z3d_rows kept_rows(const z3d_program *p) {
     return p->config.partition_activations ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
 }
 
-/* What is kept of a unit's input: rows of this matrix. */
+/* The matrix of a unit's input whose rows are kept. */
 static z3d_matrix matrix(const z3d_program *p, int unit) {
     const z3d_instruction in = {.opcode = Z3D_OP_SAVE_INPUT, .unit = unit, .rows = kept_rows(p)};
     return z3d_instruction_matrix(p, &in);
@@ -28,7 +28,7 @@ static bool moves(const z3d_program *p) {
     return p->config.partition_activations || leaves_device(p);
 }
 
-/* Room for what is kept of a unit's input. Disk transfers use whole blocks. */
+/* A buffer for a unit's kept input. Disk transfers use whole blocks. */
 static int kept_buffer(struct builder *b, struct work w, z3d_space space, const char *what) {
     z3d_program *p = b->program;
     const z3d_matrix m = matrix(p, w.unit);
@@ -55,9 +55,9 @@ static struct kept_input *kept_of(const struct builder *b, struct work w) {
     return &b->input[state_of(b, w)->kept];
 }
 
-/* ---- there ---- */
+/* ---- saving ---- */
 
-/* The transfer to the disk is over. Host memory keeps the input only if it is on its way back. */
+/* Waits for the transfer to the disk. Host memory keeps the input only if its load has begun. */
 static void finish_store(struct builder *b) {
     if (b->storing.unit < 0) return;
     z3d_builder_advance(b, &kept_of(b, b->storing)->save, ARRIVED);
@@ -88,8 +88,8 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     finish_store(b);
 }
 
-/* A transfer may take as long as the next unit's forward: then its source is free. The one to the
- * disk may take until the next one follows. */
+/* A copy to the host may take as long as the next unit's forward; then its source is free. A
+ * transfer to the disk may take until the next one starts. */
 void z3d_builder_finish_saves(struct builder *b) {
     const struct work saved = b->saving;
     if (saved.unit < 0) return;
@@ -102,9 +102,9 @@ void z3d_builder_finish_saves(struct builder *b) {
     b->storing = saved;
 }
 
-/* ---- and back ---- */
+/* ---- loading ---- */
 
-/* From where the input is, over host memory, to the device; what was split is gathered there. */
+/* The route back: from the input's place through host memory to the device; P_a adds a gather. */
 static void begin_load(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     struct unit_state *unit = state_of(b, w);
@@ -127,19 +127,18 @@ static void begin_load(struct builder *b, struct work w) {
     of->loads = true;
 }
 
-/* The copy to the device, or the gather of what lies there, is under way. */
+/* What a load has left while its copy to the device (without offload: its gather) is under way. */
 static int under_way(const z3d_program *p) {
     return p->config.partition_activations && leaves_device(p) ? ON_LEG_BEFORE : ON_LAST_LEG;
 }
 
-/* The copy from the disk is under way, unless the input is still in host memory. */
+/* Starts the copy from the disk, unless the input is still in host memory. */
 static void stage(struct builder *b, struct work w) {
     if (!on_disk(b->program) || state_of(b, w)->in_host >= 0) return;
     begin_load(b, w);
     z3d_builder_advance(b, &kept_of(b, w)->load, under_way(b->program) + 2);
 }
 
-/* Brings unit w.unit's input back to where its recompute reads it. */
 void z3d_builder_load_input(struct builder *b, struct work w) {
     struct kept_input *of = kept_of(b, w);
     int source = z3d_model_input(b->program->model, w.unit, b->program->mode);
@@ -157,15 +156,15 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
     read->output = z3d_builder_end(&of->load);
 }
 
-/* The next unit below `from` of its chunk whose input is kept, -1: none. */
+/* The next unit below `from`, in its chunk, that keeps its input; -1: none. */
 static int kept_below(const struct builder *b, int from) {
     const z3d_program *p = b->program;
     int below = z3d_layout_begins_chunk(p->layout, from) ? -1 : b->kept_from[from - 1];
     return below < 0 || z3d_model_input(p->model, below, p->mode) < 0 ? -1 : below;
 }
 
-/* Before a piece of backward work: the next checkpoint below it sets out; its last leg begins
- * before the last backward above it, so that the others have all the work in between. */
+/* Before backward work: starts the load of the next checkpoint below. The last leg starts before
+ * the last backward above that checkpoint, so that the other legs have all the work until then. */
 void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     if (!moves(p) || !p->config.overlap) return;

@@ -1,7 +1,6 @@
 /* The step program's builder: a pure function of (model, layout, traces, configuration, rank) to a
- * list of instructions. decide() derives from what a rank keeps between steps of a parameter group
- * (states.c) what must be gathered and reduced, and when. Everything below only reads its answers.
- */
+ * list of instructions. decide() derives from a group's states (states.c) what must be gathered and
+ * reduced, and when. All other code only reads its answers. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -55,7 +54,8 @@ static void add_persistent(struct builder *b) {
             int buffer =
                 z3d_builder_buffer(b, category[role], 1, name[role], p->model->group[g].name, -1);
             if (buffer < 0) continue;
-            /* 0 where another pipeline stage has the group: its place in the list stays. */
+            /* 0 bytes if another pipeline stage has the group: buffer numbers are equal on all
+             * stages. */
             p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = z3d_state_rows(p->layout, g, (z3d_state_role)role);
@@ -94,7 +94,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     return i;
 }
 
-/* Forward and recompute differ in what is kept and in whether the output is wanted. */
+/* Forward or recompute: they differ in what they keep and in whether they give an output. */
 static void forward(struct builder *b, struct work w, bool keep, bool need_output) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
@@ -169,7 +169,7 @@ static void do_work(struct builder *b, struct work w) {
         z3d_builder_save_input(b, w);
         break;
     case WORK_RECOMPUTE:
-        z3d_builder_finish_saves(b); /* it may be this one: a stage may go back at once */
+        z3d_builder_finish_saves(b); /* the save may be of this unit */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
@@ -209,11 +209,11 @@ static void optimize(struct builder *b) {
         z3d_builder_finish_delayed(b);
         return;
     }
-    step_on_device(b); /* first: the host steps beside it */
+    step_on_device(b); /* first, so that it overlaps the host's steps */
     z3d_builder_step_on_host(b);
 }
 
-/* The stage of the last unit has the result, and the others get it. */
+/* The pipeline stage of the last unit gives the result to all stages. */
 static void give_result(struct builder *b) {
     const z3d_program *p = b->program;
     int last = p->model->num_units - 1, output = z3d_builder_state(b, last, 0)->output;
@@ -268,7 +268,7 @@ static void find_lifetimes(z3d_program *p) {
         }
 }
 
-/* Which unit's backward completes each group's gradient; every group needs one. */
+/* Finds the last writer and reader of each group; every trained group needs a writer. */
 static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
@@ -338,8 +338,8 @@ static z3d_status check_delayed(const z3d_program_config *c) {
         (offload->optimizer != Z3D_SPACE_DEVICE && offload->resident <= 0))
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "zero_optimization.offload_optimizer.delayed_param_update: what the device "
-                     "steps is stepped at once; set offload_optimizer.device to cpu or nvme, and "
+                     "zero_optimization.offload_optimizer.delayed_param_update: the device does "
+                     "not delay its steps; set offload_optimizer.device to cpu or nvme, and "
                      "its ratio to 1");
 }
 
@@ -361,11 +361,9 @@ static z3d_status check_config(const z3d_program_config *c) {
             "gradients in %s with a model in %s are not supported; use the model's type or fp32",
             z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->dtype));
     if (c->wire != Z3D_F32 && c->grad_dtype != Z3D_F32)
-        return Z3D_ERROR(
-            Z3D_ERR_CONFIG,
-            "gradients in %s cannot travel in %s: only those in fp32 travel in another "
-            "type",
-            z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->wire));
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "gradients in %s cannot travel in %s: only fp32 gradients can",
+                         z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->wire));
     return Z3D_OK;
 }
 
@@ -394,7 +392,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                .model = model,
                                .layout = layout,
                                .traces = traces};
-    /* There a checkpoint, a unit's input, is this rank's part already. */
+    /* With sequence parallelism a unit's input is already this rank's part. */
     if (model->sequence_parallel) b.program->config.partition_activations = false;
     size_t groups = (size_t)model->num_groups;
     Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.group, "builder", &b.group), end);

@@ -6,30 +6,31 @@
 #include "zero/program/layout.h"
 #include "zero/program/pipeline.h"
 
-/* What the kept rows of a parameter group and the reduction policy mean for the list. */
+/* What must move for a parameter group: follows from the placements of its states and from when
+ * gradients are reduced. */
 struct decisions {
-    bool gather_each_use;  /* parameters: gathered before each use, released after */
-    bool gather_at_start;  /* parameters: each rank stepped its rows; the others' are fetched at the
-                              start of the next step */
-    bool gather_gradients; /* gradients: after the reduction every rank wants all rows */
-    bool reduce_kept; /* backward accumulates into the kept gradients, which are reduced in place in
-                         the last micro-batch; otherwise each micro-batch has gradients of its own,
-                         reduced and added to the kept ones */
-    bool in_parts;    /* collectives are over the ranks of a node and over the nodes apart */
-    bool sum_copies;  /* the reduced gradients are parts of a sum over the copies of the states */
-    bool sum_replicated; /* the reduced gradients of replicated parameters are parts of a sum over
-                            the tensor group */
+    bool gather_each_use;  /* parameters: gathered before each use, then released */
+    bool gather_at_start;  /* parameters: each rank has stepped its own rows; the next step begins
+                              with a gather */
+    bool gather_gradients; /* gradients: all ranks need all rows after the reduction */
+    bool reduce_kept; /* backward adds to the kept gradients, which are reduced in place in the last
+                         micro-batch; else each micro-batch has its own gradients, which are reduced
+                         and added to the kept ones */
+    bool in_parts;    /* a collective has two halves: over the ranks of a node, over the nodes */
+    bool sum_copies;  /* reduced gradients must be summed over the copies of the states */
+    bool sum_replicated; /* reduced gradients of replicated parameters must be summed over the
+                            tensor group */
 };
 
-/* What moves: rows and columns of a parameter group's matrix, or of a unit's input. */
+/* The data that moves: rows and columns of a parameter group's matrix, or of a unit's input. */
 struct subject {
-    int unit, micro, group; /* -1: not about one */
+    int unit, micro, group; /* -1: none */
     z3d_rows rows;
     int64_t first, count;
 };
 
-/* The way of a subject from a buffer over others to its end. Each leg is started and waited for
- * before the next one starts. */
+/* A subject's way from one buffer to another, through at most two buffers between them. Each leg
+ * starts after the wait of the leg before it. */
 struct route {
     struct subject subject;
     z3d_opcode opcode[3]; /* of each leg */
@@ -37,33 +38,33 @@ struct route {
     int legs, left, ticket;
 };
 
-/* Starts and waits of a route that are left: none; it is on its last leg; on the one before. */
+/* How many starts and waits a route has left. */
 enum { ARRIVED = 0, ON_LAST_LEG = 1, ON_LEG_BEFORE = 3 };
 
 /* One of a group's sums of gradients (z3d_layout_use). */
 struct sum_state {
     int group;
-    int kept;        /* buffer that the step's sum is in */
-    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
-    bool written;    /* something was written to it: add from now on */
+    int kept;        /* buffer with the step's sum */
+    int gradients;   /* buffer that backward writes, -1: none yet for this micro-batch */
+    bool written;    /* `gradients` has values: later writes add to them */
     int last_writer; /* the unit whose backward completes the gradient */
-    int reducing;    /* first entry of what is under way, -1: nothing */
-    int narrowing;   /* the same of the second half of a reduction in parts */
-    bool under_way;  /* its reduction, with both halves */
+    int reducing;    /* first entry of the reduction under way, -1: none */
+    int narrowing;   /* the same for the second half of a reduction in parts */
+    bool under_way;  /* the reduction, including its second half */
 };
 
 struct group_state {
-    int parameters;  /* buffer to read parameters from, -1: not gathered */
-    int last_reader; /* the last work that reads the parameters */
-    int wanted;      /* gathered: the next work that reads them */
-    int block;       /* buffer with the parameters of its block, or where they will be, -1: none */
-    bool fresh;      /* hpZ: the secondary value is that of the parameters */
-    int widening, gathering, sharing; /* first entry of what is under way, -1: nothing */
+    int parameters;                   /* buffer to read parameters from, -1: not gathered */
+    int last_reader;                  /* the last work that reads the parameters */
+    int wanted;                       /* the next work that reads the gathered parameters */
+    int block;                        /* buffer for the parameters of its row block, -1: none */
+    bool fresh;                       /* hpZ: the secondary value is up to date */
+    int widening, gathering, sharing; /* first entries of collectives under way, -1: none */
     int summing;                      /* ticket */
-    bool shared;                      /* all rows of its gradients are there */
-    /* Of offloaded parameters to the device; of gradients to where they are kept, and back. */
+    bool shared;                      /* this rank has all rows of its gradients */
+    /* Offload: parameters to the device; gradients to host or disk, and back. */
     struct route parameters_in, gradients_out, gradients_in;
-    int first_piece, end_piece; /* of the host's steps */
+    int first_piece, end_piece; /* its part of host_steps.piece */
     struct decisions decided;
     struct sum_state sum[2]; /* of its first use, and of another chunk's */
 };
@@ -72,39 +73,39 @@ struct group_state {
 struct piece {
     struct subject subject;
     struct route gradients, states;                  /* to host memory */
-    struct route stepped_parameters, stepped_states; /* to where they are kept */
+    struct route stepped_parameters, stepped_states; /* back to host or disk */
 };
 
-/* The host's steps in their order. Pieces before these are on their way, stepped, and with their
- * states where these are kept. */
+/* The host's steps in their order. Pieces below `begun` are on their way to the host, those below
+ * `stepped` are stepped, and the states of those below `over` are stored. */
 struct host_steps {
     struct piece *piece;
     int count, begun, stepped, over;
-    /* Delayed: pieces whose parameters go to where they are kept, in the order in which they set
-     * out; those before `arrived` are there. */
-    int *leaving, left, left_before, arrived; /* left_before: when the last work was over */
-    int64_t elements, done;                   /* of all pieces; of those that are stepped */
-    double beside, been; /* FLOPs of the work that may be beside a step; of what was so far */
+    /* Delayed steps: pieces whose parameters are being stored, in this order; the stores of the
+     * first `arrived` are over. */
+    int *leaving, left, left_before, arrived; /* left_before: `left` before the last work */
+    int64_t elements, done;                   /* of all pieces; of the stepped ones */
+    double beside, been; /* FLOPs of all work that may overlap the steps; of the work so far */
 };
 
-/* Sums of gradients, the last group's first, whose collective was started for one micro-batch and
- * not yet waited for. */
+/* Sums of gradients of one micro-batch with a collective under way, by descending group. */
 enum { REDUCTIONS = 16 };
 struct started {
     int count, micro, task;
     struct sum_state *of[Z3D_MAX_UNIT_GROUPS];
 };
 
-/* What there is in memory of one unit and micro-batch. */
+/* The buffers of one unit and micro-batch. */
 struct unit_state {
-    int output, output_gradient, saved; /* buffers; output: the newest copy of it */
-    int deferred, input; /* between the halves of its backward: their memory, and what it reads */
-    int in_host; /* its kept input in host memory: where it is kept, or on its way; -1: not there */
-    int kept;    /* struct kept_input, -1: none */
+    int output, output_gradient, saved; /* output: its newest copy */
+    int deferred, input; /* between the halves of backward: the memory that the first leaves, and
+                            the unit's input */
+    int in_host;         /* its kept input in host memory, or on its way through there, -1: none */
+    int kept;            /* struct kept_input, -1: none */
 };
 
-/* Of a unit's kept input: to where the activation checkpoint lies, and back. Apart from unit_state,
- * because few units of a large program have it. */
+/* The routes of an activation checkpoint. Apart from unit_state, because few units of a large
+ * program have one. */
 struct kept_input {
     struct route save, load;
     bool loads; /* `load` has begun */
@@ -121,19 +122,18 @@ enum work_kind {
 struct work {
     enum work_kind kind;
     int unit, micro;
-    int task; /* of this stage's schedule */
+    int task; /* of this pipeline stage's schedule */
 };
 
-/* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All
- * ranks start theirs in one order, that of `when`: the end of the pass that makes it, if every pass
- * took its usual time, and transfers a little (z3d_schedule_times). So the first in that order of
- * those that are not over has been started at both ends, or will be before its rank waits for
- * another one. */
+/* A transfer between pipeline stages: the input of unit `unit`, or its gradient. All ranks start
+ * their transfers in the order of `when`: the end of the pass that makes the data, if every pass
+ * takes its usual time (z3d_schedule_times). So nothing deadlocks: both ends of the first
+ * unfinished transfer have started it, or start it before they wait for another one. */
 struct transfer {
     double when;
-    int unit, micro, task; /* task: of this stage, that sends or needs it */
+    int unit, micro, task; /* task: the one that sends or reads it */
     bool gradient, send;
-    int ticket, buffer; /* once it has been started */
+    int ticket, buffer; /* known after its start */
 };
 
 /* The transfers of one task, -1: none. */
@@ -147,170 +147,171 @@ enum { MAX_ENTRIES = 5000000 };
 struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
-    bool joins; /* Moves of a unit's groups may travel as one: where something is frozen. Elsewhere
-                   a unit has one group, but for an embedding whose table is mostly a message or
-                   more by itself. */
+    bool joins; /* Moves of a unit's groups may be joined: if a group is frozen. Else a unit has one
+                   group, or is an embedding, whose table alone mostly fills a message. */
     struct group_state *group;
-    /* Reductions, the oldest first; their second half, where they are in parts; sums of reduced
-     * gradients. */
+    /* Under way: reductions, the oldest first; second halves of reductions in parts; sums of
+     * reduced gradients. */
     struct started reducing[REDUCTIONS], narrowing, summing;
     int num_reducing;
-    int *leaving, num_leaving; /* groups whose gradients may be on their way out, once each */
+    int *leaving, num_leaving; /* groups whose gradients may be on their way to host or disk */
     struct host_steps host;
-    int work_over;            /* pieces of work that are over */
+    int work_over;            /* finished pieces of work */
     struct unit_state *state; /* z3d_builder_state */
-    struct kept_input *input; /* in the order in which they are kept */
+    struct kept_input *input; /* in the order of z3d_builder_keep */
     int input_capacity, num_inputs;
-    struct work saving, storing; /* whose checkpoints are on their way to the host, from there to
-                                    the disk; unit -1: none */
+    struct work saving, storing; /* whose activation checkpoints are on their way to the host, from
+                                    there to the disk; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
     z3d_timetables *timetables; /* NULL: the configuration's are used */
     const z3d_timetable *timetable;
-    const z3d_task *task; /* of this stage */
+    const z3d_task *task; /* of this pipeline stage */
     struct transfer *transfer;
-    struct crossing *of_task; /* NULL: there is one stage */
+    struct crossing *of_task; /* by task; NULL: one pipeline stage */
     int num_tasks, num_transfers;
-    int started, finished; /* transfers: the next to start; sends before this one are over */
+    int started, finished; /* the next transfer to start; sends below this number are over */
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
-/* list.c. Room for one entry and one kept input from the start: after a failed allocation there is
- * one to hand out. */
+/* list.c. Allocates one entry and one kept input, which z3d_builder_emit_slots and z3d_builder_keep
+ * return after a failure. */
 void z3d_builder_begin(struct builder *b);
-/* A new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A start gets a
- * new ticket, a wait takes that of its start. */
+/* A new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A start sets
+ * *ticket to a new one, a wait takes the ticket of its start. */
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
                        const char *owner, int micro);
 z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                   int *ticket);
-/* The same with so many slots; of a parameter group. */
+/* An entry with `slots` slots; an entry of a parameter group. */
 z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int slots);
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int group);
-/* A unit's memory in a micro-batch; the buffer with what it reads there, -1: none. */
+/* The buffers of a unit in a micro-batch; the buffer with its input, -1: none. */
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
 int z3d_builder_input(const struct builder *b, int unit, int micro);
-/* Room for its kept input, all zero; earlier ones may move. */
+/* Adds a kept input, all zero; earlier ones may move. */
 struct kept_input *z3d_builder_keep(struct builder *b, struct unit_state *unit);
 
-/* A collective about a group's matrix: its opcode and axes, the buffer, and the one that a gather
- * copies its own rows from, or -1. */
+/* A collective on a group's matrix, which is in `buffer`. A gather copies its own rows there from
+ * buffer `from`, -1: they are in place. */
 struct matrix_move {
     z3d_opcode opcode;
     z3d_axes axes;
     int group, micro, buffer, from;
-    int *under_way; /* gets its first entry: in the state of its group, or of its sum */
+    int *under_way; /* set to its first entry: a field of its group_state or sum_state */
 };
 
-/* moves.c. The axes of a collective about group g: `part`, where these are in parts, else all that
- * the group is sharded over. */
+/* moves.c. The axes of a collective on group g: `part` if it is in parts, else all that the group
+ * is sharded over. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
-/* Of moves of one kind, of a unit's groups, whose buffers need not be known yet: how many
- * from the first on travel as one collective, since their own rows together are one bucket, and no
- * larger than a message; 1: it travels alone. Starts so many moves, or fewer of them: an entry
- * each, or of one that travels alone for each bucket. */
+/* joined: how many moves, from the first on, travel as one collective, because their own rows
+ * together fit in a bucket and in a message; 1: the first travels alone. Buffers need not be set.
+ * start: starts so many moves, or fewer: an entry for each, or for each bucket of a single one. */
 int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, int count);
 void z3d_builder_start(struct builder *b, const struct matrix_move *move, int count);
-/* Waits for all that was started at entry `first` (-1: that is over), and forgets it. */
+/* Waits for the moves that start with entry `first` and resets their under_way; -1: none. */
 void z3d_builder_wait(struct builder *b, int first);
 
-/* routes.c: a route from a buffer; one leg more, unless a copy's end is where it begins; its last
- * stop; starts and waits until only so many are left; a wait, and the start of the leg
- * after it. */
+/* routes.c. route: begins in buffer `from`. extend: adds a leg to buffer `to`, unless it is a copy
+ * to where the route ends already. end: the last buffer. advance: starts and waits until `left` are
+ * left. next_leg: one wait, and the start of the next leg. */
 struct route z3d_builder_route(struct subject subject, int from);
 void z3d_builder_extend(struct route *route, z3d_opcode opcode, int to);
 int z3d_builder_end(const struct route *route);
 void z3d_builder_advance(struct builder *b, struct route *route, int left);
 void z3d_builder_next_leg(struct builder *b, struct route *route);
-/* The one entry of a leg: a start, a wait, or a move that is whole. */
+/* One entry of a leg: its start, its wait, or the whole move. */
 void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                       struct subject subject, int from, int to);
 
-/* gathers.c. At the start of a step, and before work number `step`: parameters are there, or on
- * their way. */
+/* gathers.c. Gathers of parameters at the start of a step; before work number `step`, for it and
+ * ahead of later work. */
 void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int step);
 
-/* live.c. The buffer for all rows of group g's parameters; where its rows come together first: the
- * secondary value, which persists, or all its rows. */
+/* live.c. The buffer for all rows of group g's parameters. The buffer for its row block: the
+ * secondary value, which persists, or the one for all rows. */
 int z3d_builder_whole_buffer(struct builder *b, int g);
 int z3d_builder_block_buffer(struct builder *b, int g);
-/* hpZ: it keeps a secondary value. */
+/* Whether group g keeps a secondary value (hpZ). */
 bool z3d_builder_keeps_block(const struct builder *b, int g);
-/* After work number `step`: what does not stay for later work is released. Before a gather
- * for work `step`: of what is wanted later, as much is released as makes room for it. False: what
- * is left and it are more than config.max_live. */
+/* release_after, after work number `step`: releases groups that do not stay for later work.
+ * make_room, before a gather for work `step`: releases groups that later work wants, until
+ * config.max_live allows the gather; false: it still does not. */
 void z3d_builder_release_after(struct builder *b, int step);
 bool z3d_builder_make_room(struct builder *b, int step);
 
-/* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
- * gradients, and that it does; after it. After a task, whose last work is number `step`: the
- * reductions go on beside the next task up to its backward, if their gradients need no more memory
- * than those that the backward writes; gradients that persist go on beside that, too. After the
- * last task: every group's own row is complete. Before a step that wants all rows: they are there.
- */
+/* gradients.c: makes buffers for the sums. */
 void z3d_builder_place_sums(struct builder *b);
+/* Where backward `w` writes group g's gradients; all these buffers are given to its entry i. */
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
                                 const int gradients[Z3D_MAX_UNIT_GROUPS]);
+/* reduce_after, after a backward: starts the reductions of the groups that it completes.
+ * reduce_between, after a task whose last work is number `step`: reductions continue beside the
+ * next task: up to its backward if their gradients need no more memory than the backward's, and
+ * beside the backward if they persist. */
 void z3d_builder_reduce_after(struct builder *b, struct work w);
 void z3d_builder_reduce_between(struct builder *b, int step);
+/* complete_gradients, after the last task: every group's own row. share_wait, before a step of
+ * group g: all its rows, if the step needs them. */
 void z3d_builder_complete_gradients(struct builder *b);
 void z3d_builder_share_wait(struct builder *b, int g);
 
-/* work.c: the order of work, and what of it there is. */
+/* work.c: makes the list of work and of transfers. */
 z3d_status z3d_builder_order(struct builder *b);
-/* Whether work number `step` is the first, the last of its task. */
+/* Whether work number `step` is the first (last) of its task. */
 bool z3d_builder_begins_task(const struct builder *b, int step);
 bool z3d_builder_ends_task(const struct builder *b, int step);
 /* Unit u has a backward: it or a unit before it is trained. */
 bool z3d_builder_goes_back(const z3d_program *p, int unit);
-/* Unit u's forward is repeated from a checkpoint before its backward. */
+/* Unit u's forward is repeated from an activation checkpoint before its backward. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit);
-/* Unit u is the first of those that are recomputed from one checkpoint. */
+/* Unit u's input is an activation checkpoint. */
 bool z3d_builder_keeps_input(const struct builder *b, int unit);
-/* Whether recomputing u must also give its output (for the next unit of its checkpoint). */
+/* Whether u's recompute gives its output, because the next unit's recompute reads it. */
 bool z3d_builder_replays_output(const struct builder *b, int unit);
 /* The recording that a piece of work follows. */
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 /* Whether work number `step` reads the parameters of `group`. */
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 
-/* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
- * it made is on its way. exchange: of a group that another stage holds, too, both send the kept own
- * shard; gives the buffer with the other's. */
+/* transfers.c: transfers between pipeline stages. receive, before a task: what it reads; send,
+ * after a task: what it made. exchange: two stages hold the group, and each sends the other the own
+ * shard of its kept gradients; returns the buffer with the other's shard. */
 z3d_status z3d_builder_list_transfers(struct builder *b);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
 void z3d_builder_finish_sends(struct builder *b);
 int z3d_builder_exchange(struct builder *b, int group);
 
-/* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them until
- * so much of their route is left, and gives the buffer that has them in its own row once they
- * arrived. Whether its gradients are kept elsewhere: brings the sum so far likewise; sends the sum
- * out, from sum[0].kept; the sums on their way out go on. Whether the host steps; all of its
- * step. */
+/* offload.c. fetches: whether group g's parameters must come from host or disk. fetch: advances
+ * their route until `left` starts and waits are left; returns its last buffer, where they are its
+ * own row. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 int z3d_builder_fetch(struct builder *b, int g, int left);
+/* Whether its gradients are kept on host or disk. fetch_sum: brings the sum so far, as fetch does.
+ * store_sum: sends it from sum[0].kept. go_on_storing: advances all sums that leave. */
 bool z3d_builder_gradients_leave(const struct builder *b, int g);
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
+/* Whether the host steps group g; all steps of the host. */
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
-/* The same one step late. Before all work; before an entry writes the gradients that group g keeps;
- * behind a unit, which runs beside it; after each piece of work; at the end. Nothing happens where
- * steps are not delayed. */
+/* The host's steps, one step late (else these do nothing). begin_delayed: before all work.
+ * step_before: before an entry writes group g's kept gradients. step_beside: after a unit's entry,
+ * which overlaps the steps. let_parameters_go: after each piece of work. */
 void z3d_builder_begin_delayed(struct builder *b);
 void z3d_builder_step_before(struct builder *b, int g);
 void z3d_builder_step_beside(struct builder *b);
 void z3d_builder_let_parameters_go(struct builder *b);
 void z3d_builder_finish_delayed(struct builder *b);
 
-/* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
- * another piece of work; before its recompute; ahead of that, as far as it may overlap. */
+/* activation_checkpointing/checkpoints.c. save_input: after a unit's forward. finish_saves: before
+ * the next work. load_input: before its recompute. prefetch_input: before earlier backward work. */
 void z3d_builder_save_input(struct builder *b, struct work w);
 void z3d_builder_finish_saves(struct builder *b);
 void z3d_builder_load_input(struct builder *b, struct work w);

@@ -1,14 +1,14 @@
-/* Parameters: gathered before use, ahead of it, at the start of a step. In parts a gather has two
- * halves: over the nodes, then over the ranks of a node. */
+/* Gathers of parameters: before a use, ahead of it, or at the start of a step. In parts a gather
+ * has two halves: over the nodes, then over the ranks of a node. */
 #include "zero/build/builder.h"
 
-/* Copies its own rows from where these are kept, unless they lie there already. */
+/* The gather copies the own rows from buffer `from`, unless they are in place. */
 static void set_buffers(const struct builder *b, struct matrix_move *move, int buffer, int from) {
     move->buffer = buffer;
     move->from = from == buffer || z3d_builder_fetches(b, move->group) ? -1 : from;
 }
 
-/* In parts: the first half of gathers, over the nodes, fills this rank's blocks. */
+/* In parts: starts the first half of gathers, over the nodes, into this rank's row blocks. */
 static void start_widening(struct builder *b, struct matrix_move *move, int count) {
     struct matrix_move half[Z3D_MAX_UNIT_GROUPS];
     int halves = 0;
@@ -38,7 +38,7 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
         const bool in_parts = group->decided.in_parts;
         if (in_parts && !z3d_builder_keeps_block(b, g)) {
             group->parameters = group->block;
-        } else if (z3d_builder_fetches(b, g)) { /* its own row is there */
+        } else if (z3d_builder_fetches(b, g)) { /* the fetch brings the own row */
             group->parameters = z3d_builder_fetch(b, g, ARRIVED);
         } else {
             group->parameters = z3d_builder_whole_buffer(b, g);
@@ -52,8 +52,8 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
 
 typedef void start_function(struct builder *b, struct matrix_move *move, int count);
 
-/* For the groups that work `step` reads and that are not there yet: starts their gathers, or of
- * those in parts the first half. What travels alone sets out before the next one is fetched. */
+/* Starts the gathers, or in parts their first halves, of the groups that work `step` reads and that
+ * are not gathered. A gather that travels alone starts before the next one is fetched. */
 static void start_some(struct builder *b, int step, bool at_start, start_function *start) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
@@ -78,7 +78,7 @@ static void start_for(struct builder *b, int step, start_function *start) {
     if (step < b->num_work) start_some(b, step, false, start);
 }
 
-/* The same ahead of work `step`, if there is room. */
+/* The same ahead of time, if config.max_live allows it. */
 static bool start_ahead(struct builder *b, int step, start_function *start) {
     if (!z3d_builder_make_room(b, step)) return false;
     start_for(b, step, start);
@@ -97,7 +97,8 @@ static int next_unit(const struct builder *b, int step) {
     return next;
 }
 
-/* What is kept elsewhere, and that work `step` will gather, sets out or goes on. */
+/* Starts or advances the transfers of all groups that work `step` gathers and that live on the host
+ * or the disk. */
 static void fetch_for(struct builder *b, int step, int left) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
@@ -108,7 +109,7 @@ static void fetch_for(struct builder *b, int step, int left) {
     }
 }
 
-/* Elements of the matrices that work `step` gathers; fetched: of what is kept elsewhere. */
+/* Elements of the matrices that work `step` gathers; fetched: of those from host or disk. */
 static int64_t gathered_elements(const struct builder *b, int step, bool fetched) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     int64_t elements = 0;
@@ -122,9 +123,9 @@ static int64_t gathered_elements(const struct builder *b, int step, bool fetched
     return elements;
 }
 
-/* Of the units from work `step` on, the first sets out or goes on, and those behind it that make no
- * more than config.prefetch elements with it. Gives the work behind them. Behind as many units as
- * there are, the same come again. */
+/* Advances the fetches of work `step`, and of the units after it while the sum is at most
+ * config.prefetch elements. Returns the work after them. After num_units units the first comes
+ * again. */
 static int fetch_ahead(struct builder *b, int step, int left) {
     int64_t elements = 0;
     for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
@@ -137,8 +138,8 @@ static int fetch_ahead(struct builder *b, int step, int left) {
     return step;
 }
 
-/* Starts the gathers of the units after work `step`: of the next one, and of those behind it that
- * make no more than config.gather_ahead elements with it. Gives the work behind them. */
+/* Starts the gathers of the next unit, and of the units after it while the sum is at most
+ * config.gather_ahead elements. Returns the work after them. */
 static int gather_ahead(struct builder *b, int step) {
     const int64_t most = b->program->config.gather_ahead;
     int64_t elements = 0;
@@ -152,11 +153,12 @@ static int gather_ahead(struct builder *b, int step) {
     return next;
 }
 
-/* Before work `step`: what it reads is there, and what the next one reads is on its way. */
+/* Starts the gathers of work `step` and waits for them; with overlap, starts those of later work,
+ * which travel beside it. */
 void z3d_builder_gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     z3d_builder_make_room(b, step);
-    if (widens(b) && b->program->config.overlap) { /* of the first work; later ones' are there */
+    if (widens(b) && b->program->config.overlap) { /* only for the first work */
         start_for(b, step, start_widening);
         start_ahead(b, next_unit(b, step), start_widening);
     }
@@ -166,14 +168,14 @@ void z3d_builder_gather_before(struct builder *b, int step) {
             z3d_builder_reads_group(b, step, unit->group[s]))
             z3d_builder_wait(b, b->group[unit->group[s]].gathering);
     if (!b->program->config.overlap) return;
-    int next = gather_ahead(b, step); /* travels while this computes */
+    int next = gather_ahead(b, step); /* beside this work */
     if (widens(b) && start_ahead(b, next, start_widening)) next = next_unit(b, next);
     if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
     int fetched = fetch_ahead(b, next, ON_LAST_LEG);
     fetch_ahead(b, fetched, ON_LEG_BEFORE);
 }
 
-/* In parts the other half comes before the first use. */
+/* In parts the second half starts before the first use. */
 static void start_at_start(struct builder *b, struct matrix_move *move, int count) {
     const bool overlap = b->program->config.overlap;
     if (widens(b) && overlap) {

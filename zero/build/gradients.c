@@ -1,10 +1,10 @@
-/* Gradients: reduced as soon as a group's backward is done, summed, shared; what is kept of them.
- */
+/* Gradients: reduced as soon as a group's backward is done, then summed over copies, kept,
+ * gathered. */
 #include <string.h>
 
 #include "zero/build/builder.h"
 
-/* ---- where they are written ---- */
+/* ---- the buffers that backward writes ---- */
 
 /* The sum that this unit's backward adds to. */
 static struct sum_state *sum_of(const struct builder *b, struct work w, int g) {
@@ -17,7 +17,7 @@ void z3d_builder_place_sums(struct builder *b) {
     for (int g = 0; g < p->model->num_groups; g++) {
         b->group[g].sum[0].kept = z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT);
         if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
-        bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
+        bool all = b->group[g].decided.reduce_kept; /* else it is a sum of reduced shards */
         const z3d_group_layout *layout = &p->layout->group[g];
         int64_t bytes = z3d_bytes_of(p->config.grad_dtype, all ? layout->padded : layout->shard);
         int second = z3d_builder_buffer(b, Z3D_CATEGORY_GRADIENTS, bytes, "second gradients",
@@ -42,14 +42,15 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
 
 /* ---- reductions, sums ---- */
 
-/* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
- * stage. */
+/* The sums follow the last reduction: once a step, on 1/N of the elements, the same ones in every
+ * ZeRO stage. */
 static void emit_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g) {
     z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
 }
 
-/* Over the copies of the states, and the replicated parameters' over the tensor group. */
+/* Whether the own row must be summed over the copies of the states, or over the tensor group
+ * (replicated parameters). */
 static bool adds_up(const struct builder *b, int g) {
     return b->group[g].decided.sum_copies || b->group[g].decided.sum_replicated;
 }
@@ -68,8 +69,8 @@ static void wait_sum(struct builder *b, int g) {
 
 /* ---- gathers of reduced gradients ---- */
 
-/* In parts: first the rows of its block, from the nodes. A group's gradients are complete at a
- * moment of their own, so they travel alone. */
+/* In parts: first the rows of its block, over the nodes. The groups' gradients are complete at
+ * different times, so their gathers are not joined. */
 static void start_sharing(struct builder *b, int g, bool first) {
     const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_NODES : Z3D_ROLE_BLOCKS);
     const int kept = z3d_program_group_buffer(b->program, g, Z3D_STATE_GRADIENT);
@@ -78,7 +79,7 @@ static void start_sharing(struct builder *b, int g, bool first) {
         1);
 }
 
-/* The own row of group g's gradients is complete. */
+/* After the own row is complete: it goes to host or disk, or all rows are gathered. */
 static void share_gradients(struct builder *b, int g) {
     if (z3d_builder_gradients_leave(b, g)) {
         z3d_instruction *i =
@@ -105,8 +106,8 @@ static void add_started(struct started *started, struct sum_state *sum, int micr
     started->of[at] = sum;
 }
 
-/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. Where these
- * leave the device, the first shard is the sum, and later ones are added to what comes back. */
+/* Adds a micro-batch's reduced shard to the kept gradients. If the kept ones leave the device, the
+ * first shard is the sum, and later shards are added to the sum that comes back. */
 static void keep_shard(struct builder *b, struct sum_state *sum, int micro) {
     const int g = sum->group;
     bool leaves = z3d_builder_gradients_leave(b, g);
@@ -124,7 +125,8 @@ static void keep_shard(struct builder *b, struct sum_state *sum, int micro) {
     sum->gradients = -1;
 }
 
-/* Reduces sums of one unit's groups: first over the ranks of each node, where that is in parts. */
+/* Starts the reductions of one unit's groups; in parts the first half is over the ranks of a node,
+ * the second half over the nodes. */
 static void start_reductions(struct builder *b, struct sum_state *const *sums, int count, int micro,
                              bool first) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
@@ -151,7 +153,7 @@ static void start_reductions(struct builder *b, struct sum_state *const *sums, i
     }
 }
 
-/* The own row of this micro-batch's gradients is reduced. */
+/* After a reduction: keeps the own row; after the last micro-batch, also starts its sum. */
 static void end_reduction(struct builder *b, struct sum_state *sum, int micro) {
     z3d_program *p = b->program;
     const int g = sum->group;
@@ -177,7 +179,7 @@ static void wait_narrowings(struct builder *b) {
     b->narrowing.count = 0;
 }
 
-/* The oldest reduction, or its first half, is over; the second half starts. */
+/* Ends the oldest reduction, or its first half, and then starts the second half. */
 static void end_oldest(struct builder *b) {
     const struct started *over = &b->reducing[0];
     struct sum_state *half[Z3D_MAX_UNIT_GROUPS];
@@ -185,7 +187,7 @@ static void end_oldest(struct builder *b) {
     wait_narrowings(b);
     for (int n = 0; n < over->count; n++) {
         struct sum_state *sum = over->of[n];
-        if (sum->reducing >= 0) { /* what is over goes on before the next wait */
+        if (sum->reducing >= 0) { /* second halves start before the next wait */
             start_reductions(b, half, halves, over->micro, false);
             halves = 0;
         }
@@ -201,7 +203,7 @@ static void end_oldest(struct builder *b) {
     memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
 }
 
-/* The reduction of an earlier micro-batch's gradients is over: their buffer is free. */
+/* Ends the reduction of an earlier micro-batch's gradients, which frees their buffer. */
 static void end_until(struct builder *b, const struct sum_state *sum) {
     while (sum->under_way) {
         wait_narrowings(b);
@@ -209,13 +211,12 @@ static void end_until(struct builder *b, const struct sum_state *sum) {
     }
 }
 
-/* A backward takes no more memory because of an earlier task. */
+/* Ends reductions of earlier tasks, so that a backward takes no memory beside theirs. */
 static void end_earlier(struct builder *b, int task) {
     while (b->num_reducing > 0 && b->reducing[0].task != task) end_oldest(b);
     if (b->narrowing.count > 0 && b->narrowing.task != task) wait_narrowings(b);
 }
 
-/* Where this micro-batch's backward of the unit writes group g's gradients. */
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
     struct sum_state *sum = sum_of(b, w, g);
@@ -231,7 +232,7 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
                                               p->model->group[g].name, w.micro);
     sum->written = false;
     if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
-        z3d_builder_fetch_sum(b, g, ON_LEG_BEFORE); /* on its way during this backward */
+        z3d_builder_fetch_sum(b, g, ON_LEG_BEFORE); /* beside this backward */
     return sum->gradients;
 }
 
@@ -241,7 +242,7 @@ static int64_t elements_of(const struct builder *b, struct sum_state *const *sum
     return elements;
 }
 
-/* What was started goes on. Of the reductions so many elements may stay under way. */
+/* Advances all that is under way; reductions of at most `most` elements stay under way. */
 static void go_on_reducing(struct builder *b, int64_t most) {
     int64_t elements = 0;
     z3d_builder_go_on_storing(b);
@@ -266,7 +267,7 @@ static int64_t temporary_elements(const struct builder *b, int g) {
     return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
 }
 
-/* The same of all gradients that are under way. */
+/* Their sum over all reductions under way. */
 static int64_t temporary_under_way(const struct builder *b) {
     int64_t elements = 0;
     for (int r = 0; r < b->num_reducing; r++)
@@ -289,8 +290,8 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         complete[count++] = sum;
     }
-    if (count == 0 && temporary_under_way(b) == 0) return; /* nothing would give memory back */
-    /* Halves are of one unit at a time. */
+    if (count == 0 && temporary_under_way(b) == 0) return; /* no wait would free memory */
+    /* Only one unit's second halves can be under way. */
     const bool several = count == 0 || !b->group[complete[0]->group].decided.in_parts;
     const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
     go_on_reducing(b, several && room > 0 ? room : 0);
@@ -300,17 +301,16 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
     if (!p->config.overlap) wait_reductions(b);
 }
 
-/* The next backward after work number `step` that writes gradients, or comes before the half that
- * writes them; -1: none. */
+/* The next backward, or half of one, after work number `step`; -1: none. */
 static int next_backward(const struct builder *b, int step) {
     while (++step < b->num_work)
         if (b->work[step].kind != WORK_FORWARD && b->work[step].kind != WORK_RECOMPUTE) return step;
     return -1;
 }
 
-/* What is under way may stay there until the backward `next`: it needs no more memory than the
- * gradients that this one writes, without those that it waits for first; and none of it has yet to
- * leave the device, which takes long. */
+/* Whether all reductions may stay under way until backward `next`: their gradients need no more
+ * memory than those that `next` writes, not counting the ones that `next` waits for first; and none
+ * must still leave the device, which takes long. */
 static bool may_stay_under_way(const struct builder *b, int next) {
     const struct work w = b->work[next];
     const z3d_unit *unit = &b->program->model->unit[w.unit];
@@ -348,7 +348,7 @@ static void add_second_sum(struct builder *b, int g, int other) {
     i->accumulate = true;
 }
 
-/* The sums of groups that two chunks use become one. */
+/* The two sums of a group that two chunks use become one. */
 void z3d_builder_complete_gradients(struct builder *b) {
     const z3d_program *p = b->program;
     wait_reductions(b);

@@ -1,11 +1,11 @@
-/* The list under construction: new buffers and entries, and what there is of each unit. */
+/* The list under construction: new buffers and entries, and the state of each unit. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "zero/build/builder.h"
 
-/* What is new is zero. */
+/* New elements are zero. */
 static void *enlarge(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
     int wanted = *capacity ? 2 * *capacity : 64;
     while (wanted <= count) wanted *= 2;
@@ -44,7 +44,7 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
     return p->num_buffers++;
 }
 
-/* Room for so many slots more, all empty. They may move, so all entries find theirs anew. */
+/* Adds empty slots. The array may move, so all entries get new pointers to theirs. */
 static void grow_slots(struct builder *b, int slots) {
     z3d_program *p = b->program;
     const int before = b->slot_capacity;
@@ -62,7 +62,7 @@ void z3d_builder_begin(struct builder *b) {
     if (b->status == Z3D_OK) grow_slots(b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
 }
 
-/* After a failure a throw-away one with the first slots: see z3d_builder_begin. */
+/* After a failure: an entry that nobody reads, with the first slots (z3d_builder_begin). */
 z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int slots) {
     z3d_program *p = b->program;

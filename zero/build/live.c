@@ -1,6 +1,5 @@
-/* Gathered parameters: where they are; between their uses, which stay for later work
- * (config.reuse_distance, or all of a step), and room for more where their elements are limited
- * (config.max_live). */
+/* Gathered parameters: their buffers, which ones stay for later work (config.reuse_distance, or all
+ * of a step), and the limit of their elements (config.max_live). */
 #include "zero/build/builder.h"
 
 int z3d_builder_whole_buffer(struct builder *b, int g) {
@@ -22,7 +21,7 @@ int z3d_builder_block_buffer(struct builder *b, int g) {
     return z3d_builder_whole_buffer(b, g);
 }
 
-/* Elements of what work `step` reads and the work before it does not. */
+/* Elements of the groups that work `step` reads and the work before it does not read. */
 static int64_t coming(const struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     int64_t elements = 0;
@@ -35,9 +34,9 @@ static int64_t coming(const struct builder *b, int step) {
     return elements;
 }
 
-/* The work behind `step` for which group g, that `step` reads, stays gathered: the next one; behind
- * that, one before which fewer elements of others come than config.reuse_distance; or, where
- * parameters are gathered once a step, any. -1: none. */
+/* The next work that reads group g, if g stays gathered until then: it is the very next work; or
+ * fewer than config.reuse_distance elements of other groups come before it; or parameters are
+ * gathered once a step. -1: g is released. */
 static int stays_for(const struct builder *b, int step, int g) {
     const z3d_program_config *c = &b->program->config;
     const int64_t most = c->pipeline.gather_per_step ? INT64_MAX : c->reuse_distance;
@@ -67,8 +66,8 @@ void z3d_builder_release_after(struct builder *b, int step) {
     }
 }
 
-/* Whether a buffer for all rows of group g's parameters is taken. Of hpZ the block has a place of
- * its own, which persists. */
+/* Whether group g has a buffer for all rows of its parameters. hpZ's block has its own buffer,
+ * which persists. */
 static bool is_live(const struct builder *b, int g) {
     const struct group_state *group = &b->group[g];
     if (!group->decided.gather_each_use) return false;
@@ -76,7 +75,7 @@ static bool is_live(const struct builder *b, int g) {
     return group->parameters >= 0 || group->block >= 0 || group->parameters_in.left == ON_LAST_LEG;
 }
 
-/* Elements of all that is gathered, and of what work `step` has yet to gather. */
+/* Elements of all gathered groups, and of those that work `step` must still gather. */
 static int64_t live_with(const struct builder *b, int step) {
     int64_t elements = 0;
     for (int g = 0; g < b->program->model->num_groups; g++) {
@@ -87,7 +86,7 @@ static int64_t live_with(const struct builder *b, int step) {
     return elements;
 }
 
-/* Of what is gathered, what is wanted last, and later than by work `step`; -1: nothing is. */
+/* The gathered group that is wanted last, and later than by work `step`; -1: none. */
 static int wanted_last(const struct builder *b, int step) {
     int last = -1;
     for (int g = 0; g < b->program->model->num_groups; g++) {

@@ -1,9 +1,9 @@
-/* Collectives about parameter groups' matrices: each cut into buckets, or several as one. */
+/* Collectives on parameter groups' matrices: cut into buckets, or several joined to one. */
 #include <string.h>
 
 #include "zero/build/builder.h"
 
-/* Bytes of a packed matrix: copies of more cost what they save. */
+/* Most bytes of a packed matrix: larger copies cost as much as joining saves. */
 enum { MOST_PACKED = 4 * Z3D_RING_SEGMENT };
 
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
@@ -20,8 +20,7 @@ static bool reduces(const struct matrix_move *move) {
     return move->opcode == Z3D_OP_REDUCE_GRADS;
 }
 
-/* Columns of a matrix of so many ranks per collective, so that its part has at most the elements of
- * a bucket. */
+/* Columns of one collective, so that their elements in all rows fit in a bucket. */
 static int64_t bucket_columns(const struct builder *b, const struct matrix_move *move, int ranks) {
     const z3d_program_config *c = &b->program->config;
     const int64_t columns = (reduces(move) ? c->reduce_bucket : c->gather_bucket) / ranks;
@@ -106,7 +105,8 @@ void z3d_builder_start(struct builder *b, const struct matrix_move *move, int co
         start_alone(b, move);
 }
 
-/* Entry `index` was started with entry `first`: another bucket, or another group. */
+/* Whether entry `index` is one of the starts that begin with entry `first`: a bucket, or a joined
+ * group. */
 static bool travels_with(const z3d_program *p, int first, int index) {
     const z3d_instruction *a = &p->instruction[first], *in = &p->instruction[index];
     if (index == first) return true;
@@ -114,7 +114,7 @@ static bool travels_with(const z3d_program *p, int first, int index) {
            (a->columns > 0 ? in->column > 0 : in->group == a->group && in->first > 0);
 }
 
-/* Nothing of the group that began at this entry is under way any more. */
+/* Resets the group's fields that hold entry `first`: that move is over. */
 static void forget(struct builder *b, int g, int first) {
     struct group_state *group = &b->group[g];
     int *const under_way[] = {&group->widening,         &group->gathering,

@@ -1,8 +1,8 @@
-/* Offload: what of a parameter group is kept in host memory or on the disk comes to where it is
- * used and goes back, beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity,
- * Rajbhandari et al. 2104.07857). Parameters travel ahead of the gathers that read them. The host
- * steps pieces of groups: while it steps one, gradients and states of the next come, and those of
- * the last go. */
+/* Offload: states of a parameter group that are kept in host memory or on the disk come to their
+ * user and go back, beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity, Rajbhandari
+ * et al. 2104.07857). Parameters travel ahead of the gathers that read them. The host steps pieces
+ * of groups: while it steps one, gradients and states of the next arrive, and those of the one
+ * before leave. */
 #include <stdlib.h>
 
 #include "src/base/disk.h"
@@ -16,7 +16,7 @@ static bool rows_own(const struct builder *b, int g) {
     return z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER) == Z3D_ROWS_OWN;
 }
 
-/* A subject's elements in host memory. disk: they come from a disk or go to it, in whole blocks. */
+/* A buffer for a subject in host memory. disk: a disk reads or writes it, in whole blocks. */
 static int host_buffer(struct builder *b, z3d_category category, const char *what,
                        const struct subject *subject, int tensors, z3d_dtype dtype, bool disk) {
     z3d_program *p = b->program;
@@ -41,7 +41,7 @@ static struct subject own_row(const struct builder *b, int g) {
     return columns(g, Z3D_ROWS_OWN, 0, b->program->layout->group[g].shard);
 }
 
-/* A group's own row in host memory: where it is kept there, or on its way to or from the disk. */
+/* A group's own row in host memory: its state there, or a buffer on the way to or from the disk. */
 static int staged(struct builder *b, int g, z3d_state_role role, z3d_category category,
                   const char *what) {
     const struct subject row = own_row(b, g);
@@ -136,7 +136,7 @@ static int kept(const struct builder *b, const struct piece *piece, z3d_state_ro
     return z3d_program_group_buffer(b->program, piece->subject.group, role);
 }
 
-/* A piece of what is kept comes to the host, unless it is kept there. */
+/* The route of a piece of a state to host memory; no leg if it is kept there. */
 static struct route to_host(struct builder *b, const struct piece *piece, z3d_state_role role,
                             z3d_category category, const char *what) {
     const int g = piece->subject.group, from = kept(b, piece, role);
@@ -156,7 +156,7 @@ static bool is_delayed(const struct builder *b) {
     return b->program->config.offload.delayed;
 }
 
-/* What the host reads sets out. */
+/* The gradients and states of a piece start on their way to the host. */
 static void begin(struct builder *b, struct piece *piece) {
     const int g = piece->subject.group;
     if (!is_delayed(b)) {
@@ -171,7 +171,7 @@ static void begin(struct builder *b, struct piece *piece) {
     z3d_builder_advance(b, &piece->states, ON_LAST_LEG);
 }
 
-/* Delayed, the parameters wait beside those that are still read. */
+/* Delayed, the new parameters need a buffer of their own: the old ones are still read. */
 static void step(struct builder *b, struct piece *piece) {
     const int home = kept(b, piece, Z3D_STATE_VALUE);
     const z3d_space space = space_of(b, piece->subject.group, Z3D_STATE_VALUE);
@@ -196,7 +196,7 @@ static void step(struct builder *b, struct piece *piece) {
                        kept(b, piece, Z3D_STATE_OPTIMIZER));
 }
 
-/* Columns of a group that are stepped at a time. Whole rows are one piece. */
+/* Columns of a piece. If this rank steps all rows, the group is one piece. */
 static int64_t piece_columns(const struct builder *b, int g) {
     const int64_t shard = b->program->layout->group[g].shard;
     int64_t columns = b->program->config.offload.sub_group;
@@ -225,7 +225,7 @@ static z3d_status count_pieces(const struct builder *b, int64_t *total) {
                      (long long)*total);
 }
 
-/* A group's pieces follow those that are listed; once. */
+/* Adds a group's pieces to the list, once. */
 static void list_group(struct builder *b, int g) {
     struct host_steps *host = &b->host;
     const z3d_group_layout *group = &b->program->layout->group[g];
@@ -250,7 +250,7 @@ static z3d_status make_room(struct builder *b) {
                    &b->host.leaving);
 }
 
-/* The oldest that goes has come to where it is kept. */
+/* Waits for the stores of the oldest piece. */
 static void finish_oldest(struct builder *b) {
     struct piece *piece = &b->host.piece[b->host.over++];
     if (!is_delayed(b)) z3d_builder_advance(b, &piece->stepped_parameters, ARRIVED);
@@ -262,13 +262,13 @@ static void let_go(struct builder *b, int k) {
     z3d_builder_advance(b, &b->host.piece[k].stepped_parameters, ON_LAST_LEG);
 }
 
-/* Delayed: nothing reads the group's old parameters any more. */
+/* Delayed: no work reads the group's old parameters any more. */
 static bool is_read_out(const struct builder *b, int g) {
     return b->group[g].last_reader < b->work_over;
 }
 
-/* Under way at once are pieces whose gradients and states come, the one that is stepped, and the
- * one before it, which goes. */
+/* Under way at once: pieces whose gradients and states arrive, the piece that is stepped, and the
+ * one before it, which leaves. */
 static void step_next(struct builder *b) {
     const z3d_program_config *c = &b->program->config;
     struct host_steps *host = &b->host;
@@ -287,7 +287,7 @@ static void step_next(struct builder *b) {
     while (host->over + late <= k) finish_oldest(b);
 }
 
-/* In the order in which gradients are complete. */
+/* Groups in the order in which their gradients are complete. */
 void z3d_builder_step_on_host(struct builder *b) {
     struct host_steps *host = &b->host;
     if (b->status == Z3D_OK) b->status = make_room(b);
@@ -299,8 +299,8 @@ void z3d_builder_step_on_host(struct builder *b) {
 
 /* ---- the same one step late, beside forward and backward ---- */
 
-/* Whether this work is what makes the kept gradients of its unit's group number `s` be written:
- * where backward adds to those that are kept any unit's is, else that which completes them. */
+/* Whether this work leads to a write of the kept gradients of its unit's group number `s`: any
+ * backward if backward adds to them directly, else the backward that completes the gradients. */
 static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
     const int g = b->program->model->unit[work.unit].group[s];
     const bool backward = work.kind == WORK_BACKWARD || work.kind == WORK_BACKWARD_WEIGHT;
@@ -310,7 +310,7 @@ static bool writes_kept(const struct builder *b, struct work work, const z3d_tra
     return b->group[g].decided.reduce_kept || b->group[g].sum[0].last_writer == work.unit;
 }
 
-/* In the order in which this step writes over the gradients that wait. */
+/* Groups in the order in which this step overwrites their pending gradients. */
 static void list_in_order_of_writes(struct builder *b) {
     double flops = 0;
     for (int w = 0; w < b->num_work; w++) {
@@ -339,7 +339,7 @@ void z3d_builder_step_before(struct builder *b, int g) {
     while (b->host.stepped < b->group[g].end_piece && b->status == Z3D_OK) step_next(b);
 }
 
-/* Parameters that set out before have arrived. */
+/* Ends the first `left` stores of parameters. */
 static void finish_parameters(struct builder *b, int left) {
     struct host_steps *host = &b->host;
     while (host->arrived < left)
@@ -347,13 +347,13 @@ static void finish_parameters(struct builder *b, int left) {
                             ARRIVED);
 }
 
-/* Whether the next piece's share of the work is enqueued: that runs beside its step. */
+/* Whether the next piece's share of the work is enqueued, so that its step overlaps this work. */
 static bool is_due(const struct host_steps *host) {
     const double elements = (double)(host->done + host->piece[host->stepped].subject.count);
     return elements * host->beside <= host->been * (double)host->elements;
 }
 
-/* The host keeps pace with the work that it may be beside. */
+/* The host's steps keep the pace of the work that overlaps them. */
 void z3d_builder_step_beside(struct builder *b) {
     struct host_steps *host = &b->host;
     if (host->count == 0) return;
@@ -361,7 +361,7 @@ void z3d_builder_step_beside(struct builder *b) {
     while (host->stepped < host->count && is_due(host) && b->status == Z3D_OK) step_next(b);
 }
 
-/* Stepped parameters go once the last work that reads the old ones is over. */
+/* Stores stepped parameters after the last work that reads the old ones. */
 void z3d_builder_let_parameters_go(struct builder *b) {
     struct host_steps *host = &b->host;
     const int over = b->work_over++;
@@ -377,7 +377,7 @@ void z3d_builder_let_parameters_go(struct builder *b) {
     host->left_before = host->left;
 }
 
-/* The gradients of this step stay. */
+/* The gradients of this step wait for the next one. */
 void z3d_builder_finish_delayed(struct builder *b) {
     if (b->host.count == 0) return;
     for (int g = 0; g < b->program->layout->num_groups; g++) {

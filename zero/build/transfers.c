@@ -1,15 +1,15 @@
-/* What crosses pipeline stages: inputs of units on the way forward, their gradients on the way
- * back, and the gradients of groups that two stages hold. It runs beside compute, on a lane of its
- * own that every rank serves first in, first out, and in one order over all ranks (struct
- * transfer), so that nothing needs to be buffered. With tensor parallelism each tensor rank sends
- * its part, and the other side gathers them (Narayanan et al. 2104.04473, section 4.1). */
+/* Transfers between pipeline stages: inputs of units, their gradients, and the gradients of groups
+ * that two stages hold. They run beside compute, on a lane that every rank serves first in, first
+ * out, in one order over all ranks (struct transfer), so no send needs a buffer. With tensor
+ * parallelism each tensor rank sends its part, and the receiving side gathers the parts (Narayanan
+ * et al. 2104.04473, section 4.1). */
 #include <stdlib.h>
 
 #include "zero/build/builder.h"
 
-/* ---- which there are ---- */
+/* ---- the list of transfers ---- */
 
-/* The border before chunk `chunk`, as task number `task` meets it. */
+/* Adds the transfer of task number `task` at the border before chunk `chunk`, if there is one. */
 static void add_transfer(struct builder *b, int task, int chunk, bool gradient, bool send) {
     const z3d_program *p = b->program;
     const int *stage = p->layout->stage_of_chunk;
@@ -28,8 +28,8 @@ static void add_transfer(struct builder *b, int task, int chunk, bool gradient, 
                                                         .send = send};
 }
 
-/* The same on both ends. Of several at one time, what a stage receives comes before what it sends:
- * it can be started a task ahead. */
+/* Equal on both ends. At equal times a stage's receives come before its sends, because a receive
+ * can start a task ahead. */
 static int in_order(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->when != y->when) return x->when < y->when ? -1 : 1;
@@ -63,7 +63,7 @@ z3d_status z3d_builder_list_transfers(struct builder *b) {
 
 /* ---- entries ---- */
 
-/* Tensor ranks have equal copies, of which each sends a part, or each its own rows. */
+/* Whether tensor ranks have equal copies, so that each sends a part; else each has its own rows. */
 static bool in_parts(const z3d_program *p) {
     return p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
 }
@@ -79,7 +79,7 @@ static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase pha
     return i;
 }
 
-/* Where the unit before the border has what crosses it. */
+/* The output, or its gradient, of the unit before the border. */
 static int *crossing_buffer(const struct builder *b, const struct transfer *t) {
     int source = z3d_model_input(b->program->model, t->unit, b->program->mode);
     struct unit_state *state = z3d_builder_state(b, source, t->micro);
@@ -91,7 +91,7 @@ static void emit_transfer(struct builder *b, z3d_phase phase, struct transfer *t
     z3d_opcode send = t->gradient ? Z3D_OP_SEND_INPUT_GRADIENT : Z3D_OP_SEND_INPUT;
     z3d_opcode receive = t->gradient ? Z3D_OP_RECV_INPUT_GRADIENT : Z3D_OP_RECV_INPUT;
     z3d_instruction *i = emit(b, t->send ? send : receive, phase, &t->ticket, t);
-    /* The one side has the unit, the other the chunk before it. */
+    /* One end has the unit, the other the chunk before it. */
     const int *stage = &layout->stage_of_chunk[layout->chunk_of_unit[t->unit]];
     i->peer = stage[0] == layout->stage ? stage[-1] : stage[0];
     i->buffer[t->send ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT] = t->buffer;
@@ -129,15 +129,15 @@ static void start_through(struct builder *b, int last) {
     while (b->started <= last) start(b, &b->transfer[b->started++]);
 }
 
-/* Sends that were started before transfer number `end` are over. */
+/* Waits for sends that started before transfer number `end`. */
 static void finish_sends(struct builder *b, int end) {
     for (; b->finished < end; b->finished++)
         if (b->transfer[b->finished].send)
             emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
 }
 
-/* What the task needs has been started, in order; with overlap also what the next one needs, if
- * only receives are before it. */
+/* Starts transfers, in order, up to the one that the task needs; with overlap also the next task's,
+ * if only receives come before it. */
 void z3d_builder_receive(struct builder *b, int task) {
     if (!b->of_task) return;
     bool ahead = b->program->config.overlap && task + 1 < b->num_tasks;
@@ -147,7 +147,7 @@ void z3d_builder_receive(struct builder *b, int task) {
     if (last >= 0) finish_receive(b, &b->transfer[last]);
 }
 
-/* A send may take as long as the task behind it. */
+/* A send may take as long as the next task. */
 void z3d_builder_send(struct builder *b, int task) {
     if (!b->of_task) return;
     finish_sends(b, b->started);
@@ -159,7 +159,7 @@ void z3d_builder_finish_sends(struct builder *b) {
     finish_sends(b, b->started);
 }
 
-/* ---- groups of two stages ---- */
+/* ---- groups that two stages hold ---- */
 
 static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                    int *ticket, int group) {
@@ -171,7 +171,7 @@ static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_pha
     return i;
 }
 
-/* The lower stage sends first: first in, first out meets first in, first out. */
+/* The lower stage sends first, the other one receives first: lanes are first in, first out. */
 int z3d_builder_exchange(struct builder *b, int group) {
     const z3d_program *p = b->program;
     int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[group].shard);

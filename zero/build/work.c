@@ -17,8 +17,7 @@ static bool has_weight_half(const z3d_program *p, int unit) {
     return !frozen;
 }
 
-/* The last unit's backward follows its forward at once: recomputing it would only repeat what is
- * still there. */
+/* Not the last unit: its backward follows its forward at once, so everything is still in memory. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit) {
     return z3d_builder_goes_back(p, unit) && p->config.recompute &&
            p->model->unit[unit].checkpoint && !z3d_model_is_last(p->model, unit);
@@ -95,7 +94,7 @@ static void append_task(struct builder *b, int task) {
     z3d_task t = b->task[task];
     const z3d_layout *layout = b->program->layout;
     const int *first_unit = &layout->first_unit[t.chunk];
-    int last = first_unit[1] - 1, end = first_unit[0]; /* of the way back */
+    int last = first_unit[1] - 1, end = first_unit[0]; /* of backward */
     if (end < layout->first_trained) end = layout->first_trained;
     if (t.pass == Z3D_PASS_BACKWARD) append_backward(b, WORK_BACKWARD, end, last, t.micro, task);
     if (t.pass == Z3D_PASS_BACKWARD_INPUT)
@@ -106,7 +105,7 @@ static void append_task(struct builder *b, int task) {
         append(b, WORK_FORWARD, u, t.micro, task);
 }
 
-/* A schedule that cuts backward needs units that have the halves. */
+/* A schedule with backward in halves needs units that have the halves. */
 static z3d_status check_halves(const struct builder *b) {
     const z3d_program *p = b->program;
     bool halves = false;

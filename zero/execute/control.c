@@ -1,5 +1,5 @@
-/* The input and output of a step: its data and step state at the beginning, the control vector that
- * is summed over all ranks, and what the host reads of it at the end. In between the host reads
+/* The input and output of a step: data and step state at its start, the control vector that is
+ * summed over all ranks, and the results that the host reads at the end. In between the host reads
  * nothing: the device decides from the sums. */
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static double *device_control(const z3d_executor *executor) {
 /* Parts of the mailbox are aligned like kernels' operands. */
 enum { APART = 256 };
 
-/* State, control vector, then the fields of each micro-batch: alike in every mode. */
+/* State, control vector, then the fields of each micro-batch, in every mode. */
 static int64_t mailbox_control(void) {
     return z3d_round_up((int64_t)sizeof(z3d_step_state), APART);
 }
@@ -47,8 +47,8 @@ void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host) {
                        (size_t)z3d_program_field_bytes(p, f));
 }
 
-/* In training every field goes in, so that a captured step does what every step does; what is not
- * given anew is in the mailbox as it was. */
+/* In training every field is written, since a captured step does the same each time; a field that
+ * is not given keeps its old value in the mailbox. */
 static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host, int m, int f) {
     const z3d_program *p = executor->program;
     const void *given = host->micro[m].field[f];
@@ -64,9 +64,7 @@ static bool gradients_leave(const z3d_layout *layout, int group) {
     return layout->group[group].state[Z3D_STATE_GRADIENT].at.space != Z3D_SPACE_DEVICE;
 }
 
-/* Squares are added up from here on, before step_control, if any group's gradients leave the
- * device.
- */
+/* If any group's gradients leave the device, squares are added up before step_control. */
 static bool adds_squares_early(const z3d_program *p) {
     for (int g = 0; g < p->layout->num_groups && p->mode == Z3D_MODE_TRAIN; g++)
         if (gradients_leave(p->layout, g)) return true;
@@ -89,8 +87,8 @@ z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host)
 
 /* ---- the sums ---- */
 
-/* Adds a group's squares to the control vector, from the buffer with its own row; a parameter that
- * all tensor ranks hold, or two pipeline stages, is counted by the first of them only. */
+/* Adds a group's squares to the control vector, from the buffer with its own row. If all tensor
+ * ranks or two pipeline stages hold a parameter, the first of them counts it. */
 static z3d_status sum_group_squares(z3d_executor *executor, int g, int buffer) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
@@ -158,8 +156,8 @@ z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *ho
 
 /* ---- out ---- */
 
-/* How near the loss group g's gradient goes wrong first: the place of its unit. A group of several
- * units, as a tied table is, gets it from any of them and says least. */
+/* How near the loss group g is: the place of its unit. A group of several units (a tied table) is
+ * last: any of them may have spoilt its gradient. */
 static int nearness(const z3d_model *model, int g) {
     int place = -1, users = 0;
     for (int u = 0; u < model->num_units; u++)
@@ -168,8 +166,8 @@ static int nearness(const z3d_model *model, int g) {
     return users == 1 ? place : -1;
 }
 
-/* Backward carries what is not finite down through all units below the one that had it. -1: there
- * is none, or the loss already is no number, when all are alike. */
+/* The group nearest to the loss whose squares are not finite: backward carries an infinity to all
+ * units below. -1: none, or the loss itself is not finite, and so all are. */
 static int overflow_group(const z3d_model *model, double loss, const double *squares) {
     int group = -1;
     for (int g = 0; g < model->num_groups && isfinite(loss); g++)
@@ -178,7 +176,7 @@ static int overflow_group(const z3d_model *model, double loss, const double *squ
     return group;
 }
 
-/* The norm as control_end had it: the same additions. */
+/* The norm by the same additions as control_end. */
 static void take_gradients(z3d_executor *executor, z3d_host_step *host) {
     const z3d_program *p = executor->program;
     const double *sums = executor->sums;

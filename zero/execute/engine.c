@@ -58,7 +58,8 @@ static z3d_status allocate(z3d_engine *engine) {
     return Z3D_OK;
 }
 
-/* Collectives' buffers lie at equal offsets on ranks whose buffers all do. Collective. */
+/* Prepares the groups for collectives in the arena. `layout` is equal on ranks whose buffers all
+ * lie at equal offsets. Collective. */
 static z3d_status share_arena(const z3d_engine *engine) {
     const z3d_program_set *set = &engine->set;
     uint64_t layout = 0;
@@ -106,8 +107,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
     return z3d_executor_create(program, executor);
 }
 
-/* The collectives' own buffers lie outside the arena, in the communication category all the same.
- */
+/* The collectives' own buffers are outside the arena, but count as communication. */
 static void count_group_buffers(z3d_engine *engine) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axes]);
@@ -119,7 +119,7 @@ static void count_group_buffers(z3d_engine *engine) {
     }
 }
 
-/* Those of the units: sets of axes that z3d_axes_have_group does not know the caller makes. */
+/* Units may have groups that z3d_axes_have_group does not know; the caller makes these. */
 static z3d_status check_groups(const z3d_engine_config *c) {
     for (int u = 0; u < c->model->num_units; u++)
         for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++) {
@@ -183,7 +183,7 @@ void z3d_engine_destroy(z3d_engine *engine) {
         z3d_executor_destroy(&engine->again_executor[mode]);
     }
     z3d_device_set_scratch(engine->config.device, NULL, 0);
-    z3d_disk_destroy(engine->disk); /* what is under way there ends in the arenas */
+    z3d_disk_destroy(engine->disk); /* first: its transfers use the arenas */
     for (int s = 0; s < Z3D_SPACE_COUNT; s++)
         if (engine->arena[s])
             z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
@@ -211,13 +211,13 @@ static double exposed_seconds(const z3d_engine *engine) {
     return sum;
 }
 
-/* A full disk is a failure of the step, not of the end of the run. */
+/* Flushes after each step, so that a full disk fails the step, not the end of the run. */
 static z3d_status flush_output(FILE *file, const char *what, const char *path) {
     if (!file || (fflush(file) == 0 && !ferror(file))) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
 }
 
-/* Each wait for a collective becomes an event, or does not any more. */
+/* Switches the timeline's events for waits for collectives on or off. */
 static void trace_waits(z3d_executor *executor, bool on) {
     for (int axes = 0; axes < Z3D_AXES_COUNT && executor->trace; axes++)
         if (executor->group[axes])
@@ -225,7 +225,6 @@ static void trace_waits(z3d_executor *executor, bool on) {
                                         executor);
 }
 
-/* One whole run. */
 static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
@@ -243,7 +242,7 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     return flush_output(executor->trace, "trace file", engine->config.trace_path);
 }
 
-/* What one run is given, with `count` micro-batches. */
+/* The input of one run, with `count` micro-batches. */
 static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *input, int count) {
     float scale = engine->loss_scale.scale;
     return (z3d_host_step){
@@ -263,7 +262,7 @@ static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *i
     };
 }
 
-/* Of waits for copies: the host's, or where only kernels wait, theirs. */
+/* Waits for copies: the host's, or the kernels' where only these wait. */
 static double transfer_seconds(const z3d_engine *engine) {
     return engine->executor[Z3D_MODE_TRAIN].transfer_wait_seconds +
            z3d_copies_waited(engine->config.device);
@@ -281,7 +280,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     Z3D_TRY(run(engine, Z3D_MODE_TRAIN, &host));
     const bool empty = !(host.targets > 0) && input->global_targets > 0;
     if (!host.skipped) engine->optimizer_step++;
-    if (!empty) { /* it says nothing of the loss scale */
+    if (!empty) { /* a step without targets does not change the loss scale */
         engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
         z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
     }

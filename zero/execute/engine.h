@@ -12,9 +12,9 @@ struct z3d_engine {
     z3d_executor executor[Z3D_MODE_COUNT];
     z3d_executor again_executor[Z3D_MODE_COUNT]; /* of set.again */
     bool gathered[Z3D_MODE_COUNT];
-    const z3d_executor *last; /* that ran */
+    const z3d_executor *last; /* the executor that ran last */
     char *arena[Z3D_SPACE_COUNT];
-    z3d_disk *disk; /* NULL: nothing is kept there, or there are no values */
+    z3d_disk *disk; /* NULL: nothing is on the disk, or there are no values */
     int64_t arena_bytes[Z3D_SPACE_COUNT];
     z3d_ledger planned[Z3D_SPACE_COUNT];
     int64_t group_bytes; /* of the collectives' own buffers */
@@ -22,17 +22,16 @@ struct z3d_engine {
     int64_t mailbox_bytes;
     z3d_loss_scale loss_scale;
     int64_t step, optimizer_step, skipped_in_a_row;
-    int64_t first_step; /* the step before this start's first */
+    int64_t first_step; /* the step before this engine's first one */
     FILE *digest, *trace;
 };
 
-/* The executor whose program knows where everything is that persists. */
+/* The executor whose program has all persistent buffers. */
 static inline z3d_executor *z3d_engine_main(const z3d_engine *engine) {
     return (z3d_executor *)&engine->executor[z3d_program_set_main(&engine->set)];
 }
 
-/* tensors.c: initial values of everything this rank keeps; then the parameters follow from the
- * master copy. */
+/* tensors.c: initial values of all that this rank keeps; parameters follow from the master copy. */
 z3d_status z3d_engine_init_parameters(z3d_engine *engine);
 
 #endif

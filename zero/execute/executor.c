@@ -1,5 +1,5 @@
-/* Runs a step program: one function per class of instructions, in list order. What a unit does
- * inside is compared with its recording. */
+/* Runs a step program: one function for each class of instructions, in list order. A unit's
+ * collectives are compared with its recording. */
 #include <stdlib.h>
 
 #include "zero/execute/executor.h"
@@ -30,8 +30,8 @@ void z3d_executor_destroy(z3d_executor *executor) {
 
 /* ---- memory ---- */
 
-/* The ledger measures what was really used: a buffer counts from its first touch, with the bytes
- * taken from it, to its last. */
+/* The ledger measures real use: a buffer counts from its first use, with the bytes taken from it,
+ * to its last. */
 static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
     const z3d_program *p = executor->program;
     if (buffer < 0 || p->buffer[buffer].persistent) return;
@@ -54,7 +54,7 @@ static void release_dead(z3d_executor *executor, int index) {
     }
 }
 
-/* The own row from one buffer to the other, in this device's memory. */
+/* Copies or adds the own row from one buffer to the other, in this device's memory. */
 static z3d_status move_own(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
@@ -71,7 +71,7 @@ static z3d_status move_own(z3d_executor *executor, int index) {
 
 /* ---- copies between memory spaces ---- */
 
-/* NULL where a space has no memory (a simulated disk): the copy is priced by its size. */
+/* NULL if a space has no memory (a simulated disk): then only the size of a copy counts. */
 static char *memory_of(const z3d_executor *executor, const z3d_run *run) {
     char *arena = executor->arena[run->space];
     return arena ? arena + run->place : NULL;
@@ -96,12 +96,12 @@ static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, in
     return Z3D_OK;
 }
 
-/* A part of a unit's input that is padding only. */
+/* A part of a unit's input that is only padding. */
 static bool is_empty(const z3d_executor *executor, const z3d_instruction *i) {
     return z3d_executor_own_elements(executor, i) == 0;
 }
 
-/* Runs of several tensors are started one after the other: their numbers follow each other. */
+/* Starts one copy for each tensor; their ids follow each other. */
 static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
     const int tensors = z3d_instruction_matrix(executor->program, i).tensors;
     int64_t id;
@@ -113,7 +113,7 @@ static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
     return Z3D_OK;
 }
 
-/* One end is the disk. */
+/* Whether one end of the copy is the disk. */
 static bool is_disk_copy(const z3d_program *p, const z3d_instruction *i) {
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
     if (info->rules != Z3D_CLASS_COPY) return false;
@@ -133,8 +133,8 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
-/* What a group has in host memory the host steps, or a disk reads and writes. With a disk all of
- * host memory may be what it reads to next, also what an activation checkpoint has left. */
+/* Host memory of a group is used by the host's step or by a disk, so the host itself must wait.
+ * With a disk this holds for all host memory: the disk may read into what a checkpoint leaves. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
@@ -153,8 +153,8 @@ static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     return status;
 }
 
-/* The matrix that a collective works in: [ranks x stride] elements; of an all-reduce, one run of
- * them. Its columns are the entry's. */
+/* Starts a collective on the entry's columns of a matrix [ranks x stride], or on one run
+ * (all-reduce). */
 static z3d_status start_collective(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
@@ -163,7 +163,7 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
     z3d_instruction_columns(p, i, &first, &count);
     if (count == 0) return Z3D_OK;
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
-    bool apart = z3d_is_point_to_point(i); /* the own row, without a part's padding */
+    bool apart = z3d_is_point_to_point(i); /* the own row, without padding */
     if (apart) count = z3d_executor_own_elements(executor, i);
     int buffer = i->buffer[info->rules == Z3D_CLASS_SEND ? info->from : info->to];
     z3d_collective call = {
@@ -183,9 +183,9 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
     return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[i->ticket]);
 }
 
-/* What travels as one: what the entry's group brings goes into its columns of the packed matrix;
- * back: what came. A gather brings this rank's row and gets all, a reduction the other way round.
- */
+/* Joined collectives: copies the entry's input to its columns of the packed matrix; back: copies
+ * the result from there. A gather brings this rank's row and gets all rows, a reduction the
+ * reverse. */
 static z3d_status copy_packed(z3d_executor *executor, const z3d_instruction *i, bool back) {
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
     const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
@@ -201,13 +201,13 @@ static z3d_status copy_packed(z3d_executor *executor, const z3d_instruction *i, 
         .source_stride = back ? i->columns : m.columns);
 }
 
-/* The last of those that travel as one; its start is the collective's. */
+/* The last entry of a joined collective; its start is the collective's. */
 static const z3d_instruction *last_joined(const z3d_instruction *i) {
     while (i->column + i->count < i->columns) i++;
     return i;
 }
 
-/* ---- what runs beside compute ---- */
+/* ---- beside compute ---- */
 
 static z3d_status start(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
@@ -223,15 +223,15 @@ static z3d_status wait(z3d_executor *executor, int index) {
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
     if (count == 0) return Z3D_OK;
-    if (i->column == 0) /* the first wait is for all that travel as one */
+    if (i->column == 0) /* the first wait is for all that are joined */
         Z3D_TRY(z3d_collective_wait(executor->group[i->axes],
                                     executor->ticket[last_joined(i)->ticket]));
     return i->columns > 0 ? copy_packed(executor, i, true) : Z3D_OK;
 }
 
-/* ---- where this rank is ---- */
+/* ---- the watchdog ---- */
 
-/* Tells the watchdog where this rank is. `call`: an inner collective of the unit that runs. */
+/* Tells the watchdog this rank's position. `call`: an inner collective of the unit that runs. */
 static void announce(z3d_executor *executor, int64_t step, const z3d_child *call) {
     if (!executor->world) return;
     const z3d_program *p = executor->program;
@@ -343,8 +343,7 @@ static bool wants_digests(const z3d_executor *executor) {
     return executor->digest || executor->finished;
 }
 
-/* A gradient buffer's flat padding takes part in collectives and digests: it is zero from the first
- * write on. */
+/* Collectives and digests read a gradient buffer's padding: it is zero from the first write on. */
 static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const z3d_unit *unit = &p->model->unit[i->unit];
@@ -360,7 +359,7 @@ static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i
     return Z3D_OK;
 }
 
-/* Gaps between the pieces that a unit saves have no owner, but the digest covers them. */
+/* No unit writes the gaps between its saved pieces, but the digest reads them. */
 static z3d_status clear_gaps(z3d_executor *executor, const z3d_bump *bump) {
     return Z3D_LAUNCH(executor->device, fill, .x = bump->base,
                       .count = bump->capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);
@@ -431,7 +430,7 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_CLASS_BACKWARD_INPUT:
     case Z3D_CLASS_BACKWARD_WEIGHT:
         return run_unit(executor, index);
-    case Z3D_CLASS_COPY: /* an input that stays takes nothing but its lifetime */
+    case Z3D_CLASS_COPY: /* an input that stays is only kept alive */
         return z3d_moves_apart(i) ? move_own(executor, index) : Z3D_OK;
     case Z3D_CLASS_SUM:
         return move_own(executor, index);
@@ -441,13 +440,13 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
         return z3d_executor_optimize(executor, i);
     case Z3D_CLASS_HOST_OPTIMIZER:
         return host_step(executor, i);
-    default: /* only ever started and waited for */
+    default: /* these are started and waited for */
         break;
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM, "unknown instruction (opcode %d)", (int)i->opcode);
 }
 
-/* Of a unit's own memory it counts what the unit takes. */
+/* A unit's own memory counts with the bytes that the unit takes. */
 static bool takes_itself(const z3d_instruction *i, int slot) {
     return i->unit >= 0 &&
            (slot == Z3D_SLOT_SAVED || slot == Z3D_SLOT_WORKSPACE || slot == Z3D_SLOT_DEFERRED);

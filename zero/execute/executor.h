@@ -1,4 +1,5 @@
-/* Private to zero/: runs one program on one rank. It never asks which stage it is in. */
+/* Private to zero/: runs one program on one rank. It never asks for ZeRO's stage. All functions may
+ * fail with the errors of the device, the disk and the collectives. */
 #ifndef ZERO3D_ZERO_EXECUTOR_H
 #define ZERO3D_ZERO_EXECUTOR_H
 
@@ -8,27 +9,27 @@
 #include "zero/program.h"
 #include "zero/zero.h"
 
-/* What the host gives to one run of a program and gets back from it. */
+/* What the host gives to one run of a program, and its results. */
 typedef struct z3d_host_step {
     z3d_step_state state;         /* written to the device by step_begin */
-    const z3d_micro_batch *micro; /* likewise: this many of them; fields that are NULL stay */
+    const z3d_micro_batch *micro; /* likewise, micro_count of them; NULL fields stay */
     int micro_count;
     double gradient_clipping;
     double loss_sum, targets; /* of the whole world */
     double grad_norm;
     bool skipped;
-    int overflow_group; /* of a skipped step; -1: the loss itself is no number */
+    int overflow_group; /* of a skipped step; -1: the loss itself is not finite */
     bool stop;
-    float *output;       /* generate: where the result goes */
-    int64_t cache_first; /* generate: the sample of the caches that is the first of this call */
+    float *output;       /* generate: the result is written here */
+    int64_t cache_first; /* generate: the first sample of the caches in this call */
 } z3d_host_step;
 
-/* A step that is one piece of work to the device: graph.c. */
+/* graph.c: a step that is one operation of the device. */
 typedef struct z3d_step_graph {
-    z3d_graph_mode mode; /* OFF: steps are not captured, or no longer */
-    bool warm; /* one step has run as it is: everything is there that the first one makes */
-    z3d_region *region;                                        /* NULL: not captured yet */
-    int64_t launches;                                          /* pieces of work in it */
+    z3d_graph_mode mode; /* OFF: steps are not captured (any more) */
+    bool warm;           /* one step has run uncaptured: all that the first step makes exists */
+    z3d_region *region;  /* NULL: not captured yet */
+    int64_t launches;    /* operations in it */
     z3d_traffic traffic[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
 } z3d_step_graph;
 
@@ -36,11 +37,11 @@ typedef struct z3d_executor {
     const z3d_program *program;
     z3d_device *device;
     z3d_group *const *group;      /* by set of axes */
-    z3d_world *world;             /* NULL: nobody watches */
-    char *arena[Z3D_SPACE_COUNT]; /* of the disk NULL: */
-    z3d_disk *disk;               /* NULL: none, or without values: copies are the device's */
-    char *mailbox; /* pinned memory that steps are posted from and fetched to, always in the same
-                      places; NULL: the host reads the device's memory itself */
+    z3d_world *world;             /* NULL: no watchdog */
+    char *arena[Z3D_SPACE_COUNT]; /* NULL for the disk */
+    z3d_disk *disk;               /* NULL: no disk, or no values: then the device prices copies */
+    char *mailbox; /* pinned memory, always at the same address: steps are posted from it and
+                      results fetched to it. NULL: the host reads the device's memory */
     z3d_step_graph graph;
     z3d_optimizer_constants optimizer;
     const z3d_optimizer_group *optimizer_group;
@@ -52,81 +53,78 @@ typedef struct z3d_executor {
     void *enter_context;
 
     int64_t cache_first; /* of z3d_host_step */
-    int64_t step;        /* of the run that is under way: for places */
+    int64_t step;        /* of the run under way, for the watchdog */
     int position;        /* the instruction that runs */
-    z3d_ticket *ticket;  /* by instruction's ticket: what was started */
+    z3d_ticket *ticket;  /* by ticket: what was started */
     int64_t *live;       /* by buffer: bytes counted in the ledger */
     double *sums;        /* host's copy of the control vector */
-    /* Since creation: waits for copies between device and host memory, for the disk; the time of
-     * the host's steps. */
-    z3d_device *host;   /* computes in host memory */
-    z3d_step_state now; /* as step_control decided last, if the host steps: with offload.delayed
-                           that of the step before, and skip 1 while no gradients are pending */
-    double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
+    z3d_device *host;    /* computes in host memory */
+    z3d_step_state now;  /* the last step_control's results, if the host steps: with offload.delayed
+                            those of the step before, and skip 1 while no gradients are pending */
+    double transfer_wait_seconds, disk_wait_seconds, host_step_seconds; /* since creation */
     z3d_ledger measured[Z3D_SPACE_COUNT];
-    int next_child;       /* of the unit that runs */
-    float gradient_scale; /* of the last step: its gradients are this times those of its mean */
+    int next_child; /* the next inner collective of the unit that runs */
+    float
+        gradient_scale; /* of the last step: its gradients are this times those of the mean loss */
 } z3d_executor;
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor);
 void z3d_executor_destroy(z3d_executor *executor);
 
-/* graph.c. Runs the whole program. */
+/* graph.c. Runs the whole program. Collective. */
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 
-/* executor.c. All instructions, and the fetch behind them. Nothing but enqueueing where the
- * device has a queue. */
+/* executor.c. Runs all instructions, then the fetch; it only enqueues if the device has a queue. */
 z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host);
-/* What a failed run had begun. */
+/* Takes the buffers of a failed run from the ledger. */
 void z3d_executor_reset(z3d_executor *executor);
-/* Most requests of the disk that the program has under way at once. */
+/* The most disk requests that the program has under way at once. */
 int z3d_executor_disk_requests(const z3d_program *program);
-/* Tells the watchdog what this rank waits for outside of instructions: "step 12: in its graph". */
+/* Tells the watchdog what this rank waits for between instructions: "step 12: in its graph". */
 void z3d_executor_announce_wait(const z3d_executor *executor, const char *what);
 
-/* control.c. Bytes of a mailbox; what a run is given is put there. How a step begins and what all
- * ranks exchange at its end; the fetch of the results at the end of the list; and,
- * when all that is over, what the host learns of them. */
+/* control.c. Bytes of a mailbox; give: fills it with a run's input; begin: step_begin; exchange:
+ * step_control or sum_loss, collective over the world. */
 int64_t z3d_executor_mailbox_bytes(const z3d_program *program);
 void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host);
 /* Adds the squares of a group's gradients to the control vector. */
 z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i);
+/* Fetches the results to the mailbox, at the end of the list; end: waits for them and sets the
+ * results in `host`. */
 z3d_status z3d_executor_fetch(z3d_executor *executor);
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
-/* The control vector as it is now, into `sums`. */
+/* Reads the control vector into `sums`. */
 z3d_status z3d_executor_read_sums(z3d_executor *executor);
-/* Whether this rank's loss and targets count: they are equal on all tensor ranks of the stage that
- * has the last unit. */
+/* Whether this rank's loss and targets count: it is the first tensor rank with the last unit. */
 bool z3d_executor_counts_loss(const z3d_executor *executor);
 
-/* optimizer.c. The opcodes optimizer_step and host_step. */
+/* optimizer.c. optimizer_step and host_step. */
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
 
-/* places.c. Where flat element `flat` of group g lies in a buffer with `tensors` tensors of its
- * matrix: bytes from the beginning of the buffer's space. */
+/* places.c. The place of flat element `flat` of group g in a buffer with `tensors` tensors, in
+ * bytes of the buffer's memory space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
-/* Bytes of a state's tensor from this element on, in host memory, to and from where they are kept,
- * while no program runs. */
+/* Copies bytes of a state's tensor, from element `flat` on, to or from host memory. No program may
+ * run. */
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
                                    int tensor, int64_t flat, void *out, int64_t bytes);
 z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
                                     int tensor, int64_t flat, const void *from, int64_t bytes);
-/* One tensor of what a copy moves, at the end that is this buffer: the own row's columns, or all
- * rows. */
+/* One tensor of a copy at one end: the own row's columns, or all rows. */
 typedef struct z3d_run {
     z3d_space space;
-    int64_t place, bytes; /* in the space */
+    int64_t place, bytes; /* place: in the memory space */
 } z3d_run;
 z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int tensor);
-/* Flat element `element` of group g in what this rank keeps, which is not on the disk. */
+/* Address of flat element `element` of group g in a state that is not on the disk. */
 void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
                                  int64_t element);
-/* Where the values of a persistent tensor are: of a parameter in its master copy.
- * False: there is no such tensor. */
+/* Finds a tensor's state and its number in the state (of a parameter: the master copy). False:
+ * none. */
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
@@ -134,22 +132,21 @@ z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
                            z3d_dtype dtype);
 
-/* Row `row`, column `column` of the matrix that an instruction moves, in one of its buffers. */
+/* Address of row `row`, column `column` of an instruction's matrix in one of its buffers. */
 void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
                                   int buffer, int row, int64_t column);
-/* Elements of the own row that an instruction moves: without a part's padding. */
+/* Elements of the own row that an instruction moves, without padding. */
 int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i);
 
-/* Device memory of fp32, bf16 or fp16 as fp32 on the host. */
+/* Reads device memory of any type as fp32. */
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
                                     int64_t count, float *out);
 
-/* observe.c: the digest of a finished instruction, for all who ask for it. */
+/* observe.c: the digest of a finished instruction, for the digest file and the observer. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
 
-/* trace.c: what a timeline begins with (entries: of the training step's program) and ends with; a
- * line for each instruction, and before it one for each wait for a collective in it. Write errors
- * stay with the file. */
+/* trace.c. Begins a timeline (entries: of the training program), ends it; an event for an
+ * instruction, after one for each wait for a collective in it. Write errors stay in the file. */
 void z3d_trace_begin(FILE *trace, const z3d_engine_config *config, int entries);
 void z3d_trace_end(FILE *trace);
 void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end);

@@ -1,7 +1,7 @@
-/* Runs a program: its list, or a train step as one operation. Then its list is captured once, while
- * nothing runs, and launched as a whole in every later step. What varies from step to step is data,
- * in the mailbox and in the step state. The first step is not captured, because libraries make
- * plans and scratch when they see a shape for the first time. */
+/* Runs a program: its list, or a train step as one operation. Then its list is captured once and
+ * launched as a whole in every later step. All that changes from step to step is data, in the
+ * mailbox and in the step state. The first step is not captured, because libraries make plans and
+ * scratch when they meet a shape for the first time. */
 #include <string.h>
 
 #include "zero/execute/executor.h"
@@ -15,13 +15,12 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
         config->program.checkpoint_space == Z3D_SPACE_DISK)
         return "the host takes part in a step (offload_optimizer, offload_param, "
                "cpu_checkpointing nvme)";
-    if (config->enter) return "something observes every instruction";
+    if (config->enter) return "a callback observes every instruction";
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (!z3d_group_on_stream(config->group[axes]))
             return "collectives use host memory (training.collectives: host)";
     if (config->graph == Z3D_GRAPH_AUTO && config->world && z3d_world_nodes(config->world) > 1)
-        return "the ranks are on several nodes, where training.cuda_graph: auto makes none; on "
-               "does";
+        return "the ranks are on several nodes, where only training.cuda_graph: on captures";
     return NULL;
 }
 
@@ -30,7 +29,7 @@ static bool is_captured(const z3d_executor *executor) {
            executor->mailbox != NULL;
 }
 
-/* ---- traffic: the groups count what is started, and in a graph nothing is ---- */
+/* ---- traffic: groups count starts, but a graph starts nothing ---- */
 
 static void subtract(z3d_traffic *from, const z3d_traffic *what) {
     from->calls -= what->calls;
@@ -41,7 +40,7 @@ static void subtract(z3d_traffic *from, const z3d_traffic *what) {
     from->bytes_between_nodes -= what->bytes_between_nodes;
 }
 
-/* since: what there was before; becomes what came since. */
+/* since: the counts before; becomes the difference. */
 static void count_since(const z3d_executor *executor,
                         z3d_traffic since[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
@@ -75,7 +74,7 @@ static z3d_status capture(z3d_executor *executor, const z3d_host_step *host) {
     return z3d_error_restore(&why);
 }
 
-/* All ranks have the step captured, or none. */
+/* Captures the step on all ranks, or on none. Collective. */
 static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step *host) {
     z3d_step_graph *graph = &executor->graph;
     z3d_status status = capture(executor, host);
@@ -93,8 +92,8 @@ static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step
     return status;
 }
 
-/* The captured step, but its results: captures it, the first time. A capture that fails where it
- * need not succeed is said once, and leaves *done false: the step is still to be run as it is. */
+/* Launches the captured step, without its end; captures it first if needed. If a capture fails in
+ * mode AUTO, a line says so, and *done false: the step must run as a list. */
 static z3d_status run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done) {
     z3d_step_graph *graph = &executor->graph;
     bool again = graph->region != NULL;

@@ -1,5 +1,5 @@
-/* Dynamic loss scaling by DeepSpeed's rules: `hysteresis` overflows halve the scale, `window` steps
- * without one double it. */
+/* Dynamic loss scaling: `hysteresis` overflows halve the scale, `window` steps without one double
+ * it. */
 #include "zero/execute/loss_scale.h"
 
 void z3d_loss_scale_update(const z3d_loss_scaler *scaler, z3d_loss_scale *now, bool overflow) {

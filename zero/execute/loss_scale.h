@@ -10,6 +10,7 @@ typedef struct z3d_loss_scale {
     int64_t hysteresis_left;
 } z3d_loss_scale;
 
+/* After a step: halves or doubles a dynamic scale (DeepSpeed's rules). */
 void z3d_loss_scale_update(const z3d_loss_scaler *scaler, z3d_loss_scale *now, bool overflow);
 
 #endif

@@ -1,5 +1,4 @@
-/* A digest of every instruction's output, to find the first instruction in which two runs differ.
- */
+/* Digests of instructions' outputs, to find the first instruction in which two runs differ. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -21,7 +20,7 @@ static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const v
     return Z3D_OK;
 }
 
-/* What a copy between memory spaces has brought, of each tensor. */
+/* The destination of a copy between memory spaces, each tensor. */
 static z3d_status hash_copied(z3d_executor *executor, XXH3_state_t *hash,
                               const z3d_instruction *i) {
     char chunk[65536];
@@ -44,8 +43,8 @@ static z3d_status hash_copied(z3d_executor *executor, XXH3_state_t *hash,
     return Z3D_OK;
 }
 
-/* What a moving instruction has brought, without a part's padding: of reduced gradients and copies
- * the own row, of gathered ones all; of an all-reduce the columns that it summed. */
+/* The destination of a move, without padding: the own row of reduced gradients and copies, all rows
+ * of a gather, the summed columns of an all-reduce. */
 static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
@@ -72,8 +71,8 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     return Z3D_OK;
 }
 
-/* What the host has stepped: of each tensor the entry's columns. Behind them, up to a disk's whole
- * blocks, lies what the memory had before. */
+/* The entry's columns of each tensor that the host has stepped. The rest of a disk's last block is
+ * undefined. */
 static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
                                const z3d_instruction *i) {
     const z3d_program *p = executor->program;
@@ -95,7 +94,7 @@ static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
     return Z3D_OK;
 }
 
-/* What a unit or the optimizer has written; nobody's memory is left out. */
+/* The buffers that a unit or the optimizer has written; not what it leaves undefined. */
 static z3d_status hash_written(z3d_executor *executor, XXH3_state_t *hash,
                                const z3d_instruction *i) {
     const z3d_program *p = executor->program;
@@ -120,7 +119,7 @@ static bool exchanges(const z3d_instruction *i) {
     return z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_EXCHANGE;
 }
 
-/* What is in the step state: the head's loss so far, what the exchange makes of all ranks' sums. */
+/* Entries that change the step state: the head adds to the loss, step_control sets the results. */
 static bool changes_state(const z3d_program *p, const z3d_instruction *i) {
     bool forward = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_FORWARD;
     return exchanges(i) || (forward && z3d_model_is_last(p->model, i->unit));
@@ -146,7 +145,7 @@ static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z
     return Z3D_OK;
 }
 
-/* *any: the instruction has written something. */
+/* *any: the instruction has written something; else it has no digest. */
 static z3d_status digest_of(z3d_executor *executor, int index, bool *any, uint64_t *out) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];

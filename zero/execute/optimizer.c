@@ -1,4 +1,4 @@
-/* Finds the tensors that an optimizer updates, and launches the update. */
+/* Finds the tensors of an optimizer step and launches its kernels. */
 #include <stdio.h>
 
 #include "src/base/rng.h"
@@ -14,7 +14,7 @@ static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
     return kernels[optimizer];
 }
 
-/* What an entry steps, and where it finds it. */
+/* The elements that an entry steps, and their buffers. */
 typedef struct stepped {
     const z3d_executor *executor;
     int group;
@@ -47,7 +47,7 @@ static stepped stepped_by(const z3d_executor *executor, const z3d_instruction *i
                      .parameters = i->buffer[Z3D_SLOT_PARAMETERS]};
 }
 
-/* Of a skipped step: the parameters that go back are the old ones. */
+/* After a skipped step the old parameters go back. */
 static z3d_status narrow(const stepped *s, int64_t count) {
     const z3d_dtype dtype = s->executor->program->config.dtype;
     return Z3D_LAUNCH(s->executor->host, cast,
@@ -56,7 +56,7 @@ static z3d_status narrow(const stepped *s, int64_t count) {
                       .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
 
-/* What is behind the group's last element goes back, too: zeros, not what the buffer had before. */
+/* The padding after the group's last element goes back as zeros. */
 static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
     const z3d_dtype dtype = s->executor->program->config.dtype;
     char *parameters = address(s, s->parameters, 0, 1, dtype);
@@ -66,7 +66,7 @@ static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
                       .count = end - first, .dtype = dtype, .value = 0);
 }
 
-/* The parameter of the element at `flat`; *end: where it ends. */
+/* The number of the parameter with the element at `flat`; *end: where the parameter ends. */
 static int parameter_at(const stepped *s, int64_t flat, int64_t *end) {
     const z3d_program *p = s->executor->program;
     const z3d_parameter_group *group = &p->model->group[s->group];
@@ -80,14 +80,13 @@ static int parameter_at(const stepped *s, int64_t flat, int64_t *end) {
     return 0;
 }
 
-/* Whether the kernel asks where its elements are in a parameter: moments in bf16 are rounded by it.
- */
+/* Whether the kernel needs places in parameters: these key the rounding of bf16 moments. */
 static bool reads_place(const z3d_program *p) {
     return z3d_optimizer_kinds(p->config.optimizer) & Z3D_KIND(MOMENTS);
 }
 
-/* How many elements from the first on, at most `most`, are stepped alike: they are in one optimizer
- * group, and of one parameter if its place counts. */
+/* How many elements, from the first on, at most `most`, one launch may step: those of one optimizer
+ * group and, if places count, of one parameter. */
 static int64_t alike(const stepped *s, int64_t most, const z3d_parameter **parameter) {
     const z3d_program *p = s->executor->program;
     const z3d_parameter *all = p->model->group[s->group].parameter;
@@ -115,8 +114,8 @@ static z3d_parameter_place place_of(const stepped *s, const z3d_parameter *param
                                  .offset = slice.offset};
 }
 
-/* A group's ranges lie end to end, those that decay in front: one launch steps all that has the
- * same numbers. */
+/* One launch for elements with the same hyperparameters. A group's ranges lie end to end, those
+ * that decay first. */
 static z3d_status step(const stepped *s, int64_t count, const z3d_parameter *parameter, bool host) {
     const z3d_executor *executor = s->executor;
     const z3d_program *p = executor->program;
@@ -155,7 +154,6 @@ static z3d_status step(const stepped *s, int64_t count, const z3d_parameter *par
     return z3d_launch(host ? executor->host : executor->device, &kernel);
 }
 
-/* Of a shard, or of the entry's columns. */
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_layout *layout = executor->program->layout;
     const stepped s = stepped_by(executor, i);

@@ -1,5 +1,5 @@
-/* Checkpoints see of each logical parameter the part that a rank holds, as one range of its tensor
- * slice's elements; here that range is found and copied. */
+/* The part of each logical parameter that a rank holds, for checkpoints: one range of its tensor
+ * slice's elements. This file finds and copies it. */
 #include "zero/execute/tensors.h"
 #include "zero/program/layout.h"
 
@@ -12,7 +12,7 @@ void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, in
     if (!group->held) to = from;
     if (s.valid == 0) s.offset = s.global; /* all of this slice is padding */
     *out = (z3d_part){s.outer, s.global, s.inner, s.offset, s.valid, 0, 0};
-    /* Elements of the slice before `from` and before `to`, the padding rows not counted. */
+    /* Elements of the slice before `from` and before `to`, without padding rows. */
     int64_t *bound[] = {&out->first, &out->count}, at[] = {from, to};
     for (int k = 0; k < 2; k++) {
         int64_t local = at[k] - group->offset[i], plane = s.local * s.inner;
@@ -49,8 +49,8 @@ static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int
     return Z3D_OK;
 }
 
-/* The run of elements that begins at slice element `first` and ends, at the latest, with its plane:
- * its place in the group's flat buffer, and its length. */
+/* The run of elements from slice element `first` to the end of its plane at most: its place in the
+ * group's flat buffer, and its length. */
 static int64_t run_at(const z3d_engine *engine, int group, int parameter, int64_t first,
                       int64_t count, int64_t *flat) {
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];

@@ -25,7 +25,7 @@ z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *fr
     return Z3D_OK;
 }
 
-/* ---- states: what persists ---- */
+/* ---- states ---- */
 
 bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor) {
@@ -87,9 +87,8 @@ z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
     return z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8);
 }
 
-/* ---- what moves: rows of matrices ---- */
+/* ---- rows of matrices ---- */
 
-/* Row `row`, column `column` in the buffer's space. */
 static int64_t matrix_place(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int row, int64_t column) {
     const z3d_matrix m = z3d_instruction_matrix(executor->program, i);

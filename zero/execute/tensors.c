@@ -1,6 +1,5 @@
-/* Parameters as whole logical tensors: their first values, and reading and writing them from
- * outside. A rank holds, of each logical parameter, the part that its tensor slice and its data
- * shard share. */
+/* Parameters as whole logical tensors: initial values, reads and writes. A rank holds, of each
+ * logical parameter, the part that is in its tensor slice and in its data shard. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,8 +39,8 @@ struct piece {
     int64_t count;
 };
 
-/* Piece number `outer` of parameter i of group g, cut to the rows [from, to) of the flat buffer;
- * false when empty. */
+/* Piece number `outer` of parameter i of group g, cut to [from, to) of the flat buffer; false:
+ * empty. */
 static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int64_t from,
                      int64_t to, struct piece *out) {
     const z3d_layout *layout = engine->set.layout;
@@ -56,13 +55,13 @@ static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int6
     return last > first;
 }
 
-/* The rows of group g's flat buffer for which this rank keeps the optimizer states. */
+/* The elements of group g's flat buffer whose optimizer states this rank keeps. */
 static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *to) {
     *from = z3d_state_first(engine->set.layout, g, Z3D_STATE_OPTIMIZER);
     *to = *from + z3d_state_elements(engine->set.layout, g, Z3D_STATE_OPTIMIZER);
 }
 
-enum { PIECE = 1 << 16 }; /* bytes that go to or come from a disk at once */
+enum { PIECE = 1 << 16 }; /* bytes of one disk transfer */
 
 static z3d_space space_of(const z3d_engine *engine, int g, z3d_state_role role) {
     return engine->set.layout->group[g].state[role].at.space;
@@ -74,9 +73,9 @@ unsigned z3d_engine_kinds(const z3d_engine *engine) {
 
 /* ---- first values ---- */
 
-enum { AT_ONCE = 1 << 20 }; /* first values that are made before they go to the disk */
+enum { AT_ONCE = 1 << 20 }; /* values that are made before they go to the disk */
 
-/* In the host's memory, element by element of the logical tensor. */
+/* In host memory; each value depends only on the key and its logical element. */
 static void make_uniform(uint64_t key, float bound, int64_t first, int64_t count, float *x) {
     for (int64_t k = 0; k < count; k++) {
         const uint64_t element = (uint64_t)(first + k);
@@ -85,7 +84,7 @@ static void make_uniform(uint64_t key, float bound, int64_t first, int64_t count
     }
 }
 
-/* The piece's first values, from its element `first` on, in `device`'s memory. */
+/* Initial values of a piece, from its element `first` on, in `device`'s memory. */
 static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int i,
                               const struct piece *piece, int64_t first, int64_t count, float *x) {
     const z3d_parameter_group *group = &engine->config.model->group[g];
@@ -105,7 +104,7 @@ static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int
                       .key = key, .standard_deviation = p->standard_deviation);
 }
 
-/* Through memory of the host, in parts. */
+/* Through host memory, in parts. */
 static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
     const int64_t most = piece->count < AT_ONCE ? piece->count : AT_ONCE;
     float *values = NULL;
@@ -127,7 +126,7 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
     z3d_state_role role;
     int tensor;
     z3d_executor_find(executor, g, Z3D_TENSOR_PARAMETER, &role, &tensor);
-    /* Of a frozen group 16-bit values are all that is kept. */
+    /* A frozen group has only 16-bit values. */
     const bool narrow = engine->set.layout->group[g].state[role].at.codec != Z3D_F32;
     const bool uniform = engine->config.model->group[g].parameter[i].init == Z3D_INIT_UNIFORM;
     if (narrow || uniform || space_of(engine, g, role) != Z3D_SPACE_DEVICE)
@@ -142,7 +141,7 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
         .source = x, .count = piece->count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
 
-/* fp32 values to a kept tensor of any type. */
+/* Writes fp32 values to a kept tensor of any type. */
 static z3d_status write_as(z3d_engine *engine, int g, z3d_state_role role, int tensor, int64_t flat,
                            const float *values, int64_t count) {
     const z3d_dtype dtype = engine->set.layout->group[g].state[role].at.codec;
@@ -223,12 +222,12 @@ static z3d_status check_tensor(const z3d_engine *engine, z3d_tensor_kind kind, i
         parameter >= model->group[group].num_parameters)
         return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no parameter %d", group, parameter);
     if (model->group[group].frozen && kind != Z3D_TENSOR_PARAMETER)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %s is frozen: its values are all it has",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %s is frozen: it has only values",
                          model->group[group].name);
     return Z3D_OK;
 }
 
-/* Of the mean over the trained tokens, and without the loss scale that is in it. */
+/* The gradient of the mean over the trained tokens, without the loss scale. */
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
     const float scale = engine->executor[Z3D_MODE_TRAIN].gradient_scale;
     Z3D_TRY(z3d_read_values(engine, Z3D_TENSOR_GRADIENT, g, piece->flat, out, piece->count));
@@ -236,8 +235,8 @@ static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *p
     return Z3D_OK;
 }
 
-/* Sums the ranks' disjoint parts; a parameter that every tensor rank holds is summed over the data
- * group only, and over the pipeline. */
+/* Sums the ranks' disjoint parts. If every tensor rank holds the parameter, only over the data and
+ * pipeline ranks. */
 static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *values,
                             int64_t count) {
     z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
@@ -289,9 +288,8 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     return Z3D_OK;
 }
 
-/* ---- as it lies ---- */
+/* ---- raw bytes ---- */
 
-/* One tensor of a group's state. */
 static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_state_role role,
                               int tensor,
                               z3d_status (*move)(void *context, void *piece, int64_t bytes),
@@ -313,7 +311,7 @@ static z3d_status move_tensor(const z3d_engine *engine, bool in, int g, z3d_stat
     return Z3D_OK;
 }
 
-/* Gradients of an earlier step are nobody's, but for those that wait to be applied. */
+/* Gradients are kept only if they wait for a delayed step. */
 z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
                                 z3d_status (*move)(void *context, void *piece, int64_t bytes),
                                 void *context) {

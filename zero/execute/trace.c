@@ -1,5 +1,5 @@
-/* The timeline of a rank in Chrome's trace format: a line for each event. src/train/trace reads it
- * back, so each event also says what it is about. */
+/* A rank's timeline in Chrome's trace format, a line for each event. src/train/trace reads it back,
+ * so each event also has its step, entry, unit and micro-batch. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void append_int(z3d_string *line, const char *key, int value) {
     if (value >= 0) z3d_string_append(line, ",\"%s\":%d", key, value);
 }
 
-/* The name is a JSON string. */
+/* After the name, a JSON string. */
 static void append_event(z3d_string *line, const z3d_executor *executor, const char *category,
                          double begin, double end) {
     const z3d_instruction *i = &executor->program->instruction[executor->position];

@@ -1,12 +1,12 @@
-/* Compares sums of two configurations, element by element where data ranks begin their sums in
- * different places: terms of micro-batches become terms of the samples in them. */
+/* Compares sums of two configurations. Where data ranks begin their sums in different places,
+ * element by element: terms of micro-batches become terms of their samples. */
 #include <stdlib.h>
 
 #include "zero/numerics.h"
 #include "zero/program/buffers.h"
 #include "zero/program/layout.h"
 
-/* A term whose elements lie in rows of so many, the first of them in `first_row`. */
+/* A term whose elements are cut into rows of `shard`, the first of them row `first_row`. */
 typedef struct sum {
     const z3d_numerics *of;
     int term;
@@ -18,9 +18,9 @@ typedef struct evaluation {
     z3d_terms *terms;
     const z3d_numerics *of;
     int root;
-    bool loosely;      /* what a backward adds counts as added afterwards */
+    bool loosely;      /* additions inside a backward count as additions after it */
     bool *needed;      /* by term up to the root */
-    int *local, *over; /* of one data rank, -1: it is not one rank's; over all of them */
+    int *local, *over; /* of one data rank, -1: not defined on one; over all of them */
 } evaluation;
 
 static int data_size(const z3d_numerics *n) {
@@ -77,7 +77,7 @@ static int share_of(evaluation *e, z3d_term part, int rank) {
                           (z3d_term){Z3D_TERM_SHARE, part.a, first, z3d_samples_of(config, &mesh)});
 }
 
-/* A term of operands that have been evaluated; -1: one of them is missing. */
+/* A term of evaluated operands; -1: an operand is missing. */
 static int combine(evaluation *e, z3d_term term, const int *value) {
     int a = value[term.a], b = has_two_operands(&term) ? value[term.b] : 0;
     if (e->loosely && term.kind == Z3D_TERM_INTO) term.kind = Z3D_TERM_ADD;
@@ -94,8 +94,9 @@ static void evaluate_on(evaluation *e, int rank) {
     }
 }
 
-/* Adds what the k-th member behind the row has, to a sum over all of them. It begins at k = 1 and
- * ends with the row's own; one whose parts are rounded on their way begins with that. */
+/* Adds the operand of the k-th member after the row's owner to a sum over all members. The sum
+ * begins at k = 1 and ends with the owner's; if operands are rounded on the wire, it begins with
+ * the owner's. */
 static void add_member(evaluation *e, int id, int k) {
     const z3d_term term = e->terms->term[id];
     const int first = term.c == Z3D_F32 ? 1 : 0, size = data_size(e->of);
@@ -147,7 +148,7 @@ static int64_t end_of_row(const sum *s, int64_t element) {
     return (element / s->shard + 1) * s->shard;
 }
 
-/* One element of each stretch that is in one row of both, up to the first difference. */
+/* Compares one element of each stretch that lies in one row of both, up to the first difference. */
 static z3d_status compare_rows(evaluation e[2], const sum *a, const sum *b, int64_t elements,
                                bool *same) {
     int64_t at = 0;
@@ -164,7 +165,7 @@ static int nodes_of(const z3d_numerics *n) {
     return z3d_mesh_size(&n->mesh, Z3D_ROLE_NODES);
 }
 
-/* Sums over the ranks of a node and over the nodes are equal only to the same sums. */
+/* Sums in parts are compared only as whole terms. */
 static bool adds_in_parts(const z3d_numerics *n) {
     return n->config.sharding != Z3D_SHARDING_FLAT && nodes_of(n) > 1;
 }
@@ -184,8 +185,8 @@ static z3d_status compare(z3d_terms *terms, const sum *a, const sum *b, int64_t 
     return status;
 }
 
-/* Sums of more than two tensor ranks begin in places that depend on the shard; so does which rank's
- * part is not rounded, if they travel in another type. */
+/* The first addend of a sum over more than two tensor ranks depends on the shard. If addends are
+ * rounded on the wire, so does the rank whose addend is not rounded. */
 static bool tensor_sums_agree(const z3d_numerics *a, const z3d_numerics *b, int group) {
     const bool rounds = a->config.wire != Z3D_F32 || b->config.wire != Z3D_F32;
     return a->layout->tensor_size <= (rounds ? 1 : 2) || data_size(a) == data_size(b) ||
@@ -210,8 +211,8 @@ z3d_status z3d_numerics_compare_gradient(z3d_terms *terms, const z3d_numerics *a
 
 /* ---- the control vector: losses and squares of all ranks ---- */
 
-/* Whether the numbers of so many ranks, whose other ranks have zeros, are added in the same order.
- * A long vector's sums begin where its elements' rows end, which depends on the world. */
+/* Whether the numbers of `ranks` ranks are added in the same order; all other ranks have zeros. In
+ * a long vector the first addend depends on the element's row, and so on the world. */
 static bool same_control_order(const z3d_numerics *a, const z3d_numerics *b, int64_t ranks) {
     int64_t bytes = z3d_control_capacity(a->layout) * (int64_t)sizeof(double);
     bool same_world = true;
@@ -220,7 +221,7 @@ static bool same_control_order(const z3d_numerics *a, const z3d_numerics *b, int
     return bytes <= Z3D_SMALL_BYTES || ranks <= 2 || same_world;
 }
 
-/* Added in the order of the data ranks: like an element of the last row. */
+/* The loss is added in the order of the data ranks, as an element of the last row. */
 static sum loss_of(const z3d_numerics *n) {
     return (sum){n, n->loss, 1, data_size(n) - 1};
 }

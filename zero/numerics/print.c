@@ -22,7 +22,7 @@ static bool is_chain(const z3d_term *term) {
     return term->kind == Z3D_TERM_ADD || term->kind == Z3D_TERM_INTO;
 }
 
-/* The later operand of an addition is the sum so far, unless it is a part itself. */
+/* The second operand of an addition is the sum so far, unless it is a part itself. */
 static bool sum_is_second(const printer *p, const z3d_term *term) {
     return term->kind == Z3D_TERM_ADD && is_chain(at(p, term->b)) && !is_chain(at(p, term->a));
 }

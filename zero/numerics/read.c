@@ -1,6 +1,6 @@
 /* Reads the sums of a training step from its programs: runs each list with terms in place of
- * numbers. The verifier has proved that all columns of a buffer have the same history, so the first
- * ones stand for all. */
+ * numbers. The verifier proves that all columns of a buffer have the same history, so the first
+ * columns stand for all. */
 #include <stdlib.h>
 
 #include "zero/numerics.h"
@@ -12,7 +12,7 @@ typedef struct reader {
     z3d_terms *terms;
     const z3d_program *program;
     int groups;
-    int *value; /* by buffer: what gradients lie in it, -1: none */
+    int *value; /* by buffer: the term of its gradients, -1: none */
     int *sent;  /* by pipeline stage and group: the sum that it sends, -1: not known (yet) */
     z3d_numerics *out;
 } reader;
@@ -37,7 +37,7 @@ static int part_of(reader *r, const z3d_instruction *in, int group) {
     return z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_PART, part, in->micro, 0});
 }
 
-/* The loss of a micro-batch is added where the last unit's forward ends. */
+/* The last unit's forward adds the loss of a micro-batch. */
 static void read_forward(reader *r, const z3d_instruction *in) {
     if (!z3d_model_is_last(r->program->model, in->unit)) return;
     int part = part_of(r, in, -1);
@@ -72,7 +72,6 @@ static int received(reader *r, const z3d_instruction *in) {
     return sum >= 0 ? sum : z3d_terms_find(r->terms, (z3d_term){Z3D_TERM_TWIN, in->group, 0, 0});
 }
 
-/* Gradients that move, or are added. */
 static void read_gradients(reader *r, const z3d_instruction *in) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     int from = info->from < Z3D_SLOT_COUNT ? in->buffer[info->from] : -1;
@@ -129,8 +128,7 @@ static void read_entry(reader *r, const z3d_instruction *in) {
     }
 }
 
-/* With a delayed update the optimizer steps the gradients of the step before: of a second step they
- * are known. */
+/* A delayed update steps the gradients of the step before, which are known in the second step. */
 static z3d_status read_program(reader *r) {
     const z3d_program *p = r->program;
     const int steps = p->config.offload.delayed ? 2 : 1;
@@ -144,7 +142,7 @@ static z3d_status read_program(reader *r) {
     return r->terms->status;
 }
 
-/* The list of a pipeline stage's first rank. */
+/* Reads the program of a pipeline stage's first rank. */
 static z3d_status read_stage(reader *r, const z3d_traces *traces, int stage) {
     const z3d_numerics *of = r->out;
     z3d_program_config config = of->config;
@@ -164,7 +162,7 @@ static z3d_status read_stage(reader *r, const z3d_traces *traces, int stage) {
     return status;
 }
 
-/* What a stage receives at the end of a step is known once the other one was read. */
+/* Two turns: what a stage receives is known after the other one was read. */
 static z3d_status read_stages(reader *r) {
     const int stages = r->out->layout->stages, times = stages > 1 ? 2 : 1;
     z3d_traces *traces = NULL;

@@ -1,4 +1,4 @@
-/* Sums as expressions: each once, found again by its operands. */
+/* Sums as expressions, in a hash table: each exists once. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static bool equal(const z3d_term *x, const z3d_term *y) {
     return x->kind == y->kind && x->a == y->a && x->b == y->b && x->c == y->c;
 }
 
-/* The term's place, or the free one where it belongs. */
+/* The term's place, or the free place for it. */
 static int *find(const z3d_terms *terms, const z3d_term *term) {
     uint64_t last = (uint64_t)terms->places - 1, at = hash(term) & last;
     while (terms->place[at] >= 0 && !equal(&terms->term[terms->place[at]], term))
@@ -30,7 +30,7 @@ static int *find(const z3d_terms *terms, const z3d_term *term) {
     return &terms->place[at];
 }
 
-/* Room for one term more; at most half of the places are taken. */
+/* Makes room for one more term; at most half of the places are taken. */
 static z3d_status grow(z3d_terms *terms) {
     if (terms->count < terms->capacity) return Z3D_OK;
     int capacity = terms->capacity ? 2 * terms->capacity : 1024;
@@ -39,7 +39,7 @@ static z3d_status grow(z3d_terms *terms) {
     if (term) terms->term = term;
     int *place = term ? malloc((size_t)capacity * 2 * sizeof *place) : NULL;
     if (!place)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to compare sums: %d of them are there",
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to compare more than %d sums",
                          terms->count);
     free(terms->place);
     terms->place = place;

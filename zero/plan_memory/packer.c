@@ -1,10 +1,9 @@
 /* Packing of lifetimes. For a given order there are two ways to place a span: on the skyline (above
  * all spans that were placed in its lifetime; a segment tree over time makes it O(log n)), or in
  * the lowest (or tightest) gap among the placed spans that overlap it in time. An interval tree
- * finds them; as long as the order goes forward in time, what is alive is carried from one span to
- * the next. It tries several orders by gaps, and improves the best by moving the highest spans to
- * the front. Effort is counted in spans, not in seconds, so the result depends on the spans only.
- */
+ * finds these; while the order goes forward in time, living spans are carried from one span to the
+ * next. Several orders are tried with gaps, and the best is improved: the highest spans move to the
+ * front. Effort is counted in spans, not in seconds, so the result depends only on the spans. */
 #include "zero/plan_memory/packer.h"
 
 #include <limits.h>
@@ -19,9 +18,9 @@ typedef struct item {
     int first, last;
     int64_t size;       /* rounded */
     int64_t contention; /* most bytes alive at a moment of its life */
-    int until;          /* items before this place begin in its life or before it */
-    int class;          /* of its duration, see classify */
-    int span;           /* whose */
+    int until;          /* items before this place begin before its end */
+    int class;          /* of its duration (classify) */
+    int span;           /* its span */
 } item;
 
 typedef struct extent {
@@ -33,7 +32,7 @@ typedef struct packer {
     int count, times;
     item *items; /* by first */
     int64_t *offset, *best_offset;
-    int *order, *best_order; /* best_order: what improvement starts from */
+    int *order, *best_order; /* best_order: improve begins with it */
     int64_t best, bound, effort;
     bool patient;
     int time_leaves, item_leaves; /* powers of two */
@@ -56,7 +55,7 @@ static int64_t max64(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* The maximum, or `best` where it is not higher. */
+/* The larger one of the maximum and `best`. */
 static int64_t skyline_max(const packer *p, int node, int low, int high, int first, int last,
                            int64_t best) {
     if (last < low || high < first || p->high[node] <= best) return best;
@@ -123,7 +122,7 @@ static int collect_sorted(const packer *p, int from, int limit, int first, exten
     return found;
 }
 
-/* Items that begin at or before `time` stand in front of the returned place. */
+/* The place after the items that begin at or before `time`. */
 static int items_until(const packer *p, int time) {
     int low = 0, high = p->count;
     while (low < high) {
@@ -151,7 +150,7 @@ static void insert_alive(packer *p, extent new) {
     p->alive[low] = new;
 }
 
-/* Brings `alive` to the moment: what was placed and is alive there. */
+/* Makes `alive` the placed items that are alive at the moment. */
 static void go_to(packer *p, int now) {
     int until = p->now <= now ? p->reached : p->count, kept = 0;
     if (p->now > now) {
@@ -169,8 +168,9 @@ static void go_to(packer *p, int now) {
     p->reached = until;
 }
 
-/* Brings `later` to what begins in the item's life, and maybe more behind it. All that is placed
- * while the order goes forward in time has begun, so it stays as it is but for its ends. */
+/* Extends `later` to the placed items that begin in the item's life; it may have more. While the
+ * order goes forward in time, all items placed meanwhile have begun, so `later` changes only at its
+ * ends. */
 static void look_ahead(packer *p, const item *it) {
     int from = p->seen > p->reached ? p->seen : p->reached, kept = 0;
     int fresh = from < it->until ? collect_sorted(p, from, it->until, it->first, p->found) : 0;
@@ -214,7 +214,7 @@ static void mark_placed(packer *p, int index) {
     insert_alive(p, extent_of(p, index));
 }
 
-/* Returns INT64_MAX when the effort runs out or the height gets past `enough`. */
+/* Returns INT64_MAX if the effort runs out or the height exceeds `enough`. */
 static int64_t place_in_gaps(packer *p, const int *order, bool tight, int64_t enough) {
     int64_t height = 0;
     for (int i = 0; i < 2 * p->item_leaves; i++) p->latest[i] = -1;
@@ -296,7 +296,7 @@ static int by_contention_size(const void *x, const void *y) {
     return c != 0 ? c : by_size(x, y);
 }
 
-/* Things that live long are the bottom; equal ones in the order in which they come. */
+/* Long lives at the bottom; equal ones in their order. */
 static int by_class_size(const void *x, const void *y) {
     const item *a = x, *b = y;
     int c = compare64(a->class, b->class);
@@ -316,7 +316,7 @@ static int by_last(const void *x, const void *y) {
     return c != 0 ? c : tie(a, b);
 }
 
-/* What is tried, in this order; tight: each in the tightest gap. */
+/* Attempts, in this order; tight: items go to the tightest gap. */
 static const struct attempt {
     int (*compare)(const void *, const void *);
     bool tight;
@@ -342,8 +342,8 @@ static const struct attempt {
                 {by_size_duration, true}};
 enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
-/* Durations are of one class as long as the next longer one is not twice as long; all short ones
- * are of one class. */
+/* A class ends where the next longer duration is at least twice as long; all short ones are one
+ * class. */
 static void classify(packer *p, item *sorted, const int *place) {
     enum { SHORT = 64 };
     memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
@@ -371,7 +371,7 @@ static void keep_if_better(packer *p, int64_t height) {
     memcpy(p->best_order, p->order, sizeof *p->order * (size_t)p->count);
 }
 
-/* Half a thousandth above the bound; three percent once it has cost much. */
+/* Half a thousandth above the bound; after much effort three percent. */
 static bool good_enough(const packer *p) {
     return p->best <= p->bound + p->bound / (p->patient ? 2000 : 32);
 }
@@ -390,8 +390,7 @@ static void move_to(int *order, int from, int to) {
     order[to] = moved;
 }
 
-/* What sticks out at the top is placed earlier: to the front, then halfway, a quarter of the way.
- */
+/* Moves the highest item to an earlier place: to the front, then halfway, a quarter of the way. */
 static void improve(packer *p) {
     for (int round = 0; round < 400 && !good_enough(p); round++) {
         int64_t before = p->best;
@@ -442,7 +441,7 @@ static int power_of_two(int at_least) {
     return n;
 }
 
-/* live: bytes at each moment, for one moment more than there are; they are 0 before. Returns the
+/* live: bytes at each moment, with one element more than moments; zero-initialised. Returns the
  * most. */
 static int64_t count_live(const z3d_span *spans, int count, int times, int64_t *live) {
     int64_t most = 0;
@@ -458,7 +457,7 @@ static int64_t count_live(const z3d_span *spans, int count, int times, int64_t *
     return most;
 }
 
-/* Bytes alive at each moment; the bound; every item's contention. */
+/* Finds the bytes alive at each moment, the bound and every item's contention. */
 static z3d_status measure(packer *p, const z3d_span *spans) {
     int64_t *live = NULL;
     Z3D_TRY(z3d_new((size_t)p->times + 1, sizeof *live, "packing", &live));

@@ -1,5 +1,4 @@
-/* Packs lifetimes into one range of addresses: the pure problem of the memory planner (planner.c),
- * without buffers or instructions. */
+/* Packs lifetimes into one range of addresses: the pure problem of the memory planner. */
 #ifndef ZERO3D_ZERO_PACKER_H
 #define ZERO3D_ZERO_PACKER_H
 
@@ -10,20 +9,19 @@
 
 enum { Z3D_PACK_ALIGN = 256 };
 
-/* One thing to place: alive in [first, last], both included, of `times` moments. */
+/* A thing to place, alive in [first, last], both included, of `times` moments. */
 typedef struct z3d_span {
     int first, last;
-    int64_t bytes;  /* as asked for; places are rounded up to Z3D_PACK_ALIGN */
+    int64_t bytes;  /* sizes are rounded up to Z3D_PACK_ALIGN */
     int64_t offset; /* result, a multiple of Z3D_PACK_ALIGN */
 } z3d_span;
 
-/* Gives every span an offset such that spans whose lifetimes meet do not share addresses, and tries
- * to keep the height (largest offset + rounded bytes) close to the bound (largest sum of rounded
- * bytes alive at one moment), which no packing can beat. Deterministic: the same spans give the
- * same offsets. The spans' order is kept. Errors: ERR_MEMORY. */
+/* Gives every span an offset. Spans that are alive at one moment do not overlap. Tries to keep the
+ * height (largest offset + rounded bytes) near the bound (largest sum of rounded bytes alive at a
+ * moment), which no packing can beat. Deterministic. Spans keep their order. Errors: ERR_MEMORY. */
 z3d_status z3d_pack(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound);
-/* Every span gets addresses of its own, for programs that do not run, and the bound is found. The
- * sum of all sizes must not overflow. Errors: ERR_MEMORY. */
+/* The same, but no spans share addresses, for programs that do not run. The sum of all sizes must
+ * not overflow. Errors: ERR_MEMORY. */
 z3d_status z3d_pack_apart(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound);
 
 #endif

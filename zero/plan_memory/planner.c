@@ -1,8 +1,6 @@
-/* The memory planner: from the lifetimes of a program's buffers to offsets in one arena per memory
+/* The memory planner: from lifetimes of a program's buffers to offsets in one arena for each memory
  * space, and to the peak of every category. Persistent buffers come first, in list order, at the
- * same offsets in every program that has them; buffers that live within a step are packed after
- * them (packer.c).
- */
+ * same offsets in all programs; the others are packed after them (packer.c). */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +34,7 @@ static z3d_status check_buffers(const z3d_program *program) {
     return Z3D_OK;
 }
 
-/* caches: those of generation, which follow the others, too. */
+/* caches: also the caches of generation, which come last. */
 static const z3d_buffer *next_persistent(const z3d_program *program, bool caches, int *index) {
     while (*index < program->num_buffers) {
         const z3d_buffer *b = &program->buffer[(*index)++];
@@ -49,7 +47,7 @@ static bool same_name(const z3d_buffer *a, const z3d_buffer *b) {
     return a->micro == b->micro && strcmp(a->what, b->what) == 0 && strcmp(a->owner, b->owner) == 0;
 }
 
-/* A weight must lie at one address in all programs: so the lists must be equal. */
+/* Persistent buffers have one address in all programs, so the lists must be equal. */
 static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
     const bool caches = z3d_mode_generates(a->mode) && z3d_mode_generates(b->mode);
     int i = 0, j = 0;
@@ -67,7 +65,7 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
     }
 }
 
-/* What travels to or from a disk begins and ends with its blocks. */
+/* Disk transfers use whole blocks. */
 static int64_t room(const z3d_program *program, const z3d_buffer *b) {
     const z3d_offload_plan *offload = &program->config.offload;
     bool disk = offload->optimizer == Z3D_SPACE_DISK || offload->parameters == Z3D_SPACE_DISK ||
@@ -87,7 +85,7 @@ static int64_t place_persistent(z3d_program *program, z3d_space space) {
     return top;
 }
 
-/* Packs what lives within the step into `space` from `base` on. */
+/* Packs the buffers that do not persist into `space`, from `base` on. */
 static z3d_status place_lifetimes(z3d_program *program, z3d_space space, int64_t base) {
     z3d_span *spans = NULL;
     int count = 0, next = 0;
@@ -134,8 +132,7 @@ z3d_status z3d_program_plan(z3d_program **programs, int count) {
 /* ---- peaks by category ---- */
 
 typedef struct change {
-    int time; /* 2 * instruction at birth, + 1 at death: the born are counted before the dead leave
-               */
+    int time; /* 2 * instruction at birth, + 1 at death: births come before deaths */
     z3d_category category;
     int64_t bytes;
 } change;

@@ -1,5 +1,4 @@
-/* The buffers that all programs of a configuration have, their sizes, and what buffers are called.
- */
+/* The buffers that all programs of a configuration have, their sizes, and the names of buffers. */
 #include <stdio.h>
 
 #include "zero/program.h"
@@ -14,7 +13,7 @@ int64_t z3d_program_field_bytes(const z3d_program *program, int field) {
            program->model->field[field].bytes_per_sample[program->mode];
 }
 
-/* All programs have the same buffers; generation uses those of the first micro-batch. */
+/* All programs have the same buffers; generation uses the first micro-batch's. */
 int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field) {
     const z3d_model *model = program->model;
     int64_t most = 0;

@@ -1,5 +1,5 @@
-/* Parameter groups as flat buffers: where each parameter lies, what a shard is, and which of its
- * elements are treated alike. */
+/* Parameter groups as flat buffers: the place of each parameter, shards, and ranges of elements
+ * that are treated alike. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 enum { RANGE_CLASSES = 6 };
 
-/* Parameters are sorted by this, so that a shard is at most six ranges: decayed ones before plain
- * ones, the partial of both next to each other. */
+/* The order of parameters, so that a shard is at most six ranges: decayed ones first, the partial
+ * ones of both next to each other. */
 static int range_class(const z3d_model *model, const z3d_parameter *parameter) {
     int class = z3d_parameter_is_partial(model, parameter) ? 2 : parameter->split_dim < 0 ? 1 : 0;
     return parameter->weight_decay ? class : RANGE_CLASSES - 1 - class;
@@ -54,7 +54,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
     return Z3D_OK;
 }
 
-/* ---- what a model must be: users bring their own ---- */
+/* ---- checks of the model, which may be the user's own ---- */
 
 static bool named(const char *name) {
     return name[0] != '\0' && memchr(name, '\0', Z3D_NAME) != NULL;
@@ -107,7 +107,7 @@ static z3d_status check_parameter(const z3d_parameter_group *group, int index, i
                      tensor_size);
 }
 
-/* Another pipeline stage does not run the unit, so it cannot come to its collectives. */
+/* Process groups stay in one pipeline stage: other stages do not run the unit. */
 static z3d_status check_process_groups(const z3d_unit *unit) {
     if (unit->num_process_groups < 0 || unit->num_process_groups > Z3D_MAX_PROCESS_GROUPS)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: %d process groups, but at most %d are possible",
@@ -180,7 +180,7 @@ static z3d_status check_model(const z3d_model *model, const z3d_mesh *mesh) {
 
 /* ---- pipeline stages ---- */
 
-/* As many units in each chunk as possible, the first ones one more. */
+/* An even cut; the first chunks have one unit more. */
 static int even_cut(int units, int chunks, int chunk) {
     int rest = units % chunks;
     return units / chunks * chunk + (chunk < rest ? chunk : rest);
@@ -201,7 +201,7 @@ static z3d_status check_chunks(const z3d_model *model, const z3d_pipeline_config
     if (ascending) return Z3D_OK;
     return Z3D_ERROR(
         Z3D_ERR_CONFIG,
-        "the chunks of the pipeline must have all %d units in order, each at least one",
+        "the chunks of the pipeline must have all %d units in order, each chunk at least one",
         model->num_units);
 }
 
@@ -225,7 +225,7 @@ static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config 
     return Z3D_OK;
 }
 
-/* The chunks that use each group. */
+/* Finds the chunks that use each group. */
 static z3d_status find_chunks(const z3d_model *model, z3d_layout *layout) {
     for (int g = 0; g < model->num_groups; g++)
         layout->group[g].chunk[0] = layout->group[g].chunk[1] = -1;
@@ -237,7 +237,7 @@ static z3d_status find_chunks(const z3d_model *model, z3d_layout *layout) {
             if (at == 2)
                 return Z3D_ERROR(Z3D_ERR_CONFIG,
                                  "parameter group %s is used in chunks %d, %d and %d of the "
-                                 "pipeline; two at most can share it",
+                                 "pipeline; at most two can share it",
                                  model->group[g].name, chunk[0], chunk[1], here);
             chunk[at] = here;
         }
@@ -245,8 +245,8 @@ static z3d_status find_chunks(const z3d_model *model, z3d_layout *layout) {
     return Z3D_OK;
 }
 
-/* A group that no unit uses is everybody's; the builder refuses it. Of several copies of the states
- * the first node's count. */
+/* All stages hold a group that no unit uses; the builder refuses it. Of several copies of the
+ * states the first node's counts. */
 static void find_holders(const z3d_layout *layout, z3d_group_layout *g) {
     int stage[2] = {-1, -1};
     for (int at = 0; at < 2; at++)
@@ -277,13 +277,13 @@ bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit) {
     return layout->first_unit[layout->chunk_of_unit[unit]] == unit;
 }
 
-/* Elements of the groups so far, and those of them that are offloaded. */
+/* Elements of the groups so far; of the offloaded ones. */
 struct spread {
     double all, offloaded;
 };
 
-/* Whole groups that come as near to the share as they can, spread evenly over what this stage
- * holds. A frozen group has no states to share out. */
+/* Whether the group is offloaded: whole groups, as near to the share as possible, spread evenly
+ * over this stage's. A frozen group has no states to share out. */
 static bool is_offloaded(const z3d_group_layout *group, const z3d_program_config *config,
                          struct spread *spread) {
     const double elements = group->held ? (double)group->padded : 0;

@@ -1,4 +1,4 @@
-/* Answers questions about an instruction from the table. */
+/* Answers about an instruction, from the table. */
 #include "zero/program.h"
 #include "zero/program/layout.h"
 
@@ -158,7 +158,7 @@ static unsigned to_access(const z3d_instruction *in, const z3d_opcode_info *info
     case Z3D_CLASS_RECV:
     case Z3D_CLASS_RESULT:
         return Z3D_ACCESS_WRITE;
-    case Z3D_CLASS_COPY: /* in place it only says that the input stays */
+    case Z3D_CLASS_COPY: /* in place: the input is kept alive */
         return apart ? Z3D_ACCESS_WRITE : Z3D_ACCESS_READ;
     default:
         return apart ? Z3D_ACCESS_WRITE : Z3D_ACCESS_UPDATE;
@@ -176,7 +176,7 @@ unsigned z3d_instruction_access(const z3d_instruction *in, int slot) {
     return slot == (int)info->from ? Z3D_ACCESS_READ : Z3D_ACCESS_NONE;
 }
 
-/* Whose matrix lies in the slot. */
+/* The group whose matrix is in the slot. */
 static int group_of(const z3d_program *p, const z3d_instruction *in, int slot) {
     z3d_opcode_subject subject = z3d_opcode_info_of(in->opcode)->subject;
     if (subject == Z3D_SUBJECT_GROUP) return in->group;
@@ -188,7 +188,7 @@ static int group_of(const z3d_program *p, const z3d_instruction *in, int slot) {
     return p->model->unit[in->unit].group[place];
 }
 
-/* The rows of the matrix that a collective of a parameter group works in. */
+/* The rows of the matrix of a group's collective. */
 static z3d_rows matrix_rows(const z3d_instruction *in) {
     return in->group >= 0 && in->axes == Z3D_ROLE_NODES ? Z3D_ROWS_BLOCK : Z3D_ROWS_ALL;
 }
@@ -254,7 +254,7 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
     return o;
 }
 
-/* A group's matrix as a collective over these axes has it. */
+/* A group's matrix in a collective over these axes. */
 static z3d_matrix group_matrix(const z3d_group_layout *g, z3d_axes axes) {
     const int block = g->block;
     if (block > 1 && axes == Z3D_ROLE_BLOCKS)

@@ -1,13 +1,13 @@
-/* Cuts a model's chain of units into the chunks of a pipeline, so that the chunk that takes longest
- * takes as little time as possible, and the others are even. */
+/* Cuts a model's chain of units into the chunks of a pipeline: the slowest chunk takes as little
+ * time as possible, and the others are even. */
 #include <stdlib.h>
 
 #include "zero/program/layout.h"
 #include "zero/program/pipeline.h"
 #include "zero/program/traces.h"
 
-/* A device moves a byte in the time of about so many FLOPs, as kernels without products are bound
- * by memory. It only has to rank units: a block against the head. */
+/* A device moves a byte in the time of about so many FLOPs: kernels without products are bound by
+ * memory. It only has to rank units: a block against the head. */
 static const double FLOPS_PER_BYTE = 10;
 
 static z3d_status find_times(const z3d_model *model, const z3d_program_config *config,
@@ -32,7 +32,7 @@ static z3d_status find_times(const z3d_model *model, const z3d_program_config *c
     return status;
 }
 
-/* A tied table is counted where it is used, each time. */
+/* A tied table counts at each use. */
 static void count_parameters(const z3d_model *model, double *cost) {
     for (int u = 0; u < model->num_units; u++) {
         for (int s = 0; s < model->unit[u].num_groups; s++) {
@@ -44,18 +44,18 @@ static void count_parameters(const z3d_model *model, double *cost) {
     }
 }
 
-/* What is cut, into how many chunks, and how fast each of their stages is. */
+/* The units to cut, the number of chunks, and the speeds of their stages. */
 typedef struct cutter {
     const z3d_model *model;
     const double *cost;   /* of each unit */
-    const double *before; /* of all units before each, and at last of all */
+    const double *before; /* of all units before each one; the last one: of all */
     int chunks, stages;
     int stage[Z3D_MAX_CHUNKS];
     double speed[Z3D_MAX_CHUNKS];
 } cutter;
 
-/* Fills chunks from the front with what their stages do in `limit` each, and with `least` units at
- * least. False: some do not fit. */
+/* Fills chunks from the front: each with at least `least` units and as many as its stage can do in
+ * `limit`. False: some do not fit. */
 static bool fill(const cutter *c, double limit, int least, int *first) {
     int unit = 0, units = c->model->num_units;
     for (int chunk = 0; chunk < c->chunks; chunk++) {
@@ -69,7 +69,7 @@ static bool fill(const cutter *c, double limit, int least, int *first) {
     return unit == units;
 }
 
-/* The time of the chunk that takes longest. */
+/* The time of the slowest chunk. */
 static double cut(const cutter *c, int least, int *first) {
     double low = 0, high = 0, slowest = c->speed[0];
     for (int chunk = 1; chunk < c->chunks; chunk++)
@@ -84,7 +84,7 @@ static double cut(const cutter *c, int least, int *first) {
     return high;
 }
 
-/* Every chunk has a unit at least; this must not take longer than without it. */
+/* Every chunk has at least one unit; refuses it if this takes longer than without. */
 static z3d_status cut_all(const cutter *c, const z3d_program_config *config, int stages,
                           int *first) {
     double shortest = cut(c, 0, first);
@@ -101,7 +101,7 @@ static z3d_status cut_all(const cutter *c, const z3d_program_config *config, int
 
 /* ---- evening out ---- */
 
-/* How uneven a cut is: the stage that takes longest; then all stages; then all chunks. */
+/* How uneven a cut is: the time of the slowest stage; then all stages; then all chunks. */
 typedef struct unevenness {
     double longest, stages, chunks;
 } unevenness;
@@ -133,7 +133,7 @@ static bool is_better(const unevenness *a, const unevenness *b) {
     return is_less(a->chunks, b->chunks);
 }
 
-/* One unit less in chunk `from`, one more in chunk `to`: the borders between them move by one. */
+/* Moves one unit from chunk `from` to chunk `to`: the borders between them move by one. */
 static bool move(int from, int to, int *first) {
     int low = from < to ? from : to, high = from < to ? to : from;
     if (first[from + 1] - first[from] < 2) return false;
@@ -141,10 +141,10 @@ static bool move(int from, int to, int *first) {
     return true;
 }
 
-/* Filling gives the last chunks what is left, and looks at chunks, not at stages with several:
- * units change their chunks as long as that helps. */
+/* Filling leaves the rest to the last chunks, and sees chunks, not stages with several. So units
+ * change chunks while that improves the cut. */
 static void even_out(const cutter *c, int *first) {
-    enum { FAR = 128, PASSES = 64 }; /* among more chunks only neighbours are tried */
+    enum { FAR = 128, PASSES = 64 }; /* with more chunks only neighbours exchange units */
     unevenness now = measure(c, first);
     bool better = true;
     for (int pass = 0; better && pass < PASSES; pass++) {

@@ -1,4 +1,4 @@
-/* The program as text, names of instructions for errors and traces, and a program's communication
+/* The program as text, instructions' names for errors and traces, and a program's communication
  * volume. */
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +18,13 @@ static const char *subject(const z3d_program *p, const z3d_instruction *in) {
     return "";
 }
 
-/* A wrong program is described, too: the sum may leave the range. */
+/* Wrong programs are described, too, so the sum may overflow. */
 static void columns_text(const z3d_instruction *in, char *buf, size_t size) {
     uint64_t last = (uint64_t)in->first + (uint64_t)in->count - 1;
     snprintf(buf, size, "%lld-%lld", (long long)in->first, (long long)last);
 }
 
-/* It is over one part of the data axis. */
+/* Whether the collective is over one part of the data axis. */
 static bool is_in_parts(const z3d_program *p, const z3d_instruction *in) {
     return z3d_is_collective(in) && in->group >= 0 && in->group < p->layout->num_groups &&
            in->axes != z3d_opcode_axes(p->layout, in->opcode, in->group);
@@ -174,7 +174,7 @@ static void print_header(const z3d_program *p, z3d_string *out) {
         p->layout->group[0].rows);
 }
 
-/* Whether gradients in the slot are a sum that the instruction adds to. */
+/* Whether the instruction adds to the gradients in the slot. */
 static bool is_added_to(const z3d_instruction *in, int slot) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     bool sum = info->rules == Z3D_CLASS_SUM && slot == (int)info->to;
@@ -218,14 +218,14 @@ static void print_children(const z3d_instruction *in, z3d_string *out) {
     }
 }
 
-/* Columns of a line are padded; nothing is left hanging behind the last one in use. */
+/* Without the padding after the last column in use. */
 static void append_trimmed(z3d_string *out, const char *line) {
     size_t length = strlen(line);
     while (length > 0 && line[length - 1] == ' ') length--;
     z3d_string_append_bytes(out, line, length);
 }
 
-/* Of columns whose longest text is not known. */
+/* Widths of the columns that depend on the program. */
 typedef struct widths {
     int opcode, subject;
 } widths;

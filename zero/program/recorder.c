@@ -6,7 +6,7 @@
 #include "zero/program/layout.h"
 #include "zero/program/traces.h"
 
-/* Unbacked address regions, so that an operand's pointer tells what it belongs to. */
+/* Address regions without memory: a pointer tells its operand. */
 enum region {
     REGION_INPUT = 1,
     REGION_OUTPUT,
@@ -115,7 +115,7 @@ static z3d_status record_collective(void *context, z3d_group *group, const z3d_c
     return Z3D_OK;
 }
 
-/* The run of unit u with every pointer in its region. */
+/* A run of unit u; each pointer is in its own region. */
 static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layout,
                                   const z3d_program_config *config, z3d_mode mode, int u) {
     const z3d_unit *unit = &model->unit[u];
@@ -259,7 +259,7 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
     return check_halves(run.unit, trace);
 }
 
-/* One for each set of axes over which a unit has one. */
+/* Makes a group for each set of axes that a unit communicates over. */
 static z3d_status make_groups(const z3d_model *model, const z3d_mesh *mesh,
                               z3d_group *group[Z3D_AXES_COUNT]) {
     for (int u = 0; u < model->num_units; u++)
@@ -273,7 +273,7 @@ static z3d_status make_groups(const z3d_model *model, const z3d_mesh *mesh,
     return Z3D_OK;
 }
 
-/* ---- which units are recorded ---- */
+/* ---- the distinct units ---- */
 
 static bool same_parameters(const z3d_parameter_group *a, const z3d_parameter_group *b) {
     if (a->num_parameters != b->num_parameters) return false;
@@ -282,7 +282,7 @@ static bool same_parameters(const z3d_parameter_group *a, const z3d_parameter_gr
     return true;
 }
 
-/* Of two units of one kind, the same parameters are frozen, and the same gradients are wanted. */
+/* Whether two units of one kind have the same frozen parameters and the same needed gradients. */
 static bool are_alike(const z3d_model *model, const z3d_layout *layout, int a, int b) {
     const z3d_unit *x = &model->unit[a], *y = &model->unit[b];
     const int first = layout->first_trained;
@@ -296,7 +296,7 @@ static bool are_alike(const z3d_model *model, const z3d_layout *layout, int a, i
     return true;
 }
 
-/* The kind of unit u: that of the first one before it that is like it; else a new one. */
+/* The kind of unit u: that of the first earlier unit like it; else a new one. */
 static int find_kind(const z3d_model *model, const z3d_layout *layout, const int *kind, int u,
                      int num_kinds) {
     bool first = true;

@@ -1,18 +1,18 @@
 /* The programs of one configuration on one rank, made in one way for all callers: layout, traces,
- * programs, memory, verification. What the engine refuses, a plan refuses. */
+ * programs, memory, verification. The engine and `plan` refuse the same. */
 #include <stdlib.h>
 
 #include "zero/program/layout.h"
 #include "zero/program/pipeline.h"
 #include "zero/program/set.h"
 
-/* Up to this world size every rank's program is built, and all are played against each other, if
- * they have no more than so many instructions together (about 3 GB). In a larger world one program
- * for each pipeline stage stands for its class: in a stage, programs differ only in the rank. */
+/* Up to this world size, and up to so many instructions together (about 3 GB), every rank's program
+ * is built and all are played against each other. In a larger world one program stands for each
+ * pipeline stage, whose programs differ only in the rank. */
 enum { BUILT_APART = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
 
-/* Parameters that every rank keeps whole, or a block of, but of which it steps its own rows, are
- * gathered once a step, not once a run. */
+/* Whether parameters are gathered once a step, not once a run: each rank keeps all rows, or a
+ * block, but steps only its own rows. */
 static bool relies_on_gathers(const z3d_layout *layout, z3d_mode mode) {
     if (mode == Z3D_MODE_TRAIN) return false;
     for (int g = 0; g < layout->num_groups; g++)
@@ -44,10 +44,10 @@ static int list_programs(const z3d_program_set *set, z3d_program *all[2 * Z3D_MO
     return count;
 }
 
-/* What the program of another rank is made of. */
+/* The program of another rank, and its parts. */
 typedef struct peer {
     z3d_layout *layout;
-    z3d_traces *traces; /* NULL: this rank's, as it has as many samples */
+    z3d_traces *traces; /* NULL: this rank's, which has as many samples */
     z3d_program *program;
 } peer;
 
@@ -64,7 +64,7 @@ static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *
                                   &out->traces));
     Z3D_TRY(z3d_program_build(set->model, out->layout, out->traces ? out->traces : set->traces,
                               &mesh, &config, mine->mode, &out->program));
-    /* The play of all ranks does not look at buffers. */
+    /* The play of all ranks does not read buffers. */
     free(out->program->buffer);
     out->program->buffer = NULL;
     out->program->num_buffers = 0;
@@ -77,8 +77,8 @@ static void release_peer(peer *peer) {
     z3d_layout_destroy(peer->layout);
 }
 
-/* The builder is pure, so every rank can build every rank's program. Classes are those of this data
- * rank: what data ranks do together does not depend on their samples. */
+/* The builder is pure, so every rank can build every rank's program. In a large world it takes this
+ * data rank's pipeline stages: samples do not change what data ranks do together. */
 static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
     const z3d_mesh *mesh = &set->mesh;
     int count = z3d_mesh_size(mesh, set->classes ? Z3D_ROLE_STAGES : Z3D_AXES_WORLD);

@@ -1,4 +1,4 @@
-/* Which samples of a micro-batch each data rank has, and how many a call works on. */
+/* The samples of a micro-batch on each data rank, and the number in a call. */
 #include "zero/program/config.h"
 
 /* Samples of the data ranks before `index`. */
@@ -19,20 +19,23 @@ int64_t z3d_samples_of(const z3d_program_config *config, const z3d_mesh *mesh) {
     return first_of(config, index + 1) - first_of(config, index);
 }
 
-/* Whether rank i ends first with one sample more; of two that end together, who has fewer. */
+/* Whether rank i ends before rank j with one more sample each; at equal times the one with fewer
+ * samples. */
 static bool ends_first(const int64_t *samples, const double *speed, int i, int j) {
     double here = (double)(samples[i] + 1) / speed[i], there = (double)(samples[j] + 1) / speed[j];
     return here < there || (here == there && samples[i] < samples[j]);
 }
 
-/* Everybody's share is rounded down; what is left goes, one by one, to who ends first with it. */
+/* Every share is rounded down; the rest goes, one by one, to the rank that ends first with one
+ * more. */
 bool z3d_share_samples(int64_t samples, const double *speed, int count, int64_t *first) {
     double sum = 0;
     int64_t left = samples;
     bool all = true;
     for (int i = 0; i < count; i++) sum += speed[i];
     for (int i = 0; i < count; i++) {
-        first[i] = (int64_t)((double)samples * speed[i] / sum); /* for now: of rank i */
+        first[i] =
+            (int64_t)((double)samples * speed[i] / sum); /* until the end: samples of rank i */
         left -= first[i];
     }
     for (; left > 0; left--) {

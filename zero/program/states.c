@@ -1,11 +1,11 @@
-/* Decides what a rank keeps between steps of every parameter group: the only file that reads ZeRO's
+/* Decides the states that a rank keeps of every parameter group: the only file that reads ZeRO's
  * stage. Stage 1 shards the optimizer states, 2 also the gradients, 3 also the parameters (the
- * paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
+ * paper's P_os, P_os+g, P_os+g+p). All other code reads the answer in the layout. */
 #include "src/base/disk.h"
 #include "zero/program/layout.h"
 
-/* Gradients that are reduced once a step must be whole on every rank until then. Where every
- * micro-batch is reduced, the others' rows are kept only to be gathered. */
+/* Whether a rank keeps all rows of gradients: until the reduction, if they are reduced once a step.
+ * If every micro-batch is reduced, the others' rows are kept only to be gathered. */
 static bool keeps_all_gradients(const z3d_program_config *config) {
     if (config->accumulation > 1) return config->stage < 1 || config->reduce_per_step;
     return config->stage < 2;
@@ -15,7 +15,8 @@ static unsigned stepped_kinds(const z3d_program_config *config) {
     return z3d_optimizer_kinds(config->optimizer) | (config->ema ? Z3D_KIND(EMA) : 0);
 }
 
-/* Only parameters, and each rank has read those that it keeps: nobody gathers what others step. */
+/* Without steps: only parameters. The rows that a rank keeps are the rows that it would step, so no
+ * gather is needed. */
 static void keep_values_only(z3d_state state[Z3D_STATE_COUNT]) {
     state[Z3D_STATE_GRADIENT].kinds = state[Z3D_STATE_OPTIMIZER].kinds = 0;
     state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
@@ -39,7 +40,7 @@ void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t 
     state[Z3D_STATE_SECONDARY] =
         (z3d_state){{Z3D_ROLE_BLOCKS, Z3D_SPACE_DEVICE, config->dtype},
                     config->sharding == Z3D_SHARDING_HPZ && !whole ? Z3D_KIND(PARAMETER) : 0};
-    /* All rows are added to by backward, which the device does. */
+    /* Backward adds to all rows, on the device. */
     state[Z3D_STATE_GRADIENT] =
         (z3d_state){{all_gradients ? Z3D_AXES_NONE : axes,
                      all_gradients ? Z3D_SPACE_DEVICE : optimizer, config->grad_dtype},
@@ -91,7 +92,7 @@ int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role
     return z3d_rows_first(&layout->group[group], z3d_state_rows(layout, group, role));
 }
 
-/* Elements from one of the state's tensors to the next. */
+/* Elements from one of the state's tensors to the next: whole disk blocks. */
 static int64_t stride(const z3d_layout *layout, int group, z3d_state_role role) {
     int64_t elements = z3d_state_elements(layout, group, role);
     const z3d_state *state = state_of(layout, group, role);

@@ -1,12 +1,12 @@
-/* What of a parameter group persists between steps, and which of its rows on each rank: states.c is
- * the one file where ZeRO's stage is read. */
+/* The states of a parameter group, which persist between steps, and their rows on each rank.
+ * states.c is the one file that reads ZeRO's stage. */
 #ifndef ZERO3D_ZERO_STATES_H
 #define ZERO3D_ZERO_STATES_H
 
 #include "zero/program/config.h"
 
-/* Rows of a group's [rows x shard] matrix: this rank's; the others of its block, the rows of the
- * ranks at its place in other nodes; all others. They nest: a block's rows follow each other. */
+/* Rows of a group's [rows x shard] matrix: OWN: this rank's; NEAR: the others of its block (the
+ * ranks at its place in other nodes); FAR: all others. The rows of a block follow each other. */
 typedef enum z3d_rows {
     Z3D_ROWS_OWN = 1,
     Z3D_ROWS_NEAR = 2,
@@ -15,42 +15,39 @@ typedef enum z3d_rows {
     Z3D_ROWS_ALL = Z3D_ROWS_BLOCK | Z3D_ROWS_FAR
 } z3d_rows;
 
-/* What of a parameter group persists between steps. */
 typedef enum z3d_state_role {
     Z3D_STATE_VALUE,     /* the parameters */
-    Z3D_STATE_SECONDARY, /* hpZ: their block, gathered once after they changed */
+    Z3D_STATE_SECONDARY, /* hpZ: their block, gathered once after a change of the parameters */
     Z3D_STATE_GRADIENT,
     Z3D_STATE_OPTIMIZER,
     Z3D_STATE_COUNT
 } z3d_state_role;
 
-/* Where a state is on each rank. */
+/* The place of a state on each rank. */
 typedef struct z3d_placement {
-    z3d_axes sharded; /* over which its rows are divided; NONE: each rank has all */
+    z3d_axes sharded; /* its rows are divided over these; NONE: each rank has all */
     z3d_space space;
     z3d_dtype codec;
 } z3d_placement;
 
 /* A state is a matrix for each kind of tensor, in the kinds' order. The optimizer state of 16-bit
- * parameters, and an offloaded one, begins with an fp32 master copy, which is the trainer's
- * (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. Other fp32 parameters are their own
- * master copy. */
+ * or offloaded parameters begins with an fp32 master copy (Z3D_TENSOR_PARAMETER); the optimizer's
+ * own tensors follow. Other fp32 parameters are their own master copy. */
 typedef struct z3d_state {
     z3d_placement at;
-    unsigned kinds; /* of z3d_tensor_kind; 0: the group does not have it */
+    unsigned kinds; /* of z3d_tensor_kind; 0: the group does not have the state */
 } z3d_state;
 
 /* The axes over which states may be sharded; nodes: the size of Z3D_ROLE_NODES. */
 z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes);
 /* The states of a parameter group of so many elements, which may be sharded over `axes`. offloaded:
- * it is one of those that config.offload is about. frozen: it is not trained. */
+ * config.offload holds for it. frozen: it is not trained. */
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
                        bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]);
-/* The kinds of tensors that make up a run's state: what a checkpoint has. Of a frozen group it is
- * the parameters only. */
+/* The kinds of tensors that a run's state has, and so a checkpoint. A frozen group has only
+ * parameters. */
 unsigned z3d_state_kinds(const z3d_program_config *config);
-/* Whether gradients are best reduced once a step: what is kept between micro-batches is all rows.
- */
+/* Whether it is best to reduce gradients once a step: ranks keep all rows between micro-batches. */
 bool z3d_states_reduce_per_step(int stage);
 
 #endif

@@ -1,10 +1,10 @@
-/* The schedule of all pipeline stages, and when its passes end. Every stage's program is made from
- * them: transfers have one order over all ranks. */
+/* The schedule of all pipeline stages, and when its passes end. All stages' programs are made from
+ * it, so transfers have one order over all ranks. */
 #include <stdlib.h>
 
 #include "zero/program/pipeline.h"
 
-/* Of all stages; only training goes back. */
+/* Only training has backward passes. */
 static z3d_status make_schedule(const z3d_program_config *config, int stages, bool train,
                                 z3d_timetable *out) {
     const z3d_pipeline_config *c = &config->pipeline;
@@ -24,9 +24,8 @@ static z3d_status make_schedule(const z3d_program_config *config, int stages, bo
 }
 
 static z3d_status find_ends(z3d_timetable *t) {
-    /* Backward takes twice as long as forward; which cost it is does not matter to the result.
-     * Transfers take some time, how much does not matter either: then what is needed at once comes
-     * before what is not. */
+    /* Backward takes twice as long as forward. Only ratios matter, and that transfers take some
+     * time: then data that is needed at once comes before other data. */
     static const double transfer = 1;
     static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 16,
                                                 [Z3D_PASS_BACKWARD] = 32,

@@ -1,4 +1,5 @@
-/* Traces: what a unit does, recorded once per kind, per what of it is frozen, and per call. */
+/* Traces: the recordings of units, one for each kind, for each set of frozen parameters, and for
+ * each call. */
 #ifndef ZERO3D_ZERO_TRACES_H
 #define ZERO3D_ZERO_TRACES_H
 
@@ -10,16 +11,16 @@ typedef enum z3d_call {
     Z3D_CALL_FORWARD,
     Z3D_CALL_RECOMPUTE,
     Z3D_CALL_BACKWARD,
-    Z3D_CALL_BACKWARD_INPUT, /* not recorded of a unit that cannot be cut */
+    Z3D_CALL_BACKWARD_INPUT, /* not recorded if the unit has no halves */
     Z3D_CALL_BACKWARD_WEIGHT,
     Z3D_CALL_COUNT
 } z3d_call;
 
-/* The unit's function for the call. */
+/* Calls the unit's function. Errors: the unit's. */
 z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call);
-/* Gives a run those of the groups, by set of axes, that its unit has. */
+/* Gives a run the groups (by set of axes) of its unit. */
 void z3d_unit_take_groups(z3d_unit_run *run, z3d_group *const group[Z3D_AXES_COUNT]);
-/* The observer of all its groups. */
+/* Sets the observer of all its groups; NULL removes it. */
 void z3d_unit_set_observer(const z3d_unit_run *run,
                            z3d_status (*observe)(void *context, z3d_group *group,
                                                  const z3d_collective *call),
@@ -42,18 +43,18 @@ typedef struct z3d_trace {
     bool recorded;
     int num_children;
     z3d_child *child;
-    double flops; /* of all kernels of the call; bytes: that they read and write */
+    double flops; /* of all kernels of the call; bytes: read and written */
     int64_t bytes;
-    int64_t saved, deferred, workspace; /* bytes; deferred: of a half of backward */
-    int64_t scratch;                    /* the device's (see z3d_kernel_scratch) */
+    int64_t saved, deferred, workspace; /* bytes; deferred: between the halves of backward */
+    int64_t scratch;                    /* of the device (z3d_kernel_scratch) */
     bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
     bool writes_gradients[Z3D_MAX_UNIT_GROUPS];
     bool reads_input, reads_output_gradient, writes_input_gradient;
     bool uses_cache;
 } z3d_trace;
 
-/* Traces by [mode][unit kind][call]. A unit of which other parameters are frozen than of the first
- * one of its kind counts as one of another kind, with a number behind the model's. */
+/* Traces by [mode][unit kind][call]. A unit whose frozen parameters are not those of the first unit
+ * of its kind has a kind of its own, after the model's. */
 typedef struct z3d_traces {
     int num_kinds;
     int *kind;        /* by unit */
@@ -62,16 +63,16 @@ typedef struct z3d_traces {
 } z3d_traces;
 
 /* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
- * it). Not collective. ERR_PROGRAM when a unit breaks its contract (saved sizes of forward and
- * backward differ, a half of backward writes what is the other's, ...). */
+ * it). Not collective. Errors: ERR_MEMORY; ERR_PROGRAM if a unit breaks its contract (saved sizes
+ * of forward and backward differ, a half of backward writes the other's results, ...). */
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, int threads, z3d_traces **out);
 void z3d_traces_destroy(z3d_traces *traces);
-/* Bytes: the largest scratch that any kernel of any program of this pipeline stage wants. */
+/* Bytes of the largest scratch of any kernel of any program of this pipeline stage. */
 int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
                            const z3d_layout *layout);
 const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call);
-/* The same of unit number `unit`. */
+/* The same for unit number `unit`. */
 const z3d_trace *z3d_traces_of(const z3d_traces *traces, z3d_mode mode, int unit, z3d_call call);
 
 #endif

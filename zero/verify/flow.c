@@ -1,5 +1,5 @@
 /* What buffers hold while a program is run symbolically: runs of columns with the name of their
- * value, and what is in flight between a start and its wait. */
+ * value, and which started entries read or write them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
-/* Which contribution to a group's gradient each unit makes: backward goes from the last unit to the
- * first. */
+/* Numbers the contributions of units to each group's gradient, in the order of backward: from the
+ * last unit to the first. */
 static void count_contributions(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = p->model->num_units - 1; u >= 0; u--) {
@@ -136,15 +136,15 @@ static z3d_cell *cell_at(const z3d_cells *c, int index) {
     return &c->cell[index < c->gap ? index : index + c->capacity - c->count];
 }
 
-/* Brings the room to grow in front of cell `index`. */
+/* Moves the free space to the place before cell `index`. */
 static void move_gap(z3d_cells *c, int index) {
     int room = c->capacity - c->count, low = index < c->gap ? index : c->gap;
     size_t bytes = sizeof *c->cell * (size_t)abs(c->gap - index);
-    z3d_cell *front = c->cell + low, *behind = c->cell + low + room;
+    z3d_cell *front = c->cell + low, *back = c->cell + low + room;
     if (index < c->gap)
-        memmove(behind, front, bytes);
+        memmove(back, front, bytes);
     else
-        memmove(front, behind, bytes);
+        memmove(front, back, bytes);
     c->gap = index;
 }
 
@@ -160,10 +160,10 @@ static z3d_status make_room(z3d_cells *c) {
     return Z3D_OK;
 }
 
-/* Cuts so that a cell begins at `column`; gives its index. */
+/* Cuts a cell if needed, so that one begins at `column`; gives its index. */
 static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     int low = 0, high = c->count;
-    while (low < high) { /* first cell that ends behind column */
+    while (low < high) { /* the first cell that ends after the column */
         int middle = low + (high - low) / 2;
         if (cell_at(c, middle)->end > column) {
             high = middle;
@@ -183,7 +183,7 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     return Z3D_OK;
 }
 
-/* Joins equal neighbours in [from, to], so that finished buckets do not stay apart. */
+/* Joins equal neighbours in [from, to], so that finished buckets become one cell. */
 static void join(z3d_cells *c, int from, int to) {
     int kept = from;
     move_gap(c, to + 1);
@@ -246,8 +246,8 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
     return Z3D_OK;
 }
 
-/* Rows of blocks and rows of shards are the same bytes: what each kind of rows holds in all columns
- * stays, if nothing is in flight there. */
+/* Rows of blocks and rows of shards are the same bytes. To change from one to the other, each kind
+ * of rows must hold one value in all columns, and nothing may be in flight there. */
 static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells *c,
                               const z3d_buffer_operand *o) {
     if (o->columns == 0 || o->columns == c->columns) return Z3D_OK;
@@ -262,8 +262,8 @@ static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells 
                     cell->writer[row] < 0 && cell->readers[row] == 0;
     }
     if (known && !whole)
-        return z3d_flow_fail(
-            flow, "its %s is not complete in all columns of the rows that it takes", what);
+        return z3d_flow_fail(flow, "its %s does not hold one value in all columns of these rows",
+                             what);
     if (known) {
         z3d_cell all = *first;
         all.end = INT64_MAX;

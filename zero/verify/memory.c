@@ -1,5 +1,5 @@
-/* The verifier's simple checks: indices are in range, persistent buffers that entries use
- * implicitly exist, and buffers that are alive at the same time do not overlap. */
+/* The verifier's simple checks: indices are in range, persistent buffers are as the layout says,
+ * and buffers that are alive at the same time do not overlap. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static z3d_status check_columns(const z3d_program *p, int index) {
                      (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
 
-/* The entry behind another one travels with it, in the columns behind its own. */
+/* Whether `in` follows `before` in a joined collective: its columns follow the other's. */
 static bool follows(const z3d_instruction *in, const z3d_instruction *before) {
     return in->opcode == before->opcode && in->phase == before->phase && in->axes == before->axes &&
            in->micro == before->micro && in->columns == before->columns &&
@@ -38,7 +38,7 @@ static bool follows(const z3d_instruction *in, const z3d_instruction *before) {
            in->buffer[Z3D_SLOT_WORKSPACE] == before->buffer[Z3D_SLOT_WORKSPACE];
 }
 
-/* What travels as one is complete, and each has all columns of its own matrix there. */
+/* Entries of a joined collective follow each other; each has all columns of its own matrix. */
 static z3d_status check_joined(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const bool first = in->column == 0, last = in->column + in->count == in->columns;
@@ -56,7 +56,7 @@ static z3d_status check_joined(const z3d_program *p, int index) {
                      (long long)in->count, (long long)in->column, (long long)in->columns);
 }
 
-/* What moves of a unit's input is one rank's part, or the whole. */
+/* An entry moves one rank's part of a unit's input, or the whole. */
 static z3d_status check_part(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -76,8 +76,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
                      index, entry, (long long)in->count, (long long)in->first, (long long)part);
 }
 
-/* What an instruction of its class does not have is as the builder leaves it: the executor may look
- * at it. */
+/* Fields that the instruction's class does not use have the builder's defaults: the executor may
+ * read them. */
 static z3d_status check_idle_fields(const z3d_program *p, int index, bool columns) {
     const z3d_instruction *in = &p->instruction[index];
     z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
@@ -95,7 +95,7 @@ static z3d_status check_idle_fields(const z3d_program *p, int index, bool column
                      z3d_instruction_describe(p, index, entry, sizeof entry), what);
 }
 
-/* Those of its unit's groups, if it runs one. */
+/* An entry that runs a unit has slots for all its groups. */
 static z3d_status check_slots(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -219,7 +219,7 @@ static z3d_status check_persistents(const z3d_program *p) {
     for (int i = needed; i < p->num_buffers; i++)
         if (p->buffer[i].persistent)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "buffer %d, %s, is persistent, but nothing in it persists", i,
+                             "buffer %d, %s, is persistent, but no state is kept in it", i,
                              z3d_buffer_name(&p->buffer[i]).text);
     return Z3D_OK;
 }
@@ -244,7 +244,7 @@ static z3d_status check_lifetimes(const z3d_program *p) {
     return Z3D_OK;
 }
 
-/* A disk reads and writes whole blocks, at both ends. */
+/* A disk transfers whole blocks, at both ends. */
 static int alignment(const z3d_program *p, z3d_space space) {
     bool blocks = space != Z3D_SPACE_DEVICE && p->arena[Z3D_SPACE_DISK] > 0;
     return blocks ? Z3D_DISK_ALIGN : Z3D_PACK_ALIGN;
@@ -268,9 +268,8 @@ static z3d_status check_place(const z3d_program *p, int index) {
                      (long long)arena, align);
 }
 
-/* Buffers in the order in which they come alive and in that in which they die, and those alive at
- * the moment: by place in the order of addresses, as a tree of which every node knows whether
- * anything below it is alive. */
+/* Buffers in the orders of birth, of death and of addresses. The ones alive at the moment are a
+ * tree over the order of addresses: a node knows whether a buffer below it is alive. */
 typedef struct sweep {
     const z3d_program *program;
     int *birth, *death, *address; /* buffers in these orders */
@@ -306,7 +305,7 @@ static void set_alive(sweep *s, int index, bool alive) {
         s->alive[node / 2] = s->alive[node] || s->alive[node ^ 1];
 }
 
-/* The buffer alive at the nearest address below (side 0) or above (side 1) the buffer's, -1. */
+/* The living buffer at the nearest address below (side 0) or above (side 1) this one; -1: none. */
 static int neighbour(const sweep *s, int index, int side) {
     int node = s->leaves + s->place[index];
     while (node > 1 && (node % 2 != 1 - side || !s->alive[node ^ 1])) node /= 2;
@@ -318,7 +317,7 @@ static int neighbour(const sweep *s, int index, int side) {
     return s->address[node - s->leaves];
 }
 
-/* What is alive shares nothing: what comes alive shares addresses with a neighbour, or nothing. */
+/* Living buffers do not overlap, so a new one can overlap only with a neighbour. */
 static z3d_status bring_alive(sweep *s, int index) {
     const z3d_buffer *buffers = s->program->buffer, *b = &buffers[index];
     while (s->dead < s->count && buffers[s->death[s->dead]].last < b->first)

@@ -1,7 +1,7 @@
-/* The rules of what moves: within a rank, between ranks, between pipeline stages. */
+/* The rules of moves: within a rank, between ranks, between pipeline stages. */
 #include "zero/verify/rules.h"
 
-/* The entry moves values of its own kind, group and unit only: their type and size are its own. */
+/* An entry moves only values of its own kind, group and unit: they have its type and size. */
 static bool is_moved(const z3d_flow *flow, z3d_value v) {
     switch (info(flow)->moves) {
     case Z3D_MOVES_PARAMETERS:
@@ -17,25 +17,26 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
-/* It means something else on every rank: a part of a sum, or a unit's output where each tensor rank
- * has the rows of its own part of the sequence. */
+/* Whether the value differs from rank to rank: a part of a sum, or a unit's output of which each
+ * tensor rank has other rows. */
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
     bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
     return v.kind == Z3D_VALUE_GRADIENT_SUM || v.partial != 0 ||
            (activation && z3d_model_splits_rows(flow->program->model, flow->program->mode));
 }
 
-/* What `to` holds once `held` has moved there; refuses what must not move. */
+/* What `to` holds after `held` has moved there; refuses values that must not move. */
 static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *from, z3d_value held,
                               z3d_value *out) {
     const char *must = NULL;
     const int axes = entry(flow)->axes;
     bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM;
     *out = held;
-    if (!is_moved(flow, held)) return z3d_flow_mismatch(flow, from, "what it moves", held);
+    if (!is_moved(flow, held))
+        return z3d_flow_mismatch(flow, from, "a value that it may move", held);
     switch (info(flow)->rules) {
     case Z3D_CLASS_ALL_GATHER:
-        if (differs_by_rank(flow, held)) must = "what all ranks have finished";
+        if (differs_by_rank(flow, held)) must = "a value that all ranks have finished";
         break;
     case Z3D_CLASS_REDUCE_SCATTER:
         if (is_sum ? held.count != contributions(flow, held.of, held.use)
@@ -47,7 +48,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         }
         out->partial &= ~axes;
         break;
-    case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
+    case Z3D_CLASS_ALL_REDUCE: /* it counts for the whole row: the layout says which columns are
+                                  summed */
         if ((held.partial & axes) != axes || held.partial & Z3D_PARTIAL_TWIN)
             must = "parts of a sum";
         out->partial &= ~axes;
@@ -63,8 +65,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
     return must ? z3d_flow_mismatch(flow, from, must, held) : Z3D_OK;
 }
 
-/* From where and to where the entry moves. Without a source of its own it works in place: an
- * all-gather from the own rows to the others, the rest on all of `to`. A sum needs a source. */
+/* The two ends of a move. Without a source of its own it works in place: an all-gather moves the
+ * own rows to the others, the rest work on all of `to`. A sum needs a source. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
@@ -77,7 +79,7 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* Adds what follows the sums that `to` holds, or to all of them those of the other chunk. */
+/* Adds the sums that follow those in `to`; or, to a complete `to`, the other chunk's. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
@@ -91,13 +93,13 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
     }
     if (before.kind != value->kind || before.of != value->of || before.partial != value->partial ||
         before.micro + before.count != value->micro)
-        return z3d_flow_mismatch(flow, to, "the sums before those that are added", before);
+        return z3d_flow_mismatch(flow, to, "the sums before the added ones", before);
     value->micro = before.micro;
     value->count += before.count;
     return Z3D_OK;
 }
 
-/* Only host memory is beside the device, the disk and itself. */
+/* A copy beside compute has an end in host memory. */
 static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from,
                             const z3d_buffer_operand *to) {
     const z3d_buffer *buffer = flow->program->buffer;
@@ -110,7 +112,7 @@ static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from
                          a == b ? "too" : z3d_space_text(b));
 }
 
-/* From its start to its wait an entry has its columns of the packed matrix to itself. */
+/* From its start to its wait no other entry uses its columns of the packed matrix. */
 static z3d_status check_packed(z3d_flow *flow, bool start) {
     const z3d_instruction *in = entry(flow);
     if (in->columns == 0) return Z3D_OK;
@@ -124,7 +126,7 @@ static z3d_status check_packed(z3d_flow *flow, bool start) {
     return z3d_flow_lock(flow, o, true);
 }
 
-/* From its start to its wait nobody may write what it reads, or touch what it writes. */
+/* From its start to its wait no entry may write its source, or use its destination. */
 z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
     z3d_buffer_operand from, to;
     z3d_value value;
@@ -137,7 +139,7 @@ z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
     if (waits) Z3D_TRY(z3d_flow_unlock(flow, to, true));
     Z3D_TRY(z3d_flow_take(flow, from, &value));
     Z3D_TRY(moved_value(flow, &from, value, &value));
-    if (to.access == Z3D_ACCESS_READ) /* a copy in place: it stays */
+    if (to.access == Z3D_ACCESS_READ) /* a copy in place */
         return start || waits ? z3d_flow_fail(flow, "it moves nothing") : Z3D_OK;
     if (start && reads) Z3D_TRY(z3d_flow_lock(flow, from, false));
     if (start) return z3d_flow_lock(flow, to, true);
@@ -150,10 +152,9 @@ z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
     return z3d_flow_write(flow, to, value);
 }
 
-/* ---- what crosses pipeline stages ---- */
+/* ---- transfers between pipeline stages ---- */
 
-/* What one end has and the other gets: that the ends belong together, the play of all ranks checks.
- */
+/* The value that crosses. The play of all ranks checks that the ends belong together. */
 static z3d_value crossing_value(const z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     if (info(flow)->moves == Z3D_MOVES_ACTIVATIONS) return output_of(source_of(flow), in->micro);
@@ -162,7 +163,7 @@ static z3d_value crossing_value(const z3d_flow *flow) {
     return reduced(flow, in->group, 0, 0, sums(flow));
 }
 
-/* The unit is on one side of the border and the unit before it on the other; a group is on both. */
+/* A unit's input comes from the stage of the unit before it; a group is on both stages. */
 static z3d_status check_peer(z3d_flow *flow, bool send) {
     const z3d_instruction *in = entry(flow);
     const z3d_layout *layout = flow->program->layout;

@@ -1,4 +1,4 @@
-/* What entries read and write: whether it is there, its size, and plain values. */
+/* Operands of entries: they exist, are large enough, and hold or get one value. */
 #include "zero/verify/rules.h"
 
 int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
@@ -7,7 +7,7 @@ int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, in
     return z3d_bytes_of(dtype, tensors * columns);
 }
 
-/* Bytes of the matrix in the operand's buffer, as far as the entry uses it. */
+/* Bytes of the operand's buffer that the entry's matrix uses. */
 static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     const z3d_program *p = flow->program;
     if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;

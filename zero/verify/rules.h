@@ -1,5 +1,5 @@
-/* Private to the verifier: the rules, one per class of instructions: what an entry's operands must
- * hold, and what they hold then. Errors: ERR_PROGRAM. */
+/* Private to the verifier: one rule for each class of instructions. It says what an entry's
+ * operands must hold before it and what they hold after it. Errors: ERR_PROGRAM. */
 #ifndef ZERO3D_ZERO_VERIFY_RULES_H
 #define ZERO3D_ZERO_VERIFY_RULES_H
 
@@ -16,7 +16,7 @@ static inline bool trains(const z3d_flow *flow) {
     return flow->program->mode == Z3D_MODE_TRAIN;
 }
 
-/* A step of the naive optimizer has it. */
+/* Whether the optimizer steps the group. */
 static inline bool is_stepped(const z3d_flow *flow, int group) {
     return trains(flow) && !flow->program->layout->group[group].frozen;
 }
@@ -25,7 +25,7 @@ static inline int micro_batches(const z3d_flow *flow) {
     return trains(flow) ? config_of(flow)->accumulation : 1;
 }
 
-/* Gradients are summed up on each rank and reduced this many times a step. */
+/* Number of reductions in a step: each rank sums gradients until the next one. */
 static inline int sums(const z3d_flow *flow) {
     return config_of(flow)->reduce_per_step ? 1 : config_of(flow)->accumulation;
 }
@@ -62,8 +62,8 @@ static inline z3d_value gradient_sum(int group, int use, int sum, int count) {
     return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count, 0, use};
 }
 
-/* What a reduction over the shard axes leaves in the own row: where the group has replica axes or
- * copies, or is used in two chunks, other gradients are still to be added. */
+/* The value of the own row after a reduction over the shard axes. Gradients are still to be added
+ * to it if the group has replica axes or copies, or is used in two chunks. */
 static inline z3d_value reduced(const z3d_flow *flow, int group, int use, int first_sum,
                                 int count) {
     const z3d_group_layout *g = &flow->program->layout->group[group];
@@ -75,7 +75,7 @@ static inline z3d_value final_gradient(const z3d_flow *flow, int group) {
     return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0, 0};
 }
 
-/* What the optimizer applies: with offload.delayed what the step before left. */
+/* The gradient that the optimizer applies: with offload.delayed the step before's. */
 static inline z3d_value applied_gradient(const z3d_flow *flow, int group) {
     if (config_of(flow)->offload.delayed)
         return (z3d_value){Z3D_VALUE_GRADIENT_LATE, group, 0, 0, 0, 0};
@@ -108,16 +108,15 @@ static inline int source_of(const z3d_flow *flow) {
 
 /* ---- operands.c ---- */
 
-/* Bytes of an own row's columns up to the operand's last, in each of the tensors. Those of one
- * begin where its share of the buffer does. */
+/* Bytes of `tensors` own rows, from the buffer's first column to the operand's last. */
 int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
                            z3d_dtype dtype);
-/* The operand of an entry that moves: it is there and large enough. */
+/* The operand of a move: it exists and is large enough. */
 z3d_status z3d_flow_moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out);
 z3d_status z3d_flow_must_not_persist(const z3d_flow *flow, int slot);
-/* Nothing else of a unit may lie in a buffer that it writes: it reads and writes in any order. */
+/* No other operand may use the same buffer: a unit reads and writes in any order. */
 z3d_status z3d_flow_must_be_alone(const z3d_flow *flow, int slot);
-/* The slot's first `bytes` hold one value; write: from here. */
+/* The slot's first `bytes` must hold (read) or get (write) one value. */
 z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);
 z3d_status z3d_flow_write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);
 
@@ -127,7 +126,7 @@ z3d_status z3d_rule_forward(z3d_flow *flow);
 /* Backward, or one of its halves. */
 z3d_status z3d_rule_backward(z3d_flow *flow);
 
-/* ---- moves.c: start says that it only begins ---- */
+/* ---- moves.c: start: the entry only starts the move ---- */
 
 z3d_status z3d_rule_move(z3d_flow *flow, bool start);
 z3d_status z3d_rule_cross(z3d_flow *flow, bool start);

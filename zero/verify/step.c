@@ -1,4 +1,4 @@
-/* The rules of the step: its begin and end, the norm, the optimizer. */
+/* The rules of step_begin, step_control, the norm and the optimizer. */
 #include "zero/verify/rules.h"
 
 z3d_status z3d_rule_begin_step(z3d_flow *flow) {
@@ -8,7 +8,7 @@ z3d_status z3d_rule_begin_step(z3d_flow *flow) {
 }
 
 static z3d_status end_step(z3d_flow *flow) {
-    if (flow->ended) return z3d_flow_fail(flow, "there is already one");
+    if (flow->ended) return z3d_flow_fail(flow, "the step has already ended");
     int last = flow->program->model->num_units - 1;
     if (flow->losses != micro_batches(flow) && z3d_layout_has_unit(flow->program->layout, last))
         return z3d_flow_fail(flow, "%d of %d micro-batches ran through the last unit", flow->losses,
@@ -22,14 +22,14 @@ static bool gradients_leave(const z3d_flow *flow, int group) {
            Z3D_SPACE_DEVICE;
 }
 
-/* The squares of gradients that leave the device are added up once, before they are exchanged. */
+/* Squares of gradients that leave the device are added up once, before step_control. */
 z3d_status z3d_rule_norm(z3d_flow *flow) {
     const int group = entry(flow)->group;
     z3d_buffer_operand gradient;
     if (flow->ended) return z3d_flow_fail(flow, "it must come before step_control");
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (!gradients_leave(flow, group))
-        return z3d_flow_fail(flow, "step_control adds these squares up");
+        return z3d_flow_fail(flow, "step_control adds up these squares");
     if (flow->squared[group]) return z3d_flow_fail(flow, "it would add the squares up again");
     Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, &gradient));
     Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
@@ -37,8 +37,8 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* It reads the loss and, in training, every group's own row of the kept gradients (norm, overflow),
- * unless its squares were added up before. */
+/* It reads the loss and, in training, the own row of each group's kept gradients (norm, overflow),
+ * unless square_grads added up the squares. */
 z3d_status z3d_rule_exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
@@ -64,7 +64,7 @@ z3d_status z3d_rule_result(z3d_flow *flow) {
     return z3d_flow_write_plain(flow, (int)info(flow)->to, bytes, output_of(last, 0));
 }
 
-/* An operand that must be the group's persistent buffer: the executor finds it by the group. */
+/* An operand that must be the group's persistent buffer, where the executor reads it. */
 static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_state_role role,
                                z3d_buffer_operand *out) {
     const z3d_program *p = flow->program;
@@ -102,15 +102,16 @@ z3d_status z3d_rule_optimizer(z3d_flow *flow) {
     return z3d_flow_write(flow, states, optimizer_of(group, true));
 }
 
-/* Before step_control there is what it decided in the step before. */
+/* A delayed step uses the results of the step before, which step_control overwrites. */
 static z3d_status check_control(const z3d_flow *flow) {
     if (flow->ended != config_of(flow)->offload.delayed) return Z3D_OK;
-    return z3d_flow_fail(flow, flow->ended ? "it must come before step_control, which forgets what "
-                                             "it decided for these gradients"
-                                           : "it must come after step_control");
+    return z3d_flow_fail(flow, flow->ended
+                                   ? "it must come before step_control, which overwrites its "
+                                     "results for these gradients"
+                                   : "it must come after step_control");
 }
 
-/* The same on columns of it, in host memory. Parameters follow from the master copy. */
+/* The optimizer on columns of a group, in host memory. Parameters follow from the master copy. */
 z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     const int group = entry(flow)->group;
@@ -122,9 +123,9 @@ z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     Z3D_TRY(check_control(flow));
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (entry(flow)->rows != z3d_state_rows(p->layout, group, Z3D_STATE_OPTIMIZER))
-        return z3d_flow_fail(flow, "its rows are not those that this rank steps");
+        return z3d_flow_fail(flow, "this rank steps other rows");
     if (state[Z3D_STATE_OPTIMIZER].at.space == Z3D_SPACE_DEVICE)
-        return z3d_flow_fail(flow, "the group's states are kept on the device, which steps them");
+        return z3d_flow_fail(flow, "the device keeps and steps the group's states");
     if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
         return z3d_flow_fail(flow, "it needs gradients, states and parameters");
     Z3D_TRY(

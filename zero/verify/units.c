@@ -9,7 +9,7 @@ static z3d_status group_operand(const z3d_flow *flow, int slot, z3d_dtype dtype,
                             z3d_bytes_of(dtype, flow->program->layout->group[out->group].padded));
 }
 
-/* What the unit did when it was recorded is what it will do. */
+/* The entry's inner collectives are the recorded ones. */
 static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
     if (in->num_children != trace->num_children) {
@@ -36,19 +36,17 @@ static z3d_status read_parameters(z3d_flow *flow, const z3d_trace *trace) {
     return Z3D_OK;
 }
 
-/* What every run of a unit has in common: its place in the step, collectives, parameters,
- * workspace.
- */
+/* The rules of every run of a unit: its place in the step, collectives, parameters, workspace. */
 static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **out) {
     const z3d_program *p = flow->program;
     const z3d_trace *trace = z3d_traces_of(p->traces, p->mode, entry(flow)->unit, call);
     *out = trace;
-    if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
+    if (!trace->recorded) return z3d_flow_fail(flow, "this call of its unit was not recorded");
     if (!z3d_layout_has_unit(p->layout, entry(flow)->unit))
         return z3d_flow_fail(flow, "its unit belongs to pipeline stage %d",
                              z3d_layout_stage_of(p->layout, entry(flow)->unit));
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
-    if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
+    if (flow->ended) return z3d_flow_fail(flow, "it comes after the end of the step");
     Z3D_TRY(check_children(flow, trace));
     Z3D_TRY(read_parameters(flow, trace));
     if (trace->workspace == 0) return Z3D_OK;
@@ -65,8 +63,8 @@ static z3d_status read_input(z3d_flow *flow) {
                : z3d_flow_fail(flow, "it has an input, but no unit before it has an output");
 }
 
-/* The last unit's forward adds to the loss: once a micro-batch, in order (sums of floats depend on
- * it). */
+/* The last unit's forward adds to the loss once a micro-batch, in order: the order decides the
+ * bits. */
 static z3d_status add_loss(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     if (!z3d_model_is_last(flow->program->model, in->unit)) return Z3D_OK;
@@ -78,7 +76,7 @@ static z3d_status add_loss(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* A unit has one cache, which persists between the runs of generation. */
+/* A unit has one cache, which persists between runs. */
 static z3d_status use_cache(const z3d_flow *flow, const z3d_trace *trace) {
     const z3d_program *p = flow->program;
     int unit = entry(flow)->unit, buffer = entry(flow)->buffer[Z3D_SLOT_CACHE];
@@ -136,7 +134,7 @@ static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
     return Z3D_OK;
 }
 
-/* The gradient of the unit's output; the last unit makes it itself, from the loss. */
+/* The gradient of the unit's output; the last unit computes it from the loss. */
 static z3d_status read_output_gradient(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     int64_t bytes = output_bytes(flow, in->unit);
@@ -148,7 +146,7 @@ static z3d_status read_output_gradient(z3d_flow *flow) {
                : z3d_flow_fail(flow, "the loss of micro-batch %d was not computed", in->micro);
 }
 
-/* Saved memory may be worked on in place; the halves of backward hand it on. */
+/* A unit may change saved memory in place; the first half of backward leaves it to the second. */
 static z3d_status use_saved(z3d_flow *flow, const z3d_trace *trace, z3d_call call) {
     const z3d_instruction *in = entry(flow);
     bool first = call == Z3D_CALL_BACKWARD_INPUT, second = call == Z3D_CALL_BACKWARD_WEIGHT;
@@ -182,8 +180,8 @@ z3d_status z3d_rule_backward(z3d_flow *flow) {
     if (!z3d_layout_wants_input_gradient(flow->program->layout, in->unit))
         return in->buffer[Z3D_SLOT_INPUT_GRADIENT] < 0
                    ? Z3D_OK
-                   : z3d_flow_fail(flow, "nothing before its unit is trained, so it gives no input "
-                                         "gradient");
+                   : z3d_flow_fail(flow,
+                                   "no unit before it is trained, so it has no input gradient");
     return z3d_flow_write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, source),
                                 output_gradient_of(source, in->micro));
 }

@@ -1,8 +1,7 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
- * how values are named). One rule per class of instructions: what its operands must hold, and what
- * they hold then. It does not read the stage or overlap. From the configuration it reads what a
- * step means (number of micro-batches, one reduction or one each), from the layout which rows
- * persist. */
+ * how values are named), with one rule for each class of instructions. It reads neither ZeRO's
+ * stage nor overlap. From the configuration it reads what a step means (number of micro-batches,
+ * one reduction or one for each), from the layout which rows persist. */
 #include <string.h>
 
 #include "zero/verify/rules.h"
@@ -18,14 +17,14 @@ static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
            memcmp(a->buffer, b->buffer, (size_t)a->num_slots * sizeof *a->buffer) == 0;
 }
 
-/* Whether the entry is a start (or the one wait for a start that came before). */
+/* *start: the entry starts a move; a wait must be the only one for an earlier start. */
 static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
     if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
     int *started = &flow->started[in->ticket];
     if (*start != (*started < 0))
-        return z3d_flow_fail(flow, *start ? "nothing has waited for the entry before it with its "
+        return z3d_flow_fail(flow, *start ? "no entry has waited for the earlier start with its "
                                             "ticket"
                                           : "it waits for an entry that was not started, or that "
                                             "another wait finished");
@@ -37,7 +36,7 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
 
 /* ---- the program ---- */
 
-/* What the table says of the entry's kind. */
+/* The rules of the table of instructions (opcodes.h). */
 static z3d_status check_kind(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -57,7 +56,7 @@ static z3d_status check_kind(z3d_flow *flow) {
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
     if (!(info->modes >> flow->program->mode & 1))
-        return z3d_flow_fail(flow, "a program of this mode must not have it");
+        return z3d_flow_fail(flow, "a program of this mode must not have this instruction");
     return Z3D_OK;
 }
 
@@ -94,8 +93,8 @@ static z3d_status perform(z3d_flow *flow) {
     }
 }
 
-/* Every rank keeps its own rows. Those of the others are as new as its own where it steps them
- * itself or they were gathered since; otherwise they are those of the step before. */
+/* The own rows are up to date. The other rows are, too, if this rank steps them itself or if they
+ * were gathered since; else they are those of the step before. */
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int g = 0; g < p->model->num_groups; g++) {
@@ -117,8 +116,7 @@ static z3d_status set_start(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* What a program that only reads parameters has gathered stays for the next run of its mode
- * (config.gathered). */
+/* Parameters that a program without a step has gathered stay for its next run (config.gathered). */
 static z3d_status check_gathered(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = 0; u < p->model->num_units && !trains(flow); u++) {

@@ -1,12 +1,11 @@
-/* Plays the programs of all ranks against each other. Every rank has one queue of all collectives,
- * sends and receives, of whatever group, in the order of their starts. A collective completes when
- * it is the head of every member's queue, with the same operands; a send and a receive when each is
- * the head of its rank's queue: nothing is buffered. That is how NCCL keeps the order of calls with
- * an old driver: one begins when the one before has ended. It is stricter than any other backend,
- * so what passes here cannot deadlock there. A start puts its collective into the queue and
- * continues. A wait, and an inner collective of a unit, stops the rank until it is complete. There
- * is no polling: a rank runs until it must wait, and is woken when its wait is over, so the play
- * always ends. */
+/* Plays the programs of all ranks against each other. Every rank has one queue of all its
+ * collectives, sends and receives, of all groups, in the order of their starts. A collective
+ * completes when it is the head of every member's queue, with the same operands; a send and a
+ * receive when each is the head of its rank's queue: nothing is buffered. NCCL with an old driver
+ * works in this way, and every other backend is less strict, so programs that pass cannot deadlock.
+ * A start puts its collective into the queue and continues. A wait, or an inner collective of a
+ * unit, stops the rank until it is complete. Nothing polls: a rank runs until it must wait and goes
+ * on when the wait is over, so the play always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "zero/program.h"
 #include "zero/program/layout.h"
 
-/* One collective as it must look alike on every member. */
+/* A collective: all fields but `peer` must be equal on all members. */
 typedef struct call {
     int opcode, child; /* child: its number within a unit, -1: the entry's own */
     z3d_axes axes;
@@ -36,36 +35,36 @@ typedef struct queued {
 
 /* First in, first out. */
 typedef struct lane {
-    int64_t started, done; /* put into the queue, and finished */
-    queued *queue;         /* ring of started, unfinished ones: started - done of them */
+    int64_t started, done; /* how many were put into the queue; how many of them are over */
+    queued *queue;         /* ring of the others */
     int capacity;
 } lane;
 
 typedef struct player {
     const z3d_program *program;
-    int entry, child;      /* where it stands: children first, then the entry's own collective */
-    bool posted;           /* the collective it stands at is in the queue */
-    bool scheduled, ended; /* is in the list of those to run; came to its end */
-    bool listed;           /* is in that of heads */
+    int entry, child;      /* its position: inner collectives come before the entry's own */
+    bool posted;           /* the collective at its position is in the queue */
+    bool scheduled, ended; /* it is in world.to_run; it came to its end */
+    bool listed;           /* it is in world.heads */
     lane lane;
-    int64_t *number; /* by ticket: its place in the lane's history; COPY, or IDLE: not started */
+    int64_t *number; /* by ticket: its number in the lane; COPY, or IDLE: not started */
 } player;
 
 typedef struct meeting {
-    int arrived, first; /* members whose queue's head is on this group; the rank that came first */
+    int arrived, first; /* members whose head is a collective of this group; the first of them */
 } meeting;
 
 typedef struct world {
     int count;
-    const char *whose; /* programs: RANK, or STAGE: one stands for all ranks of a stage */
+    const char *whose; /* RANK, or STAGE: a program stands for all ranks of a stage */
     const z3d_mesh *mesh;
     player *player;
     meeting *meeting; /* by axes and the group's lowest rank */
     int *to_run, num_to_run;
-    int *heads, num_heads; /* ranks whose queues have new heads, to be looked at */
+    int *heads, num_heads; /* ranks with a new head */
 } world;
 
-/* ---- what a collective is ---- */
+/* ---- collectives ---- */
 
 static call call_of(const z3d_program *p, queued q) {
     const z3d_instruction *in = &p->instruction[q.entry];
@@ -143,7 +142,7 @@ static void schedule(world *w, int rank) {
     w->to_run[w->num_to_run++] = rank;
 }
 
-/* The rank's head is over, or it is the first: the next one is looked at. */
+/* Lists the rank if its queue has a head. */
 static void list_head(world *w, int rank) {
     player *p = &w->player[rank];
     if (p->listed || !waits(&p->lane)) return;
@@ -157,7 +156,7 @@ static void finish_head(world *w, int rank) {
     list_head(w, rank);
 }
 
-/* The rank comes to its group's meeting; the last of the members finishes it for all. */
+/* The rank waits for its group; the last member ends the collective for all. */
 static z3d_status come(world *w, int rank) {
     const player *p = &w->player[rank];
     call mine = call_of(p->program, *head(&p->lane));
@@ -193,7 +192,7 @@ static bool are_ends(const call *a, const call *b) {
            a->count == b->count;
 }
 
-/* Over if its peer's head is the other end. */
+/* The transfer is over if its peer's head is the other end. */
 static z3d_status meet_peer(world *w, int rank) {
     const player *p = &w->player[rank];
     call mine = call_of(p->program, *head(&p->lane));
@@ -216,7 +215,7 @@ static z3d_status meet_peer(world *w, int rank) {
     return Z3D_OK;
 }
 
-/* Until no new head finishes another one. */
+/* Ends collectives until no new head ends another one. */
 static z3d_status meet(world *w) {
     while (w->num_heads > 0) {
         int rank = w->heads[--w->num_heads];
@@ -265,19 +264,19 @@ static z3d_status wait(world *w, int rank, bool *over) {
     return Z3D_OK;
 }
 
-/* Puts the collective it stands at into the queue, once; over: it is done. */
+/* Puts the collective at the rank's position into the queue, once; *over: it is complete. */
 static z3d_status take_part(world *w, int rank, int child, bool *over) {
     player *p = &w->player[rank];
     if (!p->posted) {
         p->posted = true;
         Z3D_TRY(enqueue(w, rank, (queued){p->entry, child}));
     }
-    *over = !waits(&p->lane); /* it is the last that was started */
+    *over = !waits(&p->lane); /* it was the last one started */
     if (*over) p->posted = false;
     return Z3D_OK;
 }
 
-/* One step of the rank; over: it need not wait. */
+/* One step of the rank; *over: it need not wait. */
 static z3d_status step(world *w, int rank, bool *over) {
     player *p = &w->player[rank];
     const z3d_instruction *in = &p->program->instruction[p->entry];
@@ -288,8 +287,7 @@ static z3d_status step(world *w, int rank, bool *over) {
         return Z3D_OK;
     }
     if (in->phase == Z3D_PHASE_START) {
-        bool meets =
-            z3d_is_collective(in); /* a copy involves no other rank: it is complete at its wait */
+        bool meets = z3d_is_collective(in); /* a copy needs no other rank */
         p->number[in->ticket] = meets ? p->lane.started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
@@ -315,7 +313,7 @@ static z3d_status play(world *w, int rank) {
 
 /* ---- the end ---- */
 
-/* Names the first ranks that wait, and the first that does not. */
+/* Names the first four ranks that wait and the first one that does not. */
 static z3d_status report_standstill(const world *w) {
     z3d_string text = {0};
     int waiting = 0, ended = 0;
@@ -366,7 +364,7 @@ static bool meets_over(const z3d_program *p, int unit, z3d_axes axes) {
     return false;
 }
 
-/* Every collective of an entry has a group, and units neither send nor receive. */
+/* Every collective has a group, and units neither send nor receive. */
 static z3d_status check_entries(const z3d_program *p, const char *whose, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
@@ -444,7 +442,7 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     return play_world(programs, count, RANK, &programs[0]->mesh);
 }
 
-/* Members with equal programs come to each collective together: one plays with itself. */
+/* Ranks with equal programs reach each collective together, so one of them plays alone. */
 z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages) {
     z3d_mesh alone;
     Z3D_TRY(z3d_mesh_make(1, 1, stages, 0, &alone));
