@@ -2,12 +2,16 @@
  * one table per backend (messages, self, nccl, record, sim; inside a node the messages backend uses
  * shared memory). Messages have another table (mpi, tcp). The side channel tells ranks what others
  * are doing when messages are blocked. This folder may call src/base and src/device. Start reading
- * at the mesh, then z3d_collective_start; inside: interface/group.c, interface/progress.c, then
- * messages/messages.c, interface/transport.h, side/side.h.
+ * inside at interface/group.c, interface/progress.c, messages/messages.c, interface/transport.h,
+ * side/side.h. Most callers need six calls, in this order:
+ *
+ *   z3d_world_create, z3d_groups_create           (z3d_mesh_make between them)
+ *   z3d_collective_start, z3d_collective_wait     any number of times
+ *   z3d_groups_destroy, z3d_world_destroy
  *
  * "Collective over X" means: all ranks of X call the function, and all make their collective calls
- * in the same order; if one rank does not, the others wait. A function that does not say it is not
- * collective. Only the main thread makes collective calls (MPI_THREAD_FUNNELED). */
+ * in the same order; if one rank does not, the others wait. Other functions are not collective.
+ * Only the main thread makes collective calls (MPI_THREAD_FUNNELED). */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
 #define ZERO3D_PARALLEL_PARALLEL_H
 
@@ -260,9 +264,15 @@ bool z3d_group_on_stream(const z3d_group *group);
 
 /* Starts a collective after the kernels launched so far. The collective owns the buffer until its
  * wait. Use *ticket once: in z3d_collective_wait, or in z3d_collective_test until it returns OK.
- * Collective over the group: all members start its collectives in the same order; a send and its
- * recv are two members' calls. Errors: ERR_USAGE for a wrong call, ERR_UNSUPPORTED for a wire type
- * that the backend lacks, ERR_COMM, ERR_MEMORY, those of the device and of the observer. */
+ * Example, between whose calls kernels on other buffers may run:
+ *
+ *   z3d_collective sum = {Z3D_COLLECTIVE_ALL_REDUCE, .dtype = Z3D_F32, .buffer = x, .count = n};
+ *   Z3D_TRY(z3d_collective_start(group[Z3D_ROLE_SAMPLES], &sum, &ticket));
+ *   Z3D_TRY(z3d_collective_wait(group[Z3D_ROLE_SAMPLES], ticket));
+ *
+ * Collective over the group, except send and recv, which are two members' calls. Errors: ERR_USAGE
+ * for a wrong call, ERR_UNSUPPORTED for a wire type that the backend lacks, ERR_COMM, ERR_MEMORY,
+ * those of the device and of the observer. */
 typedef struct z3d_ticket {
     int64_t id;
 } z3d_ticket;
