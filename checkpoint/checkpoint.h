@@ -1,12 +1,16 @@
 /* checkpoint: sharded HDF5 checkpoints. Each rank writes the shard that it owns to its own file; a
  * manifest, renamed last, makes the files a checkpoint. A checkpoint of any topology, ZeRO stage
- * and precision loads on any other; each rank reads the blocks that it needs. This folder may call
- * zero/ and the floors below. Files: only io.c changes a disk; format.c writes and manifest.c reads
- * the description of a checkpoint; shard.c writes tensors, reader.c reads them, base.c finds the
- * tensors that another checkpoint has; folder.c handles a folder of checkpoints, store.c the folder
- * of a run; save.c and load.c move an engine's state. interop/ reads and writes other programs'
- * files: its import.c and export.c call this folder, which calls nothing of interop/. Start reading
- * at docs/checkpoint-format.md, then save.c.
+ * and precision loads on any other; each rank reads the blocks that it needs.
+ *
+ *   a run            z3d_store_open, z3d_store_resume; z3d_store_save at some steps and
+ *                    z3d_store_poll after every step; z3d_store_close
+ *   only weights     z3d_checkpoint_load_weights
+ *   one tensor       z3d_checkpoint_open, _open_base, _find, _whole, _read, _close
+ *
+ * This folder may call zero/ and the floors below. Only io.c changes a disk; format.c writes and
+ * manifest.c reads the description of a checkpoint; shard.c writes tensors, reader.c reads them.
+ * interop/ calls this folder, which calls nothing of interop/. Start reading at
+ * docs/checkpoint-format.md, then save.c.
  *
  * "Collective; agreed" means: all ranks of the world make the call, and all return the same status.
  * Every function that allocates may also return ERR_MEMORY. */

@@ -507,9 +507,9 @@ static z3d_status next_block(void *context, char *bytes, bool *end) {
     return *end ? Z3D_OK : read_block(s->c, p.shard, p.block, s->once, bytes);
 }
 
-/* Whether ranks read hardly any block twice, if each of `ranks` ranks reads as many blocks as these
- * ranges need. They do read blocks twice if each rank keeps everything, or if the rows of a matrix
- * are cut in another way than in the files. */
+/* Whether almost all blocks are read by one rank only, if each of `ranks` ranks reads as many
+ * blocks as these ranges need. Not if each rank keeps everything, or if the rows of a matrix are
+ * cut in another way than in the files. */
 static z3d_status read_once(scout s, int ranks, bool *once) {
     const z3d_manifest *m = &s.c->manifest;
     double all = 0, mine = 0;

@@ -249,8 +249,8 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
 }
 
-/* Uses the device's host memory: its pages exist from the start (a save that waits for each page of
- * 4 KiB takes 30 times as long), they are huge, and pinned if the device copies by itself. */
+/* Uses the device's host memory. Its pages exist from the start (a save that waits for each page of
+ * 4 KiB takes 30 times as long) and are huge; they are pinned if the device copies by itself. */
 static z3d_status allocate_snapshot(z3d_store *store, int64_t bytes) {
     void *memory;
     z3d_status status =

@@ -20,7 +20,7 @@ typedef enum z3d_save_phase {
 typedef struct z3d_save {
     z3d_save_phase phase;
     z3d_manifest manifest; /* rank 0 writes its own; the others use only the info */
-    z3d_image image;       /* extents: from the start on; the rest: from the write phase on */
+    z3d_image image;       /* its extents are set at the start, the rest in the write phase */
     char *folder;          /* DIR/step-N */
     z3d_file_entry entry;  /* of this rank's index */
     /* This rank's work of the phase, in `thread` or in the calling thread. */
@@ -60,8 +60,8 @@ z3d_status z3d_folder_steps(const char *dir, bool complete, int64_t **steps, int
 z3d_status z3d_folder_link_best(const struct z3d_io_hook *hook, const char *dir, int64_t step,
                                 int64_t *before);
 enum { Z3D_INTEROP_TEXT = 128 };
-/* what: why a step's folder is not only the work of a save: "is a link", "holds \"x\""; "": it is.
- * Errors: ERR_IO. */
+/* what: a reason why a step's folder is not only the work of a save ("is a link", "holds \"x\""),
+ * or "". Errors: ERR_IO. */
 z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT]);
 /* Removes the remains of a save or a removal that did not end. Errors: ERR_IO; if the path is no
  * folder, or holds something else, nothing is removed. */

@@ -1,5 +1,5 @@
-/* checkpoint.h5: every whole tensor under its name, as a virtual dataset made of the shards' ones.
- */
+/* Writes checkpoint.h5: each whole tensor under its name, as a virtual dataset over the shards'
+ * datasets. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

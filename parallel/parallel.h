@@ -2,12 +2,16 @@
  * one table per backend (messages, self, nccl, record, sim; inside a node the messages backend uses
  * shared memory). Messages have another table (mpi, tcp). The side channel tells ranks what others
  * are doing when messages are blocked. This folder may call src/base and src/device. Start reading
- * at the mesh, then z3d_collective_start; inside: interface/group.c, interface/progress.c, then
- * messages/messages.c, interface/transport.h, side/side.h.
+ * inside at interface/group.c, interface/progress.c, messages/messages.c, interface/transport.h,
+ * side/side.h. Most callers need six calls, in this order:
+ *
+ *   z3d_world_create, z3d_groups_create           (z3d_mesh_make between them)
+ *   z3d_collective_start, z3d_collective_wait     any number of times
+ *   z3d_groups_destroy, z3d_world_destroy
  *
  * "Collective over X" means: all ranks of X call the function, and all make their collective calls
- * in the same order; if one rank does not, the others wait. A function that does not say it is not
- * collective. Only the main thread makes collective calls (MPI_THREAD_FUNNELED). */
+ * in the same order; if one rank does not, the others wait. Other functions are not collective.
+ * Only the main thread makes collective calls (MPI_THREAD_FUNNELED). */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
 #define ZERO3D_PARALLEL_PARALLEL_H
 
@@ -192,10 +196,10 @@ const char *z3d_collective_name(z3d_collective_kind kind);
  *                    each member; a reduce_scatter follows, then an all_gather. Up to
  *                    Z3D_SMALL_BYTES: every member adds x[0] + x[1] + ... in this order.
  *   a narrower wire  row r = ((x[r] + x'[r+1]) + x'[r+2]) + ..., in fp32; x' is x rounded once to
- *                    the wire's type. (In a ring each hop would round.) An all_reduce of any size
- *                    then is such a reduce_scatter and an all_gather of its rows, which are rounded
- *                    once more, on their own member, too: all members have equal bits. A group of
- *                    one member rounds nothing.
+ *                    the wire's type. (In a ring each hop would round.) An all_reduce, small or
+ *                    large, is this reduce_scatter; each member then rounds its complete row, and
+ *                    an all_gather sends the rounded rows: all members have equal bits. A group
+ *                    of one member rounds nothing.
  *
  * So with mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL
  * sums in the order of its own rings and trees, which it chooses by machine and size: its results
@@ -219,8 +223,8 @@ z3d_status z3d_groups_create(z3d_world *world, const z3d_mesh *mesh, z3d_device 
                              z3d_group *group[Z3D_AXES_COUNT]);
 /* Destroys them and sets the elements to NULL. Collective over the world. */
 void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]);
-/* Tells these groups that their collectives use the block `memory` of z3d_device_alloc, up to the
- * block's end. NCCL may then reach the block at other members without copies of its own
+/* Tells these groups that the buffers of their collectives are in the block of z3d_device_alloc
+ * that begins at `memory`. NCCL may then reach the block at other members without copies of its own
  * (training.nccl.windows). The members of a group must have equal `bytes` and equal `layout` (a
  * hash of the offsets of all buffers in the block); else the group goes on as before. So do all
  * groups if NCCL fails on one rank. Rank 0's log names the groups that have windows.
@@ -233,11 +237,11 @@ z3d_status z3d_groups_use(z3d_group *const group[Z3D_AXES_COUNT], void *memory, 
 /* Changes what these groups count as traffic between nodes: every `ranks` consecutive ranks count
  * as one node. Without this call the world's nodes count. It does not change how data moves. */
 void z3d_groups_play_nodes(z3d_group *const group[Z3D_AXES_COUNT], int ranks);
-/* Makes a group of given size and index whose collectives do nothing: for recording. Errors:
- * ERR_USAGE, ERR_MEMORY. */
+/* Makes a group of given size and index for recording: observers see its collectives, which move no
+ * data. Errors: ERR_USAGE, ERR_MEMORY. */
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out);
 /* The same for the sim device: the group writes every start and wait on the tape, which must
- * outlive the group. buffer_bytes: what z3d_group_buffer_bytes shall return. */
+ * outlive the group. z3d_group_buffer_bytes will return `buffer_bytes`. */
 struct z3d_tape;
 z3d_status z3d_group_create_sim(z3d_axes axes, int size, int index, struct z3d_tape *tape,
                                 int64_t buffer_bytes, z3d_group **out);
@@ -260,9 +264,15 @@ bool z3d_group_on_stream(const z3d_group *group);
 
 /* Starts a collective after the kernels launched so far. The collective owns the buffer until its
  * wait. Use *ticket once: in z3d_collective_wait, or in z3d_collective_test until it returns OK.
- * Collective over the group: all members start its collectives in the same order; a send and its
- * recv are two members' calls. Errors: ERR_USAGE for a wrong call, ERR_UNSUPPORTED for a wire type
- * that the backend lacks, ERR_COMM, ERR_MEMORY, those of the device and of the observer. */
+ * Example, between whose calls kernels on other buffers may run:
+ *
+ *   z3d_collective sum = {Z3D_COLLECTIVE_ALL_REDUCE, .dtype = Z3D_F32, .buffer = x, .count = n};
+ *   Z3D_TRY(z3d_collective_start(group[Z3D_ROLE_SAMPLES], &sum, &ticket));
+ *   Z3D_TRY(z3d_collective_wait(group[Z3D_ROLE_SAMPLES], ticket));
+ *
+ * Collective over the group, except send and recv, which are two members' calls. Errors: ERR_USAGE
+ * for a wrong call, ERR_UNSUPPORTED for a wire type that the backend lacks, ERR_COMM, ERR_MEMORY,
+ * those of the device and of the observer. */
 typedef struct z3d_ticket {
     int64_t id;
 } z3d_ticket;
@@ -292,9 +302,9 @@ void z3d_group_set_wait_observer(z3d_group *group,
                                                 double end),
                                  void *context);
 
-/* The memory that a call fills in on this rank, as runs of contiguous bytes: run number `run` (from
- * 0) is the *bytes at *at. Returns false after the last run. A group of one member has no run: its
- * buffer is the result already. */
+/* The memory that a call fills in on this rank, as runs of contiguous bytes. Run number `run` (from
+ * 0) begins at *at and has *bytes bytes. Returns false after the last run. A group of one member
+ * has no run: its buffer is the result already. */
 bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, int run, void **at,
                            int64_t *bytes);
 /* `result` is called at the end of each wait, when the result is complete; it may read or write the
@@ -321,14 +331,13 @@ typedef struct z3d_traffic {
 } z3d_traffic;
 /* NULL: all zero. */
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
-/* Adds times x amount, without its seconds, for work that was captured (a CUDA graph): times is 1
- * when the captured work runs again, 0 when it runs for the first time (the capture has counted
- * it), -1 if the capture failed. group NULL: does nothing. */
+/* Corrects a group's counts for captured work (a CUDA graph), which the capture has counted once:
+ * adds `times` times `amount`, except its seconds. times: 0 for the first run of the work, 1 for
+ * each later run, -1 if the capture failed. group NULL: does nothing. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times);
 
-/* ---- the side channel: what every rank is doing, over TCP, for the watchdog and for deaths ----
- */
+/* ---- the side channel: reports positions and deaths of ranks over TCP ---- */
 
 typedef struct z3d_watchdog_config {
     double timeout_seconds; /* 0: no watchdog; the side channel still notices dead ranks */

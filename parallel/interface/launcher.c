@@ -120,8 +120,8 @@ static z3d_status first_host(z3d_launcher *out) {
     return Z3D_OK;
 }
 
-/* A port from the job and step: two steps rarely share it, and it is outside the range from which
- * the kernel assigns ports by default. */
+/* Computes a port from the job and the step: two steps rarely have the same one. By default the
+ * kernel assigns no ports of this range. */
 static z3d_status step_port(z3d_launcher *out) {
     enum { FIRST_PORT = 20000, PORTS = 10000 };
     int64_t job = 0, step = 0, port;
@@ -138,11 +138,11 @@ static z3d_status read_if_set(const char *name, int64_t *out) {
     return getenv(name) ? read_number(name, 1, INT_MAX, out) : Z3D_OK;
 }
 
-/* How many tasks this process's job has. In a task that srun started, SLURM_NTASKS and SLURM_NNODES
- * describe the step. In all other processes they describe the job, which is what we want; their
- * SLURM_STEP_* variables, if set, belong to another shell: the one that submitted the job, or the
- * one that salloc started. Without --ntasks, every node has one task; SLURM_TASKS_PER_NODE may then
- * count processors, so it is not read. */
+/* Reads the number of tasks and nodes of this process's step or job. In a task of srun SLURM_NTASKS
+ * and SLURM_NNODES describe the step. In other processes they describe the job. There, SLURM_STEP_*
+ * variables come from another shell (the one that submitted the job, or that salloc started).
+ * Without --ntasks every node has one task: SLURM_TASKS_PER_NODE may then count processors, so it
+ * is not read. */
 static z3d_status read_job(z3d_launcher *out) {
     bool step = getenv("SLURM_STEP_NUM_TASKS") != NULL;
     int64_t a_node = 1, parts = 1;

@@ -36,8 +36,8 @@ static z3d_status read_index(const reader *r, const char *what, const char *text
     char shown[Z3D_SHOWN + 1];
     size_t length = strlen(text);
     if (length == 0 || length > 9 || strspn(text, "0123456789") != length)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: %s '%s' is not a number from 0 on", r->path,
-                         r->line, what, z3d_shown(text, shown));
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: %s '%s' is not a number from 0 to 999999999",
+                         r->path, r->line, what, z3d_shown(text, shown));
     *out = atoi(text);
     return Z3D_OK;
 }

@@ -7,8 +7,9 @@ static void both_halves(z3d_task_list *list, int chunk) {
     z3d_task_list_add(list, Z3D_PASS_BACKWARD_WEIGHT, chunk);
 }
 
-/* 1f1b, but stage s of p is s weight halves late: p - s micro-batches wait for their backward and s
- * for their weight half. So every stage holds p micro-batches. */
+/* 1f1b with the weight halves of stage s of p delayed by s micro-batches. At most p - s
+ * micro-batches wait for their input half and s for their weight half, so every stage holds p
+ * micro-batches. */
 void z3d_schedule_zb_h1(z3d_task_list *list, int stage) {
     for (int i = stage + 1; i < list->schedule->stages; i++)
         z3d_task_list_add(list, Z3D_PASS_FORWARD, stage);

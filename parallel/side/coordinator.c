@@ -199,7 +199,7 @@ static bool waits_too_long(const struct z3d_side *side, const z3d_seen *seen) {
 }
 
 static void collect(struct z3d_side *side, int stuck) {
-    if (side->collecting) { /* the rank must hear that the coordinator lives: ask again */
+    if (side->collecting) { /* a question shows the rank that the coordinator lives */
         int to = find_connection(side, stuck);
         if (to >= 0) z3d_wire_send(side->connections[to].fd, Z3D_WIRE_ASK, NULL, 0);
         return;
@@ -215,8 +215,8 @@ static void collect(struct z3d_side *side, int stuck) {
             z3d_wire_send(side->connections[i].fd, Z3D_WIRE_ASK, NULL, 0);
 }
 
-/* Whether the run does not hang: the stuck rank has gone on, or it waits for a rank whose disk is
- * slow, but makes progress. */
+/* Whether the run advances after all: the stuck rank has gone on, or some rank's disk is slow but
+ * makes progress. */
 static bool goes_on(const struct z3d_side *side) {
     const z3d_seen *stuck = &side->seen[side->collecting - 1];
     bool slow = false, dead = false;
@@ -392,7 +392,8 @@ static void on_close(struct z3d_side *side, int index) {
     drop_connection(side, index);
     if (rank < 0 || bye || side->ending) return;
     if (rank == side->coordinator) {
-        /* A later coordinator that ends has printed the line, or died of the same cause. */
+        /* If rank 0 is not the coordinator, the run is ending already: this coordinator has printed
+         * the line, or has died of the same cause. */
         if (rank != 0) end_process();
         coordinator_lost(side, false);
     } else if (is_coordinator(side)) {

@@ -146,8 +146,8 @@ struct z3d_side {
     bool coordinator_suspect; /* the coordinator has not answered another rank */
     double stuck_at;          /* when stuck_told or stuck_heard last happened */
     double turned, awake;     /* the last turn; when this process woke up after a stop; 0: never */
-    double accept_after;      /* no connection is accepted before: this process had no file left */
-    int no_files;             /* the errno of that; 0: none */
+    double accept_after;      /* time; until then no connection is accepted */
+    int no_files;             /* why accept failed (EMFILE, ENFILE); 0: it did not */
     int collecting;           /* 0, or 1 + the rank that is stuck */
     double collect_until;     /* ranks must answer until then */
 };
@@ -166,7 +166,7 @@ bool z3d_too_long(const struct z3d_side *side, double since);
 
 /* A rank's position: from shared memory, or else its last report. */
 void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out);
-/* Appends the line of a rank that died; silent: that does not answer. */
+/* Appends the line of a rank that died, or (silent) that does not answer. */
 void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out);
 /* Appends the lines of a hang: its cause, and a table of all positions. */
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out);

@@ -161,7 +161,8 @@ static double members_of_node(const z3d_links *links) {
 }
 
 /* The share of a member's sent bytes that leaves its node. In levels a member sends 1/local of the
- * data between nodes, less the 1/nodes of it that stays here; the rest travels inside the node. */
+ * data between nodes, except the 1/nodes of it that is this node's own; the rest travels inside the
+ * node. */
 static double share_between(const z3d_hardware *hardware, const z3d_links *links,
                             const z3d_event *call) {
     if (links->nodes < 2) return 0;
@@ -170,7 +171,7 @@ static double share_between(const z3d_hardware *hardware, const z3d_links *links
                                             : z3d_links_crossing(1, links->hops, links->members);
 }
 
-/* Switches that add receive a member's part once; the sum returns in the link's other direction. */
+/* If switches add, a member sends its part once: the sum returns in the link's other direction. */
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes) {
     double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;

@@ -12,13 +12,13 @@ typedef struct z3d_places {
     int devices;
 } z3d_places;
 
-/* Hops between nodes of a ring along this rank's group, which visits one node after the other: as
- * many as the group's nodes; 0 for one node. */
+/* The hops between nodes of a ring through this rank's group, which visits one node after the
+ * other: the number of nodes; 0 for one node. */
 int z3d_links_hops(const z3d_mesh *mesh, z3d_axes axes, const z3d_places *places);
 /* Whether two ranks are on different nodes. */
 bool z3d_links_across(const z3d_places *places, int rank, int peer);
-/* Each member of a ring sends `bytes`: how many of them leave a node, in the mean of the members.
- */
+/* Each member of a ring sends `bytes`. Returns how many of them leave a node, as the mean of the
+ * members. */
 double z3d_links_crossing(double bytes, int hops, int members);
 
 /* The group of a set of axes that has the slowest links. */
@@ -45,7 +45,7 @@ double z3d_links_taken(const z3d_hardware *hardware, const z3d_links *links, con
  * (node.network_core_ns_per_byte). */
 double z3d_links_core(const z3d_hardware *hardware, double between_nodes);
 /* Bytes that the same collective sends from one rank. *between_nodes: how many of them leave the
- * node, in the mean of the members. */
+ * node, as the mean of the members. */
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes);
 

@@ -26,7 +26,8 @@ int z3d_socket_begin(const char *address, int port);
 int z3d_socket_outcome(int fd);
 /* How many files this process may open, for messages about EMFILE; -1: unlimited or unknown. */
 long long z3d_socket_file_limit(void);
-/* No delay; and probes every few seconds, since a machine that loses its power closes nothing. */
+/* Switches off delays (Nagle), and switches on probes every few seconds: a machine that loses its
+ * power closes no connection. */
 void z3d_socket_options(int fd);
 /* Write or read all `bytes`. False: an error, the connection's end, or not all until then. */
 bool z3d_socket_write(int fd, const void *data, size_t bytes, double until);

@@ -279,9 +279,9 @@ static z3d_status receive_all(const z3d_launcher *launch, z3d_tcp_place *all, ui
 
 /* ---- the others ---- */
 
-/* Tries one address. Returns a connection on which rank 0 has answered, or -1 and *why. Rank 0 may
- * be slow, and it takes a rank that closes the connection for dead; so once connected, we wait
- * long. */
+/* Tries one address. Returns a connection on which rank 0 has answered, or -1 and *why. Once
+ * connected we wait long: rank 0 may be slow, and if we closed the connection, it would take this
+ * rank for dead. */
 static int try_address(const struct addrinfo *info, const z3d_launcher *launch, const coming *say,
                        answer *heard, const char **why) {
     char text[Z3D_ADDRESS_BYTES];

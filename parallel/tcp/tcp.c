@@ -133,8 +133,8 @@ static z3d_status tcp_send(z3d_message *message) {
         return Z3D_OK;
     }
     append(&tcp->peer[rank].unasked, message);
-    /* The receiver connects when it has a demand. If it has died, the side channel notices; without
-     * a side channel this rank must connect itself to notice it. */
+    /* Normally the receiver connects, with its demand, and the side channel notices its death.
+     * Without a side channel only a connection of this rank can notice it. */
     if (!tcp->world->side) z3d_tcp_reach(tcp, rank);
     return Z3D_OK;
 }

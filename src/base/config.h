@@ -112,21 +112,21 @@ typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_devi
  */
 typedef enum {
     Z3D_BITS_NONE,        /* nothing, ever */
-    Z3D_BITS_SUM,         /* they change only the step programs, whose sums are read */
+    Z3D_BITS_SUM,         /* only the step programs differ; their sums are compared */
     Z3D_BITS_DECIDE,      /* the bits may differ. They may also be equal: numbers round alike, the
-                             run never comes to where the key matters, or two names mean one thing */
-    Z3D_BITS_DECIDE_SUMS, /* likewise */
-    Z3D_BITS_ROUND_SUMS,  /* likewise: the key chooses between two kinds of reductions */
-    Z3D_BITS_BOUND,       /* likewise: the key is a bound, which some steps reach */
-    Z3D_BITS_FILES,       /* likewise: the key names files, whose contents may be equal */
-    Z3D_BITS_METHOD,      /* likewise: the key chooses how a product is computed */
-    Z3D_BITS_METHOD_ON_GPUS, /* likewise, only with training.device cuda */
-    Z3D_BITS_DECIDE_ON_GPUS, /* DECIDE, only with training.device cuda */
+                             run never uses the key, or two names mean one thing */
+    Z3D_BITS_DECIDE_SUMS, /* as DECIDE */
+    Z3D_BITS_ROUND_SUMS,  /* as DECIDE: the key chooses between two kinds of reductions */
+    Z3D_BITS_BOUND,       /* as DECIDE: the key is a bound, which some steps reach */
+    Z3D_BITS_FILES,       /* as DECIDE: the key names files, whose contents may be equal */
+    Z3D_BITS_METHOD,      /* as DECIDE: the key chooses how a product is computed */
+    Z3D_BITS_METHOD_ON_GPUS, /* as METHOD, only with training.device cuda */
+    Z3D_BITS_DECIDE_ON_GPUS, /* as DECIDE, only with training.device cuda */
     Z3D_BITS_UPDATE,         /* the bits differ after the first step that changes parameters */
     Z3D_BITS_WEIGHTS,        /* the bits differ where random numbers are the first weights */
-    Z3D_BITS_WEIGHTS_SUMS,   /* likewise */
+    Z3D_BITS_WEIGHTS_SUMS,   /* as WEIGHTS */
     Z3D_BITS_DIFFER,         /* the bits always differ */
-    Z3D_BITS_DIFFER_SUMS     /* likewise */
+    Z3D_BITS_DIFFER_SUMS     /* as DIFFER */
 } z3d_config_bits;
 
 /* Whether a resumed run must keep the value of the checkpoint's run (src/train/kept_keys.c). */
@@ -135,7 +135,7 @@ typedef enum {
     Z3D_RESUME_KEPT,    /* yes. A new run with another value can begin with the weights */
     Z3D_RESUME_SIZE,    /* yes. With another value the weights are of no use */
     Z3D_RESUME_ADAPTED, /* yes. With another value the adapters are of no use, but their base is */
-    Z3D_RESUME_SCALE,   /* likewise; a new run that begins with the adapters must keep it, too */
+    Z3D_RESUME_SCALE,   /* as ADAPTED; a new run that begins with the adapters must keep it, too */
     Z3D_RESUME_PENDING, /* only while gradients wait for the next step: the key is about their type
                          */
     Z3D_RESUME_END      /* only where the learning rate decays: the key is the decay's end */

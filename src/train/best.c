@@ -44,7 +44,7 @@ static z3d_status has_best(const z3d_trainer *trainer, bool *has) {
     *has = false;
     if (status == Z3D_OK) {
         const z3d_evaluations *there = &z3d_checkpoint_get_info(checkpoint)->evaluations;
-        /* If a stop came before its validation, a checkpoint does not know its own loss. */
+        /* A checkpoint does not know its own loss if a stop came before its validation (due). */
         *has = there->due || (there->best_step == e->best_step && there->best_loss == e->best_loss);
         z3d_checkpoint_close(checkpoint);
     }

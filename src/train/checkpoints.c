@@ -9,9 +9,8 @@ static bool says(const char *value, const char *word) {
     return strcmp(value, word) == 0;
 }
 
-/* Refuses a new run among another run's checkpoints, and a run that resumes before the latest
- * checkpoint or from the same step of another folder: the folder's latest checkpoint would not be
- * the run's own. */
+/* Refuses a folder whose latest checkpoint would not be the run's own: a new run in another run's
+ * folder, and a run that resumes from an earlier step, or from the same step of another folder. */
 static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
     int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
     if (newest < step || newest < 0 || (newest == step && trainer->resumes_newest)) return Z3D_OK;

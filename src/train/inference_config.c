@@ -12,7 +12,8 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* One sample a rank and step. Stage 3 is the least memory: setup takes stage 0 if there is room. */
+/* One sample for each rank and step. Stage 3 needs the least memory; setup.c changes it to stage 0
+ * if that fits. */
 static z3d_status fit_config(z3d_config *config) {
     config->train_micro_batch_size_per_gpu = 1;
     config->gradient_accumulation_steps = 1;
@@ -27,8 +28,8 @@ bool z3d_is_assigned(char *const *assignments, int count, const char *key) {
     return false;
 }
 
-/* Beside the pipeline stages that the command line asks for: with `tensor` as many tensor ranks as
- * the model allows, and as few micro-batches as the schedule. */
+/* Sets the tensor size (with `tensor` the largest one that fits the ranks of a pipeline stage and
+ * the model) and the fewest micro-batches that the schedule allows. Keys that are assigned stay. */
 static z3d_status fit_sizes(z3d_config *config, int ranks, bool tensor, char *const *assignments,
                             int count) {
     int64_t stages = config->parallel_pipeline_model_parallel_size;
@@ -48,7 +49,8 @@ static z3d_status fit_sizes(z3d_config *config, int ranks, bool tensor, char *co
     return Z3D_OK;
 }
 
-/* An imported model has its tokenizer beside it: a copy its own. */
+/* An imported model has its tokenizer in the same folder. If the model was copied, the copy's
+ * tokenizer is used. */
 static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
     z3d_string beside = {0}, assignment = {0};
     if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab) return Z3D_OK;
@@ -65,7 +67,7 @@ static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
     return status;
 }
 
-/* A base that has moved took its tokenizer with it. */
+/* If checkpoint.base says that the base has moved, its tokenizer is at the new place, too. */
 static z3d_status find_moved_tokenizer(z3d_config *config) {
     char *folder;
     if (!*config->checkpoint_base) return Z3D_OK;
@@ -93,8 +95,7 @@ z3d_status z3d_inference_config(const char *path, int ranks, bool tensor, char *
         status = z3d_config_override(*out, assignments[i]);
     if (status == Z3D_OK && !z3d_is_assigned(assignments, count, "data.vocab"))
         status = find_moved_tokenizer(*out);
-    /* A vocabulary is for a model that has one: of GPT-2's kind where the run does not say which.
-     */
+    /* If a vocabulary is set but the tokenizer is `bytes`, the vocabulary is GPT-2's. */
     if (status == Z3D_OK && (*out)->data_tokenizer == Z3D_TOKENIZER_BYTES && *(*out)->data_vocab)
         status = z3d_config_override(*out, "data.tokenizer=gpt2");
     if (status == Z3D_OK) status = fit_sizes(*out, ranks, tensor, assignments, count);

@@ -57,16 +57,16 @@ static void free_values(values *v) {
     z3d_string_free(&v->there);
 }
 
-/* Keys that had to stay and did not. */
+/* The keys that a resumed run had to keep and has changed. */
 typedef struct differences {
     const z3d_config *config; /* the run's */
     int64_t step;             /* the checkpoint's */
     z3d_string lines;
     int count;
-    bool sizes;    /* of the model: its weights are of no use here */
-    bool adapters; /* the base's weights are of use, the adapters' are not */
-    bool schedule; /* the schedule's end is among them */
-    bool warmup;   /* the steps of warm-up are, which warmup_ratio made of the schedule's */
+    bool sizes;    /* a size of the model is among them: no weights can be used */
+    bool adapters; /* a key of the adapters is: only the base's weights can be used */
+    bool schedule; /* the schedule's end is */
+    bool warmup;   /* warmup_num_steps is, which this run computes from warmup_ratio */
 } differences;
 
 static void add_difference(differences *d, const z3d_config_meaning *key, const values *v) {
@@ -99,7 +99,8 @@ z3d_status z3d_trainer_read_saved(const char *text, z3d_config **out) {
     return z3d_config_read_text(*out, text, strlen(text), "the checkpoint's config");
 }
 
-/* Where a run with other adapters can begin; "": it began with random weights. */
+/* The weights with which a run with other adapters can begin; "": there are none, the checkpoint's
+ * run began with random weights. */
 static const char *base_of(const z3d_checkpoint_info *info, const z3d_config *there) {
     return info->base.folder ? info->base.folder : there->checkpoint_init_from;
 }
@@ -180,7 +181,7 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
                                        const z3d_checkpoint_info *info) {
     z3d_config *there;
     differences d = {.config = trainer->config, .step = info->engine.step};
-    /* --extend moves the schedule's end, and where no step is left it does not matter. */
+    /* Keys of the schedule's end may differ with --extend, and if no step is left. */
     bool any_schedule =
         trainer->options->extend || info->engine.step >= trainer->config->training_steps;
     z3d_status status = z3d_trainer_read_saved(info->config, &there);

@@ -24,7 +24,7 @@ grep -q '^The step' out || fail "the README's run has written nothing"
 PATH=$PWD/build/bin:$PATH
 mv exported gpt2 # stands for the downloaded one
 awk '/^```/ { on = $0 == "```sh"; next } on' "$SOURCE/docs/checkpoints.md" >commands
-[ "$(grep -c '^zero3d ' commands)" -eq 6 ] || fail "docs/checkpoints.md has other commands"
+[ "$(grep -c '^zero3d ' commands)" -eq 7 ] || fail "docs/checkpoints.md has other commands"
 expect 0 timeout 100 sh -e commands
 grep -q '^It was' out && [ -s exported/model.safetensors ] || fail "the commands of docs/checkpoints.md have written nothing"
 

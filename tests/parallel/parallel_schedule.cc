@@ -614,11 +614,11 @@ TEST(ScheduleFile, RefusesWithTheLine) {
     EXPECT_EQ(changed("1,forward,1,0", "2,forward,1,0"),
               ", line 5: there is no pipeline stage 2; stages are 0 to 1");
     EXPECT_EQ(changed("1,forward,1,0", "-1,forward,1,0"),
-              ", line 5: stage '-1' is not a number from 0 on");
+              ", line 5: stage '-1' is not a number from 0 to 999999999");
     EXPECT_EQ(changed("1,forward,1,0", "1,forward,1,99999999999"),
-              ", line 5: micro-batch '99999999999' is not a number from 0 on");
+              ", line 5: micro-batch '99999999999' is not a number from 0 to 999999999");
     EXPECT_EQ(changed("1,forward,1,0", "1,forward,,0"),
-              ", line 5: chunk '' is not a number from 0 on");
+              ", line 5: chunk '' is not a number from 0 to 999999999");
     EXPECT_EQ(changed("1,forward,1,0", "1,forward,1,7"),
               ", line 5: pipeline stage 1: forward of chunk 1, micro-batch 7: there is no such "
               "micro-batch; micro-batches are 0 to 1");

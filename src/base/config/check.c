@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
+/* Refuses a number that fp32 rounds to 1: an update divides by 1 - beta^t, which would be 0. */
 static void check_below_one(config_checker *k, const char *path, double value) {
     char number[40];
     if (!config_sound(k, path, NULL) || (float)value < 1) return;
@@ -88,7 +88,7 @@ static void check_model(config_checker *k) {
     k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
 }
 
-/* What only several tensor ranks do. */
+/* Refuses keys that have an effect only with several tensor ranks. */
 static void check_tensor_parts(config_checker *k) {
     const idle_reason unshared = {
         {"parallel.tensor_model_parallel_size"},
@@ -151,7 +151,8 @@ static void check_precision(config_checker *k) {
     }
 }
 
-/* How many activation checkpoints there are when `asked` for: one in every so many blocks. */
+/* The number of activation checkpoints that `asked` gives. Each stands for equally many blocks, so
+ * there may be fewer than asked. */
 static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     int64_t every = (layers + asked - 1) / asked;
     return (layers + every - 1) / every;
@@ -242,8 +243,9 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* A run or a decay that the command line ends early warms up no longer than that. `whole`: a longer
- * warm-up is valid, as that of a run that goes on later. */
+/* Shortens the warm-up to `steps`, the value of `end`, if the command line sets `end` but not the
+ * warm-up. whole: a longer warm-up is valid, too (the run may go on later); the note then says how
+ * to keep it. */
 static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
@@ -258,7 +260,7 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
     k->c->scheduler_params_warmup_num_steps = steps;
 }
 
-/* The last part of warmup_stable_decay. */
+/* Checks that warm-up and decay of warmup_stable_decay fit before the end. */
 static void check_last_steps(config_checker *k, const char *end, int64_t total) {
     static const char path[] = "scheduler.params.num_decay_steps";
     const z3d_config *c = k->c;
@@ -306,7 +308,7 @@ static void check_decay(config_checker *k) {
     }
 }
 
-/* All names of schedules that read a key. */
+/* Appends the names of all schedules that read a key. */
 static void append_readers(z3d_string *out, const char *path) {
     for (int i = 0; i < Z3D_LR_COUNT; i++)
         if (z3d_lr_schedule_reads((z3d_lr_schedule)i, path))
@@ -318,7 +320,8 @@ static void refuse_unread(config_checker *k) {
     static const char section[] = "scheduler.params.";
     const z3d_config *c = k->c;
     const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
-    /* An end is of use to a warm-up that is a share of it, and that of the run is no other. */
+    /* total_num_steps is valid in every schedule if warmup_ratio is a share of it, or if it is the
+     * run's own end. */
     const bool any_end = c->scheduler_params_warmup_ratio > 0 ||
                          c->scheduler_params_total_num_steps == c->training_steps;
     char because[64];
@@ -386,7 +389,7 @@ static void check_checkpoint(config_checker *k) {
 
 #define GRADIENTS "data_types.grad_accum_dtype"
 
-/* Gradients are of the model's type, or fp32. */
+/* Gradients have the model's type, or fp32. */
 static void check_gradients(config_checker *k) {
     const z3d_config *c = k->c;
     const bool bf16 = c->data_types_grad_accum_dtype == Z3D_ACCUM_BF16,
@@ -429,7 +432,8 @@ void config_check_wire(config_checker *k) {
                         accum_name(wire));
 }
 
-/* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
+/* Refuses keys about types that the run does not use: it multiplies matrices of one type only, and
+ * the gradients of an fp32 run are fp32. */
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
@@ -454,7 +458,7 @@ static void check_types(config_checker *k) {
     if (!c->fp16_enabled) config_refuse_idle(k, &type, "training.gemm.fp16", NULL);
 }
 
-/* What looks at every instruction runs every instruction. */
+/* A CUDA graph runs a step as a whole, so no key may look at single instructions. */
 static void check_graph(config_checker *k) {
     const z3d_config *c = k->c;
     const char *looks = c->training_digest            ? "training.digest"
@@ -524,7 +528,7 @@ static void check_cuda_device(config_checker *k) {
     }
 }
 
-/* What is done with files or a prompt that are not given. */
+/* Refuses keys about files or a prompt that the configuration does not have. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason windows = {

@@ -10,7 +10,7 @@ void z3d_config_set_epoch(z3d_config *config, int64_t samples) {
     config->origin->epoch_samples = samples;
 }
 
-/* Of two that are given the command line's is meant. */
+/* Both keys are set: the one on the command line counts. An error if both are there, or neither. */
 static void refuse_both(config_checker *k) {
     z3d_config *c = k->c;
     const bool steps = config_is_overridden(c, STEPS), epochs = config_is_overridden(c, EPOCHS);
@@ -48,7 +48,8 @@ void config_check_epochs(config_checker *k) {
     refuse_interval(k, "checkpoint.interval", c->checkpoint_interval);
 }
 
-/* The steps of so many passes, rounded up: 0.1 x 30 samples are 3. */
+/* The number of steps in `epochs` passes, rounded up. The factor below 1 makes 0.1 x 30 samples 3
+ * steps, not 4. */
 static double steps_of(const z3d_config *c, double epochs) {
     const double samples = (double)c->origin->epoch_samples;
     return fmax(1, ceil(epochs * samples / (double)c->train_batch_size * (1 - 1e-12)));

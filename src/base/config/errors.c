@@ -1,5 +1,4 @@
-/* Collects all errors of a configuration into one message, and what becomes of another framework's
- * settings. */
+/* Collects all errors of a configuration in one message, and the rows of a conversion's report. */
 #include "src/base/config/table.h"
 
 #include <stdarg.h>
@@ -132,14 +131,14 @@ void config_report_add(config_report *report, config_verdict verdict, const char
     report->count[verdict]++;
 }
 
-/* Where the row at `row` ends: its name, or its text when the name is on a line of its own. */
+/* The end of the row at `row`. A row has a second line, which is indented, if its name is long. */
 static const char *end_of_row(const char *row) {
     const char *end = strchr(row, '\n');
     while (end && strncmp(end + 1, "   ", 3) == 0) end = strchr(end + 1, '\n');
     return end ? end + 1 : row + strlen(row);
 }
 
-/* "  path ..." or "  --argument ... path: ..." */
+/* Whether a row is about the key `path`: " path ..." or " --argument ... path: ...". */
 static bool is_about(const char *row, const char *end, const char *path) {
     const size_t length = strlen(path);
     for (const char *at = row; (at = strstr(at, path)) && at < end; at++)

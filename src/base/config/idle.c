@@ -3,8 +3,8 @@
 
 #include <stdarg.h>
 
-/* A file stays as it is while overrides try this and that: what only an override left without
- * effect is told and goes back to its default. */
+/* Whether a key without effect is no error: a file set it, and only an override made it useless, or
+ * the reason accepts it. So users can try overrides without changing their file. */
 static bool may_be_idle(const config_checker *k, const char *path, const idle_reason *reason) {
     if (!config_is_from_file(k->c, path)) return false;
     bool overridden = false;

@@ -1,4 +1,5 @@
-/* Keys whose values have no effect: refused, or told where only an override made them so. */
+/* Keys whose values have no effect. They are errors, or a note if only an override made them
+ * useless. */
 #ifndef ZERO3D_BASE_CONFIG_IDLE_H
 #define ZERO3D_BASE_CONFIG_IDLE_H
 
@@ -6,16 +7,16 @@
 
 enum { MAX_CAUSES = 3 };
 
-/* The keys whose values leave others without effect, and why. */
+/* Why keys have no effect, and the keys that are the cause. */
 typedef struct idle_reason {
     const char *cause[MAX_CAUSES]; /* up to NULL */
     const char *because;
-    const char *remedy; /* NULL: there is none but to leave the key out */
-    bool accepted;      /* also where the same file says so: a block that is switched off */
+    const char *remedy; /* NULL: the user can only leave the key out */
+    bool accepted;      /* no error without an override, too: the file has a block that is off */
 } idle_reason;
 
-/* Refuses or tells each of the keys, up to NULL, that the user set to another value than its
- * default. */
+/* For each of the keys (NULL ends the list) that the user has set to another value than its
+ * default: an error, or a note and the default. */
 void config_refuse_idle(config_checker *k, const idle_reason *reason, ...)
     __attribute__((sentinel));
 

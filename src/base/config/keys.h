@@ -3,10 +3,10 @@
  *   X(field, path, type, default, rule, bits, resume, inference, help)
  *
  * default: the YAML text of the default ("" = unset, "auto" where the rule allows it).
- * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
- * auto", then " epoch"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these
- * or a list like the example: of integers, or, where it has a point, of numbers; for LIST "" (data
- * files), "texts" or "groups" (texts of src/base/param_groups.h).
+ * rule, of a number: an interval, "[1,1000000]" or "(0,1)" ("inf" is allowed), then " auto" and
+ * " epoch" if the key takes them. Of an ENUM: "a|b|c". Of a STRING: "", any text; "a|b|c [1, 2]",
+ * one of the words or a list of integers (of numbers if the example has a point). Of a LIST: "",
+ * data files; "texts"; "groups", texts of src/base/param_groups.h.
  * bits (z3d_config_bits): what two values do to the bits of losses and parameters. `zero3d prove`
  * goes by it, so a class that is too weak makes it unsound.
  * resume (z3d_config_resume): whether a resumed run must keep the value.

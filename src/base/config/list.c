@@ -13,7 +13,8 @@ config_type config_list_type(const config_key *key) {
     return strchr(key->rule, '.') ? CONFIG_FLOAT : CONFIG_INT;
 }
 
-/* One entry of a list, without spaces around it; out: NULL: it is only checked. */
+/* Reads one entry of a list; spaces around it do not matter. integer or number NULL: only checks
+ * it. */
 static z3d_status parse_entry(const char *start, size_t length, config_type type, int64_t *integer,
                               double *number) {
     char text[32];

@@ -157,7 +157,8 @@ static bool same_parent(const char *a, const char *b) {
     return m == n && strncmp(a, b, m) == 0;
 }
 
-/* In a section that we have a key of that section is meant. */
+/* Whether `candidate` is in another section, although the section in `path` exists: then the user
+ * means a key of that section. */
 static bool is_elsewhere(const char *path, const char *candidate) {
     char section[2 * Z3D_WORD];
     const size_t length = (size_t)(leaf_of(path) - path);
@@ -166,8 +167,8 @@ static bool is_elsewhere(const char *path, const char *candidate) {
     return config_is_section(section) && strncmp(path, candidate, length) != 0;
 }
 
-/* How far `candidate` is from what was written: the last words are compared, and another section
- * costs one more, so that a misspelling beside wins over one far away. */
+/* The distance of `candidate` from the written path: twice that of their last words, plus 1 if
+ * their sections differ. So of two equal misspellings the one in the same section wins. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
     if (is_elsewhere(path, candidate)) return Z3D_FAR_AWAY;

@@ -18,7 +18,8 @@
 
 /* ---- folders ---- */
 
-/* The variable that the text after a $ names, and what follows it; NULL: it names none. */
+/* Copies the name of the variable from the text after a $, and returns the text after the name;
+ * NULL: there is no name. */
 static const char *variable_of(const char *at, char *name, size_t size) {
     bool braces = *at == '{';
     size_t length = 0;
@@ -95,7 +96,7 @@ static offload_block checkpoint_block(const z3d_config *c) {
 static void check_disk(config_checker *k, const offload_block *b) {
     char because[96];
     bool switched = config_is_written(k->c, b->device) || k->c->origin->report;
-    /* A pasted block has a folder whatever its device is. */
+    /* A pasted block has a folder also if its device does not use it. */
     const idle_reason unused = {{b->device}, because, "set it to nvme", switched};
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
     if (!b->nvme)
@@ -104,7 +105,7 @@ static void check_disk(config_checker *k, const offload_block *b) {
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path);
 }
 
-/* What the device steps it steps at once. */
+/* Refuses delayed updates if the device steps a part: it steps its part at once. */
 static void check_delayed(config_checker *k) {
     const z3d_config *c = k->c;
     if (c->zero_optimization_offload_optimizer_delayed_param_update &&
@@ -200,7 +201,7 @@ void config_check_offload(config_checker *k) {
     check_prefetch(k);
 }
 
-/* Without a folder of their own they have that of the other blocks. */
+/* If activation checkpoints have no folder of their own, they use the folder of another block. */
 void config_check_checkpoint_folder(config_checker *k) {
     const offload_block optimizer = optimizer_block(k->c), param = param_block(k->c);
     const offload_block *other = optimizer.nvme ? &optimizer : &param;

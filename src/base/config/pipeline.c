@@ -155,7 +155,7 @@ void config_check_pipeline(config_checker *k) {
     check_gather(k);
 }
 
-/* Where the batch gives the number of micro-batches, the batch is at fault. */
+/* If the number of micro-batches follows from train_batch_size, the error is about that key. */
 bool config_check_micro_batches(config_checker *k, int64_t data) {
     const z3d_config *c = k->c;
     static const char accumulation[] = "gradient_accumulation_steps";

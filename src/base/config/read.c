@@ -81,7 +81,7 @@ typedef struct data_item {
     bool has_weight;
 } data_item;
 
-/* `field`'s value, the scalar of `event`. */
+/* Sets the item's member `field` to the scalar of `event`. */
 static z3d_status set_item_field(config_reader *r, const config_key *key, const char *field,
                                  const yaml_event_t *event, data_item *item) {
     config_scalar scalar;
@@ -198,7 +198,8 @@ static z3d_status refuse_folded(config_reader *r, const config_key *key,
                          key->path);
 }
 
-/* What "auto" and null leave as it is, which is told. False: the value is one of the key's own. */
+/* If the value is null, or an "auto" that only other frameworks have: gives the key its default
+ * again, with a note for "auto". False: it is a value of the key, which is to be read. */
 static bool leave_default(config_reader *r, int index, config_place place, config_scalar scalar) {
     const config_key *key = &config_table[index];
     config_range range = {0};
@@ -255,7 +256,7 @@ static z3d_status read_key(config_reader *r, int index, config_place place,
 
 static z3d_status read_mapping(config_reader *r, const char *section);
 
-/* Notes that `path` is set here; refuses what this text has set before. */
+/* Notes that this text sets `path`. Refuses a path that it has set before. */
 static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path) {
     for (int i = 0; i < r->seen_count; i++) {
         if (strcmp(r->seen[i].path, path) != 0) continue;
@@ -275,7 +276,7 @@ static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path
     return Z3D_OK;
 }
 
-/* The value of `path`, whose first event is `value`; `mark` is the key's. */
+/* Reads the value of `path`. value: its first event; mark: the place of the key. */
 static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark,
                             const yaml_event_t *value) {
     config_place place = reader_place(r, mark);
@@ -329,8 +330,9 @@ static bool is_note(const yaml_event_t *name) {
            (*text == '_' || *text == '#' || strncmp(text, "//", 2) == 0);
 }
 
-/* One entry of a mapping; *end at the mapping's end. *path is its key once that is known, *value
- * whether its value's first event has been read. */
+/* Reads one entry of a mapping. *end: there was none, the mapping has ended. Also after an error:
+ * *path is the key, if it is known, and *has_value says that the first event of the value was
+ * read. */
 static z3d_status read_entry(config_reader *r, const char *section, z3d_string *path, bool *end,
                              bool *has_value) {
     yaml_event_t name, value;
@@ -353,8 +355,8 @@ static z3d_status read_entry(config_reader *r, const char *section, z3d_string *
     return status;
 }
 
-/* Reads up to the end of the wrong entry of a mapping at `depth`; what is wrong in the rest of it
- * is not told. */
+/* Skips the rest of a wrong entry of the mapping at `depth`. Errors in the rest are not
+ * reported. */
 static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
     while (r->depth > depth || !has_value) {
         yaml_event_t event;
@@ -372,7 +374,8 @@ static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
     return Z3D_OK;
 }
 
-/* The entries of a mapping whose start has been read. Only what ends the reading is returned. */
+/* Reads the entries of a mapping, whose start was read. Collects their errors; returns only an
+ * error that ends the reading. */
 static z3d_status read_mapping(config_reader *r, const char *section) {
     const int depth = r->depth;
     z3d_status status = Z3D_OK;
@@ -396,7 +399,7 @@ static z3d_status read_mapping(config_reader *r, const char *section) {
 
 /* ---- documents ---- */
 
-/* The first event of the only document's only node; *empty if there is none. */
+/* Reads up to the first event of the document's node. *empty: the text has no document. */
 static z3d_status open_document(config_reader *r, yaml_event_t *root, bool *empty) {
     yaml_event_t event;
     *empty = false;
@@ -411,7 +414,7 @@ static z3d_status open_document(config_reader *r, yaml_event_t *root, bool *empt
     return reader_next(r, root);
 }
 
-/* After the node: nothing more but the end. */
+/* Refuses anything after the document's node. */
 static z3d_status close_document(config_reader *r) {
     yaml_event_t event;
     z3d_status status = reader_next(r, &event); /* document end */
@@ -425,7 +428,7 @@ static z3d_status close_document(config_reader *r) {
     return status;
 }
 
-/* The whole text: at the top (path NULL) a mapping, else the value of `path`. */
+/* Reads the whole text: a mapping (path NULL), or the value of `path`. */
 static z3d_status read_document(config_reader *r, const char *path) {
     yaml_event_t root;
     bool empty;
@@ -466,7 +469,8 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
     return status;
 }
 
-/* What a reader returned, among all errors so far; `path`: what was set, NULL: a whole text. */
+/* Adds a reader's error to the errors so far and returns all of them. path: the key that was set;
+ * NULL: a whole text was read. */
 static z3d_status finish(config_reader *r, z3d_status status, const char *path) {
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     bool unreadable = r->broken || (status != Z3D_OK && !path);
@@ -487,8 +491,8 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
     return finish(&r, read_yaml(&r, NULL), NULL);
 }
 
-/* A tokenizer or a checkpoint that lies beside the file goes with it, as in the folder of an
- * imported model: its name becomes the whole path, which a run keeps. */
+/* If a tokenizer or a checkpoint is found relative to the file's folder, its name becomes the whole
+ * path, which a run keeps. So the folder of an imported model can be used from anywhere. */
 static z3d_status find_beside(z3d_config *config, const config_key *key, const char *path) {
     const char *slash = strrchr(path, '/');
     const char **name = config_field(config, key);
@@ -536,7 +540,7 @@ static bool is_plain_text(const config_key *key, const char *text) {
     return !*text || !strchr(list ? "\"'[{" : "\"'", *text);
 }
 
-/* What YAML would skip. */
+/* The comment in a text, which YAML would skip; NULL: none. */
 static const char *comment_in(const char *text) {
     char quote = '\0';
     for (const char *at = text; *at; at++) {

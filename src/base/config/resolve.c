@@ -22,7 +22,8 @@ static bool sizes_sound(const config_checker *k) {
     return true;
 }
 
-/* Refuses a world that the model's ranks do not divide, at the last size that is not 1. */
+/* Refuses a world size that the model's ranks do not divide. The error is about the last parallel
+ * size that is not 1. */
 static void refuse_world(config_checker *k, int world_size, int64_t model) {
     static const char pipeline[] = "parallel.pipeline_model_parallel_size",
                       tensor[] = "parallel.tensor_model_parallel_size";
@@ -73,7 +74,7 @@ bool z3d_config_resumes_path(const z3d_config *config) {
            strcmp(config->checkpoint_resume, "never") != 0;
 }
 
-/* The data-parallel size; 0: it cannot be told. */
+/* The data-parallel size; 0: refused. */
 static int64_t resolve_world(config_checker *k, int world_size) {
     z3d_config *c = k->c;
     int64_t model = z3d_config_model_ranks(c);
@@ -100,7 +101,8 @@ static int64_t resolve_world(config_checker *k, int world_size) {
     return world_size / model;
 }
 
-/* A step has `factor` (its name `what`, NULL: 1) x data ranks samples at least. */
+/* Refuses a train_batch_size that is no multiple of `factor` x data ranks. what: the name of the
+ * factor; NULL: the factor is 1. */
 static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t factor) {
     int64_t unit = data * factor, batch = k->c->train_batch_size;
     int64_t below = batch / unit * unit, above = below + unit, smaller = factor;
@@ -126,7 +128,7 @@ static bool refuse_batch(config_checker *k, int64_t data, const char *what, int6
     return false;
 }
 
-/* Both given: their product is the batch. */
+/* Micro-batch and accumulation are known: sets the batch to their product, or compares. */
 static bool resolve_batch_size(config_checker *k, int64_t data) {
     z3d_config *c = k->c;
     int64_t micro = c->train_micro_batch_size_per_gpu, times = c->gradient_accumulation_steps;
@@ -161,8 +163,8 @@ static bool refuse_ranks(config_checker *k, int64_t batch, int64_t data) {
     return false;
 }
 
-/* The batch stays, in the largest micro-batches that divide it and suit the schedule. False:
- * refused. */
+/* parallel.elastic: keeps the batch and takes the largest micro-batches that divide it and suit the
+ * schedule. False: refused. */
 static bool fit_elastic(config_checker *k, int64_t data) {
     z3d_config *c = k->c;
     const int64_t batch = c->train_batch_size, most = c->train_micro_batch_size_per_gpu;
@@ -208,8 +210,8 @@ static bool resolve_batches(config_checker *k, int64_t data) {
     return resolve_batch_size(k, data);
 }
 
-/* The largest tensors of a micro-batch and the number of the run's last token are counted in
- * int64_t. */
+/* Refuses sizes that overflow an int64_t: bytes of a micro-batch's largest tensors, tokens of the
+ * run. */
 static bool check_sizes(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t tokens, bytes, run, width = k->rules ? k->rules->width(c) : 0;
@@ -234,7 +236,7 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
-/* A run of fewer steps saves at its end only. */
+/* checkpoint.interval auto. A run with fewer steps saves at its end only. */
 enum { AUTO_SAVE_STEPS = 1000 };
 
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {

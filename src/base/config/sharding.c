@@ -25,8 +25,9 @@ bool z3d_cut_takes_stage(z3d_data_cut cut, int stage) {
     return cut == Z3D_CUT_HPZ ? stage == 3 : cut != Z3D_CUT_HYBRID || stage > 0;
 }
 
-/* Of hierarchical collectives; auto has no parts where nodes do not have whole tensor groups, or do
- * not divide the data ranks. `data`: there are none. */
+/* The size of data_inner with hierarchical collectives; `data`: the axis is not cut.
+ * collective_algorithm auto cuts it only if nodes have whole tensor groups and divide the data
+ * ranks. */
 static int64_t ranks_of_node(const z3d_config *config, int64_t data) {
     const int64_t tensor = config->parallel_tensor_model_parallel_size,
                   node = config->parallel_ranks_per_node, inner = node / tensor;
@@ -57,8 +58,8 @@ static void check_node(config_checker *k) {
         config_refuse_idle(k, &ring, NODE, NULL);
 }
 
-/* Where parameters are gathered for each use, only what is gathered ahead or kept can be limited.
- */
+/* stage3_max_live_parameters limits parameters that are gathered ahead or kept after their use.
+ * Refuses keys about them if there are none, or if all stay gathered. */
 static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
@@ -77,7 +78,7 @@ static void check_live(config_checker *k) {
         config_refuse_idle(k, &alone, LIVE, NULL);
 }
 
-/* What says how stage 3 gathers. */
+/* Refuses keys about the gathers of stage 3 that have no effect. */
 static void check_stage_3(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason whole = {
@@ -131,7 +132,7 @@ static bool divides(config_checker *k, const char *path, int64_t size, int64_t o
     return false;
 }
 
-/* A node's ranks are those of whole tensor groups, and each partition is in one node. */
+/* Refuses nodes without whole tensor groups, and partitions that span nodes. */
 static bool fits_node(config_checker *k, const char *path, int64_t size) {
     const z3d_config *c = k->c;
     const int64_t tensor = c->parallel_tensor_model_parallel_size,

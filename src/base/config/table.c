@@ -130,7 +130,7 @@ size_t config_repeated_key(const z3d_config *config, config_place place, const c
     return same && strncmp(message + length, ": ", 2) == 0 ? length + 2 : 0;
 }
 
-/* FLOAT2's is the one that is no scalar. */
+/* Only the text of a FLOAT2 is no scalar. */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *standard) {
     if (key->type == CONFIG_FLOAT2) {
         double *value = ((z3d_config_FLOAT2 *)config_field(config, key))->value;

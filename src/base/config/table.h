@@ -38,7 +38,7 @@ extern const config_key config_table[CONFIG_KEY_COUNT];
 /* Keys without a field: accepted without effect, or of a later version. */
 typedef struct config_note {
     const char *path, *why;
-    const char *off;     /* later: the plain values, with | between, that ask for nothing */
+    const char *off;     /* later: values without effect, which are accepted, with | between */
     const char *instead; /* later: what is wrong with it; "": "<why>: not supported yet" */
 } config_note;
 
@@ -57,7 +57,7 @@ typedef struct config_place {
     int source, line, column;
 } config_place;
 
-/* All that is wrong, one line each; only the first are kept. */
+/* All errors, one line each; only the first ones are kept. */
 typedef struct config_errors {
     z3d_string text;
     int kept, total;
@@ -65,7 +65,7 @@ typedef struct config_errors {
 
 /* Adds the stored message. */
 void config_errors_add(config_errors *errors);
-/* Takes back an error with exactly this line. */
+/* Removes an error with exactly this line. */
 void config_errors_remove(config_errors *errors, const char *line);
 /* OK when there are none, else ERR_CONFIG with all lines. */
 z3d_status config_errors_status(const config_errors *errors);
@@ -86,13 +86,13 @@ typedef struct config_peer {
 extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* without a field */
 int config_find_peer(const char *path);
 
-/* What became of another framework's settings: text for people, by verdict. What matters most comes
- * last, where a terminal shows it. */
+/* The report about another framework's settings: rows of text, by verdict. The most important rows
+ * come last, where a terminal shows them. */
 typedef enum config_verdict {
     CONFIG_TAKEN,
     CONFIG_NO_EFFECT,
-    CONFIG_DEFAULTED, /* their default, which is not ours, is written out */
-    CONFIG_DIFFERENT, /* their default cannot be had */
+    CONFIG_DEFAULTED, /* not set: their default, which differs from ours, is written */
+    CONFIG_DIFFERENT, /* not the same here: no key of ours has this value */
     CONFIG_REFUSED,
     CONFIG_VERDICTS
 } config_verdict;
@@ -105,17 +105,17 @@ typedef struct config_report {
 void config_report_add(config_report *report, config_verdict verdict, const char *what,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Takes back the rows about the key `path`. */
+/* Removes the rows about the key `path`. */
 void config_report_remove(config_report *report, config_verdict verdict, const char *path);
 
 /* One line for people, or a part of one (tell.c). */
 typedef struct config_told {
     config_place place;
     char *path;
-    const char *what; /* static: CONFIG_IDLE_HERE, CONFIG_IS_AUTO, or other words behind the path */
-    char *why;        /* of what is auto: its value */
-    int group;        /* the first that is told in the same line */
-    bool folded;      /* without its reason */
+    const char *what; /* static: CONFIG_IDLE_HERE, CONFIG_IS_AUTO, or other words after the path */
+    char *why;        /* the reason; with CONFIG_IS_AUTO: the key's value */
+    int group;        /* index of the first one on the same line */
+    bool folded;      /* the line leaves out the reason */
 } config_told;
 
 #define CONFIG_IDLE_HERE "has no effect here:"
@@ -123,13 +123,13 @@ typedef struct config_told {
 
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
-    bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: nothing follows from its value */
-    bool is_auto[CONFIG_KEY_COUNT]; /* written auto (Z3D_CONFIG_AUTO) */
-    bool cut;                       /* a text ended in a syntax error: what follows is not known */
-    config_errors errors;           /* of reading */
-    char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry: an override may take it back */
+    bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: checks do not use its value */
+    bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
+    bool cut;                        /* a syntax error ended a text: later keys are unknown */
+    config_errors errors;            /* of reading */
+    char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
-    config_report *report; /* NULL: what has no effect is told, what is wrong is an error */
+    config_report *report; /* of a conversion; NULL: notes are logged, errors are errors */
     config_told *told;     /* until z3d_config_tell */
     int told_count, untold;
     bool type_told;
@@ -138,53 +138,53 @@ struct z3d_config_origin {
     int name_count;
 };
 
-/* The stored message is one more error of reading, about `path` (a key, a section or NULL). */
+/* Adds the stored message to the errors of reading. path: what it is about (a key, a section or
+ * NULL). */
 void config_add_error(z3d_config *config, const char *path);
-/* Every key that is `path` or lies below it is wrong. */
+/* Marks all keys that are `path` or lie below it as wrong. */
 void config_mark_wrong(z3d_config *config, const char *path);
-/* A setting of another framework that is not known here: the keys that its name speaks of are
- * wrong. */
+/* For an unknown setting of another framework: marks the keys that its name may mean as wrong, so
+ * that no default is written for them. */
 void config_doubt(z3d_config *config, const char *name);
-/* About `path`, written at `place`, for z3d_config_tell: "<place>: <path> <what> <why>". `what` is
- * static. */
+/* Adds a line for z3d_config_tell: "<place>: <path> <what> <why>". `what` must be static. */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);
 void config_forget_told(struct z3d_config_origin *origin);
-/* A key's default again, as if nobody had set it. */
+/* Gives a key its default again, as if nobody had set it. */
 void config_unset(z3d_config *config, int key);
-/* Likewise all keys below `path`. */
+/* The same for all keys below `path`. */
 void config_unset_section(z3d_config *config, const char *path);
-/* Whether a file, not an override, set the key; the other way round. */
+/* Whether the key's value is from a file; from an override. */
 bool config_is_from_file(const z3d_config *config, const char *path);
 bool config_is_overridden(const z3d_config *config, const char *path);
-/* Whether the key is written anywhere, also as auto. */
+/* Whether the user wrote the key, also as auto. */
 bool config_is_written(const z3d_config *config, const char *path);
 
-/* z3d_config_check and z3d_config_resolve, adding to `errors`. */
+/* The state of z3d_config_check and z3d_config_resolve, which add to `errors`. */
 typedef struct config_checker {
     z3d_config *c;
     const z3d_config_rules *rules; /* NULL: none */
     config_errors *errors;
     int ranks;   /* 0: not known */
-    bool trains; /* only what is right in training is right */
+    bool trains; /* also refuses what is wrong only in training */
     bool wrong[CONFIG_KEY_COUNT];
 } config_checker;
 
 void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
                           config_errors *errors);
-/* Whether all of the keys named, up to NULL, are free of errors. */
+/* Whether none of the keys has an error; NULL ends the list. */
 bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
-/* One error at the key's place, which is then wrong. */
+/* Adds an error with the key's place, and marks the key as wrong. */
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void config_check_into(config_checker *k);
-/* What pipelines need: of the file alone; of the number of micro-batches. */
+/* Rules of pipelines: those of the file alone; those of the number of micro-batches. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
-/* Of a resolved batch: the type in which gradients travel. */
+/* The type in which gradients travel; the batch must be resolved. */
 void config_check_wire(config_checker *k);
-/* hpZ, hybrid sharding, hierarchical collectives: of the file alone; of the number of data ranks.
- */
+/* hpZ, hybrid sharding, hierarchical collectives: rules of the file alone; of the number of data
+ * ranks. */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
 /* Which collectives are reported. */
@@ -193,21 +193,23 @@ void config_check_comms(config_checker *k);
 void config_check_speeds(config_checker *k);
 /* Where optimizer states and parameters lie. */
 void config_check_offload(config_checker *k);
-/* Parameters alone: only generate and evaluate leave the optimizer out. */
+/* Refuses offloaded parameters without an offloaded optimizer, which only generate and evaluate
+ * allow. */
 void config_check_offload_alone(config_checker *k);
 /* The folder of activation checkpoints. */
 void config_check_checkpoint_folder(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);
-/* training.epochs: steps become auto; then, where a pass is known, a number. False: refused. */
+/* training.epochs. The check sets training.steps to auto; config_resolve_epochs computes the number
+ * if the samples of a pass are known. False: refused. */
 void config_check_epochs(config_checker *k);
 bool config_resolve_epochs(config_checker *k);
-/* The warm-up ends before the decay does, where that end is known. `given`: the key that says how
- * long the run is. */
+/* Checks that the warm-up ends before the decay's end, if that end is known. given: the key that
+ * says how long the run is. */
 void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Adam with adam_w_mode is AdamW. */
 void config_settle_optimizer(z3d_config *c);
-/* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
+/* Sets the keys that Z3D_CONFIG_PEERS stand for, or reports a contradiction. */
 void config_settle_peers(config_checker *k);
 
 /* A key's value as YAML. */
@@ -223,8 +225,8 @@ z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
 
-/* Length of the "key: " in front of a message at an override's place, which names the key; 0: it
- * has another. */
+/* Length of the "key: " that begins a message and that its place repeats (an override of this key);
+ * else 0. */
 size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
 /* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
@@ -233,8 +235,8 @@ int config_find_accepted(const char *path);
 int config_find_later(const char *path);
 /* Whether some key's path (of any of the three tables) begins with "path." */
 bool config_is_section(const char *path);
-/* The key or section a user may have meant, also by its name elsewhere ("global_batch_size"), NULL
- * if none is near; in buf. */
+/* The key or section that a user may mean, also by a name of another framework
+ * ("global_batch_size"), in buf; NULL: none is near. */
 const char *config_nearest(const char *path, char *buf, size_t size);
 /* Sets a key from its text in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
@@ -258,8 +260,8 @@ z3d_status config_parse_numbers(const char *text, config_type type, void *out, i
                                 int *count);
 /* Whether a text is meant as such a list. */
 bool config_is_numbers(const char *text);
-/* Which of the rule's words a STRING's text is, or their number: then it is a list, of which *count
- * is the length, and the first `capacity` numbers are in out (NULL: none). */
+/* The index of a STRING's text among the words of its rule. For a list it is the number of words;
+ * *count is then the list's length, and out (may be NULL) gets the first `capacity` numbers. */
 int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
                         int *count);
 /* Type INT or FLOAT of the numbers in the list that the rule of a STRING allows. */

@@ -32,7 +32,7 @@ static z3d_status parse_bound(const config_key *key, const char *text, double *o
 
 enum { BOUND_BYTES = 32 };
 
-/* Copies a bound that ends with one of `stops`, which is returned; NULL: there is none. */
+/* Copies the bound that ends before one of `stops`, and returns that place; NULL: no such bound. */
 static const char *cut_bound(const char *from, const char *stops, char *to) {
     size_t length = strcspn(from, stops);
     if (length == 0 || length >= BOUND_BYTES || !from[length]) return NULL;
@@ -41,7 +41,7 @@ static const char *cut_bound(const char *from, const char *stops, char *to) {
     return from + length;
 }
 
-/* Whether `word` is next in a rule, which then goes on behind it. */
+/* Whether `word` is next in a rule; if so, skips it. */
 static bool take_word(const char **rule, const char *word) {
     const bool is = strncmp(*rule, word, strlen(word)) == 0;
     if (is) *rule += strlen(word);
@@ -235,8 +235,8 @@ static bool is_optimizer(const config_key *key) {
     return strcmp(key->path, "optimizer.type") == 0;
 }
 
-/* Names that options once had (checkpoints keep the configuration of their run) or have elsewhere.
- */
+/* The present name of an option that once had another name (checkpoints keep the configuration of
+ * their run), or has another one in other frameworks. */
 static const char *option_now(const config_key *key, const char *text) {
     if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
     if (strcmp(key->path, "scheduler.type") == 0) return z3d_lr_schedule_named(text);

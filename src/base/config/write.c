@@ -114,7 +114,7 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out) {
     z3d_string value = {0};
     config_append_value(&value, config, &config_table[config_find(path)], 0);
-    for (size_t i = 1; i < value.length; i++) /* behind a space or the end of a line */
+    for (size_t i = 1; i < value.length; i++) /* the value begins after a space or a line's end */
         z3d_string_append(out, "%c", value.text[i] == '\n' ? ' ' : value.text[i]);
     out->failed = out->failed || value.failed;
     z3d_string_free(&value);

@@ -1,5 +1,5 @@
-/* The reader's lower half: the text is checked, libyaml's events are fetched, and everything that
- * is refused gets its place. Only src/base/config/ includes this. */
+/* The reader's lower half: checks the text, fetches libyaml's events, and adds the place to every
+ * error. Only src/base/config/ includes this. */
 #ifndef ZERO3D_BASE_CONFIG_YAML_H
 #define ZERO3D_BASE_CONFIG_YAML_H
 
@@ -23,7 +23,7 @@ typedef struct config_reader {
     int source;
     bool is_override;
     int depth;   /* of mappings and lists that are open */
-    bool broken; /* no YAML from here on, or too much of it */
+    bool broken; /* reading ends here: a syntax error, or too many errors */
     seen_path *seen;
     int seen_count;
 } config_reader;
@@ -47,14 +47,15 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
 /* "zero_optimization.offload_param.device=none" and the like. *known: `path` is such a key. */
 z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
                              yaml_mark_t mark, const yaml_event_t *value, bool *known);
-/* A mapping of optimizer.param_groups, whose first event is read, as a text of the list. */
+/* Reads a mapping of optimizer.param_groups, whose first event was read, and appends it to the list
+ * as one text. */
 z3d_status reader_param_group(config_reader *r, const config_key *key, z3d_data_list *list);
 /* A section that was given a value. */
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value);
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);
 
-/* Refuses a text that is too large, no UTF-8, or holds control characters: what no text file holds
- * is found before libyaml sees it. */
+/* Refuses a text that is too large, is not UTF-8, or has control characters, before libyaml reads
+ * it. */
 z3d_status reader_check_text(const config_reader *r);
 
 /* The next event; anchors, aliases and tags are refused. The caller deletes it, also after a
@@ -62,13 +63,14 @@ z3d_status reader_check_text(const config_reader *r);
 z3d_status reader_next(config_reader *r, yaml_event_t *event);
 /* Reads the rest of a node whose first event is `first`. */
 z3d_status reader_skip(config_reader *r, const yaml_event_t *first);
-/* Refuses control characters but line breaks and tabs, so that what is read can be written. */
+/* Refuses control characters except line breaks and tabs, so that every value can be written
+ * again. */
 z3d_status reader_check_value(const config_reader *r, yaml_mark_t mark, const char *text,
                               size_t length);
 /* A scalar event's text, without control characters. */
 z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out);
-/* *out = the name of a field of an item in a key's list; refused, with the way out, unless it is
- * one of `known`. */
+/* *out: the name of a member of an item in a key's list. If it is not in `known`, the error says
+ * what to do: `way`. */
 z3d_status reader_field(config_reader *r, const config_key *key, const yaml_event_t *name,
                         const char *known, const char *way, const char **out);
 

@@ -1,5 +1,5 @@
-/* Converts another framework's settings to ours: what is taken, what is written out because
- * defaults differ, and what is not supported. */
+/* Converts another framework's settings to ours, and reports each: taken, written because the
+ * defaults differ, without effect, different, or not supported. */
 #include "src/base/config/convert/convert.h"
 
 #include <stdio.h>
@@ -107,7 +107,7 @@ static char *behind_place(const config_conversion *v, char *line) {
     return *rest == ' ' ? rest + 1 : line;
 }
 
-/* The lines of a check's message as rows, "key: what". */
+/* Adds the lines of a check's message ("key: what") to the report. */
 static void report_lines(config_conversion *v, char *lines) {
     static const char idles[] = "has no effect ";
     for (char *line = lines; line;) {
@@ -126,7 +126,8 @@ static void report_lines(config_conversion *v, char *lines) {
     }
 }
 
-/* Of what the file leaves open nothing follows: the model's sizes, the number of steps. */
+/* The file may leave open the model's sizes and the number of steps: no check may use their
+ * defaults. */
 static void open_what_is_missing(config_checker *k) {
     static const int open[] = {
         CONFIG_KEY_model_num_layers,          CONFIG_KEY_model_hidden_size,
@@ -137,7 +138,7 @@ static void open_what_is_missing(config_checker *k) {
         k->wrong[open[i]] = k->wrong[open[i]] || k->c->origin->place[open[i]].source < 0;
 }
 
-/* A key has one fate. */
+/* Removes a refused key, and its other rows: a key has one row. */
 static void drop(config_conversion *v, int key) {
     if (v->config->origin->place[key].source < 0) return;
     config_report_remove(&v->report, CONFIG_TAKEN, config_table[key].path);
@@ -145,7 +146,7 @@ static void drop(config_conversion *v, int key) {
     config_unset(v->config, key);
 }
 
-/* Until what is left is valid; true if it is. */
+/* Removes refused keys until the rest is valid. False: it did not become valid. */
 static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *rules) {
     for (int round = 0; round < CHECK_ROUNDS; round++) {
         config_errors found = {0};
@@ -161,7 +162,7 @@ static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *r
         for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
             if (k.wrong[i]) drop(v, i);
         }
-        /* They have set their keys, and shall not set them again. */
+        /* Peers have set their keys in this round; they must not set them again. */
         for (int i = 0; i < CONFIG_PEER_COUNT; i++) v->config->origin->peer[i].place.source = -1;
     }
     return false;

@@ -11,7 +11,7 @@ typedef struct config_conversion {
     const char *remark;      /* a comment at the top of the YAML; NULL: none */
 } config_conversion;
 
-/* Refuses, with what to do, a text that is another program's settings. */
+/* Refuses a text that has another program's settings; the error says what to do. */
 z3d_status config_refuse_format(const char *text, const char *file, const char *option);
 
 z3d_status config_conversion_begin(config_conversion *v, const char *file, const char *peer);
@@ -19,20 +19,20 @@ void config_conversion_end(config_conversion *v);
 
 /* Whether the table has a row of this name. */
 bool config_is_mentioned(const config_conversion *v, const char *name);
-/* Sets a key as the file says, and a row `name`; a value that the key refuses is a row too. */
+/* Sets a key to the file's value, and adds a row `name`; also if the key refuses the value. */
 void config_take(config_conversion *v, const char *name, const char *path, const char *text);
-/* Sets a key that nothing has set to `text`, the default of `whose`, where that is not ours and no
- * setting that is not known here may say it. */
+/* Sets a key that is not set to `text`, the default of `whose`, unless our default is the same. If
+ * an unknown setting may be about the key, only adds a row that says so. */
 void config_take_default(config_conversion *v, const char *path, const char *text,
                          const char *whose);
 /* Both frameworks train on GPUs. */
 void config_take_device(config_conversion *v);
-/* Whether a setting that is not known here may be about this key. */
+/* Whether an unknown setting may be about this key. */
 bool config_is_doubted(const config_conversion *v, const char *path);
-/* The key is written whatever its default is. */
+/* Sets a key without a row. It is written even if the value is our default. */
 void config_take_quietly(config_conversion *v, const char *path, const char *text);
 
-/* Drops what z3d_config_check refuses (with a row), and writes both texts. */
+/* Removes what z3d_config_check refuses (each has a row), and writes both texts. */
 z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules *rules,
                                     z3d_string *yaml, z3d_string *table, bool *complete);
 

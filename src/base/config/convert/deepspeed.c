@@ -8,7 +8,7 @@
 
 static const char theirs[] = "DeepSpeed's default";
 
-/* Rows of the keys that the file set. */
+/* Adds a row for each key that the file set. */
 static void report_taken(config_conversion *v) {
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         z3d_string value = {0};
@@ -20,7 +20,8 @@ static void report_taken(config_conversion *v) {
     }
 }
 
-/* Hugging Face's Trainer fills in what is auto from its arguments. False: nothing is. */
+/* Sets the keys that are auto to the defaults of Hugging Face's Trainer, which would fill them in.
+ * False: no key is auto. */
 static bool fill_autos(config_conversion *v) {
     bool any = false;
     static const char *const filled[][2] = {
@@ -43,7 +44,7 @@ static bool fill_autos(config_conversion *v) {
     return any;
 }
 
-/* The type that only the script knows. */
+/* Sets the type if the file leaves it to the script. */
 static void fill_type(config_conversion *v, const char *type) {
     static const int keys[] = {CONFIG_KEY_bf16_enabled, CONFIG_KEY_fp16_enabled};
     char name[16];
@@ -73,7 +74,7 @@ static void fill(config_conversion *v, const char *path, const char *text) {
     if (!config_is_mentioned(v, path)) config_take_default(v, path, text, theirs);
 }
 
-/* DeepSpeed's AdamW does not read adam_w_mode; what its Adam reads says which of both it is. */
+/* DeepSpeed's AdamW does not read adam_w_mode. Its Adam does: true makes it AdamW. */
 static void fill_adam_mode(config_conversion *v) {
     static const char path[] = "optimizer.params.adam_w_mode";
     if (v->config->optimizer_type == Z3D_OPTIMIZER_adam || v->config->optimizer_params_adam_w_mode)
@@ -116,7 +117,7 @@ static void fill_clipping(config_conversion *v) {
                       "write 0");
 }
 
-/* The scheduler's own peak is the rate, whatever the optimizer's is. */
+/* If the scheduler has a peak rate, it replaces the optimizer's rate. */
 static void fill_peak(config_conversion *v) {
     z3d_config *c = v->config;
     const config_peer *peak = &c->origin->peer[CONFIG_PEER_WARMUP_MAX_LR];
@@ -171,8 +172,8 @@ static void leave_wire(config_conversion *v, config_verdict verdict, const char 
     config_unset(v->config, CONFIG_KEY_communication_data_type);
 }
 
-/* fp32 on the wire asks for fp32 gradients here. What gradients in bf16 are is known where the
- * number of micro-batches is. */
+/* communication_data_type fp32 needs fp32 gradients here. The type of bf16 gradients is known only
+ * with the number of micro-batches. */
 static void fill_wire(config_conversion *v) {
     static const char accum[] = "data_types.grad_accum_dtype";
     const z3d_config *c = v->config;

@@ -110,8 +110,8 @@
     X("log_level", "there is one level of messages")                                               \
     X("steps_per_print", "use training.log_interval")
 
-/* What Hugging Face's integration writes as "auto", beside the keys whose rule has it: our default,
- * told in one line. X(path, value that its Trainer fills in where that is not our default). */
+/* Keys that Hugging Face's integration writes as "auto" (besides those whose rule allows it). Here
+ * auto is our default, with one note. X(path, the value that its Trainer fills in). */
 #define Z3D_CONFIG_AUTO(X)                                                                         \
     X("gradient_clipping", "1")                                                                    \
     X("optimizer.params.lr", "5e-5")                                                               \
@@ -129,9 +129,10 @@
     X("fp16.enabled", "false")                                                                     \
     X("bf16.enabled", "false")
 
-/* Numbers and switches that say again, or in another way, what a key of ours says: X(NAME, path,
- * type, rule). They set that key where nobody did, else must agree with it (peers.c); a switch that
- * is false says nothing, but tensorboard's. Those of comms_logger say what it does not do. */
+/* Peers: numbers and switches that repeat a key of ours under another name. X(NAME, path, type,
+ * rule). A peer sets our key if it is not set; else both must agree (peers.c). A switch that is
+ * false has no effect, except tensorboard's. Those of comms_logger are parts that it does not
+ * have. */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
     X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
@@ -149,9 +150,9 @@
     X(COMMS_DEBUG, "comms_logger.debug", BOOL, "")                                                 \
     X(TENSORBOARD, "tensorboard.enabled", BOOL, "")
 
-/* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
- * mapping by its `enabled`; "unsaid": a mapping without it is off too) they ask for nothing and are
- * accepted; else refused with `instead`, "": "<why>: not supported yet". */
+/* Keys without a counterpart: X(path, off, why, instead). off: the values without effect, "a|b",
+ * which are accepted; of a mapping its `enabled` counts ("unsaid": a mapping without `enabled` is
+ * off, too). Other values are errors: `instead`, or for "" "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
     X("zero_optimization.offload_optimizer.super_offload", "false|null", "SuperOffload", "")       \
     X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \

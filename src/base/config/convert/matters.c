@@ -1,12 +1,12 @@
-/* What a setting that is not known here may speak of, told by the words in its name: no default of
- * another framework stands beside it. */
+/* Guesses by the words in its name which keys an unknown setting of another framework may be about.
+ * No default is written for these keys. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Words with - between them, each with | behind it. */
+/* words: a | ends each word; the parts of a word have - between them. */
 static const struct {
     const char *path, *words;
 } matters[] = {

@@ -15,7 +15,7 @@ const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron
 
 enum { HIGH_SCALE_POWER = 24 };
 
-/* Megatron-LM ignores what another optimizer's flags say. */
+/* Megatron-LM ignores the flags of other optimizers: adds a row without effect. */
 static void report_unread(megatron_converter *m, const char *name) {
     const z3d_optimizer optimizer = (z3d_optimizer)m->v.config->optimizer_type;
     char why[64];
@@ -29,7 +29,7 @@ static bool is_read(megatron_converter *m, const char *name, const char *path) {
     return reads;
 }
 
-/* Each optimizer has flags and defaults of its own. */
+/* Sets the betas. Each optimizer has its own flags and defaults. */
 static void convert_betas(megatron_converter *m) {
     static const char path[] = "optimizer.params.betas";
     static const struct {
@@ -59,7 +59,7 @@ static void convert_betas(megatron_converter *m) {
     }
 }
 
-/* The types of the moments: fp32, or bf16 for both. */
+/* Converts the types of the moments: fp32, or bf16 for both. */
 static void convert_moments(megatron_converter *m) {
     static const char *const types[][2] = {
         {"exp-avg-dtype", "optimizer.params.exp_avg_dtype"},
@@ -74,7 +74,7 @@ static void convert_moments(megatron_converter *m) {
     }
 }
 
-/* --optimizer NAME, which optimizer.type follows. */
+/* Converts --optimizer NAME to optimizer.type. */
 static void convert_optimizer_type(megatron_converter *m) {
     static const char *const types[][2] = {{"sgd", "SGD"}, {"lion", "Lion"}};
     const char *type = megatron_value(&m->text, "optimizer");
@@ -91,7 +91,7 @@ static void convert_optimizer_type(megatron_converter *m) {
                                                   : "write adam, sgd or lion");
 }
 
-/* A weight decay that stays what it is. */
+/* Our weight decay is constant: refuses one that changes. */
 static void convert_decay(megatron_converter *m) {
     static const char *const ends[] = {"start-weight-decay", "end-weight-decay"};
     static const char changes[] = "the weight decay is fixed here: it is another run";
@@ -228,7 +228,7 @@ static void convert_zero(megatron_converter *m) {
         config_take_default(&m->v, key, "0", megatron_default);
 }
 
-/* Which blocks are recomputed, and how many layers share a checkpoint. */
+/* Converts the choice of recomputed blocks, and the number of layers for each checkpoint. */
 static void convert_recompute_layers(megatron_converter *m, bool full) {
     static const char idle[] = "it is for --recompute-granularity full";
     static const char number[] = "recompute-num-layers", method_name[] = "recompute-method";
@@ -268,7 +268,7 @@ static void convert_recompute(megatron_converter *m) {
     static const char key[] = "activation_checkpointing.granularity",
                       parts[] = "distribute-saved-activations";
     const char *granularity = megatron_value(&m->text, "recompute-granularity");
-    /* Before granularities, a switch or a method said that blocks are recomputed. */
+    /* Older versions had no granularity: a switch or a method meant full recompute. */
     const bool given = megatron_has(m, "checkpoint-activations"),
                older = given || megatron_is_renamed(&m->text, "recompute-method");
     if (megatron_has(m, "recompute-activations"))
@@ -308,7 +308,7 @@ static bool take_data(megatron_converter *m, const char *name, const char *path)
     return true;
 }
 
-/* Files of the tokenizer that has them. */
+/* Takes a file of a tokenizer; a tokenizer that does not read it gives a row without effect. */
 static void take_vocabulary(megatron_converter *m, const char *name, const char *path, bool reads,
                             const char *why) {
     if (reads)
@@ -379,7 +379,7 @@ static void convert_data(megatron_converter *m) {
 
 static void convert_checkpoints(megatron_converter *m) {
     const char *save = megatron_value(&m->text, "save"), *load = megatron_value(&m->text, "load");
-    /* Whatever the folder is, there are checkpoints. */
+    /* A placeholder for the folder means that there are checkpoints, too. */
     bool unknown = megatron_is_unknown(&m->text, "save"), saves = save || unknown;
     bool interval = saves && (megatron_take(m, "save-interval", "checkpoint.interval") ||
                               megatron_take(m, "persistent-save-interval", "checkpoint.interval"));
@@ -448,7 +448,8 @@ static void report_given(megatron_converter *m) {
     }
 }
 
-/* A value that is not of the kind that its argument has, or that contradicts another. */
+/* Refuses the arguments that have no row yet: a value of a wrong kind, or one that contradicts
+ * another argument. */
 static void refuse_unread(megatron_converter *m) {
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];

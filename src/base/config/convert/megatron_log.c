@@ -1,6 +1,6 @@
-/* What Megatron-LM prints among its arguments that changes nothing here: numbers that follow from
- * others, and defaults of parts that a run of this kind does not use. What switches such a part on
- * is an argument of its own, and not in this list. */
+/* Arguments in Megatron-LM's log that change nothing here: numbers that follow from others, and
+ * defaults of parts that such a run does not use. Arguments that switch such parts on are not
+ * listed. */
 #include "src/base/config/convert/megatron.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ static const struct {
     {"megatron-fsdp-main-grads-dtype", "auto"},
     {"megatron-fsdp-main-params-dtype", "fp32"},
     {"megatron-fsdp-version", NULL},
-    /* Of other models, optimizers and tools. */
+    /* Settings of other models, optimizers and tools. */
     {"moe-layer-freq", NULL},
     {"moe-aux-loss-coeff", NULL},
     {"moe-router-load-balancing-type", NULL},
@@ -124,7 +124,7 @@ static const struct {
     {"wgrad-deferral-limit", "0"},
 };
 
-/* Parts that only programs of their own have. */
+/* Beginnings of the names of other programs' settings. */
 static const char *const families[] = {
     "bert-",    "biencoder-", "dino-",  "retro-", "inference-", "inprocess-", "fim-",       "grpo-",
     "indexer-", "logits-",    "mamba-", "muon-",  "rl-",        "retriever-", "one-logger-"};

@@ -1,5 +1,5 @@
-/* Megatron-LM's arguments of the model. Together four of them make a Llama; without them it is a
- * GPT-2, which has none of a Llama's own. */
+/* Megatron-LM's arguments of the model. Four of them together (`signs`) make a Llama. Without them
+ * the model is a GPT-2, and other arguments of a Llama are refused. */
 #include "src/base/config/convert/megatron.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static bool says(megatron_converter *m, const char *name, const char *wanted) {
     return value && strcasecmp(value, wanted) == 0;
 }
 
-/* An argument that may have one value only. */
+/* Refuses an argument unless it has the value `only`. */
 static void must_be(megatron_converter *m, const char *name, double only, const char *why) {
     double value;
     bool same = megatron_number(m, name, &value) && value == only;
@@ -49,7 +49,8 @@ static bool has_sign(megatron_converter *m, int i) {
 
 /* ---- GPT-2 ---- */
 
-/* What another argument switches on. */
+/* Refuses an argument of a part that --with switches on; if it is off, the argument has no
+ * effect. */
 static void refuse_or_ignore(megatron_converter *m, const char *name, const char *with,
                              const char *why) {
     char ignored[80];
@@ -68,7 +69,7 @@ static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
     }
 }
 
-/* What a GPT-2 has anyway, and what only rotary positions read. */
+/* kv-channels must have a GPT-2's value. Other arguments are for rotary positions only. */
 static void convert_heads(megatron_converter *m, const char *llama) {
     static const char *const rotary[] = {"rotary-base", PERCENT};
     double width, hidden, heads;

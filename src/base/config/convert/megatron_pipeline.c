@@ -1,5 +1,5 @@
-/* Megatron-LM's pipelines: every chunk has equally many layers, and the embedding and the head come
- * on top unless they count as layers. Its split becomes a list of units per chunk. */
+/* Converts Megatron-LM's split of layers to a list of units per chunk. In Megatron-LM chunks have
+ * equally many layers, and the embedding and the head are extra, unless they count as layers. */
 #include "src/base/config/convert/megatron.h"
 
 #include <stdio.h>
@@ -15,10 +15,10 @@
 static const char partition[] = "parallel.pipeline_partition",
                   chunks_key[] = "parallel.virtual_pipeline_model_parallel_size";
 
-/* How layers are split. A stage's share is -1 where it does not divide. */
+/* How layers are split. -1: the stages cannot share the layers equally. */
 typedef struct split {
     int64_t layers, stages, chunks; /* chunks: per stage */
-    int64_t first, middle, last;    /* layers of a stage, with what counts as one */
+    int64_t first, middle, last;    /* layers of a stage, with units that count as layers */
     bool embedding, loss;           /* count as layers */
     bool uneven;
 } split;
@@ -102,7 +102,7 @@ static void take_split(megatron_converter *m, const split *s) {
     z3d_string_free(&units);
 }
 
-/* Each micro-batch's group is as large as the pipeline. */
+/* Refuses groups of micro-batches whose size is not the number of pipeline stages. */
 static void check_group(megatron_converter *m, const split *s) {
     int64_t group;
     if (!megatron_value(&m->text, GROUP)) return;

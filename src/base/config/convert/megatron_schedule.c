@@ -27,7 +27,7 @@ static bool steps_of(megatron_converter *m, const char *samples, const char *ite
     return true;
 }
 
-/* A row for an argument beside the one that says the same. */
+/* Adds a row for an argument that repeats --taken. It may be 0 or agree; else it is refused. */
 static void report_second(megatron_converter *m, const char *name, const char *taken, bool agrees) {
     char what[120];
     if (!megatron_has(m, name)) return;
@@ -61,7 +61,7 @@ static void take_steps(megatron_converter *m, const char *samples, const char *i
     config_take(&m->v, flag, path, text);
 }
 
-/* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
+/* Converts a fraction of the decay's iterations, else --lr-warmup-iters. False: no warm-up. */
 static bool convert_warmup(megatron_converter *m) {
     static const char key[] = "scheduler.params.warmup_num_steps";
     static const char *const beside[] = {"lr-warmup-iters", "lr-warmup-samples"};
@@ -88,7 +88,7 @@ static bool convert_warmup(megatron_converter *m) {
     return strcmp(text, "0") != 0;
 }
 
-/* Nothing is taken of a schedule whose form is not known. */
+/* If the schedule's form is unknown, refuses all its arguments. */
 static void report_open_schedule(megatron_converter *m) {
     static const char *const parts[] = {"min-lr",
                                         "lr-warmup-iters",
@@ -107,7 +107,7 @@ static void report_open_schedule(megatron_converter *m) {
 
 static const char wsd[] = "warmup_stable_decay";
 
-/* The form of the decay, NULL: not known. */
+/* The decay's form; NULL: unknown. */
 static const char *form_of(megatron_converter *m) {
     static const char *const forms[][2] = {{"linear", "WarmupDecayLR"},
                                            {"cosine", "WarmupCosineLR"},

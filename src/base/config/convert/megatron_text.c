@@ -1,6 +1,6 @@
-/* Finds Megatron-LM's arguments: in the words of a command, which its shell has expanded; in a list
- * of them; in YAML with --names as keys; in what Megatron-LM prints at its start. Nothing is
- * expanded here: what only a shell can read is refused. */
+/* Finds Megatron-LM's arguments in the words of a command (which the shell has expanded), in a
+ * list, in YAML with --names as keys, or in the log of a run. Expands nothing: refuses text that
+ * needs a shell. */
 #include "src/base/config/convert/megatron.h"
 
 #include <ctype.h>
@@ -42,7 +42,7 @@ static bool is_script(const char *word) {
     return length > 3 && strcmp(word + length - 3, ".py") == 0;
 }
 
-/* What stands for a value that is still to be written. */
+/* Whether a word is a placeholder, which the user must still replace by a value. */
 static bool is_placeholder(const char *word) {
     return word[0] == '<' || strchr(word, '$') || strncmp(word, "{{", 2) == 0 ||
            strcmp(word, "...") == 0;
@@ -165,7 +165,7 @@ static void skip_blanks(list *l) {
     }
 }
 
-/* <PATH TO A> is one word, whatever is in it. */
+/* Reads a word. <PATH TO A> is one word. */
 static z3d_status read_word(list *l, z3d_string *word) {
     char quote = *l->at == '<' ? '>' : '\0';
     if (quote && l->at[1] == '<') return refuse_shell(l, "<<");
@@ -397,7 +397,7 @@ static void name_mapping(const char *line, char *out, size_t size) {
     snprintf(out, size, "%.*s", (int)strcspn(line, ":\r\n"), line);
 }
 
-/* Arguments in two mappings are those of two runs. */
+/* Refuses arguments in two mappings: they would be those of two runs. */
 static z3d_status check_one_mapping(const char *text, const char *source) {
     const char *first = NULL;
     int count = 0;
@@ -419,7 +419,7 @@ static z3d_status check_one_mapping(const char *text, const char *source) {
 
 /* ---- the log of a run ---- */
 
-/* The blanks behind a name that leaves no room for dots. */
+/* The end of a name that is too long for dots after it; NULL: none. */
 static char *end_of_long_name(char *line) {
     enum { ROOM = 47 };
     for (char *word = line; *word;) {
@@ -430,7 +430,7 @@ static char *end_of_long_name(char *line) {
     return NULL;
 }
 
-/* "  num_layers ............ 24", with what a launcher writes in front of a line. */
+/* Reads lines " num_layers ............ 24"; a launcher may have written something before them. */
 static z3d_status read_log(char *begin, const char *source, megatron_text *out) {
     char *end = strstr(begin, LOG_END), *at = begin + strcspn(begin, "\n");
     if (!end)
@@ -449,7 +449,7 @@ static z3d_status read_log(char *begin, const char *source, megatron_text *out) 
     return Z3D_OK;
 }
 
-/* The last one: a run that starts again appends to its log. */
+/* The last list of arguments in a log: a run that starts again appends to its log. */
 static char *log_of(char *text) {
     char *found = NULL;
     for (char *at = text; (at = strstr(at, LOG_BEGIN)); at++) found = at;

@@ -29,7 +29,7 @@ z3d_status reader_peer(config_reader *r, int index, config_place place, const ya
     return Z3D_OK;
 }
 
-/* As text, or as a number: 0.0 is 0. */
+/* Whether `text` is one of the options, as text or as a number: 0.0 is 0. */
 static bool is_option(const char *options, const char *text) {
     char option[64];
     double wanted, given;
@@ -41,7 +41,7 @@ static bool is_option(const char *options, const char *text) {
     return false;
 }
 
-/* One entry of a later key's mapping. *says: it is the entry that switches the rest. */
+/* Reads one entry of a later key's mapping. *says: it is `enabled`; *is_off: with an off value. */
 static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
                               bool *end) {
     yaml_event_t name, field;
@@ -66,8 +66,8 @@ static z3d_status read_switch(config_reader *r, const char *off, bool *says, boo
     return status;
 }
 
-/* Whether a later key's value asks for nothing: one of its off values; a mapping by its
- * enabled, or when it is empty. Reads the node. */
+/* Whether a later key's value has no effect: an off value, a mapping that is not enabled, or an
+ * empty one. Reads the whole node. */
 static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
                            bool *is_off) {
     const char *text = (const char *)value->data.scalar.value;
@@ -86,7 +86,7 @@ static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t
     return Z3D_OK;
 }
 
-/* What to write instead of a later key's value. */
+/* Appends what to write instead of a later key's value. */
 static void append_remedy(const config_note *note, z3d_string *out) {
     char first[64];
     config_option(note->off, 0, first, sizeof first);
@@ -111,7 +111,7 @@ static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_m
     return status;
 }
 
-/* An override that switches the key off takes back the error of the file's entry. */
+/* If an override switches the key off, removes the error of the file's entry. */
 static void withdraw(config_reader *r, const config_note *note) {
     struct z3d_config_origin *origin = r->config->origin;
     char **error = &origin->later[note - config_later];
@@ -140,8 +140,8 @@ z3d_status reader_accepted(config_reader *r, const config_note *note, config_pla
     return Z3D_OK;
 }
 
-/* The key without a field that `path` lies below: an override names keys of sections that we do not
- * have. */
+/* The key without a field that is a section above `path`: an override can name keys in sections
+ * that we do not have. */
 static const config_note *note_above(const config_note *notes, int count, const char *path) {
     for (int i = 0; i < count; i++) {
         size_t length = strlen(notes[i].path);
@@ -166,7 +166,7 @@ static bool is_comment(const char *path) {
            strstr(path, "./*");
 }
 
-/* Known mistakes that no key's name answers. */
+/* Advice for known mistakes that are not misspelt keys; NULL: none. */
 static const char *advice_on(const char *path) {
     static const struct {
         const char *leaf, *advice;
@@ -187,7 +187,7 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) 
     char buf[128];
     const char *advice = advice_on(path), *near = config_nearest(path, buf, sizeof buf);
     if (is_comment(path)) {
-        r->broken = true; /* nothing after it is read as it is meant */
+        r->broken = true; /* after it, nothing has the meaning that the user wants */
         return reader_refuse(r, mark, "a comment in a configuration begins with #, not with %.2s",
                              strchr(path, '/'));
     }
@@ -196,7 +196,7 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) 
     return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
 }
 
-/* A section that was given a value, and the key that is likely meant. */
+/* Refuses a value for a section, and names the key that the user probably means. */
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
     static const struct {
         const char *section, *key, *value;

@@ -1,18 +1,18 @@
-/* DeepSpeed's schedulers repeat the peak rate and the end of a cosine in their own keys, its
- * pipeline block has the number of stages, and its first switches of offload had other names. Those
- * set ours if it is not set; otherwise they must agree with it. */
+/* Peers (foreign.h): DeepSpeed's keys that repeat a key of ours. Its schedulers repeat the peak
+ * rate and the end of a cosine, its pipeline block has the number of stages, and offload's first
+ * switches had other names. A peer sets our key if it is not set; else both must agree. */
 #include "src/base/config/table.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* In fp32, as the rate is used. */
+/* Compares in fp32, in which the rate is used. */
 static bool alike(double a, double b) {
     return (float)a == (float)b || fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-/* Whether a key's value, as text, is the one `said`. */
+/* Whether a key's value, as text, equals `said`. */
 static bool agree(const char *value, const char *said) {
     double a, b;
     if (z3d_parse_float(value, &a) != Z3D_OK || z3d_parse_float(said, &b) != Z3D_OK)
@@ -20,7 +20,7 @@ static bool agree(const char *value, const char *said) {
     return alike(b, a);
 }
 
-/* One error, at the place of the other key. */
+/* Adds one error, at the peer's place, and marks our key as wrong. */
 static void refuse(config_checker *k, int index, int key, const char *what) {
     z3d_string where = {0};
     config_format_place(k->c, k->c->origin->peer[index].place, &where);
@@ -84,7 +84,7 @@ static void settle_offload(config_checker *k) {
     }
 }
 
-/* Numbers that only have another name; 0 tensor ranks are not said. */
+/* Settles numbers that only have another name. 0 tensor ranks count as not set. */
 static void settle_renamed(config_checker *k) {
     static const struct {
         int peer, key;
@@ -106,7 +106,7 @@ static void settle_renamed(config_checker *k) {
     }
 }
 
-/* A block that is off may ask for anything. */
+/* Refuses parts that comms_logger does not have, unless the block is off. */
 static void refuse_loud_logger(config_checker *k) {
     static const struct {
         int peer;
