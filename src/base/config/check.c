@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
+/* If fp32 rounds beta to 1, the optimizer divides by 1 - beta^t = 0. */
 static void check_below_one(config_checker *k, const char *path, double value) {
     char number[40];
     if (!config_sound(k, path, NULL) || (float)value < 1) return;
@@ -66,8 +66,8 @@ static void check_optimizer(config_checker *k) {
         c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
         config_sound(k, SQUARES_TYPE, "optimizer.params.exp_avg_dtype", NULL))
         config_complain(k, SQUARES_TYPE,
-                        "it and optimizer.params.exp_avg_dtype must be alike; write bf16 for both, "
-                        "or for none");
+                        "this key and optimizer.params.exp_avg_dtype must be equal; write bf16 for "
+                        "both, or for none");
 }
 
 static bool is_sound(void *checker, const char *key) {
@@ -88,7 +88,7 @@ static void check_model(config_checker *k) {
     k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
 }
 
-/* What only several tensor ranks do. */
+/* Keys that need several tensor ranks. */
 static void check_tensor_parts(config_checker *k) {
     const idle_reason unshared = {
         {"parallel.tensor_model_parallel_size"},
@@ -126,7 +126,7 @@ static void check_precision(config_checker *k) {
         return;
     }
     if (!c->fp16_enabled) {
-        /* A pasted block that is switched off is fine; one that nobody switched on is a mistake. */
+        /* A pasted block with enabled: false is fine; a block without `enabled` is a mistake. */
         const idle_reason off = {{"fp16.enabled"},
                                  "while fp16.enabled is false",
                                  "set fp16.enabled to true",
@@ -151,7 +151,8 @@ static void check_precision(config_checker *k) {
     }
 }
 
-/* How many activation checkpoints there are when `asked` for: one in every so many blocks. */
+/* The number of activation checkpoints if the user asks for `asked`: equal runs of blocks have one
+ * each. */
 static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     int64_t every = (layers + asked - 1) / asked;
     return (layers + every - 1) / every;
@@ -163,8 +164,8 @@ static void check_checkpoint_number(config_checker *k) {
     int64_t asked = c->activation_checkpointing_number_checkpoints, layers = c->model_num_layers;
     if (asked == Z3D_AUTO || !config_sound(k, key, "model.num_layers", NULL)) return;
     if (asked > layers) {
-        config_complain(k, key, "%lld is more than one in each of %lld blocks; write auto",
-                        (long long)asked, (long long)layers);
+        config_complain(k, key, "%lld is more than the %lld blocks; write auto", (long long)asked,
+                        (long long)layers);
         return;
     }
     int64_t given = checkpoints_given(layers, asked), above = asked;
@@ -215,10 +216,9 @@ static void check_activation(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason decided = {
         {"activation_checkpointing.cpu_checkpointing"},
-        "unless activation_checkpointing.cpu_checkpointing is auto, which is what it decides; with "
-        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto, with an "
-        "offloaded "
-        "optimizer also zero_optimization.offload_optimizer.ratio auto",
+        "unless it decides a key that is auto: activation_checkpointing.cpu_checkpointing; with "
+        "stage 3 and pipeline stages zero_optimization.pipeline_gather; with an offloaded "
+        "optimizer zero_optimization.offload_optimizer.ratio",
         NULL,
         false};
     bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
@@ -242,8 +242,8 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* A run or a decay that the command line ends early warms up no longer than that. `whole`: a longer
- * warm-up is valid, as that of a run that goes on later. */
+/* If the command line ends a run or a decay early, the warm-up ends there, too. whole: a longer
+ * warm-up would be valid, since another run may continue this one. */
 static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
@@ -258,7 +258,7 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
     k->c->scheduler_params_warmup_num_steps = steps;
 }
 
-/* The last part of warmup_stable_decay. */
+/* The decay of warmup_stable_decay, in the last steps. */
 static void check_last_steps(config_checker *k, const char *end, int64_t total) {
     static const char path[] = "scheduler.params.num_decay_steps";
     const z3d_config *c = k->c;
@@ -306,7 +306,7 @@ static void check_decay(config_checker *k) {
     }
 }
 
-/* All names of schedules that read a key. */
+/* The names of all schedules that read a key. */
 static void append_readers(z3d_string *out, const char *path) {
     for (int i = 0; i < Z3D_LR_COUNT; i++)
         if (z3d_lr_schedule_reads((z3d_lr_schedule)i, path))
@@ -318,7 +318,8 @@ static void refuse_unread(config_checker *k) {
     static const char section[] = "scheduler.params.";
     const z3d_config *c = k->c;
     const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
-    /* An end is of use to a warm-up that is a share of it, and that of the run is no other. */
+    /* total_num_steps is fine if warmup_ratio is a share of it, or if it only repeats the run's
+     * end. */
     const bool any_end = c->scheduler_params_warmup_ratio > 0 ||
                          c->scheduler_params_total_num_steps == c->training_steps;
     char because[64];
@@ -345,8 +346,8 @@ static void check_schedule(config_checker *k) {
     if (c->scheduler_params_warmup_ratio > 0 && c->scheduler_params_warmup_num_steps > 0 &&
         config_sound(k, ratio, "scheduler.params.warmup_num_steps", NULL))
         config_complain(k, ratio,
-                        "%g, but scheduler.params.warmup_num_steps %lld says it, too; leave one of "
-                        "them out",
+                        "%g, but scheduler.params.warmup_num_steps %lld also sets the warm-up; "
+                        "leave one of them out",
                         c->scheduler_params_warmup_ratio,
                         (long long)c->scheduler_params_warmup_num_steps);
     config_check_warmup(k, "training.steps");
@@ -386,7 +387,7 @@ static void check_checkpoint(config_checker *k) {
 
 #define GRADIENTS "data_types.grad_accum_dtype"
 
-/* Gradients are of the model's type, or fp32. */
+/* Gradients have the model's type, or fp32. */
 static void check_gradients(config_checker *k) {
     const z3d_config *c = k->c;
     const bool bf16 = c->data_types_grad_accum_dtype == Z3D_ACCUM_BF16,
@@ -429,7 +430,7 @@ void config_check_wire(config_checker *k) {
                         accum_name(wire));
 }
 
-/* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
+/* A run multiplies matrices of one type; fp32 gradients always accumulate in fp32. */
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
@@ -454,7 +455,7 @@ static void check_types(config_checker *k) {
     if (!c->fp16_enabled) config_refuse_idle(k, &type, "training.gemm.fp16", NULL);
 }
 
-/* What looks at every instruction runs every instruction. */
+/* A graph launches the step as a whole: nothing can look at single instructions. */
 static void check_graph(config_checker *k) {
     const z3d_config *c = k->c;
     const char *looks = c->training_digest            ? "training.digest"
@@ -511,8 +512,8 @@ static void check_cuda_device(config_checker *k) {
     if (z3d_config_cuda_gemm(c) == Z3D_CUDA_GEMM_LIST &&
         !strstr(c->training_gemm_cuda.path[0], ", cuBLASLt "))
         config_complain(k, "training.gemm.cuda",
-                        "'%.80s' is no machine's choices; write heuristic, timed, or what the "
-                        "config.yaml of a timed run says",
+                        "'%.80s' is not a list of choices; write heuristic, timed, or the list in "
+                        "the config.yaml of a timed run",
                         c->training_gemm_cuda.path[0]);
     check_graph(k);
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
@@ -524,7 +525,7 @@ static void check_cuda_device(config_checker *k) {
     }
 }
 
-/* What is done with files or a prompt that are not given. */
+/* Keys for files or a prompt that are not given. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason windows = {

@@ -1,5 +1,5 @@
-/* Collects all errors of a configuration into one message, and what becomes of another framework's
- * settings. */
+/* Collects all errors of a configuration into one message, and the rows of a conversion's report.
+ */
 #include "src/base/config/table.h"
 
 #include <stdarg.h>
@@ -132,7 +132,7 @@ void config_report_add(config_report *report, config_verdict verdict, const char
     report->count[verdict]++;
 }
 
-/* Where the row at `row` ends: its name, or its text when the name is on a line of its own. */
+/* The end of the row at `row`; a long name has a line of its own before the text. */
 static const char *end_of_row(const char *row) {
     const char *end = strchr(row, '\n');
     while (end && strncmp(end + 1, "   ", 3) == 0) end = strchr(end + 1, '\n');

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names by which users of other frameworks know our keys: a whole path, or ".leaf" in any section
- * and in none. */
+/* Our keys' names in other frameworks: a whole path, or ".leaf" in any section or none. */
 static const struct {
     const char *name, *path;
 } renamed[] = {
@@ -157,7 +156,7 @@ static bool same_parent(const char *a, const char *b) {
     return m == n && strncmp(a, b, m) == 0;
 }
 
-/* In a section that we have a key of that section is meant. */
+/* If we have the section of `path`, the user means a key of that section. */
 static bool is_elsewhere(const char *path, const char *candidate) {
     char section[2 * Z3D_WORD];
     const size_t length = (size_t)(leaf_of(path) - path);
@@ -166,8 +165,8 @@ static bool is_elsewhere(const char *path, const char *candidate) {
     return config_is_section(section) && strncmp(path, candidate, length) != 0;
 }
 
-/* How far `candidate` is from what was written: the last words are compared, and another section
- * costs one more, so that a misspelling beside wins over one far away. */
+/* The distance of `candidate` from the path that was written: that of the last words, plus one for
+ * another section. So a key of the same section wins. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
     if (is_elsewhere(path, candidate)) return Z3D_FAR_AWAY;

@@ -1,7 +1,8 @@
-/* Finds all errors of a configuration: those of reading and those of the checks. */
+/* All errors of a configuration: those of reading and those of the checks. */
 #include "src/base/config/table.h"
 
-/* The errors of reading, then those of `check` and `resolve`. */
+/* Returns the errors of reading, then those of the checks (if `check`) and of resolving (if
+ * `data`). */
 static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, bool check,
                           bool trains, int world_size, int *data) {
     config_checker k;
@@ -15,7 +16,7 @@ static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, boo
         if (check) config_check_into(&k);
         if (data) config_resolve_into(&k, world_size, data);
     }
-    z3d_status status = config_errors_status(&all); /* told behind the notes */
+    z3d_status status = config_errors_status(&all); /* logged after the notes */
     z3d_config_tell(config);
     z3d_string_free(&all.text);
     return status;

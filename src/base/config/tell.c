@@ -1,6 +1,5 @@
-/* What is not wrong with a configuration but worth a line: keys without effect, keys that are auto.
- * Keys with one reason are told together, so that another framework's file gets an answer that fits
- * a screen. */
+/* Logs notes: keys without effect, keys that are auto. Keys with the same reason share a line, so
+ * that the notes about another framework's file fit a screen. */
 #include "src/base/config/table.h"
 
 #include <stdio.h>
@@ -9,8 +8,8 @@
 
 #include "src/base/log.h"
 
-/* So many reasons of one key each have a line; more are one line. Of a file of nonsense not all is
- * told. */
+/* Up to REASONS_TOLD reasons of a single key have a line each; more share one line. KEYS_TOLD
+ * limits the notes about a file of nonsense. */
 enum { REASONS_TOLD = 6, KEYS_TOLD = 500 };
 
 typedef struct z3d_config_origin origin;
@@ -19,7 +18,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
                  const char *why) {
     origin *o = config->origin;
     if (o->report) {
-        config_report_remove(o->report, CONFIG_TAKEN, path); /* one fate */
+        config_report_remove(o->report, CONFIG_TAKEN, path); /* a key has one row */
         config_report_add(o->report, CONFIG_NO_EFFECT, path, "%s", why);
         return;
     }
@@ -32,7 +31,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
     if (grown) o->told = grown;
     if (grown && told.path && told.why) {
         grown[o->told_count++] = told;
-    } else { /* nothing depends on it */
+    } else { /* no memory: the note is left out */
         free(told.path);
         free(told.why);
     }
@@ -52,7 +51,7 @@ static bool is_kind(const config_told *told, const char *what) {
     return strcmp(told->what, what) == 0;
 }
 
-/* Whether both can stand in one line: written in the same file, for one reason. */
+/* Whether two notes can share a line: the same file and reason. */
 static bool is_alike(const config_told *a, const config_told *b) {
     return a->place.source == b->place.source && a->place.line > 0 && is_kind(b, a->what) &&
            (is_kind(a, CONFIG_IS_AUTO) || strcmp(a->why, b->why) == 0);
@@ -64,7 +63,7 @@ static int size_of(const origin *o, int group) {
     return count;
 }
 
-/* A key alone with its reason, which is no remedy. */
+/* Whether no other key has this reason, and the reason names no remedy. */
 static bool is_single(const origin *o, int i) {
     const config_told *told = &o->told[i];
     return is_kind(told, CONFIG_IDLE_HERE) && told->place.line > 0 &&
@@ -90,14 +89,14 @@ static void find_groups(origin *o) {
     }
 }
 
-/* Whether the keys lie in one section. */
+/* Whether the keys are in the same section. */
 static bool is_beside(const config_told *a, const config_told *b) {
     const char *dot = strrchr(a->path, '.'), *other = strrchr(b->path, '.');
     return dot && other && dot - a->path == other - b->path &&
            strncmp(a->path, b->path, (size_t)(dot - a->path)) == 0;
 }
 
-/* "zero_optimization.{a, b}, c"; what is auto has its value. */
+/* Appends "zero_optimization.{a, b}, c"; a key that is auto is followed by its value. */
 static void append_keys(const origin *o, int group, z3d_string *out) {
     const config_told *last = NULL;
     bool open = false;
@@ -150,7 +149,7 @@ static void tell_group(const z3d_config *config, int group) {
     z3d_string_free(&line);
 }
 
-/* The type is what matters most of what is auto: it has the last line. */
+/* An automatic type matters most, so it has the last line. */
 static void tell_type(z3d_config *config) {
     static const int keys[] = {CONFIG_KEY_bf16_enabled, CONFIG_KEY_fp16_enabled};
     origin *o = config->origin;
@@ -170,7 +169,7 @@ void z3d_config_tell(z3d_config *config) {
     find_groups(o);
     for (int i = 0; i < o->told_count; i++)
         if (o->told[i].group == i) tell_group(config, i);
-    if (o->untold) z3d_log(Z3D_LOG_INFO, "note: %d keys more have no effect", o->untold);
+    if (o->untold) z3d_log(Z3D_LOG_INFO, "note: %d more keys have no effect", o->untold);
     config_forget_told(o);
     tell_type(config);
 }

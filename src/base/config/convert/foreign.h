@@ -1,4 +1,4 @@
-/* Keys of other frameworks that a configuration may have: those without a field here. */
+/* Keys of other frameworks that a configuration may have; they have no field here. */
 #ifndef ZERO3D_BASE_CONFIG_FOREIGN_H
 #define ZERO3D_BASE_CONFIG_FOREIGN_H
 
@@ -6,8 +6,8 @@
 #define Z3D_CONFIG_PINNED "host memory for a GPU is always page-locked"
 #define Z3D_CONFIG_OWN_IO "sizes and number of requests to the disk are fixed"
 
-/* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
- * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
+/* Keys of pasted blocks, mostly DeepSpeed's, that are accepted and change nothing here: X(path,
+ * why). The reader notes it in one line; their values are not checked. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
     X("zero_optimization.contiguous_gradients",                                                    \
       "gradients are always contiguous: the memory planner lays them out")                         \
@@ -110,8 +110,8 @@
     X("log_level", "there is one level of messages")                                               \
     X("steps_per_print", "use training.log_interval")
 
-/* What Hugging Face's integration writes as "auto", beside the keys whose rule has it: our default,
- * told in one line. X(path, value that its Trainer fills in where that is not our default). */
+/* Keys that Hugging Face's integration writes as "auto": X(path, the value that its Trainer puts
+ * there). In a run they get our default, with a note, unless their rule has auto. */
 #define Z3D_CONFIG_AUTO(X)                                                                         \
     X("gradient_clipping", "1")                                                                    \
     X("optimizer.params.lr", "5e-5")                                                               \
@@ -129,9 +129,9 @@
     X("fp16.enabled", "false")                                                                     \
     X("bf16.enabled", "false")
 
-/* Numbers and switches that say again, or in another way, what a key of ours says: X(NAME, path,
- * type, rule). They set that key where nobody did, else must agree with it (peers.c); a switch that
- * is false says nothing, but tensorboard's. Those of comms_logger say what it does not do. */
+/* Numbers and switches with the same meaning as a key of ours: X(NAME, path, type, rule). They set
+ * our key if nobody did, else they must agree with it (peers.c). A switch that is false is ignored,
+ * except tensorboard's. comms_logger's are refused if its block is enabled. */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
     X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
@@ -149,9 +149,9 @@
     X(COMMS_DEBUG, "comms_logger.debug", BOOL, "")                                                 \
     X(TENSORBOARD, "tensorboard.enabled", BOOL, "")
 
-/* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
- * mapping by its `enabled`; "unsaid": a mapping without it is off too) they ask for nothing and are
- * accepted; else refused with `instead`, "": "<why>: not supported yet". */
+/* Keys without a counterpart: X(path, off, why, instead). A value in `off` ("a|b") asks for nothing
+ * and is accepted; of a mapping its `enabled` counts ("unsaid" in `off`: without `enabled` it is
+ * off, too). Other values are refused with `instead`; "": "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
     X("zero_optimization.offload_optimizer.super_offload", "false|null", "SuperOffload", "")       \
     X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \

@@ -1,12 +1,12 @@
-/* What a setting that is not known here may speak of, told by the words in its name: no default of
- * another framework stands beside it. */
+/* Guesses by the words in an unknown setting's name which of our keys it may be about. These keys
+ * get no default of the other framework. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Words with - between them, each with | behind it. */
+/* words: terms, each followed by |; a term has - between its words. */
 static const struct {
     const char *path, *words;
 } matters[] = {

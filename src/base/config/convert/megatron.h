@@ -5,15 +5,15 @@
 #include "src/base/config/convert/convert.h"
 
 typedef enum megatron_kind {
-    MEGATRON_KEY,  /* its value is that of our key `text` */
-    MEGATRON_TRUE, /* a switch: our key `text` is true */
-    MEGATRON_OWN,  /* megatron.c knows it */
-    MEGATRON_SAME, /* asks for what is done anyway: `text` */
-    MEGATRON_NONE, /* no effect: why */
-    MEGATRON_LATER /* not supported: what to do, or what differs */
+    MEGATRON_KEY,  /* our key `text` gets its value */
+    MEGATRON_TRUE, /* a switch: our key `text` becomes true */
+    MEGATRON_OWN,  /* a function converts it */
+    MEGATRON_SAME, /* we always do this: `text` says how */
+    MEGATRON_NONE, /* no effect: `text` says why */
+    MEGATRON_LATER /* not supported: `text` says what to do, or the difference */
 } megatron_kind;
 
-/* X(name, kind, text). Names have - for _. */
+/* X(name, kind, text). Names have - instead of _. */
 /* clang-format off */
 #define MEGATRON_ARGUMENTS(X) \
   X("num-layers", KEY, "model.num_layers") \
@@ -309,36 +309,36 @@ enum { MEGATRON_GIVEN = 1024 };
 /* "--name values", values joined with spaces; "": a switch. */
 typedef struct megatron_given {
     char *name, *values;
-    z3d_data_list words; /* the values one by one, each as the shell or the file has it */
-    const char *old;     /* the older name that the text has; NULL: it has this one */
-    bool unknown;        /* a placeholder stands for the value */
+    z3d_data_list words; /* the single values, as in the shell or the file */
+    const char *old;     /* the older name in the text; NULL: the text has `name` */
+    bool unknown;        /* the value is a placeholder */
 } megatron_given;
 
 typedef struct megatron_text {
     megatron_given given[MEGATRON_GIVEN];
     int count;
-    bool is_log; /* every argument is there, most with their default */
+    bool is_log; /* has every argument, most with their default */
 } megatron_text;
 
-/* The arguments after the training script's name, or all words if no script is among them.
- * `source`: for messages. ERR_DATA without any argument, or with what is not one command's. */
+/* Reads the arguments after the training script's name, or all words if they have no script.
+ * source: for messages. ERR_DATA: no arguments, or not one command. ERR_MEMORY. */
 z3d_status megatron_read_words(const char *const *words, int count, const char *source,
                                megatron_text *out);
-/* The same from a file's text, which is cut in pieces: a list, YAML with --names as keys, or the
- * log of a run. ERR_DATA for a shell's script. */
+/* The same from a file's text: a list, YAML with --names as keys, or the log of a run. Changes the
+ * text. ERR_DATA also for a shell script. */
 z3d_status megatron_read_text(char *text, const char *source, megatron_text *out);
-/* Whether a log has this argument, whatever it says, or with this value only, also where it changes
- * nothing here. */
+/* Whether a log may have this argument (with any value, or with this one) although it changes
+ * nothing here (megatron_log.c). */
 bool megatron_is_printed(const char *name, const char *values);
 void megatron_text_free(megatron_text *text);
-/* The values of --name ("" for a switch), NULL: not given, or not known. The last one counts. */
+/* The values of the last --name ("" for a switch); NULL: not given, or a placeholder. */
 const char *megatron_value(const megatron_text *text, const char *name);
-/* The values one by one, in place of joined. */
+/* The same as single values. */
 const z3d_data_list *megatron_words(const megatron_text *text, const char *name);
-/* "0.3" "a" "0.7" "b" or "a" "b" as files with weights; also those of a single word that is itself
- * weights and paths. */
+/* Makes files with weights from "0.3" "a" "0.7" "b", from "a" "b", or from one word with weights
+ * and paths. ERR_DATA, ERR_MEMORY. */
 z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
-/* It is given, but its value is still to be written: no default stands for it. */
+/* Whether the value is a placeholder, which no default replaces. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
 /* A conversion and its arguments. */
 typedef struct megatron_converter {
@@ -346,33 +346,32 @@ typedef struct megatron_converter {
     megatron_text text;
 } megatron_converter;
 
-/* megatron_take.c: whether an argument is given; also by a placeholder. Its value as a number;
- * false: it is not given, or no number. */
+/* megatron_take.c. Whether an argument has a value; whether it has a value or a placeholder; its
+ * value as a number (false: no value, or no number). */
 bool megatron_has(const megatron_converter *m, const char *name);
 bool megatron_is_given(const megatron_converter *m, const char *name);
 bool megatron_number(const megatron_converter *m, const char *name, double *out);
-/* It is given and is not 0, which a log has where another argument counts. */
+/* Whether it is given and not 0. A log has 0 if another argument counts. */
 bool megatron_counts(const megatron_converter *m, const char *name);
-/* A row of the report. */
+/* Adds a row to the report. */
 void megatron_row(megatron_converter *m, config_verdict verdict, const char *name,
                   const char *what);
 void megatron_row_if_given(megatron_converter *m, config_verdict verdict, const char *name,
                            const char *what);
-/* Takes the argument for our key, if it is given; as another text, unless that is NULL. No default
- * stands for a value that is still to be written. */
+/* Sets our key to the argument's value, if it is given; to `text`, if that is not NULL; to the
+ * default `text`, if the argument is neither given nor a placeholder. */
 bool megatron_take(megatron_converter *m, const char *name, const char *path);
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
 void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
                               const char *text);
 extern const char megatron_default[]; /* "Megatron-LM's default" */
 
-/* The arguments of the model, and what splits it; the numbers of tensor ranks and of layers are
- * taken already. Those of pipelines; the number of stages is taken already. Those of steps and of
- * the learning rate. */
+/* Convert the arguments of the model, of pipelines, of steps and learning rate. The keys for tensor
+ * ranks, layers and pipeline stages are set before. */
 void megatron_convert_model(megatron_converter *m);
 void megatron_convert_pipeline(megatron_converter *m);
 void megatron_convert_schedule(megatron_converter *m);
-/* It is given by an older name. */
+/* Whether it is given by an older name. */
 bool megatron_is_renamed(const megatron_text *text, const char *name);
 
 #endif
