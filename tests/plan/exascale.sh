@@ -48,7 +48,7 @@ run 0 $million --hardware "$work/slow.yaml"
 shows '^  no goodput: a checkpoint takes .*, and a run on 131072 nodes of DGX H100.* fails every 2 min 54 s: .*checkpoint.async=true'
 # shellcheck disable=SC2086
 run 0 $million --hardware "$work/slow.yaml" checkpoint.async=true
-shows '^  no goodput: a checkpoint takes .*: too little is trained between failures; use fewer nodes'
+shows '^  no goodput: a checkpoint takes .*: too little time is left to train between failures; use fewer nodes'
 # shellcheck disable=SC2086
 run 0 $million --hardware "$work/slow.yaml" --json
 shows '"goodput": null'
