@@ -7,8 +7,8 @@
  * address must not decide. So we state an alignment of at most 16 bytes; it depends on offsets
  * within a parameter group, which are equal in every ZeRO stage.
  *
- * An operation after a product (a residual, gelu, its gradient) is an epilogue of the same launch if
- * the library has one for the shape; otherwise separate kernels follow (interface/epilogue.h). A
+ * An operation after a product (a residual, gelu, its gradient) is an epilogue of the same launch
+ * if the library has one for the shape; otherwise separate kernels follow (interface/epilogue.h). A
  * bias gradient is always a separate kernel: with the library's epilogue three of four products
  * took longer (docs/results/gpu-h100.md).
  *

@@ -183,8 +183,7 @@ __device__ inline void multiply_rows(float (&c)[ROWS / 8][4], const T *left, con
     for (int j = 0; j < ROWS / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) c[j][e] = 0.0f;
-#pragma unroll(USES_TENSOR_CORES <T> &&DEPTH <= 128 ? DEPTH / 16                                   \
-                                                    : 1) // longer loops need no unrolling
+#pragma unroll(USES_TENSOR_CORES <T> &&DEPTH <= 128 ? DEPTH / 16 : 1) // others are long loops
     for (int k = 0; k < DEPTH; k += 16) {
         const operand_a<T> a = load_a(left + k, STRIDE);
 #pragma unroll
