@@ -1,7 +1,6 @@
 /* Finds contradictions and options without effect that depend on the configuration alone; resolve.c
- * finds those that depend on the world size. Default values are never errors: a pasted block and a
- * written configuration name all keys. Each check first makes sure that the keys that it reads have
- * no other errors. */
+ * finds those that depend on the world size. Default values are never errors, because pasted blocks
+ * and a run's config.yaml name all keys. A check uses only keys without errors. */
 #include "src/base/config/idle.h"
 #include "src/base/param_groups.h"
 

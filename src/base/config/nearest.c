@@ -1,4 +1,4 @@
-/* Guesses what a misspelt key may mean. */
+/* Guesses the key that a misspelt name means. */
 #include "src/base/config/table.h"
 
 #include <stdio.h>
@@ -183,7 +183,7 @@ typedef struct nearest {
     int best;
 } nearest;
 
-/* Compares with a key and with each section that it lies in. */
+/* Compares with a key and each of its sections. */
 static void take_nearer(nearest *search, const char *key) {
     char candidate[2 * Z3D_WORD];
     for (size_t length = strlen(key); length > 0; length--) {

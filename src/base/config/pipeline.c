@@ -13,7 +13,7 @@
 #define PARTITION "parallel.pipeline_partition"
 #define GATHER "zero_optimization.pipeline_gather"
 
-/* ---- what the keys mean ---- */
+/* ---- values of keys ---- */
 
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count) {

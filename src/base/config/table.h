@@ -238,7 +238,7 @@ bool config_is_section(const char *path);
 /* The key or section that a user may have meant, also by its name in other frameworks
  * ("global_batch_size"); NULL: none is near. May use buf. */
 const char *config_nearest(const char *path, char *buf, size_t size);
-/* Sets a key from its text in keys.h: "[0.9, 0.95]", "5e8". */
+/* Sets a key from a text as in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
 /* Frees the heap memory of a key's value. */
 void config_release_value(z3d_config *config, const config_key *key);
@@ -280,10 +280,10 @@ typedef struct config_scalar {
     bool quoted;
 } config_scalar;
 
-/* Sets a key from a scalar. On failure the message says what is wrong and what would be right,
+/* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* A FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
+/* The same for a FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
 z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
 z3d_status config_parse_weight(config_scalar scalar, double *out);
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out);

@@ -60,7 +60,7 @@ typedef struct z3d_cuda {
     char description[256];
 } z3d_cuda;
 
-/* OK, or ERR_DEVICE (ERR_MEMORY) with the call and what CUDA says. */
+/* OK, or ERR_DEVICE (ERR_MEMORY) with the call and CUDA's text. */
 z3d_status z3d_cuda_check(cudaError_t error, const char *call);
 #define Z3D_CUDA_TRY(call) Z3D_TRY(z3d_cuda_check((call), #call))
 /* Whether a query's answer is "not ready". Clears it, since it is no error. */

@@ -212,7 +212,8 @@ z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
     print_speed(of, e, out);
     if (train_tokens <= 0) return Z3D_OK;
     if (!e->memory.fits) {
-        z3d_string_append(out, "\nthe tokens' time and price are those of a plan that fits\n");
+        z3d_string_append(out,
+                          "\ntime and price of the tokens are not shown: the plan does not fit\n");
         return Z3D_OK;
     }
     const z3d_bill bill = bill_of(of, hardware, e, train_tokens);

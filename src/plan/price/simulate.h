@@ -81,8 +81,8 @@ void z3d_simulation_destroy(z3d_simulation *simulation);
 z3d_status z3d_simulation_observe(const z3d_simulation *simulation,
                                   z3d_status (*observe)(void *, const z3d_kernel *), void *context);
 
-/* A stretch of time on a lane of a stage. Waits and bubbles lie within the instruction that waits.
- */
+/* A stretch of time on a lane of a stage. Waits and bubbles are parts of the instruction that
+ * waits. */
 typedef enum z3d_span_kind {
     Z3D_SPAN_INSTRUCTION, /* on the compute lane */
     Z3D_SPAN_WAIT,        /* compute stands still for a collective, a copy or a transfer */

@@ -61,7 +61,7 @@
     X("zero_optimization.offload_param.buffer_size",                                               \
       "the memory planner gives buffers their size")                                               \
     X("zero_optimization.offload_param.max_in_cpu",                                                \
-      "with nvme only what is fetched or stored is in host memory")                                \
+      "with nvme host memory has only parameters that are under way")                              \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \

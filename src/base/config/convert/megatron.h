@@ -155,7 +155,7 @@ typedef enum megatron_kind {
   X("moe-expert-parallel-size", OWN, "") \
   X("num-distributed-optimizer-instances", OWN, "") \
   X("deepspeed", NONE, "--zero-stage says what is sharded") \
-  X("deepspeed-config", LATER, "convert that file too (--from-deepspeed), and add what it sets") \
+  X("deepspeed-config", LATER, "convert this file, too (--from-deepspeed), and add its settings") \
   X("deepspeed-activation-checkpointing", NONE, "it names the implementation; --checkpoint-activations and --recompute-granularity say what is recomputed") \
   X("contigious-checkpointing", NONE, "the memory planner packs everything") \
   X("synchronize-each-layer", NONE, "streams are ordered by the step program") \

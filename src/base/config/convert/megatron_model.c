@@ -58,7 +58,8 @@ static void refuse_or_ignore(megatron_converter *m, const char *name, const char
     megatron_row_if_given(m, on ? CONFIG_REFUSED : CONFIG_NO_EFFECT, name, on ? why : ignored);
 }
 
-/* Writes "it is only for a Llama, which also needs --disable-bias-linear": the missing arguments. */
+/* Writes "it is only for a Llama, which also needs --disable-bias-linear": the missing arguments.
+ */
 static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
     size_t length = (size_t)snprintf(out, size, "it is only for a Llama, which also needs");
     for (int i = 0; i < SIGNS; i++) {
@@ -225,7 +226,8 @@ void megatron_convert_model(megatron_converter *m) {
     must_be(m, "ds-sequence-parallel-size", 1, "there is no context parallelism: write 1");
     must_be(m, "expert-model-parallel-size", 1, "there are no experts: write 1");
     must_be(m, "moe-expert-parallel-size", 1, "there are no experts: write 1");
-    must_be(m, "num-distributed-optimizer-instances", 1, "shards are those of the data group");
+    must_be(m, "num-distributed-optimizer-instances", 1,
+            "states are sharded over the whole data group");
     must_be(m, "lr-warmup-init", 0, "the warm-up begins at 0 here: it is another run");
     convert_sequence_parallel(m);
 }
