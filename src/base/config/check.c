@@ -150,8 +150,7 @@ static void check_precision(config_checker *k) {
     }
 }
 
-/* The number of activation checkpoints if the user asks for `asked`: equal runs of blocks have one
- * each. */
+/* The number of activation checkpoints, one for equal runs of blocks, if a user wants `asked`. */
 static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     int64_t every = (layers + asked - 1) / asked;
     return (layers + every - 1) / every;
@@ -317,8 +316,7 @@ static void refuse_unread(config_checker *k) {
     static const char section[] = "scheduler.params.";
     const z3d_config *c = k->c;
     const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
-    /* total_num_steps is fine if warmup_ratio is a share of it, or if it only repeats the run's
-     * end. */
+    /* total_num_steps is fine if warmup_ratio is a share of it, or if it equals training.steps. */
     const bool any_end = c->scheduler_params_warmup_ratio > 0 ||
                          c->scheduler_params_total_num_steps == c->training_steps;
     char because[64];

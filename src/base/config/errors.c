@@ -1,5 +1,4 @@
-/* Collects all errors of a configuration into one message, and the rows of a conversion's report.
- */
+/* Collects all errors of a configuration in one message, and the rows of a conversion. */
 #include "src/base/config/table.h"
 
 #include <stdarg.h>

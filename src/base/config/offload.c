@@ -201,8 +201,7 @@ void config_check_offload(config_checker *k) {
     check_prefetch(k);
 }
 
-/* Without their own folder, activation checkpoints use that of offload_optimizer or offload_param.
- */
+/* Without a folder, activation checkpoints use that of offload_optimizer or offload_param. */
 void config_check_checkpoint_folder(config_checker *k) {
     const offload_block optimizer = optimizer_block(k->c), param = param_block(k->c);
     const offload_block *other = optimizer.nvme ? &optimizer : &param;

@@ -210,8 +210,7 @@ static bool resolve_batches(config_checker *k, int64_t data) {
     return resolve_batch_size(k, data);
 }
 
-/* Refuses sizes that overflow int64_t: the largest tensors of a micro-batch, the tokens of a run.
- */
+/* Refuses sizes that overflow int64_t: a micro-batch's largest tensors, the tokens of a run. */
 static bool check_sizes(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t tokens, bytes, run, width = k->rules ? k->rules->width(c) : 0;

@@ -1,8 +1,7 @@
 /* All errors of a configuration: those of reading and those of the checks. */
 #include "src/base/config/table.h"
 
-/* Returns the errors of reading, then those of the checks (if `check`) and of resolving (if
- * `data`). */
+/* Returns the errors of reading, then of the checks (`check`) and of resolving (`data`). */
 static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, bool check,
                           bool trains, int world_size, int *data) {
     config_checker k;

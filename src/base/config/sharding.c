@@ -57,8 +57,7 @@ static void check_node(config_checker *k) {
         config_refuse_idle(k, &ring, NODE, NULL);
 }
 
-/* If parameters are gathered for each use, the limit affects only parameters that are gathered
- * ahead or kept. */
+/* With gathers for each use, the limit affects only parameters gathered ahead or kept. */
 static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;

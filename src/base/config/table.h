@@ -100,6 +100,7 @@ typedef struct config_report {
     z3d_string rows[CONFIG_VERDICTS];
     int count[CONFIG_VERDICTS];
 } config_report;
+
 /* Appends a row: `what`, then the text. */
 void config_report_add(config_report *report, config_verdict verdict, const char *what,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -111,11 +112,10 @@ void config_report_remove(config_report *report, config_verdict verdict, const c
 typedef struct config_told {
     config_place place;
     char *path;
-    const char
-        *what;   /* static: the words after the path, CONFIG_IDLE_HERE, CONFIG_IS_AUTO or others */
-    char *why;   /* the reason; with CONFIG_IS_AUTO the value */
-    int group;   /* index of the first note in the same line */
-    bool folded; /* printed without its reason */
+    const char *what; /* static; after the path: CONFIG_IDLE_HERE, CONFIG_IS_AUTO or other words */
+    char *why;        /* the reason; with CONFIG_IS_AUTO the value */
+    int group;        /* index of the first note in the same line */
+    bool folded;      /* printed without its reason */
 } config_told;
 
 #define CONFIG_IDLE_HERE "has no effect here:"
@@ -188,17 +188,17 @@ void config_check_wire(config_checker *k);
  * ranks. False: refused. */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
-/* Checks comms_logger. */
+
 void config_check_comms(config_checker *k);
-/* Checks each of the ranks' speeds. */
+/* Checks the ranks' speeds: each number; how many there are (false: refused). */
 void config_check_speeds(config_checker *k);
-/* Checks offload_optimizer and offload_param. */
+bool config_check_ranks_speeds(config_checker *k, int ranks);
+
 void config_check_offload(config_checker *k);
 /* Refuses offload_param without offload_optimizer: only generate and evaluate allow it. */
 void config_check_offload_alone(config_checker *k);
-/* Checks the folder of activation checkpoints. */
+
 void config_check_checkpoint_folder(config_checker *k);
-bool config_check_ranks_speeds(config_checker *k, int ranks);
 /* training.epochs: training.steps becomes auto; then a number, if the samples of a pass are known.
  * False: refused. */
 void config_check_epochs(config_checker *k);
@@ -251,6 +251,7 @@ typedef struct config_range {
     double low, high;
     int64_t low_int, high_int;
 } config_range;
+
 /* Reads the rule. ERR_INTERNAL: it is not valid. */
 z3d_status config_parse_range(const config_key *key, config_range *out);
 
@@ -290,8 +291,7 @@ z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double
 /* Whether a plain scalar is ~ or null; whether it is ~, null or empty. */
 bool config_is_null(config_scalar scalar);
 bool config_is_empty(config_scalar scalar);
-/* The value that Hugging Face's Trainer puts for "auto"; NULL: the key is not in Z3D_CONFIG_AUTO.
- */
+/* The value that Hugging Face's Trainer puts for "auto"; NULL: not in Z3D_CONFIG_AUTO. */
 const char *config_auto(const char *path);
 /* Appends a copy of the path or text. ERR_MEMORY. */
 z3d_status config_list_append(z3d_data_list *list, const char *path, double weight);

@@ -149,7 +149,7 @@ static void tell_group(const z3d_config *config, int group) {
     z3d_string_free(&line);
 }
 
-/* An automatic type matters most, so it has the last line. */
+/* A type that is auto matters most, so it has the last line. */
 static void tell_type(z3d_config *config) {
     static const int keys[] = {CONFIG_KEY_bf16_enabled, CONFIG_KEY_fp16_enabled};
     origin *o = config->origin;

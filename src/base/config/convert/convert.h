@@ -32,8 +32,7 @@ bool config_is_doubted(const config_conversion *v, const char *path);
 /* Sets a key without a row, even to its default. */
 void config_take_quietly(config_conversion *v, const char *path, const char *text);
 
-/* Drops the keys that z3d_config_check refuses, with a row each, and writes both texts. ERR_MEMORY.
- */
+/* Drops keys that z3d_config_check refuses, with a row each, and writes both texts. ERR_MEMORY. */
 z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules *rules,
                                     z3d_string *yaml, z3d_string *table, bool *complete);
 

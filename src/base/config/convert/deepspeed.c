@@ -20,8 +20,7 @@ static void report_taken(config_conversion *v) {
     }
 }
 
-/* Sets keys that are auto as Hugging Face's Trainer does from its arguments. False: no key is auto.
- */
+/* Sets keys that are auto as Hugging Face's Trainer does. False: no key is auto. */
 static bool fill_autos(config_conversion *v) {
     bool any = false;
     static const char *const filled[][2] = {
@@ -60,7 +59,7 @@ static void fill_type(config_conversion *v, const char *type) {
     if (type &&
         !z3d_config_is_set(v->config, strcmp(type, "bf16") == 0 ? "bf16.enabled" : "fp16.enabled"))
         config_report_add(&v->report, CONFIG_REFUSED, "--bf16, --fp16",
-                          "the file decides the type, without auto");
+                          "the file sets the type itself (not auto)");
     if (open && !type && !v->config->bf16_enabled && !v->config->fp16_enabled) {
         v->remark = "That file leaves bf16 and fp16 open (auto), so this is fp32. If your script "
                     "passes one of them, convert with --bf16 or --fp16.";

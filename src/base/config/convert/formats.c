@@ -1,5 +1,4 @@
-/* Recognizes files of other programs, which a converter does not read, by a key at the top level.
- */
+/* Recognizes files of other programs, which no converter reads, by a key at the top level. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>

@@ -353,7 +353,7 @@ bool megatron_is_given(const megatron_converter *m, const char *name);
 bool megatron_number(const megatron_converter *m, const char *name, double *out);
 /* Whether it is given and not 0. A log has 0 if another argument counts. */
 bool megatron_counts(const megatron_converter *m, const char *name);
-/* Adds a row to the report. */
+
 void megatron_row(megatron_converter *m, config_verdict verdict, const char *name,
                   const char *what);
 void megatron_row_if_given(megatron_converter *m, config_verdict verdict, const char *name,

@@ -58,8 +58,7 @@ static void refuse_or_ignore(megatron_converter *m, const char *name, const char
     megatron_row_if_given(m, on ? CONFIG_REFUSED : CONFIG_NO_EFFECT, name, on ? why : ignored);
 }
 
-/* Writes "it is only for a Llama, which also needs --disable-bias-linear": the missing arguments.
- */
+/* "it is only for a Llama, which also needs --disable-bias-linear": the missing arguments. */
 static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
     size_t length = (size_t)snprintf(out, size, "it is only for a Llama, which also needs");
     for (int i = 0; i < SIGNS; i++) {
@@ -69,7 +68,7 @@ static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
     }
 }
 
-/* Arguments whose only value here is a GPT-2's, and arguments of rotary positions. */
+/* Arguments that must have a GPT-2's value, and arguments of rotary positions. */
 static void convert_heads(megatron_converter *m, const char *llama) {
     static const char *const rotary[] = {"rotary-base", PERCENT};
     double width, hidden, heads;
