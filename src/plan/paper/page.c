@@ -176,8 +176,7 @@ static void rows(const z3d_points *points, const z3d_point *of, bool exact, z3d_
     z3d_string_append(out, "</table></div>\n");
 }
 
-/* Rows that are exactly as published are folded. So are a figure's other rows, since bars show
- * them. */
+/* Rows that are exactly as published are folded; a figure's others, too: bars show them. */
 static void table(const z3d_points *points, const z3d_point *of, bool drawn, z3d_string *out) {
     int exact = count_rows(points, of, true), others = count_rows(points, of, false);
     if (others && drawn) z3d_string_append(out, "<details><summary>%d numbers</summary>\n", others);

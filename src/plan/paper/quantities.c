@@ -35,7 +35,7 @@ static z3d_status find_left(const z3d_case *of, left *out) {
         const z3d_buffer *b = &program->buffer[i];
         if (b->space != Z3D_SPACE_DEVICE || b->category != Z3D_CATEGORY_ACTIVATIONS) continue;
         change[b->first] += b->bytes;
-        change[b->last] -= b->bytes; /* the last instruction does not leave it */
+        change[b->last] -= b->bytes; /* the last instruction frees it */
     }
     for (int i = 0; i < stage->num_entries; i++) {
         const z3d_sim_entry *entry = &stage->entry[i];
@@ -93,8 +93,7 @@ static double mean_ms(double seconds, int count) {
     return count > 0 ? 1e3 * seconds / count : 0;
 }
 
-/* The bubble of arXiv 2401.10241: (cost - passes) / cost, of the pipeline stage with the largest
- * cost. */
+/* The bubble of arXiv 2401.10241: (cost - passes) / cost, of the stage with the largest cost. */
 static double bubble_of(const passes *p) {
     double cost = 0, busy = 0;
     for (int s = 0; s < p->of->simulation->stages; s++) {

@@ -21,8 +21,7 @@ typedef struct z3d_case {
 z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware);
 
 /* Resolves `config` for a world of `ranks` (0: as it says) and runs a step of `rank` on the sim
- * device. Errors: ERR_CONFIG (also for sizes that overflow), ERR_TOPOLOGY, ERR_PROGRAM, ERR_MEMORY.
- */
+ * device. ERR_CONFIG (also for sizes that overflow), ERR_TOPOLOGY, ERR_PROGRAM, ERR_MEMORY. */
 z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
                            z3d_case **out);
 void z3d_case_destroy(z3d_case *of);
@@ -35,8 +34,8 @@ typedef struct z3d_saving {
     double bytes;                      /* of all nodes */
     double node_saved, node_loaded;    /* by this node; loaded: on the same topology */
     double save_seconds, load_seconds; /* at the node's disk rates; -1: not known */
-    double stall_seconds; /* training stands still: for the save, or for checkpoint.async's copy;
-                             -1: not known */
+    double
+        stall_seconds; /* training waits for the save or checkpoint.async's copy; -1: not known */
 } z3d_saving;
 
 /* Errors: ERR_MEMORY. */
@@ -53,8 +52,7 @@ typedef struct z3d_gather_price {
  * forward ("96"), 72 B s l h^2 (1 + s/6h + V/12lh) without ("72"). */
 typedef struct z3d_estimate {
     z3d_memory_need memory;  /* of the case's rank */
-    z3d_memory_need fullest; /* of a rank of the pipeline stage with the least free memory; it
-                                decides whether the case fits */
+    z3d_memory_need fullest; /* of a rank of the pipeline stage with the least free memory */
     int fullest_stage, slowest_stage; /* slowest: z3d_simulation_slowest */
     double bubble, sends;             /* z3d_simulation_bubble */
     z3d_step_time time;               /* of the case's rank */

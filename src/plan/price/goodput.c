@@ -70,8 +70,7 @@ z3d_status z3d_goodput_find(const z3d_hardware *hardware, const z3d_saving *savi
     g->failures = bill->seconds / g->mtbf;
     if (g->start < 0 || g->load < 0 || g->write < 0 || g->stall < 0) return Z3D_OK;
     Z3D_TRY(choose_interval(hardware, bill, step_seconds, g));
-    /* If a failure interrupts a write of checkpoint.async, the training of that time is lost, too.
-     */
+    /* If a failure interrupts a write of checkpoint.async, its time of training is lost, too. */
     const double again = g->stall < g->write ? g->write : 0;
     const double lost = g->start + g->load + again;
     const double share = z3d_goodput_share(g->mtbf, g->stall, lost, g->interval);

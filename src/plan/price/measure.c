@@ -169,8 +169,7 @@ static z3d_status run_shape(z3d_world *world, const shape *shape, bool look_on, 
     return z3d_world_agree(world, status);
 }
 
-/* Finds the peaks of the roofline, for kernels unlike all measured ones: the best measured rates.
- */
+/* Finds the roofline's peaks, for kernels unlike all measured ones: the best measured rates. */
 static void find_peaks(z3d_hardware *out) {
     double attention = 0;
     for (int i = 0; i < out->measured.count; i++) {
@@ -313,8 +312,7 @@ static z3d_status measure_group(z3d_group *group, int64_t turns, arena *arena, z
                                     1048576, 1572864, 4194304, 16777216};
     for (int of = Z3D_MEASURED_all_reduce; of < Z3D_MEASURED_COUNT; of++)
         for (z3d_dtype dtype = Z3D_F32; dtype <= Z3D_F16; dtype++) {
-            if (of == Z3D_MEASURED_all_gather && dtype != Z3D_F32)
-                continue; /* it only copies, so the type does not matter */
+            if (of == Z3D_MEASURED_all_gather && dtype != Z3D_F32) continue; /* only copies */
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 z3d_sample sample;
                 Z3D_TRY(time_collective(group, of, dtype, sizes[i], turns, arena, &sample));

@@ -49,7 +49,7 @@ typedef struct player {
     int64_t next;       /* tape entry */
     int instruction;    /* the running one; -1: none */
     double now, entered;
-    double host; /* the host thread's time: after the kernels that it has enqueued, or earlier */
+    double host; /* time of the host's thread: `now`, or earlier while enqueued kernels run */
     z3d_step_time *out;
 } player;
 

@@ -14,16 +14,14 @@
  * of compute, launch, transfer, disk, host, exposed, bubble and allocator. */
 typedef struct z3d_step_time {
     double seconds, compute, transfer; /* all; kernels; exposed copies from and to the host */
-    double disk,
-        host; /* the device waits for reads and writes of the disk; for the host's optimizer step */
+    double disk, host; /* the device waits for the disk; for the host's optimizer step */
     double exposed[Z3D_AXES_COUNT]; /* waits for collectives, sends and receives, by group */
-    double bubble;    /* waits for other pipeline stages: until a transfer begins, and at the end of
-                         the step */
-    double launch;    /* the device waits for the host's next launch */
-    double control;   /* waits for the world's one small collective a step */
-    double allocator; /* the cost of allocations on a nearly full device */
-    double kernel_flops;          /* sum of all kernels */
-    double bytes[Z3D_AXES_COUNT]; /* sent by this rank; next: the part of them between nodes */
+    double bubble;                  /* waits for other pipeline stages, also at the step's end */
+    double launch;                  /* the device waits for the host's next launch */
+    double control;                 /* waits for the world's one small collective a step */
+    double allocator;               /* the cost of allocations on a nearly full device */
+    double kernel_flops;            /* sum of all kernels */
+    double bytes[Z3D_AXES_COUNT];   /* sent by this rank; next: the part of them between nodes */
     double bytes_between_nodes[Z3D_AXES_COUNT];
     double busy[Z3D_AXES_COUNT]; /* seconds of collectives without any overlap */
 } z3d_step_time;
@@ -81,8 +79,7 @@ void z3d_simulation_destroy(z3d_simulation *simulation);
 z3d_status z3d_simulation_observe(const z3d_simulation *simulation,
                                   z3d_status (*observe)(void *, const z3d_kernel *), void *context);
 
-/* A stretch of time on a lane of a stage. Waits and bubbles are parts of the instruction that
- * waits. */
+/* A stretch of time on a lane of a stage. A wait or bubble is a part of its instruction. */
 typedef enum z3d_span_kind {
     Z3D_SPAN_INSTRUCTION, /* on the compute lane */
     Z3D_SPAN_WAIT,        /* compute stands still for a collective, a copy or a transfer */

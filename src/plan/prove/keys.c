@@ -88,9 +88,8 @@ static bool is_adam(const z3d_config *config) {
            config->optimizer_type == Z3D_OPTIMIZER_adam;
 }
 
-/* Whether updates may be equal with different values. Without weight decay Adam is AdamW; Lion's
- * updates are signs, which other betas may not change; parameter groups may have their own rates.
- */
+/* Whether different values may give equal updates: without weight decay Adam is AdamW; other betas
+ * may not change the signs of Lion's updates; parameter groups may have their own rates. */
 static bool may_be_alike(const z3d_config *a, const z3d_config *b, const char *path) {
     if (a->optimizer_param_groups.count > 0 || b->optimizer_param_groups.count > 0) return true;
     return strcmp(path, "optimizer.type") == 0 ? is_adam(a) && is_adam(b)
@@ -243,8 +242,7 @@ static void compare_activation(z3d_comparison *c) {
     free_values(&v);
 }
 
-/* A GPU and its host add in different orders, and the groups of each depend on the pipeline stage.
- */
+/* A GPU and its host add in different orders; the groups of each depend on pipeline stages. */
 static void compare_hosts(z3d_comparison *c) {
     const z3d_config *config = c->config[0];
     const double ratio = config->zero_optimization_offload_optimizer_ratio;

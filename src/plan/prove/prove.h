@@ -1,5 +1,4 @@
-/* Proves that two configurations train equally to the bit, from their step programs and keys alone.
- */
+/* Proves from step programs and keys alone that two configurations train equally to the bit. */
 #ifndef ZERO3D_PLAN_PROVE_H
 #define ZERO3D_PLAN_PROVE_H
 
