@@ -48,9 +48,8 @@ static void write_text(const z3d_comparison *c, const z3d_prove_side *const side
     z3d_string_append(out, "\n");
     append_findings(c, proof, out);
     if (c->prints_sums)
-        z3d_string_append(out,
-                          "\nm0: the gradient or loss of micro-batch 0. x += y: the backward of y "
-                          "adds to x. x + y: added afterwards.\n");
+        z3d_string_append(out, "\nm0: the result of micro-batch 0. x += y: the backward of y "
+                               "adds to x. x + y: added afterwards.\n");
     if (c->differences.failed || c->unproved.failed) out->failed = true;
 }
 

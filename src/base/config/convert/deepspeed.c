@@ -61,7 +61,7 @@ static void fill_type(config_conversion *v, const char *type) {
         config_report_add(&v->report, CONFIG_REFUSED, "--bf16, --fp16",
                           "the file sets the type itself (not auto)");
     if (open && !type && !v->config->bf16_enabled && !v->config->fp16_enabled) {
-        v->remark = "That file leaves bf16 and fp16 open (auto), so this is fp32. If your script "
+        v->remark = "That file leaves bf16 and fp16 open (auto): this is fp32. If your script "
                     "passes one of them, convert with --bf16 or --fp16.";
         config_report_add(&v->report, CONFIG_DIFFERENT, "bf16, fp16",
                           "auto: your script chooses; this is fp32. If it passes bf16 or fp16, "
