@@ -446,8 +446,7 @@ z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_s
     cudnnBackendDescriptor_t graph = build_graph(p);
     const z3d_status built = p->status;
     try_heuristic(p, graph, CUDNN_HEUR_MODE_A);
-    if (built == Z3D_OK && p->status == Z3D_ERR_UNSUPPORTED)
-        p->status = Z3D_OK; /* try the fallback */
+    if (built == Z3D_OK && p->status == Z3D_ERR_UNSUPPORTED) p->status = Z3D_OK; /* try again */
     if (!p->plan) try_heuristic(p, graph, CUDNN_HEUR_MODE_FALLBACK);
     if (p->status == Z3D_OK && !p->plan)
         p->status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "cuda device: cuDNN has no engine for it");
@@ -470,8 +469,7 @@ static int64_t divisor(int64_t n, int64_t most) {
 }
 
 z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
-    const int64_t heads =
-        ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* heads whose scores fit */
+    const int64_t heads = ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* in 1 GiB */
     const int64_t group = shape->heads / shape->kv_heads;
     z3d_attention_shape piece = *shape;
     if (!shape->backward || !shape->deterministic || shape->seq % 4 != 0)

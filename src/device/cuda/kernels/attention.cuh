@@ -156,8 +156,8 @@ __device__ inline void load_tile(T *tile, const void *matrix, int64_t at, int64_
 }
 
 // Stores a warp's 16 rows of results to rows first .. first + 15 of a head, whose row 0 is
-// matrix[at], from column `from` on. Multiplies by each lane's factors for its two rows. The way is
-// through the warp's own rows of a tile.
+// matrix[at], from column `from` on. Multiplies by each lane's factors for its two rows. The buffer
+// is the warp's own rows of a tile.
 template <int DEPTH, class T>
 __device__ inline void store_rows(void *matrix, int64_t at, int64_t stride, int first, int from,
                                   const attention_shape &shape, T *tile,

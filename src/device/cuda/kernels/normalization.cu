@@ -178,8 +178,7 @@ __device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k, 
 // vector is read before the wait for this one's sums. With several a vector is read twice, the
 // second time from the first-level cache.
 template <bool RMS, int PACKS, bool WHOLE, class T>
-__global__ void __launch_bounds__(backward_threads(PACKS, WHOLE),
-                                  1) // all registers, so none spills
+__global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all registers: no spills
     backward_kernel(z3d_rmsnorm_backward k, const float *means, float *partials) {
     const int64_t cols = k.cols, count = k.rows * k.heads, chunks = gridDim.x, chunk = blockIdx.x;
     const int64_t end = count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
