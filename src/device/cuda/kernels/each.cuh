@@ -1,5 +1,5 @@
-// Two ways to go over elements: as a line, or as rows of a matrix. An operation is a struct with the
-// kernel's struct as its first member, a template over the element types, with
+// Two ways to go over elements: as a line, or as rows of a matrix. An operation is a struct with
+// the kernel's struct as its first member, a template over the element types, with
 //   template <int N> __device__ void at(int64_t i) const              elements i .. i + N - 1
 //   template <int N> __device__ void at(int64_t row, int64_t column) const
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_EACH_CUH
