@@ -1,6 +1,6 @@
-/* The configuration: one YAML file read through one typed key table (config/keys.h). The table
- * gives the struct below, the reader, `zero3d config`, the reference page and shell completion. A
- * key's C field is its path with dots as underscores. */
+/* The configuration: one YAML file, read through one table of typed keys (config/keys.h). The
+ * struct below, the reader, `zero3d config`, the reference page and shell completion come from this
+ * table. A key's C field is its path with dots as underscores. */
 #ifndef ZERO3D_BASE_CONFIG_H
 #define ZERO3D_BASE_CONFIG_H
 
@@ -11,12 +11,12 @@
 #include "src/base/status.h"
 #include "src/base/strings.h"
 
-/* The value `auto` of an integer key; resolved before anything is built. */
+/* The value `auto` of an integer key; z3d_config_resolve replaces it. */
 #define Z3D_AUTO INT64_MIN
-/* The value `epoch` of an interval: one pass over the training data. It becomes steps when the data
- * is known. */
+/* The value `epoch` of an interval: the steps of one pass over the training data, which
+ * z3d_config_resolve computes. */
 #define Z3D_EPOCH (INT64_MIN + 1)
-/* Whether a key with a fraction is `auto`: its value is then NaN. */
+/* Whether a FLOAT key is `auto`: its value is then NaN. */
 static inline bool z3d_is_auto(double value) {
     return value != value;
 }
@@ -82,19 +82,17 @@ typedef enum { Z3D_SAMPLES_WINDOWS, Z3D_SAMPLES_DOCUMENTS } z3d_samples;
 typedef enum {
     Z3D_TOO_LONG_TRUNCATE, /* keep the first tokens */
     Z3D_TOO_LONG_DROP,
-    Z3D_TOO_LONG_SPLIT /* into documents of model.seq_length tokens, and a rest */
+    Z3D_TOO_LONG_SPLIT /* into documents of model.seq_length tokens and a rest */
 } z3d_too_long;
 
-/* C types of the table's types: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by
- * the config, NULL or "" if not set), ENUM int, FLOAT2 double[2], LIST (data files with weights, or
- * texts) z3d_data_list. */
+/* The value of a LIST. A STRING belongs to the configuration, and is NULL or "" if not set. */
 typedef struct z3d_data_list {
     int count;
-    const char **path; /* paths, or texts */
+    const char **path; /* of data files, or texts */
     double *weight;    /* positive; 1 if not set */
 } z3d_data_list;
 
-/* parallel.pipeline_partition: one of its words, in their order, or a list. */
+/* parallel.pipeline_partition: one of the words, in the order of the rule, or a list. */
 typedef enum {
     Z3D_PARTITION_TIME,
     Z3D_PARTITION_PARAMETERS,
@@ -104,27 +102,26 @@ typedef enum {
 
 /* training.gemm.cuda: one of its words, or the lines of src/device/gemm_choices.h. */
 typedef enum { Z3D_CUDA_GEMM_HEURISTIC, Z3D_CUDA_GEMM_TIMED, Z3D_CUDA_GEMM_LIST } z3d_gemm_policy;
-/* parallel.device_speeds: one of its words, in their order, or a list. */
+/* parallel.device_speeds: likewise. */
 typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
 
-/* What two values of a key do to the bits of a run. ..._SUMS: every sum depends on the key, so two
- * runs that differ in it have no sums to compare. src/plan/prove/keys.c has the rule of each class.
- */
+/* How two values of a key change the bits of a run. ..._SUMS: every sum depends on the key, so the
+ * sums of two values are not compared. src/plan/prove/keys.c has the rule of each class. */
 typedef enum {
-    Z3D_BITS_NONE,        /* nothing, ever */
-    Z3D_BITS_SUM,         /* only the step programs differ; their sums are compared */
-    Z3D_BITS_DECIDE,      /* the bits may differ. They may also be equal: numbers round alike, the
-                             run never uses the key, or two names mean one thing */
-    Z3D_BITS_DECIDE_SUMS, /* as DECIDE */
-    Z3D_BITS_ROUND_SUMS,  /* as DECIDE: the key chooses between two kinds of reductions */
-    Z3D_BITS_BOUND,       /* as DECIDE: the key is a bound, which some steps reach */
-    Z3D_BITS_FILES,       /* as DECIDE: the key names files, whose contents may be equal */
-    Z3D_BITS_METHOD,      /* as DECIDE: the key chooses how a product is computed */
-    Z3D_BITS_METHOD_ON_GPUS, /* as METHOD, only with training.device cuda */
-    Z3D_BITS_DECIDE_ON_GPUS, /* as DECIDE, only with training.device cuda */
+    Z3D_BITS_NONE,   /* never */
+    Z3D_BITS_SUM,    /* only through the step programs, whose sums `prove` compares */
+    Z3D_BITS_DECIDE, /* the bits may differ, or be equal: numbers round alike, the run never reaches
+                        the key's case, or two names mean the same */
+    Z3D_BITS_DECIDE_SUMS,    /* likewise */
+    Z3D_BITS_ROUND_SUMS,     /* likewise: the key chooses between two kinds of reductions */
+    Z3D_BITS_BOUND,          /* likewise: the key is a bound that some steps reach */
+    Z3D_BITS_FILES,          /* likewise: the key names files, whose contents may be equal */
+    Z3D_BITS_METHOD,         /* likewise: the key chooses how a product is computed */
+    Z3D_BITS_METHOD_ON_GPUS, /* likewise, only with training.device cuda */
+    Z3D_BITS_DECIDE_ON_GPUS, /* DECIDE, only with training.device cuda */
     Z3D_BITS_UPDATE,         /* the bits differ after the first step that changes parameters */
-    Z3D_BITS_WEIGHTS,        /* the bits differ where random numbers are the first weights */
-    Z3D_BITS_WEIGHTS_SUMS,   /* as WEIGHTS */
+    Z3D_BITS_WEIGHTS,        /* the bits differ if the first weights are random numbers */
+    Z3D_BITS_WEIGHTS_SUMS,   /* likewise */
     Z3D_BITS_DIFFER,         /* the bits always differ */
     Z3D_BITS_DIFFER_SUMS     /* as DIFFER */
 } z3d_config_bits;
@@ -132,23 +129,22 @@ typedef enum {
 /* Whether a resumed run must keep the value of the checkpoint's run (src/train/kept_keys.c). */
 typedef enum {
     Z3D_RESUME_FREE,    /* no */
-    Z3D_RESUME_KEPT,    /* yes. A new run with another value can begin with the weights */
-    Z3D_RESUME_SIZE,    /* yes. With another value the weights are of no use */
-    Z3D_RESUME_ADAPTED, /* yes. With another value the adapters are of no use, but their base is */
-    Z3D_RESUME_SCALE,   /* as ADAPTED; a new run that begins with the adapters must keep it, too */
-    Z3D_RESUME_PENDING, /* only while gradients wait for the next step: the key is about their type
-                         */
-    Z3D_RESUME_END      /* only where the learning rate decays: the key is the decay's end */
+    Z3D_RESUME_KEPT,    /* yes. With another value a new run can start from the weights */
+    Z3D_RESUME_SIZE,    /* yes. With another value the weights do not fit */
+    Z3D_RESUME_ADAPTED, /* yes. With another value the adapters do not fit, but their base does */
+    Z3D_RESUME_SCALE,   /* likewise; a new run that starts from the adapters must keep it, too */
+    Z3D_RESUME_PENDING, /* only while gradients wait for the next step: it decides their type */
+    Z3D_RESUME_END      /* only if the learning rate decays: it is the decay's end */
 } z3d_config_resume;
 
-/* What generate and evaluate do with the value in a checkpoint (src/train/inference_config.c). */
+/* Whether generate and evaluate take the value from a checkpoint (src/train/inference_config.c). */
 typedef enum {
-    Z3D_INFERENCE_STAYS,   /* they take it */
-    Z3D_INFERENCE_STANDARD /* they take the default: the value is about the training's ranks,
-                              samples or memory */
+    Z3D_INFERENCE_STAYS,   /* yes */
+    Z3D_INFERENCE_STANDARD /* no, the default: the value is about the training's ranks, samples or
+                              memory */
 } z3d_config_inference;
 
-/* What a key's row says about other runs. */
+/* The part of a key's row that is about other runs. */
 typedef struct z3d_config_meaning {
     const char *path;
     z3d_config_bits bits;
@@ -175,8 +171,7 @@ typedef struct z3d_config {
 #define X(field, path, type, ...) z3d_config_##type field;
     Z3D_CONFIG_KEYS(X)
 #undef X
-    struct z3d_config_origin
-        *origin; /* where each key was set (file, line, column), for later messages; private */
+    struct z3d_config_origin *origin; /* private: the place of each key, for messages */
 } z3d_config;
 
 /* Creates a configuration with all keys at their defaults. ERR_MEMORY. */
@@ -184,21 +179,22 @@ z3d_status z3d_config_create(z3d_config **out);
 void z3d_config_destroy(z3d_config *config);
 
 /* Reads a file, or a text (`name` is for messages); its keys replace values that were set before.
- * ERR_CONFIG for unknown keys, keys set twice, wrong types, values out of range, tabs, anchors: one
- * line for each error, "file:line:column: what is wrong; what would be right". Safe for any bytes.
- * Errors are kept in the configuration: after an error, continue with overrides and
- * z3d_config_check, whose message has all lines. From a file, data.vocab, data.merges and
- * checkpoint.init_from become whole paths if they are beside the file. */
+ * Safe for any bytes. ERR_CONFIG for unknown keys, keys set twice, wrong types, values out of
+ * range, tabs, anchors: one line for each error, "file:line:column: problem; remedy". The
+ * configuration keeps the errors: after an error, continue with overrides and z3d_config_check,
+ * whose message has all lines. Names in data.vocab, data.merges and checkpoint.init_from become
+ * whole paths if they lie beside the file. ERR_IO: the file cannot be read. */
 z3d_status z3d_config_read_file(z3d_config *config, const char *path);
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name);
-/* Sets one "key.path=value" from the command line; the value is read as YAML. */
+/* Sets one "key.path=value" from the command line; the value is YAML, or plain text for a text key.
+ * Errors as above. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
 /* Sets the keys of class Z3D_INFERENCE_STANDARD to their defaults, as overrides do. */
 z3d_status z3d_config_leave_training(z3d_config *config);
 
-/* Logs notes that are no errors, such as keys without effect: one line for all keys with the same
- * reason, once. The checks below call it. */
+/* Logs the notes, such as keys without effect, once: one line for all keys with the same reason.
+ * The checks below call it. */
 void z3d_config_tell(z3d_config *config);
 
 /* True if the user set this key (file or override). */
@@ -208,18 +204,18 @@ bool z3d_config_is_set(const z3d_config *config, const char *path);
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Receives the errors of a model's keys. sound: whether this key has no error so far. */
+/* Takes the errors of a model's keys. sound: whether this key has no error so far. */
 typedef struct z3d_config_judge {
     void *context;
     bool (*sound)(void *context, const char *key);
     void (*complain)(void *context, const char *key, const char *message);
-    /* The value of `cause` leaves `key` without effect; because: "with model.type gpt2". An error
-     * if the key is not at its default. */
+    /* `key` has no effect because of the value of `cause`; because: "with model.type gpt2". An
+     * error, if `key` is not at its default. */
     void (*idle)(void *context, const char *key, const char *cause, const char *because);
     int ranks; /* ranks of the run; 0: not known */
 } z3d_config_judge;
 
-/* The models' rules for their keys (src/model/model.h has this program's). */
+/* The models' rules for their keys (z3d_model_rules in src/model/model.h). */
 typedef struct z3d_config_rules {
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     int64_t (*width)(const z3d_config *config); /* elements per token of the widest activation */
@@ -228,12 +224,11 @@ typedef struct z3d_config_rules {
 } z3d_config_rules;
 
 /* Checks that need only the configuration: heads divide hidden, not both fp16 and bf16, options
- * without effect, ... ERR_CONFIG has one line for each finding. z3d_config_resolve checks what
- * depends on the world (tensor size, batch sizes). If an override makes a key of the file useless,
- * the key gets its default again, and the log has one line. rules: NULL leaves out the models'
- * rules. */
+ * without effect, ... ERR_CONFIG has one line for each error. z3d_config_resolve has the checks
+ * that depend on the world. If an override makes a key of the file useless, the key gets its
+ * default again, with a note. rules: NULL leaves out the models' rules. */
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
-/* The same, and the checks that only a training needs. */
+/* The same, with the checks that only training needs. */
 z3d_status z3d_config_check_training(z3d_config *config, const z3d_config_rules *rules);
 /* The number of ranks with one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too
  * many. */
@@ -246,7 +241,7 @@ typedef enum z3d_data_cut {
     Z3D_CUT_HYBRID
 } z3d_data_cut;
 z3d_data_cut z3d_config_data_cut(const z3d_config *config);
-/* The value of stage3_max_live_parameters that limits nothing. */
+/* stage3_max_live_parameters: no limit. */
 #define Z3D_ANY_LIVE 1000000000000000
 /* Whether this cut is possible with the ZeRO stage. */
 bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
@@ -263,40 +258,40 @@ bool z3d_config_decays(const z3d_config *config);
 bool z3d_config_has_prompts(const z3d_config *config);
 /* Whether checkpoint.resume is a path, neither auto nor never. */
 bool z3d_config_resumes_path(const z3d_config *config);
-/* The pipeline schedule, never AUTO. z3d_config_chunks: the number of its chunks. */
+/* The pipeline schedule, never AUTO; the number of its chunks over all pipeline stages. */
 z3d_schedule_kind z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);
 z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config);
 /* Whether a key is set that has an effect only with activation checkpoints (granularity full). */
 bool z3d_config_wants_checkpoints(const z3d_config *config);
-/* data_types.grad_accum_dtype of a resolved configuration. It is AUTO only in fp32, which has no
+/* data_types.grad_accum_dtype of a resolved configuration; AUTO only in fp32 runs, which have no
  * choice. */
 z3d_accum z3d_config_grad_accum(const z3d_config *config);
 /* The kind of partition of units over chunks. For a LIST *count is its length, and units (may be
  * NULL) gets the first `capacity` numbers; otherwise *count is 0. */
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count);
-/* The kind of the ranks' speeds, in the same way. */
+/* The same for the ranks' speeds. */
 z3d_device_speeds z3d_config_device_speeds(const z3d_config *config, double *speed, int capacity,
                                            int *count);
-/* Appends a folder's name, with a leading ~, $NAME and ${NAME} replaced by their values in the
- * environment. path: the key with the name. ERR_CONFIG: a variable is not set. */
+/* Appends the folder in key `path`, with a leading ~, $NAME and ${NAME} replaced from the
+ * environment. ERR_CONFIG: a variable is not set. */
 z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_string *out);
 /* Computes the values that depend on the world size: data-parallel size, the third batch key.
- * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
+ * ERR_CONFIG: a contradiction, with the numbers and a remedy. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,
                               int *data_parallel_size);
-/* Sets the samples of one pass over data.train, for training.epochs: z3d_config_resolve then
- * computes training.steps, and training.epochs becomes 0. Without this call steps stay auto. */
+/* Sets the number of samples in one pass over data.train. z3d_config_resolve then computes
+ * training.steps from training.epochs, which becomes 0. Without this call steps stay auto. */
 void z3d_config_set_epoch(z3d_config *config, int64_t samples);
 /* z3d_config_check and z3d_config_resolve together: one message has all errors. */
 z3d_status z3d_config_settle(z3d_config *config, const z3d_config_rules *rules, int world_size,
                              int *data_parallel_size);
 
-/* Converts a DeepSpeed file, or Megatron-LM's arguments (a list, YAML, a log; or the words of a
- * command), to our YAML. table: a text that tells for each setting what it became. *complete: every
- * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. type: "bf16" or "fp16",
- * if a DeepSpeed file leaves the type to its script (auto); NULL: not known. */
+/* Converts a DeepSpeed file, or Megatron-LM's arguments (a list, YAML, a log, or the words of a
+ * command), to our YAML. table: a report with a row for each setting. *complete: every setting is
+ * supported. type: "bf16" or "fp16", for a DeepSpeed file that says auto; NULL: not known.
+ * ERR_DATA, ERR_IO: the input cannot be read. */
 z3d_status z3d_config_from_deepspeed(const char *path, const char *type,
                                      const z3d_config_rules *rules, z3d_string *yaml,
                                      z3d_string *table, bool *complete);
@@ -306,23 +301,22 @@ z3d_status z3d_config_from_megatron_command(const char *const *words, int count,
                                             const z3d_config_rules *rules, z3d_string *yaml,
                                             z3d_string *table, bool *complete);
 
-/* Appends the whole configuration as YAML that reads back to the same values (every key, resolved).
- */
+/* Appends every key as YAML that reads back to the same values. */
 void z3d_config_write(const z3d_config *config, z3d_string *out);
 /* Creates a configuration with the keys that are set in this one. ERR_MEMORY. */
 z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out);
-/* z3d_config_write without the keys that have their defaults, except those named in `also`, up to
- * NULL. */
+/* z3d_config_write without the keys that have their defaults, except those in `also` (up to NULL).
+ */
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out);
 /* Appends a key's value on one line, as YAML. */
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out);
-/* A key's value for a message that compares runs: lists without brackets, and of data files, which
- * may have moved, only their number and weights. */
+/* Appends a key's value for a message that compares runs: lists without brackets; for data files,
+ * which may have moved, only their number and weights. */
 void z3d_config_value_to_compare(const z3d_config *config, const char *path, z3d_string *out);
-/* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown
+/* Appends every key with type, default and meaning, as text for a terminal or as the Markdown
  * reference page. */
 void z3d_config_describe(bool markdown, z3d_string *out);
-/* All key paths, one per line (for shell completion). */
+/* Appends all key paths, one per line, for shell completion. */
 void z3d_config_list_keys(z3d_string *out);
 
 /* The key that ends in this name, or that has this name in another framework; NULL: none. */

@@ -106,8 +106,7 @@ TEST(Check, NumberOfCheckpointsIsWhatOneGets) {
                        "spread evenly over 12 blocks; write 4 or 6");
     for (int number : {7, 11})
         EXPECT_NE(with(number).find("; write 6 or 12"), std::string::npos) << with(number);
-    EXPECT_NE(with(13).find("13 is more than one in each of 12 blocks; write auto"),
-              std::string::npos);
+    EXPECT_NE(with(13).find("13 is more than the 12 blocks; write auto"), std::string::npos);
 }
 
 TEST(Check, VerifyNeedsSomethingToLoad) {
@@ -158,7 +157,7 @@ TEST(Check, TypesOfMoments) {
               "accepted");
     for (const char *one : {"exp_avg_dtype: bf16", "exp_avg_sq_dtype: bf16"})
         EXPECT_NE(check("optimizer: {params: {" + std::string(one) + "}}")
-                      .find("must be alike; write bf16 for both, or for none"),
+                      .find("must be equal; write bf16 for both, or for none"),
                   std::string::npos);
     EXPECT_NE(check("optimizer: {type: SGD, params: {exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16}}")
                   .find("exp_avg_sq_dtype: has no effect with optimizer.type SGD"),
@@ -239,7 +238,8 @@ TEST(Check, Schedule) {
     says("type: inverse_sqrt, params: {min_lr: 1e-5}", "has no effect with");
     says("type: constant_with_warmup, params: {total_num_steps: 9}", "has no effect with");
     says("type: linear, params: {warmup_ratio: 0.5, warmup_num_steps: 3}",
-         "0.5, but scheduler.params.warmup_num_steps 3 says it, too; leave one of them out");
+         "0.5, but scheduler.params.warmup_num_steps 3 also sets the warm-up; leave one of them "
+         "out");
     says("type: WSD, params: {warmup_ratio: 0.5, num_decay_steps: 501}",
          "501 steps and 500 of warm-up are more than training.steps 1000; write at most 500");
     says("type: WSD, params: {warmup_num_steps: 1000, num_decay_steps: 1}",

@@ -91,7 +91,7 @@ TEST(Sources, OnlyWhatFollowsTheTrainingScriptCounts) {
     EXPECT_TRUE(command({"--num-layers", "6", "--lr", "1"}).complete);
     EXPECT_TRUE(has(command({"a.py", "--lr", "1", "b.py", "--lr", "2"}).error,
                     "a.py and b.py are two programs"));
-    EXPECT_TRUE(has(command({"echo", "--lr", "1"}).error, "'echo' begins no argument"));
+    EXPECT_TRUE(has(command({"echo", "--lr", "1"}).error, "'echo' is no argument"));
     EXPECT_TRUE(has(command({"a.py"}).error, "has no arguments"));
     EXPECT_TRUE(has(command({}).error, "has no arguments"));
 }
@@ -152,7 +152,7 @@ TEST(Sources, ArgumentsInTwoMappingsOfYamlAreRefusedByName) {
     EXPECT_EQ(megatron("--num-layers: 12\n---\n--hidden-size: 64\n").status, Z3D_ERR_DATA);
     EXPECT_EQ(megatron("A:\n  --num-layers: 12\nB:\n  c: 1\n").status, Z3D_OK);
     EXPECT_TRUE(has(megatron("A:\n  --data-path: [a,\n    b]\n").error, "a list without its end"));
-    EXPECT_TRUE(has(megatron("A:\n  --data-path: a\n    b\n").error, "'b' goes on with the value"));
+    EXPECT_TRUE(has(megatron("A:\n  --data-path: a\n    b\n").error, "'b' continues the value"));
     EXPECT_TRUE(has(megatron("A:\n  --data-path: |\n    a\n").error, "'|' is not read"));
 }
 

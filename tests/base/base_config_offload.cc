@@ -208,8 +208,8 @@ TEST(Offload, ADelayedUpdateIsOfWhatTheHostStepsOnly) {
         EXPECT_EQ(
             all_errors(
                 block(std::string("device: cpu, delayed_param_update: true, ratio: ") + ratio), {}),
-            "run.yaml:1:64: " OPTIMIZER ".delayed_param_update: it needs " OPTIMIZER
-            ".ratio 1: what stays on the device is stepped at once, not a step later; write "
+            "run.yaml:1:64: " OPTIMIZER ".delayed_param_update: this key needs " OPTIMIZER
+            ".ratio 1: the device steps its part at once, not a step later; write "
             "ratio: 1, or leave this key out");
 }
 
@@ -239,8 +239,8 @@ TEST(Offload, OldNames) {
     const std::string both =
         "zero_optimization: {cpu_offload: true, offload_optimizer: {device: none}}\n";
     EXPECT_EQ(all_errors(both, {}),
-              "run.yaml:1:21: zero_optimization.cpu_offload: it gives " OPTIMIZER
-              ".device cpu, but that is none; leave one of them out");
+              "run.yaml:1:21: zero_optimization.cpu_offload: it sets " OPTIMIZER
+              ".device to cpu, but that key is none; leave one of them out");
     EXPECT_EQ(all_errors("zero_optimization: {stage: 3, cpu_offload_param: true, offload_param: "
                          "{device: cpu}}\n",
                          {}),

@@ -180,9 +180,10 @@ TEST(Deepspeed, ThePeakSaidTwiceMustAgree) {
     };
     for (const char *peak : {"3e-5", "0.00003", "auto", "null"})
         EXPECT_EQ(with("3e-5", peak), "accepted") << peak;
-    EXPECT_TRUE(has(with("3e-5", "1e-3"),
-                    "scheduler.params.warmup_max_lr: it gives optimizer.params.lr 0.001, but that "
-                    "is 3e-05; leave one of them out"))
+    EXPECT_TRUE(
+        has(with("3e-5", "1e-3"),
+            "scheduler.params.warmup_max_lr: it sets optimizer.params.lr to 0.001, but that key "
+            "is 3e-05; leave one of them out"))
         << with("3e-5", "1e-3");
     Config over("optimizer: {params: {lr: 3e-5}}\n"
                 "scheduler: {type: WarmupLR, params: {warmup_max_lr: 3e-5}}\n");
@@ -296,7 +297,7 @@ TEST(Notes, OfAFileOfNonsenseAreFew) {
     for (int i = 0; i < 50000; i++) text += "\"_" + std::to_string(i) + "\": 1,\n";
     const std::string said = notes(text + "\"train_batch_size\": 8}");
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
-    EXPECT_TRUE(has(said, "note: 49500 keys more have no effect\n")) << said;
+    EXPECT_TRUE(has(said, "note: 49500 more keys have no effect\n")) << said;
 }
 
 // The examples of Hugging Face's documentation.
@@ -354,7 +355,7 @@ TEST(Deepspeed, TensorboardIsOurs) {
     }
     EXPECT_EQ(all_errors("tensorboard: null\n", {}), "accepted");
     EXPECT_TRUE(has(all_errors("tensorboard: {enabled: false}\nrun: {tensorboard: true}\n", {}),
-                    "tensorboard.enabled: it gives run.tensorboard false, but that is true"));
+                    "tensorboard.enabled: it sets run.tensorboard to false, but that key is true"));
     EXPECT_EQ(all_errors("tensorboard: {enabled: false}\n", {"run.tensorboard=true"}), "accepted");
     conversion converted = convert_text(
         from_deepspeed, "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"logs\"}}");
@@ -589,10 +590,10 @@ TEST(FromMegatron, ItsSplitIsAListOfUnits) {
                                   "2 --num-layers 8 --decoder-first-pipeline-num-layers 5 "
                                   "--decoder-last-pipeline-num-layers 4",
                                   "2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 3"})
-        EXPECT_TRUE(has(table(arguments), "the layers do not divide into these chunks"))
+        EXPECT_TRUE(has(table(arguments), "the layers do not divide over these chunks"))
             << arguments;
     EXPECT_TRUE(has(table("2 --num-layers 8 --num-layers-per-virtual-pipeline-stage 3"),
-                    "it does not divide a stage's layers"));
+                    "it does not divide the layers of a pipeline stage"));
     EXPECT_TRUE(has(table("1 --num-layers 8 --decoder-first-pipeline-num-layers 2"),
                     "there is one pipeline stage"));
     EXPECT_TRUE(has(table("2 --num-layers 8 --pipeline-model-parallel-layout 'Etttt|ttttL'"),

@@ -256,8 +256,8 @@ TEST(Pipeline, DeepspeedsBlock) {
     EXPECT_EQ(stages("pipeline: null\n"), 1);
     EXPECT_EQ(stages("pipeline: {stages: 2}\nparallel: {pipeline_model_parallel_size: 2}\n"), 2);
     EXPECT_TRUE(has(all_errors("pipeline: {stages: 2}\nparallel: {" + SIZE + "4}\n", {}),
-                    "run.yaml:1:12: pipeline.stages: it gives " + key +
-                        " 2, but that is 4; leave one of them out"));
+                    "run.yaml:1:12: pipeline.stages: it sets " + key +
+                        " to 2, but that key is 4; leave one of them out"));
     for (const char *bad : {"2.5", "0", "5000"})
         EXPECT_TRUE(has(all_errors(std::string("pipeline: {stages: ") + bad + "}\n", {}),
                         "expected an integer from 1 to 1024"))

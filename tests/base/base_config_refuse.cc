@@ -28,7 +28,7 @@ TEST(Refuse, Numbers) {
     expect_refused("model: {num_layers: \"12\"}", "1:21: model.num_layers: '12' is text",
                    "without quotes; " + range);
     expect_refused("model:\n  num_layers: |\n    12\n", "2:15: model.num_layers: '12 ' is text");
-    expect_refused("model: {num_layers: }", "1:21: model.num_layers: it has no value", range);
+    expect_refused("model: {num_layers: }", "1:21: model.num_layers: the key has no value", range);
     expect_refused("model: {num_layers: auto}",
                    "1:21: model.num_layers: 'auto' is not supported here",
                    "write an integer from 1 to 1000000");
@@ -55,7 +55,7 @@ TEST(Refuse, BoolsAndChoices) {
                        "expected true or false");
     }
     expect_refused("bf16: {enabled: 'true'}", "1:17: bf16.enabled: 'true' is text");
-    expect_refused("bf16: {enabled: }", "1:17: bf16.enabled: it has no value");
+    expect_refused("bf16: {enabled: }", "1:17: bf16.enabled: the key has no value");
     expect_refused("scheduler: {type: WarmupCosine}",
                    "1:19: scheduler.type: 'WarmupCosine' is not supported", "use WarmupCosineLR");
     expect_refused("scheduler: {type: inverse}", "1:19: scheduler.type: 'inverse' is not supported",
@@ -250,7 +250,7 @@ TEST(Refuse, Overrides) {
         {"=3", "'=3' is not an override; expected key.path=value"},
         {"model.num_layer=3", "override model.num_layer=3: unknown key model.num_layer; did you "
                               "mean model.num_layers?"},
-        {"model.num_layers=", "override model.num_layers=: it has no value; expected "
+        {"model.num_layers=", "override model.num_layers=: the key has no value; expected "
                               "an integer from 1 to 1000000"},
         {"model.num_layers=-1", "override model.num_layers=-1: '-1' is out of "
                                 "range; expected an integer from 1 to 1000000"},

@@ -146,9 +146,10 @@ TEST(Epochs, AreStepsWhereAPassIsKnown) {
 
 TEST(Epochs, AndStepsAreOneTooMany) {
     const std::string epochs = "training: {epochs: 2}\n", steps = "training: {steps: 7}\n";
-    EXPECT_EQ(length("training: {epochs: 2, steps: 7}\n", {}, 8),
-              "run.yaml:1:12: training.epochs: this and training.steps say how long the run is; "
-              "leave one of them out");
+    EXPECT_EQ(
+        length("training: {epochs: 2, steps: 7}\n", {}, 8),
+        "run.yaml:1:12: training.epochs: this key and training.steps say how long the run is; "
+        "leave one of them out");
     EXPECT_EQ(length(epochs, {"training.steps=7"}, 8), "7, 0.0, auto");
     EXPECT_EQ(length(steps, {"training.epochs=2"}, 8), "16, 0.0, auto");
     EXPECT_EQ(length("", {"training.steps=auto"}, 8),

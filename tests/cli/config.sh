@@ -141,7 +141,7 @@ expect 0 "$LAUNCH" -n 1 "$ZERO3D" train launched.yaml training.device=cpu run.di
 RECOMPUTE=true BEFORE="$ZERO3D config --from-megatron --" expect 0 bash launch.sh
 grep -q 'granularity: full' out || fail "the branch is not taken"
 expect 1 "$ZERO3D" config --from-megatron launch.sh
-says "launch.sh:2: an assignment: only a shell knows .*--from-megatron --"
+says "launch.sh:2: an assignment: only a shell can read this.*--from-megatron --"
 [ ! -s out ] || fail "a refused script has a configuration"
 expect 2 "$ZERO3D" config --from-megatron launch.sh --bf16
 printf 'compute_environment: LOCAL_MACHINE\ndeepspeed_config: { zero_stage: 3 }\n' >accelerate.yaml

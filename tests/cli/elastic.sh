@@ -41,7 +41,7 @@ expect 0 "$ZERO3D" train three/config.yaml run.dir=four
 
 export ZERO3D_LAUNCH=tcp # a failure over MPI takes seconds
 run 3 run.dir=bad parallel.elastic=true
-says 'train_batch_size: .*8 is not a multiple of 3 samples \(3 data ranks\), and parallel.elastic=true keeps it; start 2 ranks$'
+says 'train_batch_size: .*8 is not a multiple of 3 samples \(3 data ranks\), and parallel.elastic=true keeps this batch; start 2 ranks$'
 run 2 run.dir=bad
 says 'asks for 4 ranks'
 expect 1 "$ZERO3D" train tiny.yaml run.dir=bad parallel.elastic=true

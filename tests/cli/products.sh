@@ -7,7 +7,7 @@ sed 's/, gemm: {[^}]*}//' tiny.yaml >cuda.yaml
 expect fail "$ZERO3D" train cuda.yaml training.gemm.cuda=timed
 says 'training.gemm.cuda=timed: has no effect on the cpu device'
 expect fail "$ZERO3D" train cuda.yaml training.device=cuda training.gemm.cuda=fastest
-says "training.gemm.cuda.*: 'fastest' is no machine's choices; write heuristic, timed, or what the config.yaml"
+says "training.gemm.cuda.*: 'fastest' is not a list of choices; write heuristic, timed, or the list in the config.yaml"
 expect 1 "$ZERO3D" prove cuda.yaml cuda.yaml training.device=cuda training.gemm.cuda=timed
 grep -q '^not proved' out && grep -q 'training.gemm.cuda is timed: ' out || fail "an open choice"
 [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ] || exit 0

@@ -79,10 +79,10 @@ refused() { # MESSAGE keys...
 {
     refused 'zero_hpz_partition_size=3: 3 does not divide the 4 data ranks; write 2 or 4' zero_optimization.stage=3 zero_optimization.zero_hpz_partition_size=3
     refused 'mics_shard_size=3: 3 does not divide the 4 data ranks; write 2 or 4' zero_optimization.mics_shard_size=3
-    refused 'no gather leaves the partition; write 1' $hpz zero_optimization.mics_shard_size=2
+    refused 'every gather stays inside the partition; write 1' $hpz zero_optimization.mics_shard_size=2
     refused 'stage 2 keeps whole parameters' zero_optimization.zero_hpz_partition_size=2
     refused 'stage 0 shards nothing' zero_optimization.stage=0 zero_optimization.mics_shard_size=2
-    refused '0 ranks cannot have all states' zero_optimization.mics_shard_size=0
+    refused '0 ranks cannot share the states' zero_optimization.mics_shard_size=0
     refused '2 does not divide the 3 data ranks of a node' $hpz parallel.ranks_per_node=3
     refused 'then over the nodes; write ring' $hybrid parallel.collective_algorithm=auto
     refused 'then over the nodes; write ring' $hpz parallel.collective_algorithm=auto
@@ -92,7 +92,7 @@ refused() { # MESSAGE keys...
 grep -q 'set parallel.ranks_per_node, or write ring' out || fail "$(cat out)"
 sed 's/^training:.*/parallel: { collective_algorithm: auto }/' run.yaml >auto.yaml
 "$ZERO3D" prove auto.yaml run.yaml --ranks 4 >out 2>&1 && fail "auto is not known"
-grep -q 'what auto means follows from the nodes' out || fail "$(cat out)"
+grep -q 'auto depends on the nodes' out || fail "$(cat out)"
 run 4 auto parallel.collective_algorithm=auto parallel.ranks_per_node=3 || fail "auto where nodes do not divide"
 grep -q 'hierarchical' out && fail "auto cuts what it cannot divide"
 

@@ -48,13 +48,13 @@ run 0 $million --hardware "$work/slow.yaml"
 shows '^  no goodput: a checkpoint takes .*, and a run on 131072 nodes of DGX H100.* fails every 2 min 54 s: .*checkpoint.async=true'
 # shellcheck disable=SC2086
 run 0 $million --hardware "$work/slow.yaml" checkpoint.async=true
-shows '^  no goodput: a checkpoint takes .*: too little is trained between failures; use fewer nodes'
+shows '^  no goodput: a checkpoint takes .*: too little time is left to train between failures; use fewer nodes'
 # shellcheck disable=SC2086
 run 0 $million --hardware "$work/slow.yaml" --json
 shows '"goodput": null'
 # A plan that does not fit has no bill.
 run 0 configs/turing-nlg-17b.yaml parallel.world_size=16 --hardware dgx-h100 --tokens 1B parallel.tensor_model_parallel_size=1 train_batch_size=128 zero_optimization.stage=0
-shows "^the tokens' time and price are those of a plan that fits$"
+shows "^time and price of the tokens are not shown: the plan does not fit$"
 sed 's/mtbf_hours: .*/mtbf_hours: -1/' configs/hardware/dgx-h100.yaml >"$work/wrong.yaml"
 run 1 configs/gpt2-124m.yaml train_batch_size=64 --ranks 16 --hardware "$work/wrong.yaml" --tokens 1B
 grep -q "wrong.yaml:[0-9]*:[0-9]*: node.mtbf_hours: '-1' is not a number from 0 to " "$work/err" || fail "a time below 0 is no error"

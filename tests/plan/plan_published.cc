@@ -148,7 +148,8 @@ TEST(Published, FilesThatAreRefused) {
     refused(head + replaced(row, "megatron-2021", "megatron"), "there is no software 'megatron'");
     refused(head + replaced(row, ",2,,2", ",0,,2"), "line 2: ranks is no number");
     refused(head + replaced(row, ",2,,2", ",2,x,2"), "line 2: rank is no number: x");
-    refused(head + replaced(row, ",2,,2", ",2,1e300,2"), "line 2: rank is no rank: 1e300");
+    refused(head + replaced(row, ",2,,2", ",2,1e300,2"),
+            "line 2: rank is not a rank of the run: 1e300");
     refused(head + replaced(row, ",2,,2", ",2,2,2"), "line 2: ");
     refused(head + replaced(row, ",1,\n", ",-1,\n"), "line 2: expected more than 0: -1");
     refused(head + replaced(row, ",1,\n", ",1,2\n"), "line 2: fits is 0 or 1: 2");

@@ -509,8 +509,8 @@ TEST(Simulate, ACheckpointInWords) {
     double p = (double)z3d_model_parameter_count(of.of->model);
     for (const char *way : {"write", "read"})
         EXPECT_NE(print(z3d_estimate_print)
-                      .find(std::string("time n/a (the hardware file gives no node.disk_") + way +
-                            "_gb_per_s)"),
+                      .find(std::string("time not known (the hardware file has no node.disk_") +
+                            way + "_gb_per_s)"),
                   std::string::npos);
     EXPECT_NE(print(z3d_estimate_json).find("\"save_seconds\": null, \"load_seconds\": null"),
               std::string::npos);

@@ -1,7 +1,6 @@
 /* Finds contradictions and options without effect that depend on the configuration alone; resolve.c
- * finds those that depend on the world size. Default values are never errors: a pasted block and a
- * written configuration name all keys. Each check first makes sure that the keys that it reads have
- * no other errors. */
+ * finds those that depend on the world size. Default values are never errors, because pasted blocks
+ * and a run's config.yaml name all keys. A check uses only keys without errors. */
 #include "src/base/config/idle.h"
 #include "src/base/param_groups.h"
 
@@ -9,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Refuses a number that fp32 rounds to 1: an update divides by 1 - beta^t, which would be 0. */
+/* If fp32 rounds beta to 1, the optimizer divides by 1 - beta^t = 0. */
 static void check_below_one(config_checker *k, const char *path, double value) {
     char number[40];
     if (!config_sound(k, path, NULL) || (float)value < 1) return;
@@ -66,8 +65,8 @@ static void check_optimizer(config_checker *k) {
         c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
         config_sound(k, SQUARES_TYPE, "optimizer.params.exp_avg_dtype", NULL))
         config_complain(k, SQUARES_TYPE,
-                        "it and optimizer.params.exp_avg_dtype must be alike; write bf16 for both, "
-                        "or for none");
+                        "this key and optimizer.params.exp_avg_dtype must be equal; write bf16 for "
+                        "both, or for none");
 }
 
 static bool is_sound(void *checker, const char *key) {
@@ -88,7 +87,7 @@ static void check_model(config_checker *k) {
     k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
 }
 
-/* Refuses keys that have an effect only with several tensor ranks. */
+/* Keys that need several tensor ranks. */
 static void check_tensor_parts(config_checker *k) {
     const idle_reason unshared = {
         {"parallel.tensor_model_parallel_size"},
@@ -126,7 +125,7 @@ static void check_precision(config_checker *k) {
         return;
     }
     if (!c->fp16_enabled) {
-        /* A pasted block that is switched off is fine; one that nobody switched on is a mistake. */
+        /* A pasted block with enabled: false is fine; a block without `enabled` is a mistake. */
         const idle_reason off = {{"fp16.enabled"},
                                  "while fp16.enabled is false",
                                  "set fp16.enabled to true",
@@ -151,8 +150,7 @@ static void check_precision(config_checker *k) {
     }
 }
 
-/* The number of activation checkpoints that `asked` gives. Each stands for equally many blocks, so
- * there may be fewer than asked. */
+/* The number of activation checkpoints, one for equal runs of blocks, if a user wants `asked`. */
 static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     int64_t every = (layers + asked - 1) / asked;
     return (layers + every - 1) / every;
@@ -164,8 +162,8 @@ static void check_checkpoint_number(config_checker *k) {
     int64_t asked = c->activation_checkpointing_number_checkpoints, layers = c->model_num_layers;
     if (asked == Z3D_AUTO || !config_sound(k, key, "model.num_layers", NULL)) return;
     if (asked > layers) {
-        config_complain(k, key, "%lld is more than one in each of %lld blocks; write auto",
-                        (long long)asked, (long long)layers);
+        config_complain(k, key, "%lld is more than the %lld blocks; write auto", (long long)asked,
+                        (long long)layers);
         return;
     }
     int64_t given = checkpoints_given(layers, asked), above = asked;
@@ -216,10 +214,9 @@ static void check_activation(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason decided = {
         {"activation_checkpointing.cpu_checkpointing"},
-        "unless activation_checkpointing.cpu_checkpointing is auto, which is what it decides; with "
-        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto, with an "
-        "offloaded "
-        "optimizer also zero_optimization.offload_optimizer.ratio auto",
+        "unless it decides a key that is auto: activation_checkpointing.cpu_checkpointing; with "
+        "stage 3 and pipeline stages zero_optimization.pipeline_gather; with an offloaded "
+        "optimizer zero_optimization.offload_optimizer.ratio",
         NULL,
         false};
     bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
@@ -243,9 +240,8 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* Shortens the warm-up to `steps`, the value of `end`, if the command line sets `end` but not the
- * warm-up. whole: a longer warm-up is valid, too (the run may go on later); the note then says how
- * to keep it. */
+/* If the command line ends a run or a decay early, the warm-up ends there, too. whole: a longer
+ * warm-up would be valid, since another run may continue this one. */
 static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
@@ -260,7 +256,7 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
     k->c->scheduler_params_warmup_num_steps = steps;
 }
 
-/* Checks that warm-up and decay of warmup_stable_decay fit before the end. */
+/* The decay of warmup_stable_decay, in the last steps. */
 static void check_last_steps(config_checker *k, const char *end, int64_t total) {
     static const char path[] = "scheduler.params.num_decay_steps";
     const z3d_config *c = k->c;
@@ -308,7 +304,7 @@ static void check_decay(config_checker *k) {
     }
 }
 
-/* Appends the names of all schedules that read a key. */
+/* The names of all schedules that read a key. */
 static void append_readers(z3d_string *out, const char *path) {
     for (int i = 0; i < Z3D_LR_COUNT; i++)
         if (z3d_lr_schedule_reads((z3d_lr_schedule)i, path))
@@ -320,8 +316,7 @@ static void refuse_unread(config_checker *k) {
     static const char section[] = "scheduler.params.";
     const z3d_config *c = k->c;
     const z3d_lr_schedule schedule = (z3d_lr_schedule)c->scheduler_type;
-    /* total_num_steps is valid in every schedule if warmup_ratio is a share of it, or if it is the
-     * run's own end. */
+    /* total_num_steps is fine if warmup_ratio is a share of it, or if it equals training.steps. */
     const bool any_end = c->scheduler_params_warmup_ratio > 0 ||
                          c->scheduler_params_total_num_steps == c->training_steps;
     char because[64];
@@ -348,8 +343,8 @@ static void check_schedule(config_checker *k) {
     if (c->scheduler_params_warmup_ratio > 0 && c->scheduler_params_warmup_num_steps > 0 &&
         config_sound(k, ratio, "scheduler.params.warmup_num_steps", NULL))
         config_complain(k, ratio,
-                        "%g, but scheduler.params.warmup_num_steps %lld says it, too; leave one of "
-                        "them out",
+                        "%g, but scheduler.params.warmup_num_steps %lld also sets the warm-up; "
+                        "leave one of them out",
                         c->scheduler_params_warmup_ratio,
                         (long long)c->scheduler_params_warmup_num_steps);
     config_check_warmup(k, "training.steps");
@@ -432,8 +427,7 @@ void config_check_wire(config_checker *k) {
                         accum_name(wire));
 }
 
-/* Refuses keys about types that the run does not use: it multiplies matrices of one type only, and
- * the gradients of an fp32 run are fp32. */
+/* A run multiplies matrices of one type; fp32 gradients always accumulate in fp32. */
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
@@ -458,7 +452,7 @@ static void check_types(config_checker *k) {
     if (!c->fp16_enabled) config_refuse_idle(k, &type, "training.gemm.fp16", NULL);
 }
 
-/* A CUDA graph runs a step as a whole, so no key may look at single instructions. */
+/* A graph launches the step as a whole: nothing can look at single instructions. */
 static void check_graph(config_checker *k) {
     const z3d_config *c = k->c;
     const char *looks = c->training_digest            ? "training.digest"
@@ -515,8 +509,8 @@ static void check_cuda_device(config_checker *k) {
     if (z3d_config_cuda_gemm(c) == Z3D_CUDA_GEMM_LIST &&
         !strstr(c->training_gemm_cuda.path[0], ", cuBLASLt "))
         config_complain(k, "training.gemm.cuda",
-                        "'%.80s' is no machine's choices; write heuristic, timed, or what the "
-                        "config.yaml of a timed run says",
+                        "'%.80s' is not a list of choices; write heuristic, timed, or the list in "
+                        "the config.yaml of a timed run",
                         c->training_gemm_cuda.path[0]);
     check_graph(k);
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
@@ -528,7 +522,7 @@ static void check_cuda_device(config_checker *k) {
     }
 }
 
-/* Refuses keys about files or a prompt that the configuration does not have. */
+/* Keys for files or a prompt that are not given. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason windows = {

@@ -20,7 +20,7 @@ static const char *own_name(const char *name) {
     return name;
 }
 
-/* A receive's bytes are its sender's, and a barrier has none. */
+/* A receive's bytes count for its sender; a barrier has no bytes. */
 static bool moves_bytes(const char *name) {
     static const char *const names[] = {
 #define X(NAME, name) #name,

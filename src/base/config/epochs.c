@@ -10,7 +10,7 @@ void z3d_config_set_epoch(z3d_config *config, int64_t samples) {
     config->origin->epoch_samples = samples;
 }
 
-/* Both keys are set: the one on the command line counts. An error if both are there, or neither. */
+/* If both keys are given, the one on the command line counts; else they are refused. */
 static void refuse_both(config_checker *k) {
     z3d_config *c = k->c;
     const bool steps = config_is_overridden(c, STEPS), epochs = config_is_overridden(c, EPOCHS);
@@ -18,11 +18,11 @@ static void refuse_both(config_checker *k) {
     const int key = steps ? CONFIG_KEY_training_epochs : CONFIG_KEY_training_steps;
     if (steps == epochs) {
         config_complain(k, EPOCHS,
-                        "this and " STEPS " say how long the run is; leave one of them "
+                        "this key and " STEPS " say how long the run is; leave one of them "
                         "out");
         return;
     }
-    if (!config_is_standard(c, idle)) /* a written configuration names all keys */
+    if (!config_is_standard(c, idle)) /* a run's config.yaml has all keys */
         config_tell(c, c->origin->place[key], idle, "has no effect:",
                     steps ? "the command line gives " STEPS : "the command line gives " EPOCHS);
     config_unset(c, key);
@@ -48,8 +48,7 @@ void config_check_epochs(config_checker *k) {
     refuse_interval(k, "checkpoint.interval", c->checkpoint_interval);
 }
 
-/* The number of steps in `epochs` passes, rounded up. The factor below 1 makes 0.1 x 30 samples 3
- * steps, not 4. */
+/* The steps of `epochs` passes, rounded up; the factor absorbs rounding: 0.1 x 30 samples are 3. */
 static double steps_of(const z3d_config *c, double epochs) {
     const double samples = (double)c->origin->epoch_samples;
     return fmax(1, ceil(epochs * samples / (double)c->train_batch_size * (1 - 1e-12)));

@@ -1,4 +1,4 @@
-/* Collects all errors of a configuration in one message, and the rows of a conversion's report. */
+/* Collects all errors of a configuration in one message, and the rows of a conversion. */
 #include "src/base/config/table.h"
 
 #include <stdarg.h>
@@ -131,7 +131,7 @@ void config_report_add(config_report *report, config_verdict verdict, const char
     report->count[verdict]++;
 }
 
-/* The end of the row at `row`. A row has a second line, which is indented, if its name is long. */
+/* The end of the row at `row`; a long name has a line of its own before the text. */
 static const char *end_of_row(const char *row) {
     const char *end = strchr(row, '\n');
     while (end && strncmp(end + 1, "   ", 3) == 0) end = strchr(end + 1, '\n');

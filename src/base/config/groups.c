@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Appends a pattern, or "field=value". */
+/* Appends one pattern, or the value of `field`. */
 static z3d_status append_word(config_reader *r, const config_key *key, const char *field,
                               const yaml_event_t *event, z3d_string *out) {
     config_scalar scalar;
@@ -33,7 +33,7 @@ static z3d_status append_list(config_reader *r, const config_key *key, z3d_strin
     return Z3D_OK;
 }
 
-/* Reads one entry of the mapping. *end: there was none, the mapping has ended. */
+/* Reads one entry of the mapping; *end: the mapping ended instead. */
 static z3d_status read_field(config_reader *r, const config_key *key, z3d_string *out, bool *end) {
     yaml_event_t name, value;
     memset(&value, 0, sizeof value);

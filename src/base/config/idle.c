@@ -1,10 +1,10 @@
-/* Finds options without effect. */
+/* Finds keys without effect. */
 #include "src/base/config/idle.h"
 
 #include <stdarg.h>
 
-/* Whether a key without effect is no error: a file set it, and only an override made it useless, or
- * the reason accepts it. So users can try overrides without changing their file. */
+/* Users try overrides without editing the file. So if only an override makes a key of the file
+ * useless, the key gets its default again, with a note. */
 static bool may_be_idle(const config_checker *k, const char *path, const idle_reason *reason) {
     if (!config_is_from_file(k->c, path)) return false;
     bool overridden = false;

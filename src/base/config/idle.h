@@ -1,5 +1,4 @@
-/* Keys whose values have no effect. They are errors, or a note if only an override made them
- * useless. */
+/* Keys whose values have no effect: they are refused, or noted if only an override is the cause. */
 #ifndef ZERO3D_BASE_CONFIG_IDLE_H
 #define ZERO3D_BASE_CONFIG_IDLE_H
 
@@ -7,16 +6,16 @@
 
 enum { MAX_CAUSES = 3 };
 
-/* Why keys have no effect, and the keys that are the cause. */
+/* Why a key has no effect: the keys that cause it, and a text. */
 typedef struct idle_reason {
     const char *cause[MAX_CAUSES]; /* up to NULL */
     const char *because;
-    const char *remedy; /* NULL: the user can only leave the key out */
-    bool accepted;      /* no error without an override, too: the file has a block that is off */
+    const char *remedy; /* besides leaving the key out; NULL: none */
+    bool accepted;      /* only noted, even if the file itself is the cause: a block that is off */
 } idle_reason;
 
-/* For each of the keys (NULL ends the list) that the user has set to another value than its
- * default: an error, or a note and the default. */
+/* Refuses or notes each of the keys (up to NULL) that the user set to a value other than its
+ * default. Does nothing if a cause has an error. */
 void config_refuse_idle(config_checker *k, const idle_reason *reason, ...)
     __attribute__((sentinel));
 

@@ -3,15 +3,14 @@
  *   X(field, path, type, default, rule, bits, resume, inference, help)
  *
  * default: the YAML text of the default ("" = unset, "auto" where the rule allows it).
- * rule, of a number: an interval, "[1,1000000]" or "(0,1)" ("inf" is allowed), then " auto" and
- * " epoch" if the key takes them. Of an ENUM: "a|b|c". Of a STRING: "", any text; "a|b|c [1, 2]",
- * one of the words or a list of integers (of numbers if the example has a point). Of a LIST: "",
- * data files; "texts"; "groups", texts of src/base/param_groups.h.
- * bits (z3d_config_bits): what two values do to the bits of losses and parameters. `zero3d prove`
- * goes by it, so a class that is too weak makes it unsound.
+ * rule: for numbers an interval, "[1,1000000]" or "(0,1)" ("inf" is allowed), then optionally
+ * " auto", then " epoch"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of the
+ * words, or a list like the example, of integers or (if it has a point) of numbers; for LIST ""
+ * (data files), "texts" or "groups" (texts of src/base/param_groups.h).
+ * bits (z3d_config_bits): how two values change the bits of losses and parameters. `zero3d prove`
+ * relies on it: a class that is too weak makes its proofs wrong.
  * resume (z3d_config_resume): whether a resumed run must keep the value.
- * inference (z3d_config_inference): whether generate and evaluate take the value from a
- * checkpoint. */
+ * inference (z3d_config_inference): whether generate and evaluate take a checkpoint's value. */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
@@ -46,8 +45,8 @@
     Z3D_CONFIG_RUN_KEYS(X)                                                                         \
     Z3D_CONFIG_GENERATE_KEYS(X)
 
-/* The axes of the mesh whose sizes are keys: X(AXIS, field, path). Ranks along these hold one copy
- * of the model; the data axis has the rest of the world. */
+/* The axes of the mesh whose sizes are keys: X(AXIS, field, path). The ranks along them hold one
+ * copy of the model; the data axis gets the rest of the world. */
 #define Z3D_CONFIG_AXES(X)                                                                         \
     X(TENSOR, parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size")          \
     X(PIPELINE, parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size")

@@ -1,4 +1,4 @@
-/* Texts that are one of some words, or a list of numbers. */
+/* Values that are a word of their rule or a list of numbers. */
 #include "src/base/config/table.h"
 
 #include <ctype.h>
@@ -13,8 +13,7 @@ config_type config_list_type(const config_key *key) {
     return strchr(key->rule, '.') ? CONFIG_FLOAT : CONFIG_INT;
 }
 
-/* Reads one entry of a list; spaces around it do not matter. integer or number NULL: only checks
- * it. */
+/* Parses one entry of a list, without the spaces around it. */
 static z3d_status parse_entry(const char *start, size_t length, config_type type, int64_t *integer,
                               double *number) {
     char text[32];

@@ -1,11 +1,10 @@
-/* Guesses what a misspelt key may mean. */
+/* Guesses the key that a misspelt name means. */
 #include "src/base/config/table.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Names by which users of other frameworks know our keys: a whole path, or ".leaf" in any section
- * and in none. */
+/* Our keys' names in other frameworks: a whole path, or ".leaf" in any section or none. */
 static const struct {
     const char *name, *path;
 } renamed[] = {
@@ -157,8 +156,7 @@ static bool same_parent(const char *a, const char *b) {
     return m == n && strncmp(a, b, m) == 0;
 }
 
-/* Whether `candidate` is in another section, although the section in `path` exists: then the user
- * means a key of that section. */
+/* If we have the section of `path`, the user means a key of that section. */
 static bool is_elsewhere(const char *path, const char *candidate) {
     char section[2 * Z3D_WORD];
     const size_t length = (size_t)(leaf_of(path) - path);
@@ -167,8 +165,8 @@ static bool is_elsewhere(const char *path, const char *candidate) {
     return config_is_section(section) && strncmp(path, candidate, length) != 0;
 }
 
-/* The distance of `candidate` from the written path: twice that of their last words, plus 1 if
- * their sections differ. So of two equal misspellings the one in the same section wins. */
+/* The distance of `candidate` from the path that was written: that of the last words, plus one for
+ * another section. So a key of the same section wins. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
     if (is_elsewhere(path, candidate)) return Z3D_FAR_AWAY;
@@ -185,7 +183,7 @@ typedef struct nearest {
     int best;
 } nearest;
 
-/* Compares with a key and with each section that it lies in. */
+/* Compares with a key and each of its sections. */
 static void take_nearer(nearest *search, const char *key) {
     char candidate[2 * Z3D_WORD];
     for (size_t length = strlen(key); length > 0; length--) {

@@ -1,5 +1,5 @@
-/* Rules of offload: where optimizer states, parameters and activation checkpoints lie when not on
- * the device. */
+/* Rules of offload: optimizer states, parameters and activation checkpoints in host memory or on a
+ * disk. */
 #include "src/base/config/idle.h"
 
 #include <ctype.h>
@@ -18,8 +18,7 @@
 
 /* ---- folders ---- */
 
-/* Copies the name of the variable from the text after a $, and returns the text after the name;
- * NULL: there is no name. */
+/* Gets the name of the variable after a $; returns the text after it. NULL: no name. */
 static const char *variable_of(const char *at, char *name, size_t size) {
     bool braces = *at == '{';
     size_t length = 0;
@@ -96,7 +95,7 @@ static offload_block checkpoint_block(const z3d_config *c) {
 static void check_disk(config_checker *k, const offload_block *b) {
     char because[96];
     bool switched = config_is_written(k->c, b->device) || k->c->origin->report;
-    /* A pasted block has a folder also if its device does not use it. */
+    /* A pasted block may have a folder with any device. */
     const idle_reason unused = {{b->device}, because, "set it to nvme", switched};
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
     if (!b->nvme)
@@ -105,15 +104,16 @@ static void check_disk(config_checker *k, const offload_block *b) {
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path);
 }
 
-/* Refuses delayed updates if the device steps a part: it steps its part at once. */
+/* Only the host's step can be delayed. */
 static void check_delayed(config_checker *k) {
     const z3d_config *c = k->c;
     if (c->zero_optimization_offload_optimizer_delayed_param_update &&
         c->zero_optimization_offload_optimizer_ratio != 1 &&
         config_sound(k, OPTIMIZER ".ratio", DELAYED, NULL))
         config_complain(k, DELAYED,
-                        "it needs " OPTIMIZER ".ratio 1: what stays on the device is stepped at "
-                        "once, not a step later; write ratio: 1, or leave this key out");
+                        "this key needs " OPTIMIZER
+                        ".ratio 1: the device steps its part at once, not a "
+                        "step later; write ratio: 1, or leave this key out");
 }
 
 static void check_optimizer(config_checker *k) {
@@ -164,7 +164,7 @@ static void check_param(config_checker *k) {
         check_folders(k, &optimizer, &block);
         return;
     }
-    /* One error: the other keys follow the device. */
+    /* One error is enough: the other keys depend on the device. */
     config_refuse_idle(k, &whole, block.device, NULL);
     if (config_sound(k, block.device, NULL)) config_refuse_idle(k, &whole, block.path, NULL);
 }
@@ -201,7 +201,7 @@ void config_check_offload(config_checker *k) {
     check_prefetch(k);
 }
 
-/* If activation checkpoints have no folder of their own, they use the folder of another block. */
+/* Without a folder, activation checkpoints use that of offload_optimizer or offload_param. */
 void config_check_checkpoint_folder(config_checker *k) {
     const offload_block optimizer = optimizer_block(k->c), param = param_block(k->c);
     const offload_block *other = optimizer.nvme ? &optimizer : &param;

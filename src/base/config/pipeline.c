@@ -13,7 +13,7 @@
 #define PARTITION "parallel.pipeline_partition"
 #define GATHER "zero_optimization.pipeline_gather"
 
-/* ---- what the keys mean ---- */
+/* ---- values of keys ---- */
 
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count) {
@@ -39,7 +39,7 @@ static void check_one_stage(config_checker *k) {
     config_refuse_idle(k, &one, VIRTUAL, SCHEDULE, SCHEDULE_FILE, PARTITION, GATHER, NULL);
 }
 
-/* The model's units; 0: not known. A file that is converted need not say what the model is. */
+/* The model's units; 0: not known. A converted file may not describe the model. */
 static int64_t units_of(const config_checker *k) {
     bool said = !k->c->origin->report || z3d_config_is_set(k->c, "model.num_layers");
     bool known = k->rules && said && config_sound(k, "model.num_layers", "model.type", NULL);
@@ -102,7 +102,7 @@ static void check_schedule_file(config_checker *k) {
                         path, strerror(errno));
 }
 
-/* A list of units per chunk. */
+/* Checks a list of units per chunk. */
 static void check_partition(config_checker *k) {
     int64_t units[Z3D_MAX_CHUNKS], chunks = z3d_config_chunks(k->c), sum = 0;
     int64_t all = units_of(k);
@@ -155,7 +155,7 @@ void config_check_pipeline(config_checker *k) {
     check_gather(k);
 }
 
-/* If the number of micro-batches follows from train_batch_size, the error is about that key. */
+/* If the batch gives the number of micro-batches, the error names the batch. */
 bool config_check_micro_batches(config_checker *k, int64_t data) {
     const z3d_config *c = k->c;
     static const char accumulation[] = "gradient_accumulation_steps";

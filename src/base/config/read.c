@@ -1,5 +1,5 @@
-/* Reads YAML into the configuration: walks libyaml's events along the key table. It builds no tree,
- * however deep or long the file is. It notes an entry's error and reads the next entry. */
+/* Reads YAML into the configuration from libyaml's events, without building a tree, so depth and
+ * length of the file do not matter. After an entry with an error it reads the next entry. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml
     return Z3D_OK;
 }
 
-/* A list of numbers is kept as its text. */
+/* Keeps a list of numbers as text. */
 static z3d_status read_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
     z3d_string list = {0};
     z3d_status status = Z3D_OK;
@@ -74,14 +74,14 @@ static z3d_status read_numbers(config_reader *r, const config_key *key, yaml_mar
     return status;
 }
 
-/* A data file as it is being read from {path: ..., weight: ...}. */
+/* A data file while it is read from {path: ..., weight: ...}. */
 typedef struct data_item {
     char *path;
     double weight;
     bool has_weight;
 } data_item;
 
-/* Sets the item's member `field` to the scalar of `event`. */
+/* Sets `field` to the scalar of `event`. */
 static z3d_status set_item_field(config_reader *r, const config_key *key, const char *field,
                                  const yaml_event_t *event, data_item *item) {
     config_scalar scalar;
@@ -113,7 +113,7 @@ z3d_status reader_field(config_reader *r, const config_key *key, const yaml_even
     return reader_refuse(r, name->start_mark, "%s: unknown '%.40s'; %s", key->path, *out, way);
 }
 
-/* One "path: ..." or "weight: ..." of a data file; *end at the mapping's end. */
+/* Reads one "path: ..." or "weight: ..." of a data file; *end: the mapping ended instead. */
 static z3d_status read_item_field(config_reader *r, const config_key *key, data_item *item,
                                   bool *end) {
     yaml_event_t name, value;
@@ -187,7 +187,7 @@ static z3d_status read_data_list(config_reader *r, const config_key *key) {
     return status;
 }
 
-/* YAML folds a deeper line into the value of the line before. Only texts may mean that. */
+/* YAML appends a more indented line to the value before it. Only texts may have such lines. */
 static z3d_status refuse_folded(config_reader *r, const config_key *key,
                                 const yaml_event_t *value) {
     bool text = key->type == CONFIG_STRING || key->type == CONFIG_LIST;
@@ -198,8 +198,8 @@ static z3d_status refuse_folded(config_reader *r, const config_key *key,
                          key->path);
 }
 
-/* If the value is null, or an "auto" that only other frameworks have: gives the key its default
- * again, with a note for "auto". False: it is a value of the key, which is to be read. */
+/* Handles null and "auto" for keys without a rule for auto: the key keeps its default, and auto
+ * gets a note. False: the scalar is a value to read. */
 static bool leave_default(config_reader *r, int index, config_place place, config_scalar scalar) {
     const config_key *key = &config_table[index];
     config_range range = {0};
@@ -213,7 +213,7 @@ static bool leave_default(config_reader *r, int index, config_place place, confi
     if (number && config_parse_range(key, &range) == Z3D_OK && range.allow_auto) return false;
     config_unset(r->config, index);
     const bool type = index == CONFIG_KEY_bf16_enabled || index == CONFIG_KEY_fp16_enabled;
-    if (!r->config->origin->report && !type) /* z3d_config_tell has a line for the type */
+    if (!r->config->origin->report && !type) /* z3d_config_tell has its own line for the type */
         config_tell(r->config, place, key->path, CONFIG_IS_AUTO, key->standard);
     return true;
 }
@@ -256,7 +256,7 @@ static z3d_status read_key(config_reader *r, int index, config_place place,
 
 static z3d_status read_mapping(config_reader *r, const char *section);
 
-/* Notes that this text sets `path`. Refuses a path that it has set before. */
+/* Remembers that `path` is set here; refuses a path that this text has set before. */
 static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path) {
     for (int i = 0; i < r->seen_count; i++) {
         if (strcmp(r->seen[i].path, path) != 0) continue;
@@ -276,7 +276,7 @@ static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path
     return Z3D_OK;
 }
 
-/* Reads the value of `path`. value: its first event; mark: the place of the key. */
+/* Reads the value of `path`; `value` is its first event, `mark` the key's place. */
 static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark,
                             const yaml_event_t *value) {
     config_place place = reader_place(r, mark);
@@ -303,7 +303,7 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
     return reader_refuse_section(r, path, value);
 }
 
-/* "section.name" of a key's event. */
+/* Makes "section.name" from a key's event. */
 static z3d_status join_path(config_reader *r, const char *section, const yaml_event_t *name,
                             z3d_string *out) {
     if (name->type != YAML_SCALAR_EVENT) {
@@ -323,16 +323,15 @@ static z3d_status join_path(config_reader *r, const char *section, const yaml_ev
     return Z3D_OK;
 }
 
-/* JSON has no comments: files have notes in keys that begin with _, // or #. */
+/* JSON has no comments. Files have notes instead: keys that begin with _, // or #. */
 static bool is_note(const yaml_event_t *name) {
     const char *text = name->type == YAML_SCALAR_EVENT ? (const char *)name->data.scalar.value : "";
     return *text && name->data.scalar.style == YAML_DOUBLE_QUOTED_SCALAR_STYLE &&
            (*text == '_' || *text == '#' || strncmp(text, "//", 2) == 0);
 }
 
-/* Reads one entry of a mapping. *end: there was none, the mapping has ended. Also after an error:
- * *path is the key, if it is known, and *has_value says that the first event of the value was
- * read. */
+/* Reads one entry of a mapping; *end: the mapping ended instead. *path: the entry's key, if it was
+ * read; *has_value: the first event of its value was read. */
 static z3d_status read_entry(config_reader *r, const char *section, z3d_string *path, bool *end,
                              bool *has_value) {
     yaml_event_t name, value;
@@ -355,8 +354,7 @@ static z3d_status read_entry(config_reader *r, const char *section, z3d_string *
     return status;
 }
 
-/* Skips the rest of a wrong entry of the mapping at `depth`. Errors in the rest are not
- * reported. */
+/* Skips the rest of a wrong entry of a mapping at `depth`, without more errors. */
 static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
     while (r->depth > depth || !has_value) {
         yaml_event_t event;
@@ -374,8 +372,8 @@ static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
     return Z3D_OK;
 }
 
-/* Reads the entries of a mapping, whose start was read. Collects their errors; returns only an
- * error that ends the reading. */
+/* Reads the entries of a mapping after its start. Collects errors; returns only those that end the
+ * reading. */
 static z3d_status read_mapping(config_reader *r, const char *section) {
     const int depth = r->depth;
     z3d_status status = Z3D_OK;
@@ -399,7 +397,7 @@ static z3d_status read_mapping(config_reader *r, const char *section) {
 
 /* ---- documents ---- */
 
-/* Reads up to the first event of the document's node. *empty: the text has no document. */
+/* Gets the first event of the only document's only node; *empty: there is no document. */
 static z3d_status open_document(config_reader *r, yaml_event_t *root, bool *empty) {
     yaml_event_t event;
     *empty = false;
@@ -414,7 +412,7 @@ static z3d_status open_document(config_reader *r, yaml_event_t *root, bool *empt
     return reader_next(r, root);
 }
 
-/* Refuses anything after the document's node. */
+/* Refuses anything after the node except the end. */
 static z3d_status close_document(config_reader *r) {
     yaml_event_t event;
     z3d_status status = reader_next(r, &event); /* document end */
@@ -469,8 +467,8 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
     return status;
 }
 
-/* Adds a reader's error to the errors so far and returns all of them. path: the key that was set;
- * NULL: a whole text was read. */
+/* Adds a reader's error to all errors so far, and returns their status. path: the key that was set;
+ * NULL: a whole text. */
 static z3d_status finish(config_reader *r, z3d_status status, const char *path) {
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     bool unreadable = r->broken || (status != Z3D_OK && !path);
@@ -491,8 +489,8 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
     return finish(&r, read_yaml(&r, NULL), NULL);
 }
 
-/* If a tokenizer or a checkpoint is found relative to the file's folder, its name becomes the whole
- * path, which a run keeps. So the folder of an imported model can be used from anywhere. */
+/* If a tokenizer or checkpoint lies beside the file, as in the folder of an imported model, its
+ * name becomes the whole path, which the run keeps. */
 static z3d_status find_beside(z3d_config *config, const config_key *key, const char *path) {
     const char *slash = strrchr(path, '/');
     const char **name = config_field(config, key);
@@ -520,7 +518,7 @@ z3d_status z3d_config_read_file(z3d_config *config, const char *path) {
     return status;
 }
 
-/* Text for the command line need not be quoted: "generate.prompt=To be, or: not". */
+/* Text on the command line needs no YAML quotes: "generate.prompt=To be, or: not". */
 static z3d_status override_text(config_reader *r, int key) {
     yaml_mark_t start = {0, 0, 0};
     Z3D_TRY(reader_check_text(r));
@@ -532,7 +530,7 @@ static z3d_status override_text(config_reader *r, int key) {
     return Z3D_OK;
 }
 
-/* Whether an override's text is the value as it stands, without YAML. */
+/* Whether an override's text is the value itself, not YAML. */
 static bool is_plain_text(const config_key *key, const char *text) {
     const bool list = key->type == CONFIG_LIST;
     if (!list && key->type != CONFIG_STRING) return false;
@@ -540,7 +538,7 @@ static bool is_plain_text(const config_key *key, const char *text) {
     return !*text || !strchr(list ? "\"'[{" : "\"'", *text);
 }
 
-/* The comment in a text, which YAML would skip; NULL: none. */
+/* The comment in a YAML text, or NULL. */
 static const char *comment_in(const char *text) {
     char quote = '\0';
     for (const char *at = text; *at; at++) {

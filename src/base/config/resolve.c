@@ -1,5 +1,5 @@
-/* Computes what follows from the world size: the data-parallel size, the three batch keys, and
- * every `auto` that needs no measurement. */
+/* Computes the values that depend on the world size: the data-parallel size, the three batch keys,
+ * and every `auto` that needs no measurement. */
 #include <math.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ static bool sizes_sound(const config_checker *k) {
     return true;
 }
 
-/* Refuses a world size that the model's ranks do not divide. The error is about the last parallel
- * size that is not 1. */
+/* Refuses a world size that the ranks of one model do not divide. The error names the pipeline
+ * size, or the tensor size if there is one pipeline stage. */
 static void refuse_world(config_checker *k, int world_size, int64_t model) {
     static const char pipeline[] = "parallel.pipeline_model_parallel_size",
                       tensor[] = "parallel.tensor_model_parallel_size";
@@ -74,7 +74,7 @@ bool z3d_config_resumes_path(const z3d_config *config) {
            strcmp(config->checkpoint_resume, "never") != 0;
 }
 
-/* The data-parallel size; 0: refused. */
+/* The data-parallel size; 0: not known, because of an error. */
 static int64_t resolve_world(config_checker *k, int world_size) {
     z3d_config *c = k->c;
     int64_t model = z3d_config_model_ranks(c);
@@ -101,8 +101,8 @@ static int64_t resolve_world(config_checker *k, int world_size) {
     return world_size / model;
 }
 
-/* Refuses a train_batch_size that is no multiple of `factor` x data ranks. what: the name of the
- * factor; NULL: the factor is 1. */
+/* Refuses a batch that is no multiple of factor x data samples. what: the name of the factor; NULL:
+ * it is 1. */
 static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t factor) {
     int64_t unit = data * factor, batch = k->c->train_batch_size;
     int64_t below = batch / unit * unit, above = below + unit, smaller = factor;
@@ -128,7 +128,7 @@ static bool refuse_batch(config_checker *k, int64_t data, const char *what, int6
     return false;
 }
 
-/* Micro-batch and accumulation are known: sets the batch to their product, or compares. */
+/* The batch is micro-batch x accumulation x data ranks. */
 static bool resolve_batch_size(config_checker *k, int64_t data) {
     z3d_config *c = k->c;
     int64_t micro = c->train_micro_batch_size_per_gpu, times = c->gradient_accumulation_steps;
@@ -157,14 +157,14 @@ static bool refuse_ranks(config_checker *k, int64_t batch, int64_t data) {
     while (batch % fewer != 0) fewer--;
     config_complain(k, "train_batch_size",
                     "%lld is not a multiple of %lld samples (%lld data ranks), and "
-                    "parallel.elastic=true keeps it; start %lld ranks",
+                    "parallel.elastic=true keeps this batch; start %lld ranks",
                     (long long)batch, (long long)data, (long long)data,
                     (long long)(fewer * z3d_config_model_ranks(k->c)));
     return false;
 }
 
-/* parallel.elastic: keeps the batch and takes the largest micro-batches that divide it and suit the
- * schedule. False: refused. */
+/* Keeps the batch; chooses the largest micro-batches that divide it and fit the schedule. False:
+ * refused. */
 static bool fit_elastic(config_checker *k, int64_t data) {
     z3d_config *c = k->c;
     const int64_t batch = c->train_batch_size, most = c->train_micro_batch_size_per_gpu;
@@ -210,8 +210,7 @@ static bool resolve_batches(config_checker *k, int64_t data) {
     return resolve_batch_size(k, data);
 }
 
-/* Refuses sizes that overflow an int64_t: bytes of a micro-batch's largest tensors, tokens of the
- * run. */
+/* Refuses sizes that overflow int64_t: a micro-batch's largest tensors, the tokens of a run. */
 static bool check_sizes(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t tokens, bytes, run, width = k->rules ? k->rules->width(c) : 0;
@@ -236,7 +235,7 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
-/* checkpoint.interval auto. A run with fewer steps saves at its end only. */
+/* A shorter run saves only at its end. */
 enum { AUTO_SAVE_STEPS = 1000 };
 
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {

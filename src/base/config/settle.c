@@ -1,8 +1,7 @@
-/* Finds all errors of a configuration: those of reading and those of the checks. */
+/* All errors of a configuration: those of reading and those of the checks. */
 #include "src/base/config/table.h"
 
-/* Returns the errors of reading, and those of the checks (check) and of z3d_config_resolve
- * (data). */
+/* Returns the errors of reading, then of the checks (`check`) and of resolving (`data`). */
 static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, bool check,
                           bool trains, int world_size, int *data) {
     config_checker k;
@@ -16,7 +15,7 @@ static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, boo
         if (check) config_check_into(&k);
         if (data) config_resolve_into(&k, world_size, data);
     }
-    z3d_status status = config_errors_status(&all); /* callers print it after the notes */
+    z3d_status status = config_errors_status(&all); /* logged after the notes */
     z3d_config_tell(config);
     z3d_string_free(&all.text);
     return status;

@@ -25,9 +25,8 @@ bool z3d_cut_takes_stage(z3d_data_cut cut, int stage) {
     return cut == Z3D_CUT_HPZ ? stage == 3 : cut != Z3D_CUT_HYBRID || stage > 0;
 }
 
-/* The size of data_inner with hierarchical collectives; `data`: the axis is not cut.
- * collective_algorithm auto cuts it only if nodes have whole tensor groups and divide the data
- * ranks. */
+/* data_inner of hierarchical collectives. With auto the axis is not cut (`data`) if nodes do not
+ * have whole tensor groups or do not divide the data ranks. */
 static int64_t ranks_of_node(const z3d_config *config, int64_t data) {
     const int64_t tensor = config->parallel_tensor_model_parallel_size,
                   node = config->parallel_ranks_per_node, inner = node / tensor;
@@ -58,8 +57,7 @@ static void check_node(config_checker *k) {
         config_refuse_idle(k, &ring, NODE, NULL);
 }
 
-/* stage3_max_live_parameters limits parameters that are gathered ahead or kept after their use.
- * Refuses keys about them if there are none, or if all stay gathered. */
+/* With gathers for each use, the limit affects only parameters gathered ahead or kept. */
 static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
@@ -78,7 +76,7 @@ static void check_live(config_checker *k) {
         config_refuse_idle(k, &alone, LIVE, NULL);
 }
 
-/* Refuses keys about the gathers of stage 3 that have no effect. */
+/* Keys that decide how stage 3 gathers. */
 static void check_stage_3(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_reason whole = {
@@ -98,11 +96,11 @@ void config_check_sharding(config_checker *k) {
     check_node(k);
     if (!config_sound(k, STAGE, HPZ, MICS, ALGORITHM, NULL)) return;
     if (mics == 0)
-        config_complain(k, MICS, "0 ranks cannot have all states; write 1 or more, or -1 (off)");
+        config_complain(k, MICS, "0 ranks cannot share the states; write 1 or more, or -1 (off)");
     else if (mics > 0 && hpz > 1)
-        config_complain(k, HPZ,
-                        "%lld, but with " MICS " %lld no gather leaves the partition; write 1",
-                        (long long)hpz, (long long)mics);
+        config_complain(
+            k, HPZ, "%lld, but with " MICS " %lld every gather stays inside the partition; write 1",
+            (long long)hpz, (long long)mics);
     else if (mics > 0 && !z3d_cut_takes_stage(z3d_config_data_cut(c), (int)stage))
         config_complain(k, MICS,
                         "%lld, but " STAGE " 0 shards nothing; write stage 1, 2 or 3, or "
@@ -120,7 +118,7 @@ void config_check_sharding(config_checker *k) {
                         mics > 0 ? MICS : HPZ);
 }
 
-/* False: refused, with the nearest sizes that are right. */
+/* Refuses a size that does not divide `of`, with the nearest sizes that do. */
 static bool divides(config_checker *k, const char *path, int64_t size, int64_t of,
                     const char *whose) {
     int64_t below = size, above = size;
@@ -132,7 +130,7 @@ static bool divides(config_checker *k, const char *path, int64_t size, int64_t o
     return false;
 }
 
-/* Refuses nodes without whole tensor groups, and partitions that span nodes. */
+/* Nodes must have whole tensor groups, and each partition must be inside a node. */
 static bool fits_node(config_checker *k, const char *path, int64_t size) {
     const z3d_config *c = k->c;
     const int64_t tensor = c->parallel_tensor_model_parallel_size,

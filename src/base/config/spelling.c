@@ -1,4 +1,4 @@
-/* The options of a choice. */
+/* The options of a rule "a|b|c". */
 #include "src/base/config/table.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ bool config_option(const char *options, int index, char *buf, size_t size) {
         at++;
     }
     size_t length = strcspn(at, "|");
-    const char *list = strstr(at, " ["); /* of a STRING: what is also allowed */
+    const char *list = strstr(at, " ["); /* a STRING's example of a list is no option */
     if (list && (size_t)(list - at) < length) length = (size_t)(list - at);
     if (length >= size) length = size - 1;
     memcpy(buf, at, length);

@@ -130,7 +130,7 @@ size_t config_repeated_key(const z3d_config *config, config_place place, const c
     return same && strncmp(message + length, ": ", 2) == 0 ? length + 2 : 0;
 }
 
-/* Only the text of a FLOAT2 is no scalar. */
+/* FLOAT2 is the only type whose text is no scalar. */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *standard) {
     if (key->type == CONFIG_FLOAT2) {
         double *value = ((z3d_config_FLOAT2 *)config_field(config, key))->value;
@@ -145,8 +145,8 @@ z3d_status config_set_text(z3d_config *config, const config_key *key, const char
     return config_set_scalar(config, key, (config_scalar){standard, text});
 }
 
-/* Defaults go through the same reader as the user's values, so that the table cannot hold one that
- * its own rule refuses. */
+/* Defaults are read like the user's values, so the table cannot have a default that its own rule
+ * refuses. */
 void config_unset(z3d_config *config, int key) {
     if (config_set_text(config, &config_table[key], config_table[key].standard) == Z3D_OK) {
         config->origin->place[key].source = -1;

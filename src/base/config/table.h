@@ -1,5 +1,4 @@
-/* The inside of the configuration reader: the key table as an array, and where each key was set.
- * Only src/base/config/ includes this. */
+/* Private to src/base/config/: the key table as an array, and the place where each key was set. */
 #ifndef ZERO3D_BASE_CONFIG_TABLE_H
 #define ZERO3D_BASE_CONFIG_TABLE_H
 
@@ -35,11 +34,11 @@ enum {
 
 extern const config_key config_table[CONFIG_KEY_COUNT];
 
-/* Keys without a field: accepted without effect, or of a later version. */
+/* A key without a field: accepted without effect, or not supported yet ("later"). */
 typedef struct config_note {
     const char *path, *why;
-    const char *off;     /* later: values without effect, which are accepted, with | between */
-    const char *instead; /* later: what is wrong with it; "": "<why>: not supported yet" */
+    const char *off; /* later: values, with | between them, that ask for nothing and are accepted */
+    const char *instead; /* later: the error; "": "<why>: not supported yet" */
 } config_note;
 
 extern const config_note config_accepted[];
@@ -51,13 +50,13 @@ enum {
 };
 extern const config_note config_later[CONFIG_LATER_COUNT];
 
-/* Where something was written. source indexes the origin's names; -1: nowhere, it is the default.
- * line 0: an override, which has a text but no lines. */
+/* The place of a value. source: index of the origin's names; -1: the value is the default. line 0:
+ * an override. */
 typedef struct config_place {
     int source, line, column;
 } config_place;
 
-/* All errors, one line each; only the first ones are kept. */
+/* All errors. text: the first `kept` of them, one line each. */
 typedef struct config_errors {
     z3d_string text;
     int kept, total;
@@ -65,12 +64,12 @@ typedef struct config_errors {
 
 /* Adds the stored message. */
 void config_errors_add(config_errors *errors);
-/* Removes an error with exactly this line. */
+/* Removes the error with exactly this line. */
 void config_errors_remove(config_errors *errors, const char *line);
-/* OK when there are none, else ERR_CONFIG with all lines. */
+/* OK without errors, else ERR_CONFIG with all lines. */
 z3d_status config_errors_status(const config_errors *errors);
 
-/* One of Z3D_CONFIG_PEERS as it was written; a switch is 1. */
+/* Z3D_CONFIG_PEERS: keys of other frameworks that set a key of ours. */
 enum {
 #define X(name, path, type, rule) CONFIG_PEER_##name,
     Z3D_CONFIG_PEERS(X)
@@ -79,20 +78,20 @@ enum {
 };
 
 typedef struct config_peer {
-    config_place place; /* source -1: not written */
+    config_place place; /* source -1: nobody wrote it */
     double value;
 } config_peer;
 
-extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* without a field */
+extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* they have no field */
 int config_find_peer(const char *path);
 
-/* The report about another framework's settings: rows of text, by verdict. The most important rows
- * come last, where a terminal shows them. */
+/* A conversion's report: rows of text for each verdict. The most important verdict is the last one,
+ * since a terminal shows the end. */
 typedef enum config_verdict {
     CONFIG_TAKEN,
     CONFIG_NO_EFFECT,
-    CONFIG_DEFAULTED, /* not set: their default, which differs from ours, is written */
-    CONFIG_DIFFERENT, /* not the same here: no key of ours has this value */
+    CONFIG_DEFAULTED, /* not given: their default, which differs from ours, is written out */
+    CONFIG_DIFFERENT, /* the run differs from theirs */
     CONFIG_REFUSED,
     CONFIG_VERDICTS
 } config_verdict;
@@ -102,20 +101,21 @@ typedef struct config_report {
     int count[CONFIG_VERDICTS];
 } config_report;
 
+/* Appends a row: `what`, then the text. */
 void config_report_add(config_report *report, config_verdict verdict, const char *what,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Removes the rows about the key `path`. */
 void config_report_remove(config_report *report, config_verdict verdict, const char *path);
 
-/* One line for people, or a part of one (tell.c). */
+/* A note about a key. Notes with the same reason share a line (tell.c). */
 typedef struct config_told {
     config_place place;
     char *path;
-    const char *what; /* static: CONFIG_IDLE_HERE, CONFIG_IS_AUTO, or other words after the path */
-    char *why;        /* the reason; with CONFIG_IS_AUTO: the key's value */
-    int group;        /* index of the first one on the same line */
-    bool folded;      /* the line leaves out the reason */
+    const char *what; /* static; after the path: CONFIG_IDLE_HERE, CONFIG_IS_AUTO or other words */
+    char *why;        /* the reason; with CONFIG_IS_AUTO the value */
+    int group;        /* index of the first note in the same line */
+    bool folded;      /* printed without its reason */
 } config_told;
 
 #define CONFIG_IDLE_HERE "has no effect here:"
@@ -123,110 +123,110 @@ typedef struct config_told {
 
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
-    bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: checks do not use its value */
+    bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: no check uses its value */
     bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
-    bool cut;                        /* a syntax error ended a text: later keys are unknown */
+    bool cut;                        /* a syntax error ended the reading: the rest is not known */
     config_errors errors;            /* of reading */
     char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
-    config_report *report; /* of a conversion; NULL: notes are logged, errors are errors */
-    config_told *told;     /* until z3d_config_tell */
+    config_report *report; /* of a conversion; NULL: notes and errors instead */
+    config_told *told;     /* notes that z3d_config_tell will log */
     int told_count, untold;
     bool type_told;
     int64_t epoch_samples; /* 0: not known */
-    char **name;           /* of files, and the texts of overrides */
+    char **name;           /* names of files, texts of overrides */
     int name_count;
 };
 
-/* Adds the stored message to the errors of reading. path: what it is about (a key, a section or
- * NULL). */
+/* Adds the stored message as an error of reading, or as a row of the report. path: the key or
+ * section that it is about, or NULL. */
 void config_add_error(z3d_config *config, const char *path);
-/* Marks all keys that are `path` or lie below it as wrong. */
+/* Marks the key `path`, or all keys below the section `path`, as wrong. */
 void config_mark_wrong(z3d_config *config, const char *path);
-/* For an unknown setting of another framework: marks the keys that its name may mean as wrong, so
- * that no default is written for them. */
+/* Marks the keys that an unknown setting of another framework may be about as wrong. */
 void config_doubt(z3d_config *config, const char *name);
-/* Adds a line for z3d_config_tell: "<place>: <path> <what> <why>". `what` must be static. */
+/* Stores a note for z3d_config_tell: "<place>: <path> <what> <why>". place: where `path` was
+ * written; what: static. In a conversion the note becomes a row of the report. */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);
 void config_forget_told(struct z3d_config_origin *origin);
-/* Gives a key its default again, as if nobody had set it. */
+/* Sets a key back to its default, as if nobody had set it. */
 void config_unset(z3d_config *config, int key);
 /* The same for all keys below `path`. */
 void config_unset_section(z3d_config *config, const char *path);
-/* Whether the key's value is from a file; from an override. */
+/* Whether a file set the key; whether an override did. */
 bool config_is_from_file(const z3d_config *config, const char *path);
 bool config_is_overridden(const z3d_config *config, const char *path);
-/* Whether the user wrote the key, also as auto. */
+/* Whether a file or an override has the key, also with the value auto. */
 bool config_is_written(const z3d_config *config, const char *path);
 
-/* The state of z3d_config_check and z3d_config_resolve, which add to `errors`. */
+/* What z3d_config_check and z3d_config_resolve work on. */
 typedef struct config_checker {
     z3d_config *c;
     const z3d_config_rules *rules; /* NULL: none */
     config_errors *errors;
     int ranks;   /* 0: not known */
-    bool trains; /* also refuses what is wrong only in training */
+    bool trains; /* also check what only training needs */
     bool wrong[CONFIG_KEY_COUNT];
 } config_checker;
 
 void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
                           config_errors *errors);
-/* Whether none of the keys has an error; NULL ends the list. */
+/* Whether none of the named keys (up to NULL) has an error. */
 bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
-/* Adds an error with the key's place, and marks the key as wrong. */
+/* Adds an error at the place of the key, and marks the key as wrong. */
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void config_check_into(config_checker *k);
-/* Rules of pipelines: those of the file alone; those of the number of micro-batches. */
+/* Checks of pipelines: without and with the number of data ranks, which gives the micro-batches.
+ * False: refused. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
-/* The type in which gradients travel; the batch must be resolved. */
+/* Checks communication_data_type; the batch is resolved. */
 void config_check_wire(config_checker *k);
-/* hpZ, hybrid sharding, hierarchical collectives: rules of the file alone; of the number of data
- * ranks. */
+/* Checks of hpZ, hybrid sharding and hierarchical collectives: without and with the number of data
+ * ranks. False: refused. */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
-/* Which collectives are reported. */
+
 void config_check_comms(config_checker *k);
-/* The ranks' speeds: each of them; their number. */
+/* Checks the ranks' speeds: each number; how many there are (false: refused). */
 void config_check_speeds(config_checker *k);
-/* Where optimizer states and parameters lie. */
-void config_check_offload(config_checker *k);
-/* Refuses offloaded parameters without an offloaded optimizer, which only generate and evaluate
- * allow. */
-void config_check_offload_alone(config_checker *k);
-/* The folder of activation checkpoints. */
-void config_check_checkpoint_folder(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);
-/* training.epochs. The check sets training.steps to auto; config_resolve_epochs computes the number
- * if the samples of a pass are known. False: refused. */
+
+void config_check_offload(config_checker *k);
+/* Refuses offload_param without offload_optimizer: only generate and evaluate allow it. */
+void config_check_offload_alone(config_checker *k);
+
+void config_check_checkpoint_folder(config_checker *k);
+/* training.epochs: training.steps becomes auto; then a number, if the samples of a pass are known.
+ * False: refused. */
 void config_check_epochs(config_checker *k);
 bool config_resolve_epochs(config_checker *k);
-/* Checks that the warm-up ends before the decay's end, if that end is known. given: the key that
- * says how long the run is. */
+/* Checks that the warm-up ends before the decay, if the decay's end is known. given: the key that
+ * sets the length of the run. */
 void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
-/* Adam with adam_w_mode is AdamW. */
+/* Replaces Adam with adam_w_mode by AdamW. */
 void config_settle_optimizer(z3d_config *c);
-/* Sets the keys that Z3D_CONFIG_PEERS stand for, or reports a contradiction. */
+/* Sets our keys from Z3D_CONFIG_PEERS; complains if a key of ours has another value. */
 void config_settle_peers(config_checker *k);
 
-/* A key's value as YAML. */
+/* Appends a key's value as YAML. indent: of a list's lines. */
 void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
                          int indent);
 /* Whether a key has its default's value. */
 bool config_is_standard(const z3d_config *config, const char *path);
-/* The keys that are set, as YAML. */
+/* Appends the keys that are set, as YAML. */
 void config_write_set(const z3d_config *config, z3d_string *out);
 
-/* Keeps a copy of the name; *source is its index. */
+/* Keeps a copy of the name; *source is its index. ERR_MEMORY. */
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
-/* "run.yaml:12:3" or "override model.num_layers=3". */
+/* Appends "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
 
-/* Length of the "key: " that begins a message and that its place repeats (an override of this key);
- * else 0. */
+/* The length of the "key: " that begins `message`, if `place` is an override of this key: its text
+ * names the key already. Else 0. */
 size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
 /* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
@@ -235,64 +235,65 @@ int config_find_accepted(const char *path);
 int config_find_later(const char *path);
 /* Whether some key's path (of any of the three tables) begins with "path." */
 bool config_is_section(const char *path);
-/* The key or section that a user may mean, also by a name of another framework
- * ("global_batch_size"), in buf; NULL: none is near. */
+/* The key or section that a user may have meant, also by its name in other frameworks
+ * ("global_batch_size"); NULL: none is near. May use buf. */
 const char *config_nearest(const char *path, char *buf, size_t size);
-/* Sets a key from its text in keys.h: "[0.9, 0.95]", "5e8". */
+/* Sets a key from a text as in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
-/* Frees what a key's value has on the heap. */
+/* Frees the heap memory of a key's value. */
 void config_release_value(z3d_config *config, const config_key *key);
-/* The option of "a|b|c" nearest to text, NULL if none is near; in buf. */
+/* The option of "a|b|c" nearest to text, in buf; NULL: none is near. */
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
 
-/* Interval of a number's rule. */
+/* The interval of a number's rule. */
 typedef struct config_range {
     bool low_open, high_open, allow_auto, allow_epoch;
     double low, high;
     int64_t low_int, high_int;
 } config_range;
 
+/* Reads the rule. ERR_INTERNAL: it is not valid. */
 z3d_status config_parse_range(const config_key *key, config_range *out);
 
 /* A list of numbers as text, "[4, 3, 3, 4]" or "4,3,3,4". type: INT (out: int64_t) or FLOAT (out:
- * double). Keeps the first `capacity`, counts all. Errors: ERR_CONFIG with what is no number. */
+ * double). Keeps the first `capacity`, counts all. ERR_CONFIG: an entry is no number. */
 z3d_status config_parse_numbers(const char *text, config_type type, void *out, int capacity,
                                 int *count);
-/* Whether a text is meant as such a list. */
+/* Whether a text looks like such a list. */
 bool config_is_numbers(const char *text);
-/* The index of a STRING's text among the words of its rule. For a list it is the number of words;
- * *count is then the list's length, and out (may be NULL) gets the first `capacity` numbers. */
+/* The index of a STRING's text among its rule's words. For a list the number of these words: then
+ * *count is the list's length, and out (may be NULL) gets the first `capacity` numbers. */
 int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
                         int *count);
-/* Type INT or FLOAT of the numbers in the list that the rule of a STRING allows. */
+/* INT or FLOAT: the numbers in the list that a STRING's rule allows. */
 config_type config_list_type(const config_key *key);
 
-/* What would be right: "an integer from 1 to 65536 or auto". */
+/* Appends the values that a key accepts: "an integer from 1 to 65536 or auto". */
 void config_expected(const config_key *key, z3d_string *out);
 /* A type's name for people: "integer". */
 const char *config_type_name(config_type type);
 /* Option `index` of "a|b|c" into buf; false if there are fewer. */
 bool config_option(const char *options, int index, char *buf, size_t size);
 
-/* One scalar as it stands in the file. quoted: between quotes or a block scalar. */
+/* One scalar as the file has it. quoted: between quotes, or a block scalar. */
 typedef struct config_scalar {
     const char *text;
     bool quoted;
 } config_scalar;
 
-/* Sets a key from a scalar. On failure the message says what is wrong and what would be right,
+/* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* A FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
+/* The same for a FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
 z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
 z3d_status config_parse_weight(config_scalar scalar, double *out);
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out);
-/* Whether a plain scalar says "no value": ~ or null. config_is_empty: or nothing. */
+/* Whether a plain scalar is ~ or null; whether it is ~, null or empty. */
 bool config_is_null(config_scalar scalar);
 bool config_is_empty(config_scalar scalar);
-/* What "auto" stands for in Hugging Face's integration; NULL: this key has none. */
+/* The value that Hugging Face's Trainer puts for "auto"; NULL: not in Z3D_CONFIG_AUTO. */
 const char *config_auto(const char *path);
-
+/* Appends a copy of the path or text. ERR_MEMORY. */
 z3d_status config_list_append(z3d_data_list *list, const char *path, double weight);
 void config_list_free(z3d_data_list *list);
 

@@ -1,5 +1,5 @@
-/* Notes about keys that are no errors: keys without effect, keys that are auto. Keys with one
- * reason share a line, so that the notes on another framework's file fit a screen. */
+/* Logs notes: keys without effect, keys that are auto. Keys with the same reason share a line, so
+ * that the notes about another framework's file fit a screen. */
 #include "src/base/config/table.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 #include "src/base/log.h"
 
-/* If more than REASONS_TOLD reasons have a single key, these keys share one line. At most KEYS_TOLD
- * keys are named. */
+/* Up to REASONS_TOLD reasons of a single key have a line each; more share one line. KEYS_TOLD
+ * limits the notes about a file of nonsense. */
 enum { REASONS_TOLD = 6, KEYS_TOLD = 500 };
 
 typedef struct z3d_config_origin origin;
@@ -31,7 +31,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
     if (grown) o->told = grown;
     if (grown && told.path && told.why) {
         grown[o->told_count++] = told;
-    } else { /* nothing depends on it */
+    } else { /* no memory: the note is left out */
         free(told.path);
         free(told.why);
     }
@@ -51,7 +51,7 @@ static bool is_kind(const config_told *told, const char *what) {
     return strcmp(told->what, what) == 0;
 }
 
-/* Whether both can share a line: they are in the same file, and have one reason. */
+/* Whether two notes can share a line: the same file and reason. */
 static bool is_alike(const config_told *a, const config_told *b) {
     return a->place.source == b->place.source && a->place.line > 0 && is_kind(b, a->what) &&
            (is_kind(a, CONFIG_IS_AUTO) || strcmp(a->why, b->why) == 0);
@@ -63,7 +63,7 @@ static int size_of(const origin *o, int group) {
     return count;
 }
 
-/* Whether no other key has this key's reason, and the reason is no remedy ("use ..."). */
+/* Whether no other key has this reason, and the reason names no remedy. */
 static bool is_single(const origin *o, int i) {
     const config_told *told = &o->told[i];
     return is_kind(told, CONFIG_IDLE_HERE) && told->place.line > 0 &&
@@ -89,14 +89,14 @@ static void find_groups(origin *o) {
     }
 }
 
-/* Whether the keys lie in one section. */
+/* Whether the keys are in the same section. */
 static bool is_beside(const config_told *a, const config_told *b) {
     const char *dot = strrchr(a->path, '.'), *other = strrchr(b->path, '.');
     return dot && other && dot - a->path == other - b->path &&
            strncmp(a->path, b->path, (size_t)(dot - a->path)) == 0;
 }
 
-/* Appends "zero_optimization.{a, b}, c"; keys that are auto have their value. */
+/* Appends "zero_optimization.{a, b}, c"; a key that is auto is followed by its value. */
 static void append_keys(const origin *o, int group, z3d_string *out) {
     const config_told *last = NULL;
     bool open = false;
@@ -149,7 +149,7 @@ static void tell_group(const z3d_config *config, int group) {
     z3d_string_free(&line);
 }
 
-/* Of the keys that are auto the type matters most, so it has the last line. */
+/* A type that is auto matters most, so it has the last line. */
 static void tell_type(z3d_config *config) {
     static const int keys[] = {CONFIG_KEY_bf16_enabled, CONFIG_KEY_fp16_enabled};
     origin *o = config->origin;
@@ -169,7 +169,7 @@ void z3d_config_tell(z3d_config *config) {
     find_groups(o);
     for (int i = 0; i < o->told_count; i++)
         if (o->told[i].group == i) tell_group(config, i);
-    if (o->untold) z3d_log(Z3D_LOG_INFO, "note: %d keys more have no effect", o->untold);
+    if (o->untold) z3d_log(Z3D_LOG_INFO, "note: %d more keys have no effect", o->untold);
     config_forget_told(o);
     tell_type(config);
 }

@@ -1,4 +1,4 @@
-/* Reads one value, checks its rule, and says what would be right if it is refused. */
+/* Reads one value and checks its rule. An error says what the key accepts. */
 #include "src/base/config/table.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static z3d_status parse_bound(const config_key *key, const char *text, double *o
 
 enum { BOUND_BYTES = 32 };
 
-/* Copies the bound that ends before one of `stops`, and returns that place; NULL: no such bound. */
+/* Copies a bound up to one of `stops`, and returns the place of this stop; NULL: no bound. */
 static const char *cut_bound(const char *from, const char *stops, char *to) {
     size_t length = strcspn(from, stops);
     if (length == 0 || length >= BOUND_BYTES || !from[length]) return NULL;
@@ -41,7 +41,7 @@ static const char *cut_bound(const char *from, const char *stops, char *to) {
     return from + length;
 }
 
-/* Whether `word` is next in a rule; if so, skips it. */
+/* Whether the rule goes on with `word`; moves *rule after it. */
 static bool take_word(const char **rule, const char *word) {
     const bool is = strncmp(*rule, word, strlen(word)) == 0;
     if (is) *rule += strlen(word);
@@ -66,7 +66,7 @@ z3d_status config_parse_range(const config_key *key, config_range *out) {
     return parse_bound(key, high, &out->high, &out->high_int);
 }
 
-/* "from 1 to 65536", "at least 0 and below 1". */
+/* Appends "from 1 to 65536", "of at least 0 and below 1". */
 static void append_interval(const config_key *key, const config_range *range, z3d_string *out) {
     char number[40];
     if (key->type == CONFIG_INT) {
@@ -143,7 +143,7 @@ void config_expected(const config_key *key, z3d_string *out) {
         z3d_string_append(out, " or %s", range.allow_auto ? "auto" : "epoch");
 }
 
-/* "<what is wrong>; expected <what would be right>". `problem` may be the stored message. */
+/* Stores "<problem>; expected <values>". `problem` may be the stored message. */
 static z3d_status refuse(const config_key *key, const char *problem) {
     z3d_string text = {0};
     z3d_string_append(&text, "%s; expected ", problem);
@@ -215,7 +215,7 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
     bool low = range.low_open ? value > range.low : value >= range.low;
     bool high = range.high_open ? value < range.high : value <= range.high;
     if (!low || !high) return refuse_value(key, scalar, "is out of range");
-    *out = value == 0 ? 0 : value; /* no -0: it would print as such */
+    *out = value == 0 ? 0 : value; /* -0 would print as -0 */
     return Z3D_OK;
 }
 
@@ -235,8 +235,7 @@ static bool is_optimizer(const config_key *key) {
     return strcmp(key->path, "optimizer.type") == 0;
 }
 
-/* The present name of an option that once had another name (checkpoints keep the configuration of
- * their run), or has another one in other frameworks. */
+/* Today's option for the name in an older version, its checkpoints, or another framework. */
 static const char *option_now(const config_key *key, const char *text) {
     if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
     if (strcmp(key->path, "scheduler.type") == 0) return z3d_lr_schedule_named(text);
@@ -266,7 +265,7 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
     return status;
 }
 
-/* One of the rule's words, or a list of numbers. */
+/* Checks that a text is one of the rule's words or a list of numbers. */
 static z3d_status check_word(const config_key *key, config_scalar scalar) {
     int index, count;
     if (!config_is_numbers(scalar.text)) return set_enum(key, scalar, &index);
@@ -299,7 +298,7 @@ static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar) {
     void *field = config_field(config, key);
     bool may_be_null = key->type == CONFIG_LIST || (key->type == CONFIG_STRING && !key->rule[0]);
-    if (config_is_empty(scalar) && !may_be_null) return refuse(key, "it has no value");
+    if (config_is_empty(scalar) && !may_be_null) return refuse(key, "the key has no value");
     switch (key->type) {
     case CONFIG_INT:
         return set_int(key, scalar, field);

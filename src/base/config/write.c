@@ -1,5 +1,5 @@
-/* The configuration as YAML that reads back to the same values, and the table as text: for the
- * terminal, as the reference page, as a list of keys. */
+/* Writes the configuration as YAML that reads back to the same values, and the table as text for
+ * the terminal, as the reference page and as a list of keys. */
 #include "src/base/config/table.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 /* ---- values as YAML ---- */
 
-/* The character at `text`, which is well-formed UTF-8, and its length. */
+/* The character at `text` (well-formed UTF-8), and its length. */
 static uint32_t decode(const unsigned char *text, size_t *length) {
     if (text[0] < 0x80) {
         *length = 1;
@@ -19,7 +19,7 @@ static uint32_t decode(const unsigned char *text, size_t *length) {
     return code;
 }
 
-/* Whether YAML takes the character as it stands between double quotes. */
+/* Whether the character needs no escape between YAML's double quotes. */
 static bool is_plain_character(uint32_t code) {
     if (code < 0x20 || code == '"' || code == '\\') return false;
     if (code >= 0x7F && code < 0xA0) return false;
@@ -114,7 +114,7 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
 void z3d_config_value(const z3d_config *config, const char *path, z3d_string *out) {
     z3d_string value = {0};
     config_append_value(&value, config, &config_table[config_find(path)], 0);
-    for (size_t i = 1; i < value.length; i++) /* the value begins after a space or a line's end */
+    for (size_t i = 1; i < value.length; i++) /* after the first space or line break */
         z3d_string_append(out, "%c", value.text[i] == '\n' ? ' ' : value.text[i]);
     out->failed = out->failed || value.failed;
     z3d_string_free(&value);
@@ -151,7 +151,7 @@ void z3d_config_value_to_compare(const z3d_config *config, const char *path, z3d
 
 bool config_is_standard(const z3d_config *config, const char *path) {
     const config_key *key = &config_table[config_find(path)];
-    z3d_config standard = {0}; /* has this key only */
+    z3d_config standard = {0}; /* only this key is set */
     z3d_string here = {0}, there = {0};
     bool equal = false;
     if (config_set_text(&standard, key, key->standard) == Z3D_OK) {
@@ -165,7 +165,7 @@ bool config_is_standard(const z3d_config *config, const char *path) {
     return equal;
 }
 
-/* Opens the sections of `path` that `before` is not in; returns the depth of the key. */
+/* Writes the section lines of `path` that `before` does not share; returns the key's depth. */
 static int open_sections(z3d_string *out, const char *before, const char *path) {
     int depth = 0;
     size_t start = 0;
@@ -279,7 +279,7 @@ static void describe_text(z3d_string *out) {
     }
 }
 
-/* Text in a Markdown table: a | would end the cell, a < begin a tag. */
+/* Escapes text in a Markdown table: | would end the cell, < would begin a tag. */
 static void append_cell(z3d_string *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|' || *text == '<' || *text == '_') z3d_string_append(out, "\\");

@@ -33,9 +33,9 @@ z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *
     return reader_refuse(r, mark, "%s: %s", path, z3d_error_message());
 }
 
-/* ---- the text before it is YAML ---- */
+/* ---- the text before YAML ---- */
 
-/* Advances over one character as libyaml counts lines. */
+/* Advances over one character; counts lines as libyaml does. */
 static void advance(yaml_mark_t *mark, const unsigned char *at, size_t left, size_t length) {
     bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
     mark->index += length;
@@ -68,7 +68,7 @@ z3d_status reader_check_text(const config_reader *r) {
     return Z3D_OK;
 }
 
-/* The byte at a libyaml mark, whose index counts characters. */
+/* The byte at a libyaml mark. index: in characters. */
 static char byte_at(const config_reader *r, size_t index) {
     const unsigned char *at = (const unsigned char *)r->text;
     size_t left = r->length;

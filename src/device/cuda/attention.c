@@ -1,4 +1,4 @@
-/* Causal attention by cuDNN: its plans are kept by shape, and run in pieces. */
+/* Causal attention by cuDNN. Plans are kept by shape, and run in pieces. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* ---- plans ---- */
 
-/* Both directions of one shape, or neither. */
+/* Plans of one shape, for both directions or for none. */
 typedef struct kept_plans {
     z3d_attention_shape shape;
     z3d_attention_plan plan[2]; /* forward, backward */
@@ -31,8 +31,8 @@ static void drop(kept_plans *plans) {
     free(plans);
 }
 
-/* A model has one or two shapes. What cuDNN has no engines for is remembered too: the last plan is
- * not there. */
+/* Finds or makes the plans of a shape; a model has one or two shapes. A shape without engines is
+ * kept, too: plan[1].plan is NULL. */
 static z3d_status get_plans(struct z3d_cuda_attention *a, z3d_attention_shape shape,
                             kept_plans **out) {
     z3d_status status = Z3D_OK;
@@ -56,7 +56,7 @@ static z3d_status get_plans(struct z3d_cuda_attention *a, z3d_attention_shape sh
     return Z3D_OK;
 }
 
-/* Rows begin at 16 bytes, as the graphs say. */
+/* The graphs need rows that begin at multiples of 16 bytes. */
 static bool rows_are_aligned(const z3d_attention_forward *k) {
     const int64_t numbers = 16 / (int64_t)z3d_dtype_size(k->dtype);
     return k->q_stride % numbers == 0 && k->kv_stride % numbers == 0 && k->head_dim % numbers == 0;
@@ -77,8 +77,8 @@ static z3d_attention_shape shape_of(const struct z3d_cuda_attention *a,
                                  .deterministic = a->deterministic};
 }
 
-/* What a deterministic backward keeps of a piece is not more than 4 GiB: its scores, and of grouped
- * heads the gradients of all keys and values. It is beside the memory plan. */
+/* Whether a deterministic backward of a piece keeps at most 4 GiB, outside the memory plan: the
+ * scores, and with grouped heads the gradients of all keys and values. */
 static bool scores_fit(z3d_attention_shape shape) {
     shape.backward = true;
     const z3d_attention_shape piece = z3d_attention_piece(&shape);
@@ -87,8 +87,9 @@ static bool scores_fit(z3d_attention_shape shape) {
     return !shape.deterministic || 2 * rows * ((double)piece.seq + beside) <= 0x1p32;
 }
 
-/* Windows are there from 9.2 on. Before 9.16 lengths are multiples of 128; the backward of 9.10.0
- * and 9.10.1 is wrong (so says cuDNN's own front end). One token is a product of vectors. */
+/* Whether cuDNN has the case. Windows need 9.2; before 9.16 lengths must be multiples of 128; the
+ * backward of 9.10.0 and 9.10.1 is wrong, according to cuDNN's own front end. One token is a
+ * product of vectors. */
 static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
     const bool window = k->window > 0 && k->window < k->seq;
     return k->log_sum_exp && rows_are_aligned(k) && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
@@ -96,7 +97,7 @@ static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forwar
            (k->seq % 128 == 0 || a->version >= 91600) && a->version != 91000 && a->version != 91001;
 }
 
-/* Own kernels do it, unless training.attention is cudnn. */
+/* Leaves the case to our kernels; an error if training.attention is cudnn. */
 static z3d_status leave(const struct z3d_cuda_attention *a, const z3d_attention_forward *k,
                         const char *why) {
     if (!a->required) return Z3D_OK;
@@ -107,8 +108,8 @@ static z3d_status leave(const struct z3d_cuda_attention *a, const z3d_attention_
                      (long long)k->kv_heads, (long long)k->window, (double)k->dropout.p, why);
 }
 
-/* *out: NULL where own kernels do it, as all of generation, whatever training.attention says. The
- * same answer forward and backward. */
+/* *out: NULL if our kernels compute it (always in generation). The same for forward and backward.
+ */
 static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_forward *k,
                              kept_plans **out) {
     *out = NULL;
@@ -130,7 +131,7 @@ static const void *behind(const void *pointer, int64_t bytes) {
     return (const char *)pointer + bytes;
 }
 
-/* The operands of the piece that begins at (sample, head); b: NULL, or backward's. */
+/* The operands of the piece that begins at (sample, head). b: NULL in forward. */
 static z3d_attention_operands piece_of(const z3d_attention_forward *f,
                                        const z3d_attention_backward *b, int64_t sample,
                                        int64_t head) {
@@ -153,7 +154,7 @@ static z3d_attention_operands piece_of(const z3d_attention_forward *f,
     return o;
 }
 
-/* As the graphs say, at 16 bytes. */
+/* The graphs need multiples of 16 bytes. */
 static bool are_aligned(const z3d_attention_operands *o) {
     const void *const all[] = {o->q,    o->k,  o->v,  o->out, o->log_sum_exp,
                                o->dout, o->dq, o->dk, o->dv};
@@ -249,7 +250,7 @@ z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool determi
     return Z3D_OK;
 }
 
-#else /* a toolkit without cuDNN: own kernels only */
+#else /* a toolkit without cuDNN: only our kernels */
 
 z3d_status z3d_cuda_attention_create(z3d_cuda *cuda, bool required, bool deterministic) {
     (void)cuda, (void)deterministic;

@@ -4,11 +4,11 @@
  *
  *   dV = P^T dO,  dS = scale x P (dO V^T - rowsum(dO O)),  dK = dS^T Q,  dQ = dS K
  *
- * With grouped heads K and V have fewer; dK and dV are those of all heads, added up. A window is a
- * second mask: minus infinity where the key is `window` or more before the query.
+ * With grouped heads K and V have fewer heads; dK and dV are sums over the heads of a group. A
+ * window is a second mask: minus infinity for keys that are `window` or more before the query.
  *
  * cuDNN sums dQ in fp32 with atomics, or (deterministic) keeps 16-bit dS of all scores in its
- * workspace: 2 x batch x heads x seq^2 bytes, which is why it gets the work in pieces. */
+ * workspace, 2 x batch x heads x seq^2 bytes; so it gets the work in pieces. */
 #if __has_include(<cudnn.h>) && !defined(Z3D_CUDA_SHIM)
 #include "src/device/cuda/attention_plan.h"
 
@@ -44,7 +44,7 @@ z3d_status z3d_cudnn_check(const z3d_cudnn *cudnn, cudnnStatus_t code, const cha
     char detail[512] = "";
     if (code == CUDNN_STATUS_SUCCESS) return Z3D_OK;
     cudnn->cudnnGetLastErrorString(detail, sizeof detail);
-    /* It has a category of reasons why something is not supported, each with a code of its own. */
+    /* cuDNN has a category of codes for reasons why a case is not supported. */
     return Z3D_ERROR(CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_NOT_SUPPORTED ? Z3D_ERR_UNSUPPORTED
                                                                                : Z3D_ERR_DEVICE,
                      "cuda device: cuDNN: %s: %s%s%s", what, cudnn->cudnnGetErrorString(code),
@@ -76,7 +76,7 @@ static void set(z3d_attention_plan *p, cudnnBackendDescriptor_t of,
              "setting an attribute");
 }
 
-/* NULL is left out. */
+/* Sets a descriptor, unless it is NULL. */
 static void set_descriptor(z3d_attention_plan *p, cudnnBackendDescriptor_t of,
                            cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
     if (value) set(p, of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
@@ -108,7 +108,7 @@ z3d_status z3d_cudnn_describe_device(z3d_cudnn *cudnn, const char *json) {
 
 /* ---- graphs ---- */
 
-/* Tensors: what is given to both directions, to backward only, what is inside. */
+/* Tensors: operands of both directions; operands of backward; inner tensors. */
 enum { Q = 1, K_T, V, O, STATISTICS, SCALE, MINUS_INFINITY, WINDOW };
 enum { V_T = WINDOW + 1, D_O, D_Q, D_K, D_V, ONE, ROW_SUMS, D_Q_SUM };
 enum { Q_K = D_Q_SUM + 1, SCALED, SHIFTED, ROW, COLUMN, SEEN, MASKED, EXP, MOST, SUM, LOG_SUM, P };
@@ -116,14 +116,14 @@ enum { K = P + 1, P_T, O_D_O, O_D_O_SUM, D_P, D_P_SHIFTED, D_SCALED, D_S, D_S_T 
 enum { CAUSAL = D_S_T + 1, ROW_AGAIN, COLUMN_AGAIN, LAST_ROW, NEAR, D_K_ALL, D_V_ALL, TENSORS };
 _Static_assert((int)TENSORS <= (int)Z3D_CUDNN_TENSORS, "more tensors than a plan has");
 
-/* Their shapes: of scores; of Q; of K and V; of O; of dQ alone; a number per row; one number. */
+/* Shapes: of scores; of Q; of K and V; of O; of dQ alone; one number per row; one number. */
 enum { SQUARE, SQUARE_T, QUERIES, KEYS, KEYS_T, PLAIN, DENSE, ROWS, NUMBER };
 
 typedef enum place { INSIDE, GIVEN, ON_HOST } place;
 #define FP32 CUDNN_DATA_FLOAT
-#define OWN CUDNN_DATA_HALF /* the model's type, bf16 too */
+#define OWN CUDNN_DATA_HALF /* stands for the model's type, also bf16 */
 
-/* What is not here is zeros: a square of fp32, inside. */
+/* Tensors that are not listed have zeros here: inner squares of fp32. */
 static const struct description {
     int shape;
     cudnnDataType_t type;
@@ -200,8 +200,7 @@ static cudnnBackendDescriptor_t make_tensor(z3d_attention_plan *p, int64_t id) {
 
 typedef enum kind { POINTWISE, MATMUL, REDUCTION, RESHAPE } kind;
 
-/* What cuDNN calls the parts of an operation, and of the settings that it has apart. 0: has none.
- */
+/* cuDNN's names for the parts of an operation and of its separate settings. 0: no such part. */
 static const struct naming {
     cudnnBackendDescriptorType_t operation, settings;
     cudnnBackendAttributeName_t has_settings, x, b, y, mask, mode, type;
@@ -226,12 +225,12 @@ static const struct naming {
                  .x = CUDNN_ATTR_OPERATION_RESHAPE_XDESC, .y = CUDNN_ATTR_OPERATION_RESHAPE_YDESC},
 };
 
-/* y = x kind b; computed in fp32, an index or a truth in its own type. */
+/* y = x kind b, computed in fp32; indices and booleans in their own types. */
 typedef struct operation {
     kind kind;
     int mode; /* cudnnPointwiseMode_t, cudnnReduceTensorOp_t */
     int x, b, y;
-    int mask;     /* where x is selected, not b */
+    int mask;     /* true selects x, false b */
     int64_t axis; /* of an index */
 } operation;
 
@@ -248,7 +247,7 @@ typedef struct operation {
 #define RESHAPE(x, y)                                                                              \
     { RESHAPE, 0, x, 0, y, 0, 0 }
 
-/* Operands, then the result. */
+/* Each has its operands, then the result. */
 static const operation forward[] = {
     MATMUL(Q, K_T, Q_K),
     POINTWISE(MUL, Q_K, SCALE, SCALED),
@@ -266,8 +265,8 @@ static const operation forward[] = {
     MATMUL(P, V, O),
 };
 
-/* Transposes are narrowed to the model's type, for the products that they go into. The engines want
- * rowsum(dO O) in memory. */
+/* Transposes have the model's type, because products read them. The engines need rowsum(dO O) in
+ * memory. */
 static const operation backward[] = {
     POINTWISE(MUL, D_O, O, O_D_O),
     REDUCE(ADD, O_D_O, O_D_O_SUM),
@@ -290,7 +289,7 @@ static const operation backward[] = {
     MATMUL(D_S_T, Q, D_K),
     RESHAPE(K_T, K),
 };
-/* What a window does to the scores that are left. */
+/* A window masks the causal scores. */
 static const operation window[] = {
     INDEX(2, CAUSAL, ROW_AGAIN),
     INDEX(3, CAUSAL, COLUMN_AGAIN),
@@ -334,7 +333,7 @@ static void add_one(z3d_attention_plan *p, const operation *o) {
     if (p->status == Z3D_OK) p->operation[p->operations++] = made;
 }
 
-/* Where there is more to do until the result is what it should be: what it is first. */
+/* The first tensor that an operation writes, if more operations lead to its result. */
 static int result_of(const z3d_attention_shape *s, int y) {
     const bool grouped = s->kv_heads < s->heads;
     return y == MASKED && s->window > 0 ? CAUSAL
@@ -377,7 +376,7 @@ static cudnnBackendDescriptor_t build_graph(z3d_attention_plan *p) {
 
 /* ---- plans ---- */
 
-/* Whether the engine of a configuration gives the same bits each time. */
+/* Whether a configuration's engine always gives the same bits. */
 static bool repeats(z3d_attention_plan *p, cudnnBackendDescriptor_t config) {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
@@ -393,8 +392,8 @@ static bool repeats(z3d_attention_plan *p, cudnnBackendDescriptor_t config) {
     return same;
 }
 
-/* For a device that is only described the choice of an engine is all: its kernel cannot be loaded.
- */
+/* Takes a configuration if its plan can be made. A device that is only described cannot load
+ * kernels, so there the first configuration counts. */
 static void try_config(z3d_attention_plan *p, cudnnBackendDescriptor_t config) {
     int64_t count;
     const int before = p->count;
@@ -412,7 +411,7 @@ static void try_config(z3d_attention_plan *p, cudnnBackendDescriptor_t config) {
         return;
     }
     destroy_from(p, before);
-    p->status = Z3D_OK; /* the next one may do */
+    p->status = Z3D_OK; /* try the next one */
 }
 
 static void try_heuristic(z3d_attention_plan *p, cudnnBackendDescriptor_t graph,
@@ -447,7 +446,7 @@ z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_s
     cudnnBackendDescriptor_t graph = build_graph(p);
     const z3d_status built = p->status;
     try_heuristic(p, graph, CUDNN_HEUR_MODE_A);
-    if (built == Z3D_OK && p->status == Z3D_ERR_UNSUPPORTED) p->status = Z3D_OK; /* ask the other */
+    if (built == Z3D_OK && p->status == Z3D_ERR_UNSUPPORTED) p->status = Z3D_OK; /* try again */
     if (!p->plan) try_heuristic(p, graph, CUDNN_HEUR_MODE_FALLBACK);
     if (p->status == Z3D_OK && !p->plan)
         p->status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "cuda device: cuDNN has no engine for it");
@@ -470,11 +469,11 @@ static int64_t divisor(int64_t n, int64_t most) {
 }
 
 z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
-    const int64_t heads = ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* that fit */
+    const int64_t heads = ((int64_t)1 << 30) / (2 * shape->seq * shape->seq); /* in 1 GiB */
     const int64_t group = shape->heads / shape->kv_heads;
     z3d_attention_shape piece = *shape;
     if (!shape->backward || !shape->deterministic || shape->seq % 4 != 0)
-        return piece; /* rows of fp32 are aligned */
+        return piece; /* pieces need aligned rows of fp32 */
     piece.batch = divisor(shape->batch, heads / shape->heads);
     piece.kv_heads = divisor(shape->kv_heads, heads / group);
     piece.heads = piece.kv_heads * group;
@@ -485,7 +484,7 @@ z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
 
 z3d_status z3d_attention_run(z3d_attention_plan *p, const z3d_attention_operands *o,
                              void *workspace) {
-    /* What lies above the diagonal; older engines want a number. */
+    /* The value above the diagonal; older engines need a finite number. */
     const float masked = p->cudnn->cudnnGetVersion() < 91000 ? -FLT_MAX : -INFINITY;
     const float scale = 1 / sqrtf((float)p->shape.head_dim), one = 1;
     const float window_size = (float)p->shape.window;

@@ -1,5 +1,5 @@
 /* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels;
- * and the plugin's one symbol. */
+ * the plugin's one symbol. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* ---- errors ---- */
 
-/* Met by a kernel while it ran, and reported by whatever call came next. */
+/* Whether a running kernel caused the error: any later call may report it. */
 static bool is_belated(cudaError_t error) {
     return (error >= cudaErrorIllegalAddress && error <= cudaErrorLaunchFailure) ||
            error == cudaErrorUnknown;
@@ -20,7 +20,7 @@ static bool is_belated(cudaError_t error) {
 z3d_status z3d_cuda_check(cudaError_t error, const char *call) {
     if (error == cudaSuccess) return Z3D_OK;
     int name = (int)strcspn(call, "(");
-    cudaGetLastError(); /* one that can be got over is told once */
+    cudaGetLastError(); /* clear an error that is not fatal */
     return Z3D_ERROR(error == cudaErrorMemoryAllocation ? Z3D_ERR_MEMORY : Z3D_ERR_DEVICE,
                      "cuda device: %.*s: %s (%s)%s", name, call, cudaGetErrorString(error),
                      cudaGetErrorName(error),
@@ -29,8 +29,8 @@ z3d_status z3d_cuda_check(cudaError_t error, const char *call) {
                                        : "");
 }
 
-/* "Not ready" is an answer, but the runtime keeps it like an error: libraries that look for one
- * after a launch would take it for their own. */
+/* The runtime keeps "not ready" like an error; libraries that check for errors after a launch would
+ * find it. */
 bool z3d_cuda_not_ready(cudaError_t error) {
     if (error == cudaErrorNotReady) cudaGetLastError();
     return error == cudaErrorNotReady;
@@ -39,7 +39,7 @@ bool z3d_cuda_not_ready(cudaError_t error) {
 /* ---- choice of the GPU ---- */
 
 static z3d_status count_gpus(int *count) {
-    *count = 0; /* left alone where there is no driver */
+    *count = 0; /* not set without a driver */
     cudaError_t error = cudaGetDeviceCount(count);
     if (error == cudaErrorInsufficientDriver)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
@@ -53,7 +53,7 @@ static z3d_status count_gpus(int *count) {
     return z3d_cuda_check(error, "cudaGetDeviceCount");
 }
 
-/* FNV-1a of the GPU's own number; never 0. */
+/* FNV-1a of the GPU's UUID; never 0. */
 static uint64_t hash_identity(const cudaUUID_t *uuid) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < sizeof uuid->bytes; i++)
@@ -110,7 +110,7 @@ static void free_scratch(z3d_cuda *cuda) {
 
 static void destroy(void *self) {
     z3d_cuda *cuda = self;
-    cudaDeviceSynchronize(); /* nothing may run on what is freed */
+    cudaDeviceSynchronize(); /* no work may use freed memory */
     z3d_cuda_nccl_destroy(cuda->nccl);
     z3d_cuda_attention_destroy(cuda->attention);
     z3d_cuda_gemms_destroy(cuda->gemms);
@@ -197,7 +197,7 @@ static void free_device(z3d_cuda *cuda, void *block) {
     if (!z3d_cuda_nccl_free(cuda, block)) cudaFree(block);
 }
 
-/* windows: of NCCL, if it can; then free_device frees it. */
+/* windows: allocate by NCCL, if possible; free_device frees both kinds. */
 static z3d_status alloc_device(z3d_cuda *cuda, bool windows, int64_t bytes, void **out) {
     size_t available, total;
     Z3D_CUDA_TRY(cudaMemGetInfo(&available, &total));
@@ -264,9 +264,9 @@ z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream) {
     return Z3D_OK;
 }
 
-/* Until the event has happened, or all of compute (NULL). A short wait is over before a thread has
- * slept; in a long one the core is for others. A failed peer would let the wait last for ever: so
- * communicators are looked at. */
+/* Waits for the event, or for all of compute (NULL). A short wait ends before the first sleep; in a
+ * long one others get the core. With a failed peer the wait would never end, so it checks the
+ * communicators. */
 static z3d_status poll(z3d_cuda *cuda, cudaEvent_t event) {
     enum { SPINS = 200, NANOSECONDS = 20000 };
     for (int64_t turn = 1;; turn++) {
@@ -293,7 +293,7 @@ static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t b
     return Z3D_OK;
 }
 
-/* An id is twice the copy's number among those of its direction, plus 1 for those to the host. */
+/* id: 2 x the copy's number in its direction, + 1 for copies to the host. */
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cuda *cuda = self;
     const int to_host = z3d_cuda_is_pinned(cuda, to);
@@ -305,7 +305,7 @@ static z3d_status copy_start(void *self, void *to, const void *from, int64_t byt
     return Z3D_OK;
 }
 
-/* The event may be a later copy's by now, behind this one on the same stream. */
+/* The event may belong to a later copy on the same stream by now, which ends after this copy. */
 static z3d_status find_copy(z3d_cuda *cuda, int64_t id, cudaEvent_t *end) {
     const z3d_cuda_copies *way = &cuda->copies[id % 2];
     Z3D_REQUIRE(id >= 2 && id / 2 <= way->count, "copy %lld was never started", (long long)id);
@@ -358,7 +358,7 @@ static z3d_status launch_timed(void *self, const z3d_kernel *kernel, double *sec
     z3d_cuda_time *time;
     const bool wanted = cuda->times_wanted;
     Z3D_TRY(z3d_cuda_synchronize(cuda));
-    Z3D_TRY(z3d_cuda_launch(cuda, kernel)); /* the host is ahead then, as in a step */
+    Z3D_TRY(z3d_cuda_launch(cuda, kernel)); /* so that the host is ahead, as in a step */
     *seconds = 0;
     cuda->times_wanted = true;
     z3d_status status = z3d_cuda_time_begin(cuda, cuda->compute, seconds, &time);

@@ -3,16 +3,16 @@
  * swapped and the flags stay. A bias of C's columns becomes one of its rows, as its epilogue
  * expects.
  *
- * The heuristic's choice depends on alignment, and another algorithm gives other bits. The address
- * of a buffer must not decide. So we state an alignment of at most 16 bytes; it follows from
- * offsets within a parameter group, which are equal for every ZeRO stage.
+ * The heuristic's choice depends on alignment, and another algorithm gives other bits. A buffer's
+ * address must not decide. So we state an alignment of at most 16 bytes; it depends on offsets
+ * within a parameter group, which are equal in every ZeRO stage.
  *
- * What follows a product (a residual, gelu, its gradient) is part of the same launch if the library
- * has one for the shape; otherwise separate kernels follow (interface/epilogue.h). A bias gradient
- * always is one: with the library's epilogue three of four products took longer
- * (docs/results/gpu-h100.md).
+ * An operation after a product (a residual, gelu, its gradient) is an epilogue of the same launch
+ * if the library has one for the shape; otherwise separate kernels follow (interface/epilogue.h). A
+ * bias gradient is always a separate kernel: with the library's epilogue three of four products
+ * took longer (docs/results/gpu-h100.md).
  *
- * Of the heuristic's answers the first one that runs is taken, unless the run chooses another
+ * The heuristic's first answer that runs is taken, unless the run chooses another
  * (z3d_device_choose_gemm). */
 #include <cublasLt.h>
 #include <stdio.h>
@@ -24,14 +24,14 @@
 
 enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16, MOST_ALGORITHMS = 8 };
 
-/* What decides about a plan; compared as bytes, and a z3d_gemm_choice's numbers. */
+/* The properties that decide a plan: compared as bytes, and the numbers of a z3d_gemm_choice. */
 typedef struct shape {
     int64_t m, n, k, lda, ldb, ldc, transpose_a, transpose_b, accumulate, epilogue, dtype, c_dtype;
-    int64_t align_a, align_b, align_c, align_d, align_bias, align_aux; /* 0: there is none */
+    int64_t align_a, align_b, align_c, align_d, align_bias, align_aux; /* 0: no such operand */
 } shape;
 _Static_assert(sizeof(shape) == Z3D_GEMM_NUMBERS * sizeof(int64_t), "a choice has its numbers");
 
-/* What the library calls D (the result), bias, auxiliary matrix (gelu's input). */
+/* The library's D (the result), bias, and auxiliary matrix (gelu's input). */
 typedef struct results {
     void *d;
     const void *bias, *aux;
@@ -41,9 +41,9 @@ typedef struct plan {
     shape shape;
     cublasLtMatmulDesc_t operation; /* NULL: only `chosen` is known so far */
     cublasLtMatrixLayout_t first, second, result;
-    /* The heuristic's answers, the best first. If `chosen` refuses to run, the next one is; that
-     * becomes `algorithms` behind the last: there is no such product, and `code` says why, or
-     * separate kernels were chosen. */
+    /* The heuristic's answers, the best first. If `chosen` refuses to run, the next one is chosen.
+     * chosen == algorithms: there is no such product (`code` says why), or separate kernels were
+     * chosen. */
     cublasLtMatmulAlgo_t algorithm[MOST_ALGORITHMS];
     int algorithms, chosen;
     cublasStatus_t code;
@@ -64,7 +64,7 @@ static z3d_status check(cublasStatus_t code, const char *call) {
                      cublasLtGetStatusName(code));
 }
 #define LT_TRY(call) Z3D_TRY(check((call), #call))
-/* An attribute of a MatmulDesc or MatmulPreference. */
+/* Sets an attribute of a MatmulDesc or MatmulPreference. */
 #define SET(of, type, name, value)                                                                 \
     LT_TRY(cublasLt##type##SetAttribute(of, CUBLASLT_MATMUL_##name, &(value), sizeof(value)))
 
@@ -110,9 +110,7 @@ static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) 
     return describe_matrix(&p->result, s->c_dtype, s->m, s->n, s->ldc);
 }
 
-/* Part of the description; while an algorithm is chosen they are looked at for their alignment
- * only.
- */
+/* Pointers are part of the description; the choice of an algorithm uses only their alignment. */
 static z3d_status set_pointers(const plan *p, const void *bias, const void *aux) {
     if (bias) SET(p->operation, MatmulDesc, DESC_BIAS_POINTER, bias);
     if (aux) SET(p->operation, MatmulDesc, DESC_EPILOGUE_AUX_POINTER, aux);
@@ -120,7 +118,7 @@ static z3d_status set_pointers(const plan *p, const void *bias, const void *aux)
 }
 
 static z3d_status set_preference(cublasLtMatmulPreference_t preference, const shape *s) {
-    /* Sums of parts in C's type would round twice, and the in-place one may do so in any order. */
+    /* Sums of parts in C's type would round twice; the in-place scheme may add in any order. */
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     size_t workspace = WORKSPACE_BYTES;
     uint32_t first = (uint32_t)s->align_b, second = (uint32_t)s->align_a;
@@ -156,7 +154,7 @@ static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) 
     return status;
 }
 
-/* A model has a few dozen shapes: looking through them costs less than a launch. */
+/* A model has a few dozen shapes; a search through all of them costs less than a launch. */
 static z3d_status find_plan(struct z3d_cuda_gemms *gemms, const shape *s, plan **out) {
     for (*out = gemms->plans; *out; *out = (*out)->next)
         if (memcmp(&(*out)->shape, s, sizeof *s) == 0) return Z3D_OK;
@@ -216,16 +214,16 @@ static int64_t epilogue_of(const z3d_gemm *g) {
     return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* With gelu, C is what the library leaves beside its result. */
+/* With gelu, C is the library's auxiliary matrix. */
 static results results_of(const z3d_gemm *g) {
     return (results){
         .d = g->gelu ? g->gelu : g->c, .bias = g->bias, .aux = g->gelu ? g->c : g->before_gelu};
 }
 
-/* An epilogue does one thing, from sums alone: what was there before is not added in front of a
- * gelu. The auxiliary matrix is read and written 16 bytes at a time. The
- * library does not say how exact its gelu is; tensor cores' companions take tanh to 2^-11, which is
- * enough for 16-bit results and would spoil fp32, the reference. */
+/* Whether one epilogue can do the rest: it does one operation on the sums, and cannot accumulate.
+ * It moves the auxiliary matrix 16 bytes at a time. The library does not document its gelu's
+ * precision; the GPU's fast tanh has 2^-11, enough for 16-bit results but not for fp32, the
+ * reference. */
 static bool can_fuse(const z3d_gemm *g) {
     int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->residual != NULL);
     const void *aux = results_of(g).aux;
@@ -248,7 +246,7 @@ static shape shape_of(const z3d_gemm *g, const results *r) {
     return s;
 }
 
-/* A sum over nothing: zeros, rows of C apart. */
+/* An empty sum: sets C's rows to 0. */
 static z3d_status clear(z3d_cuda *cuda, const z3d_gemm *g) {
     size_t size = z3d_dtype_size(g->c_dtype);
     Z3D_CUDA_TRY(cudaMemset2DAsync(g->c, (size_t)g->ldc * size, 0, (size_t)g->n * size,
@@ -256,14 +254,14 @@ static z3d_status clear(z3d_cuda *cuda, const z3d_gemm *g) {
     return Z3D_OK;
 }
 
-/* Answers with which an algorithm says, before it does anything, that it is none for this product;
- * the heuristic promises less than it seems to. */
+/* Codes of an algorithm that does not support the product, before it does anything. The heuristic
+ * does not exclude such algorithms. */
 static bool refuses(cublasStatus_t code) {
     return code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE ||
            code == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* *code: other than SUCCESS where the library has no such product. */
+/* *code: not SUCCESS if the library has no such product. */
 static z3d_status multiply(z3d_cuda *cuda, const z3d_gemm *g, cublasStatus_t *code) {
     struct z3d_cuda_gemms *gemms = cuda->gemms;
     const results r = results_of(g);
@@ -298,7 +296,7 @@ static z3d_status multiply_plain(z3d_cuda *cuda, const z3d_gemm *g) {
 }
 
 z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
-    z3d_cuda *cuda = (z3d_cuda *)lane; /* its first member */
+    z3d_cuda *cuda = (z3d_cuda *)lane; /* the lane is its first member */
     z3d_kernel part[Z3D_GEMM_PARTS];
     cublasStatus_t code = CUBLAS_STATUS_NOT_SUPPORTED;
     Z3D_TRY(check_arguments(g));
@@ -310,7 +308,7 @@ z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
     return Z3D_OK;
 }
 
-/* ---- another choice than the heuristic's ---- */
+/* ---- choices other than the heuristic's ---- */
 
 z3d_status z3d_cuda_gemm_machine(void *self, char *out, size_t size) {
     const z3d_cuda *cuda = self;

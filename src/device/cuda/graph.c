@@ -1,9 +1,9 @@
-/* Captured work: a CUDA graph. Side streams join compute's capture by the events that they wait
- * for, and leave it by those that compute waits for. Between begin and end nothing may wait on the
- * host, allocate or free. The capture mode is per thread: other threads are not affected. */
+/* Captured work is a CUDA graph. A side stream joins compute's capture when it waits for an event
+ * of compute, and leaves it when compute waits for its event. Between begin and end nothing may
+ * wait on the host, allocate or free. The capture mode affects only this thread. */
 #include "src/device/cuda/cuda.h"
 
-/* Everything before it is over then, times of collectives taken. */
+/* First waits for all work, and collects its times. */
 z3d_status z3d_cuda_capture_begin(void *self) {
     z3d_cuda *cuda = self;
     Z3D_REQUIRE(!cuda->capturing, "a capture within a capture");
@@ -18,7 +18,7 @@ static z3d_status instantiate(z3d_cuda *cuda, cudaGraph_t graph, void **region, 
     cudaGraphExec_t made;
     size_t nodes = 0;
     Z3D_CUDA_TRY(cudaGraphGetNodes(graph, NULL, &nodes));
-    /* Without the flag all of it would have the priority of the stream that launches it. */
+    /* Without the flag all nodes would have the priority of the launching stream. */
     Z3D_CUDA_TRY(
         cudaGraphInstantiateWithFlags(&made, graph, cudaGraphInstantiateFlagUseNodePriority));
     *region = made;
@@ -30,7 +30,7 @@ static z3d_status instantiate(z3d_cuda *cuda, cudaGraph_t graph, void **region, 
 z3d_status z3d_cuda_capture_end(void *self, void **region, int64_t *launches) {
     z3d_cuda *cuda = self;
     cudaGraph_t graph = NULL;
-    if (!cuda->capturing) return Z3D_OK; /* it never began */
+    if (!cuda->capturing) return Z3D_OK; /* the capture never began */
     cuda->capturing = false;
     z3d_status status =
         z3d_cuda_check(cudaStreamEndCapture(cuda->compute, &graph), "cudaStreamEndCapture");
@@ -48,6 +48,6 @@ z3d_status z3d_cuda_region_launch(void *self, const void *region) {
 
 void z3d_cuda_region_destroy(void *self, void *region) {
     (void)self;
-    cudaDeviceSynchronize(); /* it may still run */
+    cudaDeviceSynchronize(); /* the graph may still run */
     cudaGraphExecDestroy(region);
 }

@@ -1,4 +1,4 @@
-/* Pinned host memory, on the node of the GPU where the machine has several. */
+/* Pinned host memory, on the GPU's NUMA node. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ bool z3d_cuda_unpin(void *self, void *block) {
     if (!found) return true;
     const bool allocated = found->allocated;
     *link = found->next;
-    cudaDeviceSynchronize(); /* nothing may copy from or to it */
+    cudaDeviceSynchronize(); /* no copy may use the block */
     if (allocated)
         cudaFreeHost(block);
     else

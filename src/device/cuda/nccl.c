@@ -1,11 +1,11 @@
-/* Collectives by NCCL, which is loaded when first needed. Each communicator has a stream. NCCL runs
- * the operations of a stream in order, and all ranks enqueue in the same order, also across
- * communicators (the verifier checks this). Two communicators' collectives would deadlock if GPUs
- * began them in different orders: NCCL keeps the order of the calls if it is asked to
- * (NCCL_LAUNCH_ORDER_IMPLICIT), from 2.27 on in graphs, too: one begins when the one before has
- * begun, or, with a driver before CUDA 12.9, has ended. NCCL sums in the order of its own rings and
- * trees, chosen by machine and size: equal calls give equal bits on one machine, but not those of
- * the other backends. */
+/* Collectives by NCCL, which is loaded when it is first needed. Each communicator has a stream.
+ * NCCL runs a stream's operations in order, and all ranks enqueue in the same order, also across
+ * communicators (the verifier checks this). If GPUs began the collectives of two communicators in
+ * different orders, they would deadlock. With NCCL_LAUNCH_ORDER_IMPLICIT NCCL keeps the order of
+ * the calls (since 2.27 also in graphs): a collective begins after the one before has begun, or
+ * with a driver before CUDA 12.9 after it has ended. NCCL adds in the order of its own rings and
+ * trees, which it chooses by machine and size. So equal calls give equal bits on one machine, but
+ * other bits than the other backends. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,26 +23,26 @@
 #define FIND(library, name) dlsym((library), #name)
 #endif
 
-/* The first that keeps the order of calls in graphs, too, and has windows. */
+/* The first version that keeps the order of calls in graphs and has windows. */
 enum { OLDEST = 22700 };
 
 typedef struct communicator {
     z3d_cuda *cuda;
     ncclComm_t comm;
-    pthread_t abortion; /* its end by force */
+    pthread_t abortion; /* the thread that aborts it */
     bool is_aborted;
     char name[16];
     int size, index;
-    int users;           /* who are to destroy it */
+    int users;           /* number of owners */
     ncclWindow_t window; /* of nccl->memory, or NULL */
-    bool window_asked;   /* since the last close: groups share a communicator */
-    cudaStream_t stream; /* NULL, as all that follows: the world that is split */
-    int *token;          /* of a barrier */
-    void *packed;        /* a bucket's rows, side by side; NULL: none was reserved */
+    bool window_asked; /* registered or refused since the last close; groups share a communicator */
+    cudaStream_t stream; /* the world, which is only split, has none of these members */
+    int *token;          /* the operand of barriers */
+    void *packed;        /* a bucket's rows without gaps; NULL: not reserved */
     int64_t packed_bytes;
-    int longest_pitch;                  /* that one copy of rows may have */
-    cudaEvent_t ended[Z3D_CUDA_EVENTS]; /* collective n's end, at n modulo their number */
-    int64_t started, before;            /* so far; before the latest begin or end of a capture */
+    int longest_pitch;                  /* of one copy of rows */
+    cudaEvent_t ended[Z3D_CUDA_EVENTS]; /* the end of collective n is at n % Z3D_CUDA_EVENTS */
+    int64_t started, before; /* number so far; number at the latest begin or end of a capture */
     struct communicator *next;
 } communicator;
 
@@ -54,7 +54,7 @@ struct z3d_cuda_nccl {
     communicator *world; /* NULL: not connected */
     int rank;
     communicator *communicators;
-    void *memory; /* the block that was allocated here; NULL: none */
+    void *memory; /* the block of z3d_cuda_nccl_alloc; NULL: none */
     bool aborted;
 };
 
@@ -75,10 +75,10 @@ static void *run_abortion(void *argument) {
     return NULL;
 }
 
-/* Only this ends kernels that wait for a dead peer. Each communicator has a thread: ncclCommAbort
- * returns when no graph uses the communicator any more and the kernels of all communicators have
- * ended, and these may wait for each other. The thread that found the failure continues and can
- * report it. Without a thread: not at all, what ends the process ends its kernels too. */
+/* Only an abort ends kernels that wait for a dead peer. ncclCommAbort returns when no graph uses
+ * the communicator and the kernels of all communicators have ended. These may wait for each other,
+ * so each communicator is aborted in its own thread, and the thread that found the failure can
+ * report it. If a thread cannot start, the end of the process ends its kernels. */
 static void abort_all(struct z3d_cuda_nccl *nccl) {
     if (nccl->aborted) return;
     nccl->aborted = true;
@@ -108,7 +108,7 @@ bool z3d_cuda_nccl_alloc(const z3d_cuda *cuda, int64_t bytes, void **out) {
     if (made)
         nccl->memory = *out;
     else
-        cudaGetLastError(); /* another way may work */
+        cudaGetLastError(); /* another allocator may work */
     return made;
 }
 
@@ -128,7 +128,7 @@ bool z3d_cuda_nccl_free(z3d_cuda *cuda, void *memory) {
     struct z3d_cuda_nccl *nccl = cuda->nccl;
     if (!nccl || memory != nccl->memory) return false;
     close_windows(cuda);
-    if (!nccl->aborted) nccl->ncclMemFree(memory); /* threads may still close the windows */
+    if (!nccl->aborted) nccl->ncclMemFree(memory); /* aborting threads may still use it */
     nccl->memory = NULL;
     return true;
 }
@@ -157,7 +157,7 @@ static bool put(void *function, void *symbol) {
     return symbol != NULL;
 }
 
-/* Stops at the first that is missing, of which dlerror then tells; what came later may be. */
+/* Stops at the first missing function, which dlerror then names. */
 static bool find_functions(struct z3d_cuda_nccl *nccl) {
     bool whole = true;
 #define X(result, name, arguments) whole = whole && put(&nccl->name, FIND(nccl->library, name));
@@ -166,7 +166,7 @@ static bool find_functions(struct z3d_cuda_nccl *nccl) {
     return whole;
 }
 
-/* NCCL reads that when it is loaded. */
+/* NCCL reads the variable when it is loaded. */
 static z3d_status ask_for_order(void) {
     static const char variable[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
     setenv(variable, "1", 0);
@@ -252,7 +252,7 @@ static z3d_status fill(communicator *c, int colour) {
     int lowest = 0, highest = 0;
     Z3D_TRY(check(c, nccl->ncclCommSplit(nccl->world->comm, colour, c->index, &c->comm, NULL),
                   "ncclCommSplit"));
-    /* What waits for other ranks goes before what only computes. */
+    /* Collectives, for which other ranks wait, have priority over compute. */
     Z3D_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     Z3D_CUDA_TRY(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, highest));
     Z3D_CUDA_TRY(cudaMalloc((void **)&c->token, sizeof *c->token));
@@ -297,7 +297,7 @@ static void share(void *self) {
     ((communicator *)self)->users++;
 }
 
-/* Outside of windows: NCCL takes the way between for it. */
+/* This memory has no window: NCCL uses its own buffers for it. */
 static z3d_status reserve(void *self, int64_t bytes) {
     communicator *c = self;
     if (bytes <= c->packed_bytes) return Z3D_OK;
@@ -313,7 +313,7 @@ static z3d_status reserve(void *self, int64_t bytes) {
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
     if (!nccl) return;
     if (nccl->world) destroy(nccl->world);
-    free(nccl); /* the library stays: it does not like to be unloaded */
+    free(nccl); /* the library stays, since unloading is not safe */
 }
 
 void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl) {
@@ -333,14 +333,14 @@ static char *row_at(const z3d_collective *call, int row) {
     return (char *)call->buffer + row * call->stride * (int64_t)z3d_dtype_size(call->dtype);
 }
 
-/* A bucket's rows are apart in the group's matrix, but NCCL's lie side by side. */
+/* Whether a bucket's rows have gaps in the group's matrix; NCCL needs rows without gaps. */
 static bool is_apart(const z3d_collective *call) {
     return (call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER ||
             call->kind == Z3D_COLLECTIVE_ALL_GATHER) &&
            call->count > 0 && call->count < call->stride;
 }
 
-/* To c->packed, or back. */
+/* Copies rows to c->packed, or back. */
 static z3d_status copy_rows(const communicator *c, const z3d_collective *call, bool back) {
     const size_t size = z3d_dtype_size(call->dtype), width = (size_t)call->count * size,
                  pitch = (size_t)call->stride * size;
@@ -385,7 +385,7 @@ static ncclResult_t run(const communicator *c, const z3d_collective *call) {
     return ncclInvalidArgument;
 }
 
-/* One call, also for a bucket: between copies of its rows. */
+/* Runs a collective as one call of NCCL; a bucket's rows are copied before and after it. */
 static z3d_status run_packed(const communicator *c, const z3d_collective *call) {
     static const char *const names[] = {
 #define X(NAME, name) #name,

@@ -1,7 +1,7 @@
-/* As much of NCCL's interface as we use. The library is found at run time, and it may be older or
- * newer than what a machine builds with: so no nccl.h has a say. Names, numbers and layouts are
- * those of NCCL 2.27; newer ones keep them. The tests have the same functions over processes of
- * the host (tests/device/cuda_shim/plugin/collectives.c). */
+/* The part of NCCL's interface that we use. The library is found at run time and may differ from
+ * the nccl.h of the build, which we do not use. Names, numbers and layouts are those of NCCL 2.27;
+ * newer versions keep them. Tests implement the same functions over processes of the host
+ * (tests/device/cuda_shim/plugin/collectives.c). */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_NCCL_API_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_NCCL_API_H
 
@@ -35,14 +35,12 @@ typedef struct ncclUniqueId {
 
 typedef struct ncclConfig_t ncclConfig_t;
 
-/* All members of a communicator use a window at equal offsets: in all_gather and all_reduce that of
- * the result, in reduce_scatter and all_reduce that of the operand. */
+/* All members of a communicator use a window at equal offsets: the result's in all_gather and
+ * all_reduce, the operand's in reduce_scatter and all_reduce. */
 #define NCCL_WIN_COLL_SYMMETRIC 1
 
-/* X(result, name, arguments). ncclCommSplit: config NULL is that of
- * `comm`. ncclCommWindowRegister is collective; *out may stay NULL where NCCL would not use a
- * window.
- */
+/* X(result, name, arguments). ncclCommSplit: config NULL means that of `comm`.
+ * ncclCommWindowRegister is collective; *out stays NULL if NCCL would not use a window. */
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(ncclResult_t, ncclGetVersion, (int *version))                                                \
     X(const char *, ncclGetErrorString, (ncclResult_t result))                                     \

@@ -1,5 +1,5 @@
-/* How long what runs on streams takes, by events: only in a run that asks for it
- * (z3d_device_config.times), because events cost launches. */
+/* Times of work on streams, by events. Only runs with z3d_device_config.times have them, because
+ * events cost launches. */
 #include <math.h>
 
 #include "src/device/cuda/cuda.h"

@@ -1,6 +1,6 @@
-/* What general allocators would need for a program's buffers: a request at each buffer's first
- * instruction, its return after the last. Both serve from a list of blocks in address order; they
- * differ in which free block they take, in what they round to, and in how they grow. */
+/* The memory that general allocators would need for a program's buffers. A buffer is requested at
+ * its first instruction and returned after its last. Both allocators have a list of blocks in
+ * address order; they differ in the choice of a free block, in rounding, and in growth. */
 #include <stdlib.h>
 
 #include "src/plan/memory.h"
@@ -17,7 +17,7 @@ enum {
     FIRST_FIT_GRANULE = 256
 };
 
-/* Neighbours in the list are neighbours in memory if they are of one segment. */
+/* Neighbours in the list are neighbours in memory if they have the same segment. */
 typedef struct block {
     int64_t bytes;
     bool used;
@@ -27,8 +27,8 @@ typedef struct block {
 
 typedef struct heap {
     bool caching;
-    block *block; /* room for two a buffer: a block is made by a request's segment or its split */
-    int count, first, last, spare; /* spare: head of the unused ones, linked by `after` */
+    block *block; /* two for each buffer: a request makes a segment or splits a block */
+    int count, first, last, spare; /* spare: head of the unused blocks, linked by `after` */
     int segments;
     int64_t reserved;
 } heap;
@@ -63,7 +63,7 @@ static bool is_small(int64_t bytes) {
     return bytes <= SMALL_REQUEST;
 }
 
-/* Small requests and others have separate pools; the sign of the segment says which. */
+/* The caching allocator has a pool for small requests (segment < 0) and one for others. */
 static int find_free(const heap *h, int64_t bytes) {
     int best = -1;
     for (int i = h->first; i >= 0; i = h->block[i].after) {
@@ -81,7 +81,7 @@ static int64_t segment_bytes(int64_t bytes) {
     return bytes < MIDDLE_REQUEST ? MIDDLE_SEGMENT : z3d_round_up(bytes, LARGE_STEP);
 }
 
-/* A free block of at least `bytes` at the end of the list. */
+/* Adds a free block of at least `bytes` at the end of the list. */
 static int grow_heap(heap *h, int64_t bytes) {
     if (h->caching) {
         int64_t size = segment_bytes(bytes);
@@ -139,11 +139,11 @@ static void give(heap *h, int index) {
 /* ---- playing a program's requests ---- */
 
 typedef struct request {
-    int time; /* 2 * instruction: wanted; + 1: given back */
+    int time; /* 2 * instruction: request; + 1: return */
     int buffer;
 } request;
 
-/* In program order; of one moment in the order of the program's buffers. */
+/* Orders by time, then by buffer. */
 static int by_time(const void *a, const void *b) {
     const request *x = a, *y = b;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
@@ -162,7 +162,7 @@ static int list_requests(const z3d_program *program, z3d_space space, request *o
     return count;
 }
 
-/* place: scratch, an entry a buffer. */
+/* place: scratch, one entry for each buffer. */
 static z3d_status play(const z3d_program *program, const request *requests, int count, bool caching,
                        int *place, int64_t *out) {
     heap h = {.caching = caching, .first = -1, .last = -1, .spare = -1};
@@ -196,7 +196,7 @@ static z3d_status play_both(const z3d_program *program, z3d_space space, z3d_pac
     return status;
 }
 
-/* ---- what is alive ---- */
+/* ---- live bytes ---- */
 
 z3d_status z3d_plan_live_bytes(const z3d_program *program, z3d_space space, int64_t **out) {
     int64_t *live;

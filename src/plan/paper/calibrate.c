@@ -1,5 +1,5 @@
-/* Fits the few free constants on a named part of the published points. The search is in
- * the unit cube that the bounds span, started anew around the best. */
+/* Fits the few free constants to the points marked PAPER_FITTED. The search is in the unit cube of
+ * the bounds, and begins again around the best point. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,8 @@
 #include "src/plan/calibrate/simplex.h"
 #include "src/plan/paper/paper.h"
 
-/* Each is a property of that machine and its software of 2019 that nobody published. Bounds that
- * are equal: it is not fitted. The best of a fit was at the end of what is plausible, which is
- * this. */
+/* Unpublished properties of the paper's machine and its software of 2019. Equal bounds: not fitted,
+ * because an earlier fit ended at this limit of plausible values. */
 static const struct constant {
     const char *path;
     double low, high;
@@ -39,11 +38,11 @@ int z3d_paper_constants(void) {
     return fitted;
 }
 
-/* A row that was run once on the sim device. */
+/* A row after its run on the sim device. */
 typedef struct run {
     const z3d_paper_row *row;
     z3d_case *of;         /* fitted rows only */
-    z3d_memory_need need; /* of the machine as it was at first: overhead is what varies */
+    z3d_memory_need need; /* on the first machine; later only the overhead differs */
 } run;
 
 typedef struct search {
@@ -53,7 +52,7 @@ typedef struct search {
     z3d_status status;
 } search;
 
-/* x: of the constants that are fitted, in their order. */
+/* x: the fitted constants, in their order. */
 static z3d_hardware at_point(const search *s, const double *x) {
     z3d_hardware hardware = s->machine;
     for (int c = 0; c < CONSTANTS; c++) {
@@ -65,7 +64,7 @@ static z3d_hardware at_point(const search *s, const double *x) {
     return hardware;
 }
 
-/* How far a row is from fitting or not fitting as published, in GB. */
+/* GB that a row misses to fit, or not to fit, as published. */
 static double misfit(const run *r, const z3d_hardware *hardware) {
     if (!(r->row->shows & PAPER_FITS)) return 0;
     double free = (r->need.free + r->need.overhead) * 1e-9 - hardware->overhead_gb;
@@ -92,7 +91,7 @@ static double error_of(search *s, const run *r, const z3d_hardware *hardware, in
     return sum;
 }
 
-/* Root of the mean squared log error, plus what misfits and leaving the bounds cost. */
+/* The root of the mean squared log error, plus penalties for misfits and for leaving the bounds. */
 static double objective(void *context, const double *x) {
     search *s = context;
     z3d_hardware hardware = at_point(s, x);
@@ -150,7 +149,7 @@ z3d_status z3d_paper_calibrate(z3d_hardware *hardware, int rounds, double *befor
     return s.status;
 }
 
-/* Values as they are written: four digits, so that the file is what the numbers come from. */
+/* Rounds values to the four digits in the file, so that the file gives the published results. */
 static void write_section(const z3d_hardware *hardware, const char *section, z3d_string *out) {
     z3d_hardware copy = *hardware;
     const size_t length = strlen(section);

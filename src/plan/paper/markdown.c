@@ -61,7 +61,7 @@ z3d_status z3d_points_markdown(const z3d_points *points, z3d_string *out) {
         value(p, p->published, out);
         value(p, p->ours, out);
         if (p->paper && !isnan(p->other)) {
-            out->length -= 2; /* within the cell */
+            out->length -= 2; /* go on in the same cell */
             z3d_string_append(out, " (%.4g) |", p->other);
         }
         error(p, out);

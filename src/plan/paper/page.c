@@ -8,7 +8,7 @@
 
 static const struct figure {
     const char *name, *quantity, *title, *unit;
-    double scale; /* of the values as drawn */
+    double scale; /* of the drawn values */
 } figures[] = {
     {"fig2", "tflops_per_gpu", "Figure 2: ZeRO-100B against Megatron, up to 400 GPUs",
      "TFLOPS a GPU", 1},
@@ -41,7 +41,7 @@ static int system_of(const char *name) {
     return 0;
 }
 
-/* ---- bars: what was measured of one size stands together ---- */
+/* ---- bars, grouped by size ---- */
 
 static double highest(const z3d_points *points, const struct figure *figure) {
     double top = 0;
@@ -49,7 +49,7 @@ static double highest(const z3d_points *points, const struct figure *figure) {
         if (belongs(&points->point[i], figure))
             top =
                 fmax(top, figure->scale * fmax(points->point[i].ours, points->point[i].published));
-    return 1.03 * top; /* a ring at its end stays within */
+    return 1.03 * top; /* a ring at the end must be inside */
 }
 
 static void bar(const z3d_point *p, const struct figure *figure, double top, z3d_string *out) {
@@ -94,7 +94,7 @@ static void draw_bars(const z3d_points *points, const struct figure *figure, z3d
     z3d_string_append(out, "</div>\n");
 }
 
-/* ---- figure 3: all GPUs together, against a straight line from the first point ---- */
+/* ---- figure 3: all GPUs together, and a straight line from the first point ---- */
 
 static void draw_scaling(const z3d_points *points, const struct figure *figure, z3d_string *out) {
     enum { MOST = 32 };
@@ -156,7 +156,7 @@ static void row(const z3d_point *p, z3d_string *out) {
     z3d_string_append(out, "<td>%s</td></tr>\n", p->fitted ? "fitted" : "");
 }
 
-/* The rows of a figure: those that are exactly as published, or the others. */
+/* The rows of a figure that are exactly as published, or the others. */
 static int count_rows(const z3d_points *points, const z3d_point *of, bool exact) {
     int count = 0;
     for (int i = 0; i < points->count; i++)
@@ -176,7 +176,7 @@ static void rows(const z3d_points *points, const z3d_point *of, bool exact, z3d_
     z3d_string_append(out, "</table></div>\n");
 }
 
-/* What is exactly as published is folded; of a figure also the rest, which its bars show. */
+/* Rows that are exactly as published are folded; a figure's others, too: bars show them. */
 static void table(const z3d_points *points, const z3d_point *of, bool drawn, z3d_string *out) {
     int exact = count_rows(points, of, true), others = count_rows(points, of, false);
     if (others && drawn) z3d_string_append(out, "<details><summary>%d numbers</summary>\n", others);
@@ -208,7 +208,7 @@ static const char style[] =
     "dl{display:grid;grid-template-columns:auto 1fr;gap:.1rem .8rem}dt{font-weight:600}dd{margin:0}"
     "@media(max-width:600px){.bars small{display:block;line-height:1.1}}";
 
-/* Of figures 6 to 8; the paper's table 3. */
+/* The configurations of figures 6 to 8 (the paper's table 3). */
 static const char configurations[] =
     "<h2>C1 to C5</h2>\n<dl>\n"
     "<dt>C1</dt><dd>Each data rank keeps a part of the optimizer states (P_os: ZeRO stage "

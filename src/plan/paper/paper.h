@@ -9,19 +9,19 @@
 
 enum { PAPER_SEQUENCE = 1024, PAPER_VOCABULARY = 51200 };
 
-/* What is published of a row, as bits. */
+/* The published numbers of a row, as bits. */
 enum {
     PAPER_SPEED = 1,  /* TFLOPS a GPU */
-    PAPER_MEMORY = 2, /* GB cached at most */
+    PAPER_MEMORY = 2, /* largest GB cached */
     PAPER_FITS = 4,
     PAPER_LARGEST = 8, /* the largest model of its configuration */
-    PAPER_FITTED = 16  /* the calibration uses it; all others are for validation */
+    PAPER_FITTED = 16  /* for calibration; all others are for validation */
 };
 
 /* One run of the paper. */
 typedef struct z3d_paper_row {
     const char *figure, *system, *size;
-    int layers, hidden, heads, gpus, tensor, batch; /* batch: of one model replica */
+    int layers, hidden, heads, gpus, tensor, batch; /* batch: samples of one model replica */
     int stage;
     bool partition, offload; /* P_a, P_a+cpu */
     bool fused_buffer;       /* Megatron's fp32 copy of all gradients in one buffer: 4P bytes */
@@ -34,27 +34,26 @@ typedef struct z3d_paper_row {
 extern const z3d_paper_row z3d_paper_rows[];
 extern const int z3d_paper_row_count;
 
-/* The row as a configuration file, with a comment on top. */
+/* Appends the row as a configuration file, with a comment on top. */
 void z3d_paper_config(const z3d_paper_row *row, z3d_string *out);
-/* "fig2-zero-100B.yaml" into buf. */
+/* Writes "fig2-zero-100B.yaml" into buf, and returns it. */
 const char *z3d_paper_file(const z3d_paper_row *row, char *buf, size_t size);
-/* The row on the sim device; layers: 0, or replaces the row's. */
+/* The row on the sim device. layers: 0, or instead of the row's. Errors: as z3d_case_create. */
 z3d_status z3d_paper_case(const z3d_paper_row *row, int layers, z3d_case **out);
-/* Priced; the fused buffer is in the memory. */
+/* Prices a row; the memory includes the fused buffer. Errors: as z3d_estimate_make. */
 z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,
                               const z3d_hardware *hardware, z3d_estimate *out);
 
 /* One published number and ours. */
 typedef struct z3d_point {
-    const char *paper, *title; /* NULL: the ZeRO paper; else of configs/published */
+    const char *paper, *title; /* of configs/published; NULL: the ZeRO paper */
     const char *figure, *system;
     char size[16];
     int gpus;
-    const char
-        *quantity;    /* tflops_per_gpu, gb, fits, max_params; published.c has those of papers */
-    double published; /* NAN: left out */
-    double ours;      /* fits: 0 or 1 */
-    double other;     /* speed: by the 72 convention; table 2: the formula itself; else NAN */
+    const char *quantity; /* tflops_per_gpu, gb, fits, max_params; or one of quantities.h */
+    double published;     /* NAN: left out */
+    double ours;          /* fits: 0 or 1 */
+    double other;         /* speed: in the 72 convention; table 2: the exact formula; else NAN */
     bool fitted;
     int row; /* in z3d_paper_rows, -1: none */
 } z3d_point;
@@ -62,7 +61,7 @@ typedef struct z3d_point {
 typedef struct z3d_points {
     int count, capacity;
     z3d_point *point;
-    int texts, texts_capacity; /* that points refer to */
+    int texts, texts_capacity; /* the texts that points refer to */
     char **text;
 } z3d_points;
 
@@ -70,54 +69,56 @@ void z3d_points_free(z3d_points *points);
 z3d_status z3d_points_add(z3d_points *points, const z3d_point *point);
 /* Whether the point is the first of its table or figure. */
 bool z3d_points_begin_table(const z3d_points *points, int index);
-/* The errors of those points that `belongs` wants, without those that fit or do not. */
+/* The errors of the points that `belongs` selects, except those of `fits`. ERR_MEMORY. */
 typedef struct z3d_errors {
     int count;
-    double median, worst; /* shares; median: without signs */
+    double median, worst; /* shares; median: of absolute values */
 } z3d_errors;
 typedef bool z3d_point_filter(const z3d_point *point, const void *context);
 z3d_status z3d_points_errors(const z3d_points *points, z3d_point_filter *belongs,
                              const void *context, z3d_errors *out);
-/* Of `context`'s table (a z3d_point) of a paper. */
+/* Selects the points in the table of `context` (a z3d_point). */
 z3d_point_filter z3d_points_same_table;
-/* A copy of a text that lives as long as the points. */
+/* Copies a text; the copy lives as long as the points. ERR_MEMORY. */
 z3d_status z3d_points_keep(z3d_points *points, const char *text, const char **out);
 
-/* Table 1 as printed: rounded to three digits or so below 100, truncated from 100 on. */
+/* Adds table 1, with numbers as the paper prints them (z3d_paper_printed). */
 z3d_status z3d_paper_table1(z3d_points *out);
-/* Table 2: theory (row tensor size 1, the others that times printed row 1), and what fits here. */
+/* Adds table 2: by formula (row 1; the other rows are multiples of its printed numbers), and the
+ * largest models that fit here. */
 z3d_status z3d_paper_table2(const z3d_hardware *hardware, z3d_points *out);
-/* The points of one figure ("fig2"). */
+/* Adds the points of one figure ("fig2"). */
 z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3d_points *out);
 /* The largest number of layers of a row's shape that fits, 0: none. */
 z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
                              double *parameters);
 double z3d_paper_printed(double gigabytes);
 
-/* The ZeRO paper's: "table1" ... "fig8", or "zero": all of them. Another name adds nothing. */
+/* Adds the points of "table1" ... "fig8" of the ZeRO paper, or all ("zero"). Another name adds
+ * nothing. */
 bool z3d_paper_has(const char *what);
 z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out);
 
-/* The names of the papers of configs/published, with spaces between them. configs: the folder that
- * has `hardware` and `published`. Errors: ERR_IO, ERR_CONFIG with file and line. */
+/* Appends the names of the papers in configs/published, with spaces between them. configs: the
+ * folder with `hardware` and `published`. Errors: ERR_IO, ERR_CONFIG with file and line. */
 z3d_status z3d_published_names(const char *configs, z3d_string *out);
-/* Adds the points of the paper of that name; of "papers" or "all": of each. Errors: the same, and
+/* Adds the points of the paper `what`, or of all papers ("papers", "all"). Errors: the same, and
  * those of z3d_case_create and z3d_estimate_make. */
 z3d_status z3d_published_reproduce(const char *configs, const char *what, z3d_points *out);
 z3d_status z3d_points_print(const z3d_points *points, z3d_string *out);
-/* Tables for docs. */
+/* Appends tables for docs. */
 z3d_status z3d_points_markdown(const z3d_points *points, z3d_string *out);
 void z3d_points_json(const z3d_points *points, z3d_string *out);
-/* One self-contained HTML page with the figures redrawn. */
+/* Appends a self-contained HTML page with the figures redrawn. */
 z3d_status z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out);
 
-/* How many constants paper-2019 has that are fitted. */
+/* The number of fitted constants of paper-2019. */
 int z3d_paper_constants(void);
-/* Fits them, each within its bounds, on the points marked PAPER_FITTED, starting from `hardware`,
- * which is set to the best found. before, after: the root of the mean squared log error. rounds:
- * searches started anew. */
+/* Fits these constants, each within its bounds, on the points marked PAPER_FITTED. Begins with
+ * `hardware`, and sets it to the best result. rounds: number of searches, each begins with the best
+ * so far. before, after: the root of the mean squared log error, plus penalties. */
 z3d_status z3d_paper_calibrate(z3d_hardware *hardware, int rounds, double *before, double *after);
-/* The calibration file: the constants with meaning and bounds. */
+/* Appends the calibration file: the constants with their meaning and bounds. */
 void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The list of points that a reproduction is, and their errors. */
+/* The list of points of a reproduction, and their errors. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Runs of other papers: configs/published/papers.csv lists them, NAME.yaml is what a paper's runs
- * have in common, NAME.csv has a row for each run: its sizes, and a column for each published
- * number. docs/reproducing-the-paper.md explains the columns. */
+/* Runs of other papers. configs/published/papers.csv lists the papers; NAME.yaml is the common part
+ * of a paper's runs; NAME.csv has a row for each run, with its sizes and published numbers.
+ * docs/reproducing-the-paper.md explains the columns. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "src/plan/paper/paper.h"
 #include "src/plan/paper/quantities.h"
 
-/* Columns that say what a run is called and where it ran; others are numbers of the machine's or
- * the software's description, or keys of the configuration. */
+/* Columns for a run's name and place. Other columns are published numbers, numbers of the machine's
+ * or the software's description, or keys of the configuration. */
 enum { TABLE, SYSTEM, SIZE, HARDWARE, SOFTWARE, RANKS, RANK, KEPT, FACTS };
 static const char *const facts[FACTS] = {"table",    "system", "size", "hardware",
                                          "software", "ranks",  "rank", "kept_per_bsh"};
@@ -23,7 +23,7 @@ static int find_name(const char *name, const char *const *names, int count) {
     return -1;
 }
 
-/* A run as its row says it. */
+/* A run, from its row. */
 typedef struct run {
     const char *configs, *paper, *title;
     z3d_csv csv;
@@ -47,13 +47,13 @@ static z3d_status read_number(const z3d_csv *csv, int column, double *out) {
     return z3d_csv_refuse(csv, what, csv->field[column]);
 }
 
-/* An error that does not say where it is. */
+/* Adds file and line to an error without them. */
 static z3d_status at_line(const run *r, z3d_status status) {
     if (status == Z3D_OK) return status;
     return z3d_error_context(status, "%.200s, line %d", r->csv.path, r->csv.line);
 }
 
-/* A column that says which of the run's ranks, or what is kept. */
+/* Reads a column with a number: ranks, rank or kept_per_bsh. */
 static z3d_status read_fact(run *r, int column, int which) {
     const z3d_csv *csv = &r->csv;
     double number = 0;
@@ -66,12 +66,12 @@ static z3d_status read_fact(run *r, int column, int which) {
         return Z3D_OK;
     }
     if (!(number >= 0 && number < 1e6 && number == floor(number)))
-        return z3d_csv_refuse(csv, "rank is no rank", csv->field[column]);
+        return z3d_csv_refuse(csv, "rank is not a rank of the run", csv->field[column]);
     r->rank = (int)number;
     return Z3D_OK;
 }
 
-/* The machine and the software first: other columns change their numbers. */
+/* Reads the machine and the software first, because other columns change their numbers. */
 static z3d_status read_facts(run *r) {
     const z3d_csv *csv = &r->csv;
     z3d_string path = {0};
@@ -90,7 +90,7 @@ static z3d_status read_facts(run *r) {
     return at_line(r, status);
 }
 
-/* Without these there is nothing to print and nothing to run. */
+/* A run needs these columns. */
 static z3d_status check_header(const z3d_csv *csv) {
     static const int needed[] = {TABLE, HARDWARE, RANKS};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
@@ -210,7 +210,7 @@ static z3d_status open_list(const char *configs, z3d_string *path, z3d_csv *out)
     return status;
 }
 
-/* names: NULL, or gets the names; points: NULL, or gets the points of those that are wanted. */
+/* Appends the papers' names to `names`, and the points of `what` to `points`; each may be NULL. */
 static z3d_status each_paper(const char *configs, const char *what, z3d_string *names,
                              z3d_points *points) {
     z3d_csv list = {0};

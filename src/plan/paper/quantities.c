@@ -1,4 +1,4 @@
-/* What is predicted of a published run. */
+/* Predicts the numbers of a published run. */
 #include "src/plan/paper/quantities.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ const char *const z3d_quantities[Z3D_Q_COUNT] = {
 
 /* ---- memory ---- */
 
-/* What forward passes leave for backward passes on this rank, at their most: bytes of activations,
- * and blocks that are forward and not yet backward. */
+/* The most that forward passes leave for backward on this rank: bytes of activations; blocks after
+ * their forward and before their backward. */
 typedef struct left {
     double bytes;
     int blocks;
@@ -35,7 +35,7 @@ static z3d_status find_left(const z3d_case *of, left *out) {
         const z3d_buffer *b = &program->buffer[i];
         if (b->space != Z3D_SPACE_DEVICE || b->category != Z3D_CATEGORY_ACTIVATIONS) continue;
         change[b->first] += b->bytes;
-        change[b->last] -= b->bytes; /* not left by its last instruction */
+        change[b->last] -= b->bytes; /* the last instruction frees it */
     }
     for (int i = 0; i < stage->num_entries; i++) {
         const z3d_sim_entry *entry = &stage->entry[i];
@@ -53,8 +53,8 @@ static z3d_status find_left(const z3d_case *of, left *out) {
 
 /* ---- passes ---- */
 
-/* Of each pipeline stage: from its first pass to its last, and the seconds of its passes. Of all
- * blocks: how often they go forward and backward, and the seconds of each. */
+/* Times of passes. stage: begin of the first, end of the last, and sum of all passes. forward,
+ * backward: number and seconds over all blocks. */
 enum { MOST_STAGES = 1024 };
 typedef struct passes {
     const z3d_case *of;
@@ -67,7 +67,7 @@ typedef struct passes {
     } forward, backward;
 } passes;
 
-/* What is recomputed belongs to backward. */
+/* Recomputation counts as backward. */
 static void take_block(passes *p, z3d_opcode opcode, double seconds) {
     if (opcode == Z3D_OP_FORWARD) {
         p->forward.seconds += seconds;
@@ -93,7 +93,7 @@ static double mean_ms(double seconds, int count) {
     return count > 0 ? 1e3 * seconds / count : 0;
 }
 
-/* (cost - passes) / cost of the stage that takes longest (arXiv 2401.10241). */
+/* The bubble of arXiv 2401.10241: (cost - passes) / cost, of the stage with the largest cost. */
 static double bubble_of(const passes *p) {
     double cost = 0, busy = 0;
     for (int s = 0; s < p->of->simulation->stages; s++) {
@@ -105,7 +105,7 @@ static double bubble_of(const passes *p) {
     return cost > 0 ? 1 - busy / cost : 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all quantities ---- */
 
 static void find_memory(const z3d_case *of, const z3d_estimate *e, const left *forward,
                         double kept_per_element, z3d_predicted *out) {

@@ -1,4 +1,4 @@
-/* What is predicted of a published run, by the name of its column in configs/published. */
+/* The predicted numbers of a published run. Their names are columns in configs/published. */
 #ifndef ZERO3D_PLAN_PAPER_QUANTITIES_H
 #define ZERO3D_PLAN_PAPER_QUANTITIES_H
 
@@ -26,14 +26,13 @@ enum {
 };
 extern const char *const z3d_quantities[Z3D_Q_COUNT];
 
-/* own: of memory that counts what only the published software keeps, without that; else NAN. */
+/* own: memory without the bytes that only the published software keeps; else NAN. */
 typedef struct z3d_predicted {
     double value[Z3D_Q_COUNT], own[Z3D_Q_COUNT];
 } z3d_predicted;
 
-/* kept_per_bsh: bytes that the published software keeps of a block for its backward and this
- * program does not, for each token of the micro-batch and element of hidden_size. Errors: as
- * z3d_estimate_make. */
+/* kept_per_bsh: bytes that only the published software keeps of a block for its backward, per token
+ * of the micro-batch and element of hidden_size. Errors: as z3d_estimate_make. */
 z3d_status z3d_quantities_find(const z3d_case *of, const z3d_hardware *hardware, int hidden_size,
                                double kept_per_bsh, z3d_predicted *out);
 

@@ -119,8 +119,7 @@ static void print_point(const z3d_point *point, z3d_string *out) {
     z3d_string_append(out, "%s\n", point->fitted ? "  fitted" : "");
 }
 
-/* Of the speeds of the ZeRO paper: of all points, of those the calibration fitted, of those it
- * never saw. */
+/* Speeds of the ZeRO paper: all points, those for calibration, those for validation. */
 typedef enum { ALL, FITTED, VALIDATION } choice;
 static bool is_chosen(const z3d_point *point, const void *context) {
     const choice which = *(const choice *)context;
@@ -141,7 +140,7 @@ static z3d_status print_zero_errors(const z3d_points *points, z3d_string *out) {
     }
     z3d_string_append(out, "paper-2019 has %d fitted constants.\n", z3d_paper_constants());
     z3d_string_append(out, "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); "
-                           "the last column does not: 72 B s l h^2 (1 + s/6h + V/12lh).\n"
+                           "the last column does not count it: 72 B s l h^2 (1 + s/6h + V/12lh).\n"
                            "(left out): not in our list of published numbers. fitted: the "
                            "calibration used it.\n"
                            "The sim device predicted our numbers from the step programs that "
@@ -149,7 +148,7 @@ static z3d_status print_zero_errors(const z3d_points *points, z3d_string *out) {
     return Z3D_OK;
 }
 
-/* A line for each table of the other papers. */
+/* Prints a line for each table of the other papers. */
 static z3d_status print_paper_errors(const z3d_points *points, z3d_string *out) {
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];

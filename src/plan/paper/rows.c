@@ -1,11 +1,11 @@
-/* Every row of the paper's figures as one table, and a row as a configuration. */
+/* A table of every row in the paper's figures; makes configurations from rows. */
 #include "src/plan/paper/paper.h"
 #include "zero/program/layout.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Shorthands of the table: what is published, and the systems of Table 3. */
+/* Shorthands of the table: published numbers, and the systems of Table 3. */
 #define SPEED(value) .shows = PAPER_SPEED | PAPER_FITS, .speed = (value), .fits = true
 #define TUNED(value)                                                                               \
     .shows = PAPER_SPEED | PAPER_FITS | PAPER_FITTED, .speed = (value), .fits = true
@@ -164,7 +164,7 @@ z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,
 
 /* ---- the largest model ---- */
 
-/* Bytes to spare with so many layers; the host's memory counts as well. */
+/* Free bytes with so many layers; the host's memory counts, too. */
 static z3d_status spare(const z3d_paper_row *row, const z3d_hardware *hardware, int layers,
                         double *free_bytes, double *parameters) {
     z3d_case *of;
@@ -178,8 +178,8 @@ static z3d_status spare(const z3d_paper_row *row, const z3d_hardware *hardware, 
     return status;
 }
 
-/* Memory is nearly linear in layers: between a size that fits and one that does not, the straight
- * line's zero is tried next. */
+/* Memory is nearly linear in the layers. So the next try is the zero of the line between a size
+ * that fits and one that does not. */
 z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
                              double *parameters) {
     enum { MOST = 4096 };

@@ -1,5 +1,5 @@
-/* Tables 1 and 2, from what a built program says it keeps: a model of exactly P parameters in one
- * group, through the same layout and builder as every other. */
+/* Tables 1 and 2, from the states of a built program: a model of exactly P parameters in one group,
+ * with the usual layout and builder. */
 #include "src/plan/paper/paper.h"
 #include "zero/program/layout.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- a model that is nothing but its parameters ---- */
+/* ---- a model of parameters alone ---- */
 
 static z3d_status weigh(z3d_unit_run *run) {
     const z3d_parameter *p = run->unit->data;
@@ -37,7 +37,7 @@ static z3d_status make_model(int64_t parameters, z3d_model **out) {
     return Z3D_OK;
 }
 
-/* Bytes that persist on a rank: parameters, gradients, optimizer states. */
+/* Bytes of a rank's parameters, gradients and optimizer states. */
 static z3d_status states(const z3d_model *model, int data, int stage, double *bytes) {
     z3d_mesh mesh;
     z3d_program_set set;
@@ -60,7 +60,7 @@ static z3d_status states(const z3d_model *model, int data, int stage, double *by
 
 /* ---- table 1 ---- */
 
-/* The paper rounds to one decimal (below 10: two) and truncates from 100 on. */
+/* The paper rounds numbers below 10 to two decimals, below 100 to one; it truncates others. */
 double z3d_paper_printed(double gigabytes) {
     if (gigabytes >= 100) return floor(gigabytes + 1e-6);
     double digits = gigabytes >= 10 ? 10 : 100;
@@ -140,7 +140,7 @@ static z3d_point table2_point(const char *system, int tensor, double published, 
     return point;
 }
 
-/* 32 GB over the bytes a parameter takes; the paper's rows are multiples of its rounded first. */
+/* 32 GB / bytes per parameter; the paper's other rows are multiples of its rounded first row. */
 static z3d_status theory(z3d_points *out) {
     static const char *const names[] = {"base", "os", "os+g", "os+g+p"};
     enum { PARAMETERS = TABLE2_DATA * Z3D_SHARD_ALIGN * 250000 };
@@ -161,8 +161,8 @@ static z3d_status theory(z3d_points *out) {
     return status;
 }
 
-/* The paper does not say which models it tried: hidden sizes as in its other figures, a batch of 8
- * a replica, as many layers as fit. */
+/* The paper does not name its models. We take hidden sizes as in its other figures, a batch of 8 a
+ * replica, and as many layers as fit. */
 static z3d_status measured(const z3d_hardware *hardware, z3d_points *out) {
     static const int hidden[2][5] = {{1920, 2560, 3072, 4096, 6144},
                                      {3072, 4096, 6144, 8192, 8192}};

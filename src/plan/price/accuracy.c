@@ -1,4 +1,4 @@
-/* The one place of these figures; tests compare them with the pages and with what they predict. */
+/* The numbers about accuracy. Tests compare them with the pages and with predictions. */
 #include "src/plan/price/accuracy.h"
 
 #include <string.h>
@@ -7,14 +7,15 @@ const z3d_accuracy z3d_accuracies[Z3D_ACCURACIES] = {
     {"runs on a measured machine", 15, true, 2.8, 10.3, "docs/results/clock.md"},
     {"published runs of the ZeRO paper on V100s", 24, false, 6, 30,
      "docs/reproducing-the-paper.md"},
-    {"published runs with offload on V100s", 11, false, 10, 32, "docs/results/offload-published.md"},
+    {"published runs with offload on V100s", 11, false, 10, 32,
+     "docs/results/offload-published.md"},
 };
 
 int z3d_offload_kind(bool states, bool checkpoints) {
     return states ? 2 : checkpoints ? 1 : 0;
 }
 
-/* Where the numbers of a class begin: they follow each other. */
+/* The offset of a class's first number; the others follow it. */
 static size_t place_of(bool nodes) {
     _Static_assert(
         offsetof(z3d_hardware, node_billions_most) ==
@@ -39,7 +40,7 @@ static bool has_several_nodes(const z3d_hardware *hardware, const z3d_run_kind *
     return run->ranks > hardware->devices;
 }
 
-/* The pages' runs of zero3d on a cpu machine that was measured. */
+/* Whether a run is like those of the page about cpu machines. */
 static bool is_compared_cpu(const z3d_hardware *hardware, const z3d_run_kind *run) {
     return hardware->measured.count > 0 && !has_several_nodes(hardware, run) && run->offload == 0 &&
            run->pipeline == 1;
@@ -65,7 +66,7 @@ void z3d_software_print(const z3d_hardware *hardware, z3d_string *out) {
                           hardware->standard ? " (the default; --software names another)" : "");
 }
 
-/* What was compared instead: of this class, or else of the other one. */
+/* Prints the compared steps on as many nodes, or else the other ones. */
 static void print_nearest(const z3d_hardware *hardware, bool nodes, z3d_string *out) {
     static const char *const offloads[] = {"no offload", "at most activation checkpoints offloaded",
                                            "offload"};
@@ -84,7 +85,7 @@ static void print_nearest(const z3d_hardware *hardware, bool nodes, z3d_string *
                       offloads[(int)hardware->compared_offload]);
 }
 
-/* Measured steps of a software on this device. */
+/* The number of measured steps of a software on this device. */
 static int steps_of(const char *software, const z3d_hardware *hardware) {
     z3d_hardware other = *hardware;
     const z3d_compared_class none = {.low = 1, .high = 1};

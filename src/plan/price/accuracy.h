@@ -1,58 +1,58 @@
-/* How far predictions have been off: the runs of ours and of others that were compared with them.
- */
+/* The accuracy of predictions: comparisons with our runs and with published runs. */
 #ifndef ZERO3D_PLAN_ACCURACY_H
 #define ZERO3D_PLAN_ACCURACY_H
 
 #include "src/device/sim/hardware.h"
 
 typedef struct z3d_accuracy {
-    const char *runs; /* which */
+    const char *runs; /* which runs */
     int count;
     bool measured;       /* the machine was measured; else its description rests on estimates */
     double median, most; /* error of a step's time or speed, percent */
-    const char *source;  /* the page that has them one by one */
+    const char *source;  /* the page with each run */
 } z3d_accuracy;
 
 enum { Z3D_ACCURACIES = 3 };
 extern const z3d_accuracy z3d_accuracies[Z3D_ACCURACIES];
 
-/* Measured over predicted time of the compared steps that are nearest: of this software, on this
- * device, on one node or on several,
- * of like sizes. Of ten steps one is below `low` and one above `high`; of fewer
- * than Z3D_COMPARED_FEW none. */
+/* Measured over predicted time of the compared steps that are most like a run: the same software
+ * and device, one node or several, similar sizes. One step of ten is below `low`, one above `high`;
+ * with fewer than Z3D_COMPARED_FEW steps none. */
 enum { Z3D_COMPARED_FEW = 10 };
 typedef struct z3d_compared {
     int runs;
     double low, high;
 } z3d_compared;
 
-/* The numbers of `compared` about steps on one node, or on several. */
+/* The numbers of `compared` in a software's file, for steps on one node or on several. */
 typedef struct z3d_compared_class {
     double runs, low, high, ranks_least, ranks_most, billions_least, billions_most;
 } z3d_compared_class;
 z3d_compared_class z3d_compared_of(const z3d_hardware *hardware, bool nodes);
 void z3d_compared_set(z3d_hardware *hardware, bool nodes, const z3d_compared_class *to);
 
-/* What of a run decides which compared steps are like it. */
+/* The properties of a run that decide which compared steps are like it. */
 typedef struct z3d_run_kind {
     int ranks;         /* of the world */
     int stage;         /* of ZeRO; one data rank: 0 */
-    int pipeline;      /* stages */
-    int offload;       /* as compared.offload says it */
+    int pipeline;      /* pipeline stages */
+    int offload;       /* z3d_offload_kind */
     double parameters; /* of the model */
 } z3d_run_kind;
 int z3d_offload_kind(bool states, bool checkpoints);
 
-/* Whether there are any: on as many nodes, with the sizes, the ZeRO stage and the offload that
- * `compared` of the software has; on a cpu machine without pipeline and offload. */
+/* Whether compared steps are like this run, and their numbers. They are in the ranges of nodes,
+ * sizes, ZeRO stage and offload in the software's `compared`; on a cpu machine without pipeline and
+ * offload. */
 bool z3d_compared_find(const z3d_hardware *hardware, const z3d_run_kind *run, z3d_compared *out);
-/* A line: between what times a step of `seconds` is; or that nothing like it was compared, and a
- * line with what is nearest. */
+/* Appends a line with the likely range of a step of `seconds`; or a line that no such step was
+ * compared, and a line with the nearest ones. */
 void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, double seconds,
                         z3d_string *out);
-/* A line for each software that was compared with steps of this device, if this one was not. */
+/* Appends a line for each software that was compared with steps of this device, if this software
+ * was not. */
 void z3d_compared_others_print(const z3d_hardware *hardware, z3d_string *out);
-/* ", with the software Megatron-LM of 2025 (the default)"; nothing where none is named. */
+/* Appends ", with the software Megatron-LM of 2025 (the default)"; nothing without a name. */
 void z3d_software_print(const z3d_hardware *hardware, z3d_string *out);
 
 #endif

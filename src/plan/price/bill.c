@@ -1,4 +1,4 @@
-/* What a whole training takes. */
+/* The price of a whole training. */
 #include "src/plan/price/bill.h"
 
 #include <math.h>
@@ -30,8 +30,8 @@ z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
 
 static const double MWH = 1 / 3.6e9; /* of a joule */
 
-/* Of the nodes, of their devices, or of both: machines whose nodes' watts nobody says compare by
- * the devices. */
+/* Energy of the nodes, their devices, or both. Machines without node.watts are compared by their
+ * devices. */
 static void print_energy(const z3d_hardware *hardware, const z3d_bill *b, z3d_string *out) {
     const bool nodes = b->joules >= 0, devices = b->device_joules >= 0;
     if (nodes) z3d_string_append(out, "  about %.3g J, %.4g MWh", b->joules, b->joules * MWH);

@@ -1,6 +1,6 @@
-/* Measures the disk of a folder. As checkpoints use it: all ranks at once write pieces that go to
- * the disk as they are made, then read them back from the disk itself. As offload uses it: through
- * the disk lane, writes, reads, and both at once. */
+/* Measures a folder's disk. As checkpoints use it: all ranks at once write pieces to the disk, then
+ * read them back from the disk. As offload uses it: writes, reads, and both at once, through the
+ * disk lane. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -16,14 +16,14 @@
 #include "src/plan/price/measure.h"
 
 enum { PIECE = 4 << 20, NODE_BYTES = 256 << 20 };
-static const double MOST_SECONDS = 2; /* of each way; a slow disk gets less to do */
+static const double MOST_SECONDS = 2; /* each way; a slow disk gets fewer pieces */
 
 typedef struct probe {
     const char *folder;
     char *path, *piece;
     int fd;
     int64_t wanted, bytes; /* of this rank; written so far */
-    double seconds;        /* of the way that was measured last */
+    double seconds;        /* of the latest measurement */
 } probe;
 
 static z3d_status failed(const probe *p, const char *what, int error) {
@@ -35,14 +35,13 @@ static z3d_status check_space(const probe *p, int ranks) {
     char need[32], have[32];
     if (statvfs(p->folder, &info) != 0) return failed(p, "see how much space is left", errno);
     int64_t space = (int64_t)info.f_bavail * (int64_t)info.f_frsize, all = ranks * p->wanted;
-    if (space >= 2 * all) return Z3D_OK; /* it is not ours to fill */
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%.200s: the measurement needs %s of free space, but only %s are free",
+    if (space >= 2 * all) return Z3D_OK; /* leave half of it to others */
+    return Z3D_ERROR(Z3D_ERR_IO, "%.200s: only %s are free, but the measurement needs %s",
                      p->folder, z3d_format_bytes(space, have, sizeof have),
                      z3d_format_bytes(2 * all, need, sizeof need));
 }
 
-/* A file that loses its name at once: it goes away with this process. */
+/* Opens a file and removes its name, so it vanishes with this process. */
 static z3d_status open_probe(probe *p, int ranks) {
     z3d_string path = {0};
     Z3D_TRY(check_space(p, ranks));
@@ -62,7 +61,7 @@ static void close_probe(probe *p) {
     free(p->piece);
 }
 
-/* No more than two pieces wait for the disk, so that the sync at the end is a short one. */
+/* At most two pieces wait for the disk, so the sync at the end is short. */
 static z3d_status write_out(probe *p) {
     const unsigned finished =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -80,7 +79,8 @@ static z3d_status write_out(probe *p) {
     return Z3D_OK;
 }
 
-/* Reads are only the disk's where the pages really went. */
+/* Drops the file from the page cache, and checks that the pages are gone: else reads would not
+ * reach the disk. */
 static z3d_status drop_pages(const probe *p) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (size_t)p->bytes / page, resident = 0;
     unsigned char *map = NULL;
@@ -116,7 +116,7 @@ static z3d_status read_back(probe *p) {
     return Z3D_OK;
 }
 
-/* GB/s of a node: what all ranks moved in the time of the slowest. */
+/* GB/s of a node: the bytes of all ranks in the time of the slowest. */
 static z3d_status node_rate(z3d_world *world, int64_t bytes, double seconds, double *out) {
     struct moved {
         double bytes, seconds;
@@ -134,14 +134,14 @@ static z3d_status node_rate(z3d_world *world, int64_t bytes, double seconds, dou
     return status;
 }
 
-/* ---- as memory ---- */
+/* ---- as offload uses the disk ---- */
 
 typedef struct lane {
     z3d_disk *disk;
     char *memory;   /* two pieces for each way */
     int64_t wanted; /* bytes of this rank and of its file */
     int64_t moved;
-    double seconds; /* of the turn that was measured last */
+    double seconds; /* of the latest turn */
 } lane;
 
 enum { WRITES = 1, READS = 2 };
@@ -161,7 +161,7 @@ static void close_lane(lane *l) {
     free(l->memory);
 }
 
-/* Beside reads, writes go to pieces that are half of the file away. */
+/* With reads at the same time, writes go to pieces half of the file away. */
 static z3d_status start_pieces(lane *l, unsigned ways, int64_t at, int64_t ticket[2]) {
     char *memory = l->memory + at / PIECE % 2 * PIECE;
     int64_t to = ways & READS ? (at + l->moved / 2 / PIECE * PIECE) % l->moved : at;
@@ -178,7 +178,7 @@ static z3d_status wait_pieces(lane *l, unsigned ways, const int64_t ticket[2]) {
     return status;
 }
 
-/* Two pieces are under way. Reads read no more than what was written: most: bytes, each way. */
+/* Moves `most` bytes each way (fewer if slow), two pieces at a time. */
 static z3d_status run_lane(lane *l, unsigned ways, int64_t most) {
     int64_t ticket[2][2], started = 0, over = 0;
     double begin = z3d_now();
@@ -201,7 +201,8 @@ static z3d_status measure_turn(z3d_world *world, lane *l, unsigned ways, double 
     return node_rate(world, l->moved, l->seconds, rate);
 }
 
-/* They share the disk if both at once take about as long as one after the other. */
+/* Whether reads and writes do not share the disk: both at once take less time than one after the
+ * other. */
 static bool runs_both(double write, double read, double each) {
     double sum = 1 / write + 1 / read, longer = fmax(1 / write, 1 / read);
     return 1 / each < 0.5 * (sum + longer);
@@ -212,7 +213,7 @@ static z3d_status measure_lane(z3d_world *world, const char *folder, z3d_hardwar
     double write = 0, read = 0, each = 0;
     z3d_status status = z3d_world_agree(world, open_lane(&l, folder, z3d_world_local_size(world)));
     l.moved = l.wanted;
-    /* Twice: training writes the same blocks again and again, and a disk is slower at first. */
+    /* Twice: a disk is slower at first, and training writes the same blocks many times. */
     for (int time = 0; time < 2 && status == Z3D_OK; time++)
         status = measure_turn(world, &l, WRITES, &write);
     if (status == Z3D_OK) status = measure_turn(world, &l, READS, &read);
@@ -230,7 +231,7 @@ z3d_status z3d_measure_disk(z3d_world *world, const char *folder, z3d_hardware *
     probe p = {.folder = folder, .fd = -1};
     double written = 0, read = 0;
     p.wanted = (NODE_BYTES / ranks + PIECE - 1) / PIECE * PIECE;
-    /* Each agreement also is where ranks wait for each other before the next is timed. */
+    /* In each agreement ranks also wait for each other, before the next measurement. */
     z3d_status status = z3d_world_agree(world, open_probe(&p, ranks));
     if (status == Z3D_OK) status = z3d_world_agree(world, write_out(&p));
     if (status == Z3D_OK) status = node_rate(world, p.bytes, p.seconds, &written);

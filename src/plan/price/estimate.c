@@ -76,7 +76,7 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
                      links.members, devices, hardware->name, devices);
 }
 
-/* Rates that this configuration's tiers need. */
+/* Refuses a machine without the rates of host or disk that this configuration needs. */
 static z3d_status check_rates(const z3d_case *of, const z3d_hardware *hardware) {
     const z3d_offload_plan *offload = &of->program.offload;
     int64_t disk = 0;

@@ -27,7 +27,7 @@ static void print_case(const z3d_case *of, z3d_string *out) {
                       of->model->sequence_parallel ? ", sequence parallel" : "");
 }
 
-/* All memory is told in GiB; what is sent and stored in GB, as rates are. */
+/* Memory is in GiB; sent and stored bytes are in GB, like rates. */
 static const double GIB = 1.0 / 1073741824;
 
 static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
@@ -66,7 +66,7 @@ static void line(z3d_string *out, const char *name, double seconds, double of) {
     z3d_string_append(out, "  %-28s %12.6f s  %5.1f %%\n", name, seconds, 100 * seconds / of);
 }
 
-/* One pipeline stage sends nothing; waits of the world are control. */
+/* Whether to print a line for a group; the world's waits are in the line of the control. */
 static bool has_line(const z3d_case *of, int axes) {
     const bool cut = z3d_mesh_size(&of->mesh, Z3D_ROLE_NODES) > 1;
     return z3d_axes_have_group(&of->mesh, (z3d_axes)axes) && axes != Z3D_AXES_WORLD &&
@@ -154,12 +154,12 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
     z3d_plan_few_micro_batches(&of->program, simulation->stages, "  warning: ", out);
 }
 
-/* `rate`: the hardware's key that says how long. */
+/* rate: the key of the hardware file that decides the time. */
 static void saving_line(z3d_string *out, const char *name, double bytes, double seconds,
                         const char *rate) {
     z3d_string_append(out, "  %-28s %10.3f GB  ", name, bytes * 1e-9);
     if (seconds < 0)
-        z3d_string_append(out, "time n/a (the hardware file gives no %s)\n", rate);
+        z3d_string_append(out, "time not known (the hardware file has no %s)\n", rate);
     else
         z3d_string_append(out, "%.3f s\n", seconds);
 }
@@ -194,7 +194,7 @@ static void print_speed(const z3d_case *of, const z3d_estimate *e, z3d_string *o
                       e->tokens / e->time.seconds / devices);
 }
 
-/* Of a whole training. */
+/* The bill of a whole training. */
 static z3d_bill bill_of(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
                         double tokens) {
     return z3d_bill_make(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), tokens,
@@ -212,7 +212,8 @@ z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
     print_speed(of, e, out);
     if (train_tokens <= 0) return Z3D_OK;
     if (!e->memory.fits) {
-        z3d_string_append(out, "\nthe tokens' time and price are those of a plan that fits\n");
+        z3d_string_append(out,
+                          "\ntime and price of the tokens are not shown: the plan does not fit\n");
         return Z3D_OK;
     }
     const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
@@ -378,7 +379,7 @@ z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
         z3d_goodput goodput;
         z3d_bill_json(&bill, out);
         if (bill.nodes > 1) {
-            /* What is not known, or not possible, is null. */
+            /* unknown and impossible values become null */
             (void)z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput);
             z3d_goodput_json(&goodput, out);
         }

@@ -1,4 +1,4 @@
-/* How much of its time a run trains on machines that fail. */
+/* The share of its time that a run trains on machines that fail. */
 #include "src/plan/price/goodput.h"
 
 #include <math.h>
@@ -19,14 +19,13 @@ double z3d_goodput_share(double mtbf, double stall, double restart, double inter
 
 static z3d_status refuse(const z3d_hardware *hardware, const z3d_goodput *g, int nodes) {
     char save[32], fails[32];
-    return Z3D_ERROR(
-        Z3D_ERR_CONFIG,
-        "a checkpoint takes %s, and a run on %d nodes of %s fails every %s: too little "
-        "is trained between failures; %suse fewer nodes, or describe a faster "
-        "node.disk_write_gb_per_s",
-        z3d_format_seconds(g->write, save, sizeof save), nodes, hardware->name,
-        z3d_format_seconds(g->mtbf, fails, sizeof fails),
-        g->stall < g->write ? "" : "write checkpoint.async=true, ");
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "a checkpoint takes %s, and a run on %d nodes of %s fails every %s: too "
+                     "little time is left to train between failures; %suse fewer nodes, or "
+                     "describe a faster node.disk_write_gb_per_s",
+                     z3d_format_seconds(g->write, save, sizeof save), nodes, hardware->name,
+                     z3d_format_seconds(g->mtbf, fails, sizeof fails),
+                     g->stall < g->write ? "" : "write checkpoint.async=true, ");
 }
 
 static z3d_status refuse_all(const z3d_hardware *hardware, const z3d_goodput *g, int nodes) {
@@ -38,7 +37,7 @@ static z3d_status refuse_all(const z3d_hardware *hardware, const z3d_goodput *g,
                      nodes, hardware->name, z3d_format_seconds(g->mtbf, fails, sizeof fails));
 }
 
-/* In whole steps. What is written beside training is over before the next copy. */
+/* Chooses an interval in whole steps. A write of checkpoint.async must end before the next copy. */
 static z3d_status choose_interval(const z3d_hardware *hardware, const z3d_bill *bill,
                                   double step_seconds, z3d_goodput *g) {
     const bool beside = g->stall < g->write;
@@ -71,7 +70,7 @@ z3d_status z3d_goodput_find(const z3d_hardware *hardware, const z3d_saving *savi
     g->failures = bill->seconds / g->mtbf;
     if (g->start < 0 || g->load < 0 || g->write < 0 || g->stall < 0) return Z3D_OK;
     Z3D_TRY(choose_interval(hardware, bill, step_seconds, g));
-    /* What a failure finds half written beside training is trained again. */
+    /* If a failure interrupts a write of checkpoint.async, its time of training is lost, too. */
     const double again = g->stall < g->write ? g->write : 0;
     const double lost = g->start + g->load + again;
     const double share = z3d_goodput_share(g->mtbf, g->stall, lost, g->interval);
@@ -125,8 +124,7 @@ void z3d_goodput_print(const z3d_hardware *hardware, const z3d_goodput *g, const
     line(out, "launch of all ranks", g->start, "node.restart_seconds");
     line(out, "loading a checkpoint", g->load, "node.disk_read_gb_per_s");
     line(out, "writing a checkpoint", g->write, "node.disk_write_gb_per_s");
-    if (g->write >= 0 && g->stall < g->write)
-        line(out, "of it, training stands still", g->stall, "");
+    if (g->write >= 0 && g->stall < g->write) line(out, "  training stands still", g->stall, "");
     line(out, "between failures of the run", g->mtbf, "node.mtbf_hours");
     if (g->share > 0) {
         print_interval(hardware, g, bill, out);

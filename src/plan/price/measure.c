@@ -1,7 +1,7 @@
-/* Measures this machine: small GPTs of several shapes train on the cpu device for some steps, on
- * all ranks at once; of each kernel the lower quartile counts. The fastest time would be luck:
- * cores that share a unit are faster while the other rank waits. Then it measures copies, and
- * collectives of several sizes. */
+/* Measures this machine. Small GPTs of several shapes train for some steps on the cpu device, on
+ * all ranks at once; the lower quartile of each kernel's times counts. The fastest time would be
+ * luck: a core is faster while the rank on its sibling core waits. Copies, and collectives of
+ * several sizes, follow. */
 #include "src/plan/price/measure.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@
 
 enum { REPEATS = 12 };
 
-/* How often everything is measured. ZERO3D_MEASURE_TURNS: at most so often, for who needs a
- * description soon rather than exact. */
+/* The number of turns of each measurement. ZERO3D_MEASURE_TURNS lowers it, for a quick, less exact
+ * description. */
 static z3d_status read_turns(int64_t *out) {
     const char *text = getenv("ZERO3D_MEASURE_TURNS");
     *out = REPEATS;
@@ -33,7 +33,7 @@ static z3d_status read_turns(int64_t *out) {
 
 /* ---- kernels ---- */
 
-/* What trains: shapes that lie around those of small runs, each with all of a step's kernels. */
+/* Models that train, with shapes around those of small runs. */
 typedef struct shape {
     int hidden, heads, seq, vocab, batch, turns;
     bool dropout;
@@ -57,7 +57,7 @@ typedef struct bench {
     z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int32_t *tokens;
-    double *seconds; /* of each event of the tape, in each turn: [event][turn] */
+    double *seconds; /* [event of the tape][turn] */
 } bench;
 
 static void close_bench(bench *b) {
@@ -90,7 +90,7 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
                     .dtype = shape->dtype,
                     .grad_dtype = shape->dtype,
                     .micro_batch = shape->batch,
-                    .accumulation = 2, /* which has kernels of its own */
+                    .accumulation = 2, /* accumulation has its own kernels */
                     .reduce_per_step = true,
                     .overlap = true,
                     .reduce_bucket = 500000000,
@@ -115,7 +115,8 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     return z3d_engine_create(&config, &b->engine);
 }
 
-/* One step; the times of its events. *between: seconds outside kernels, for each event. */
+/* Runs one step and stores the times of its events. *between: seconds outside kernels, per event.
+ */
 static z3d_status run_turn(bench *b, const shape *shape, int turn, double *between) {
     z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
     z3d_micro_batch both[] = {micro, micro};
@@ -137,7 +138,7 @@ static z3d_status run_turn(bench *b, const shape *shape, int turn, double *betwe
     return Z3D_OK;
 }
 
-/* Each kernel of the step with the lower quartile of all turns. */
+/* Adds the lower quartile of all turns for each kernel of the step. */
 static z3d_status add_quartiles(bench *b, int turns, z3d_measured *out) {
     for (int64_t i = 0; i < b->tape->count; i++) {
         z3d_event event = z3d_tape_at(b->tape, i);
@@ -150,8 +151,8 @@ static z3d_status add_quartiles(bench *b, int turns, z3d_measured *out) {
     return Z3D_OK;
 }
 
-/* Collective: all ranks begin each turn together, so that each computes while the others do.
- * `look_on`: this rank computes nothing. */
+/* Collective: all ranks begin each turn together, so that all compute at the same time. look_on:
+ * this rank computes nothing. */
 static z3d_status run_shape(z3d_world *world, const shape *shape, bool look_on, int threads,
                             int64_t most, z3d_hardware *out) {
     bench b = {0};
@@ -168,7 +169,7 @@ static z3d_status run_shape(z3d_world *world, const shape *shape, bool look_on, 
     return z3d_world_agree(world, status);
 }
 
-/* What the roofline needs, for kernels unlike all that were measured: the best that was seen. */
+/* Finds the roofline's peaks, for kernels unlike all measured ones: the best measured rates. */
 static void find_peaks(z3d_hardware *out) {
     double attention = 0;
     for (int i = 0; i < out->measured.count; i++) {
@@ -191,7 +192,7 @@ static void find_peaks(z3d_hardware *out) {
         out->attention_efficiency = fmin(1, fmax(0.01, attention / out->peak_fp32));
 }
 
-/* At most as many ranks of a node at once as its cores can serve; the others look on. */
+/* If a node has more ranks than its cores can serve, the surplus ranks look on. */
 static z3d_status measure_kernels(z3d_world *world, int threads, int64_t turns, z3d_hardware *out) {
     enum { SHAPES = sizeof shapes / sizeof *shapes };
     bool look_on = z3d_world_local_rank(world) * threads >= out->cores;
@@ -226,8 +227,8 @@ static z3d_status measure_copies(int threads, int64_t turns, z3d_hardware *out) 
     return status;
 }
 
-/* AdamW on host memory, as a rank steps what is offloaded, in bf16: GB/s of the node. All ranks
- * together step more than caches hold. */
+/* AdamW on host memory, as the host steps an offloaded bf16 model: GB/s of the node. The states of
+ * all ranks together are larger than caches. */
 static z3d_status measure_host_step(z3d_world *world, int threads, int64_t turns,
                                     z3d_hardware *out) {
     enum { BYTES = 3 * 4 + 2 * 2 };
@@ -269,15 +270,15 @@ static z3d_status measure_host_step(z3d_world *world, int threads, int64_t turns
     return status;
 }
 
-/* Room for the largest collective, through which the smaller ones wander: what is in no cache of
- * the core is what training sends. */
+/* Memory of the largest collective. Smaller ones move through it, because the data that training
+ * sends is not in the core's cache. */
 typedef struct arena {
     char *bytes;
     int64_t size, at;
 } arena;
 
-/* A collective over `bytes` in all, on one group, as a sample: of its turns the lower quartile,
- * since where ranks share cores the best one is luck. */
+/* Measures a collective over `bytes` in all, on one group: the lower quartile of its turns, since
+ * the best turn is luck if ranks share cores. */
 static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int64_t bytes,
                                   int64_t turns, arena *arena, z3d_sample *out) {
     static const z3d_collective_kind kinds[] = {
@@ -322,7 +323,8 @@ static z3d_status measure_group(z3d_group *group, int64_t turns, arena *arena, z
     return Z3D_OK;
 }
 
-/* Between all ranks; links as a ring would see them, for what was not measured. */
+/* Measures collectives of all ranks; then finds a ring's link speed and latency, for cases that
+ * were not measured. */
 static z3d_status measure_links(z3d_world *world, int64_t turns, z3d_hardware *out) {
     arena arena = {.size = 32 << 20};
     z3d_mesh mesh;
@@ -349,7 +351,7 @@ static z3d_status measure_links(z3d_world *world, int64_t turns, z3d_hardware *o
 
 /* ---- all of it ---- */
 
-/* Of the ranks that measured kernels the slowest one's description goes to all. */
+/* All ranks get the description of the slowest rank among those that measured kernels. */
 static z3d_status take_slowest(z3d_world *world, z3d_hardware *out) {
     double mine = out->peak_fp32 > 0 ? out->peak_fp32 : INFINITY, *all;
     int size = z3d_world_size(world), slowest = 0;
@@ -385,9 +387,9 @@ z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_byte
     out->memory_gib = out->host_memory_gib = memory_bytes / 1073741824.0;
     out->memory_gib /= ranks;
     out->overhead_gb = Z3D_OUTSIDE_BYTES * 1e-9;
-    out->network_bandwidth = out->link_bandwidth; /* of one node nothing leaves */
+    out->network_bandwidth = out->link_bandwidth; /* a single node has no network */
     out->network_latency_us = out->link_latency_us;
-    out->overlap = 0; /* what moves messages is the core that computes */
+    out->overlap = 0; /* the core that computes also moves messages */
     out->network_overlap = 1;
     return take_slowest(world, out);
 }

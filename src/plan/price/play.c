@@ -1,26 +1,25 @@
 /* Plays the tapes of all pipeline stages together on described hardware. A stage runs until it must
- * wait for another one; times depend on what meets what only, not on the order in which stages are
- * played. */
+ * wait for another one. Times do not depend on the order in which stages are played. */
 #include <stdlib.h>
 
 #include "src/plan/price/simulate.h"
 
-/* Something that works beside compute, in order: a group's collectives, copies, a disk. Its clock
- * counts what it could have worked so far, at its `overlap` speed while kernels run. */
+/* A side lane, which works in order: a group's collectives, copies, a disk. Its clock counts the
+ * seconds of work that it could have done so far; while kernels run it goes at `overlap` speed. */
 typedef struct lane {
-    double clock, free; /* free: when the last that was started will be over, on the lane's clock */
-    double overlap;     /* speed while something else runs */
+    double clock, free; /* free: when the latest start will be over, on the lane's clock */
+    double overlap;     /* speed while other work runs */
     struct ending {
         double clock, now; /* the lane's, the stage's */
-    } * end;               /* by id: when each will be over, if nothing stands still meanwhile */
+    } * end; /* by id: when it will be over; now: if compute does not wait until then */
     int64_t ids;
 } lane;
 
-/* What an event of a tape comes to on this hardware. */
+/* The cost of an event of a tape on this hardware. */
 typedef struct price {
     double seconds, bytes, between_nodes;
-    double launch;  /* of the host's thread, before it */
-    double taken;   /* of a collective, in which the device computes nothing else */
+    double launch;  /* seconds of the host's thread before the event */
+    double taken;   /* seconds of a collective in which the device cannot compute */
     double overlap; /* of a send or receive */
     bool host;      /* a kernel of the host's lane */
 } price;
@@ -29,7 +28,7 @@ typedef struct price {
 typedef struct transfer {
     const z3d_event *call;
     double started, seconds;
-    double begin, end; /* once it has met its other end */
+    double begin, end; /* set when both ends have started it */
 } transfer;
 
 typedef struct player {
@@ -41,21 +40,20 @@ typedef struct player {
     unsigned char *copy_lane; /* by id */
     int64_t copies;
     transfer *transfer; /* all sends and receives so far */
-    int first_transfer; /* the id of the first */
-    int started, met;   /* of them; the first `met` have met their other ends */
+    int first_transfer; /* id of the first one */
+    int started, met;   /* counts; the first `met` have met their other ends */
     int capacity;       /* of transfers */
-    double link_free;   /* when the last that has met will be over */
-    int meetings;       /* of the world that it has left */
-    bool arrived;       /* is at the next one */
+    double link_free;   /* when the latest of these will be over */
+    int meetings;       /* meetings of the world that this stage has left */
+    bool arrived;       /* at the next meeting */
     int64_t next;       /* tape entry */
-    int instruction;    /* that runs, -1: none */
+    int instruction;    /* the running one; -1: none */
     double now, entered;
-    double host; /* where the host's thread is: at `now`, or behind it, in front of kernels that it
-                    has enqueued */
+    double host; /* time of the host's thread: `now`, or earlier while enqueued kernels run */
     z3d_step_time *out;
 } player;
 
-/* A collective of the world: begins when all stages have come. */
+/* A collective of the world, which begins when all stages have come. */
 typedef struct meeting {
     int arrived;
     double latest;
@@ -70,7 +68,7 @@ typedef struct play {
     double crowding;
     bool host_computes; /* device and host are the same cores */
     player *player;
-    meeting meeting[2]; /* the next and the one before: nobody can be further ahead */
+    meeting meeting[2]; /* the next one and the one before; no stage is further ahead */
 } play;
 
 /* ---- prices ---- */
@@ -110,7 +108,7 @@ static price price_of(const player *p, const z3d_event *event) {
         if (is_transfer(event)) return price_transfer(p, event);
         if (links->members > 1) out.launch = w->hardware->host_launch_us * 1e-6;
         out.seconds = z3d_links_collective(w->hardware, links, event);
-        if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu cores move the data */
+        if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu the cores move the data */
         out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
         out.taken = w->crowding * z3d_links_taken(w->hardware, links, event, out.between_nodes);
         break;
@@ -125,7 +123,7 @@ static price price_of(const player *p, const z3d_event *event) {
 
 /* ---- time passes on one stage ---- */
 
-/* Whose clock a lane has: all groups' one, where they take turns. */
+/* The lane whose clock counts for lane l: with one_lane all groups share the world's. */
 static int clock_of(const player *p, int l) {
     return l < Z3D_AXES_COUNT && p->play->hardware->one_lane > 0 ? Z3D_AXES_WORLD : l;
 }
@@ -143,8 +141,8 @@ static void compute(player *p, double seconds) {
     for (int l = 0; l < Z3D_LANES; l++) p->lane[l].clock += seconds * p->lane[l].overlap;
 }
 
-/* Compute stands still for lane `l`; -1: for another stage. Then nothing runs on the device, nor
- * while disk and host work. */
+/* Compute waits for lane `l`; -1: for another stage. While it waits for a stage, disk or host, all
+ * lanes run at full speed, since the device is idle. */
 static void stand_still(player *p, int l, double seconds) {
     const bool idle = l < 0 || l >= Z3D_LANE_DISK;
     const int moving = idle ? l : clock_of(p, l);
@@ -154,8 +152,7 @@ static void stand_still(player *p, int l, double seconds) {
         p->lane[other].clock += seconds * (other == moving || idle ? 1 : p->lane[other].overlap);
 }
 
-/* The host's thread enqueues something. A device that has done all that came before waits for it.
- */
+/* The host's thread enqueues a kernel or collective. A device without other work waits for it. */
 static void launch(player *p, double seconds) {
     if (seconds <= 0) return;
     p->host += seconds;
@@ -165,7 +162,7 @@ static void launch(player *p, double seconds) {
     p->out->launch += missing;
 }
 
-/* The host's thread runs a kernel. What the device still has to do runs beside it. */
+/* The host's thread runs a kernel; the device goes on with its enqueued work. */
 static void compute_on_host(player *p, double seconds) {
     double end = p->host + seconds, missing = end - p->now;
     tell(p, Z3D_SPAN_BESIDE, Z3D_LANE_HOST, p->host, end);
@@ -201,8 +198,8 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     return Z3D_OK;
 }
 
-/* Seconds that compute stands still. For a copy the host waits, too: it goes on when the copy is
- * over, in front of kernels that it has enqueued. */
+/* Returns the seconds that compute waits. The host waits for copies, too: until the copy is over,
+ * not until the enqueued kernels are. */
 static double wait(player *p, int l, int64_t id) {
     if (id >= p->lane[l].ids) return 0;
     const struct ending *end = &p->lane[l].end[id];
@@ -217,7 +214,7 @@ static double wait(player *p, int l, int64_t id) {
 
 /* ---- stages meet ---- */
 
-/* Pairs the first transfers of two stages that are each other's, as far as there are. */
+/* Pairs transfers of two stages, in order, as long as both ends have started. */
 static void meet_peers(player *p) {
     while (p->met < p->started) {
         transfer *mine = &p->transfer[p->met];
@@ -237,14 +234,14 @@ static void meet_peers(player *p) {
     }
 }
 
-/* On one lane a transfer begins behind the collectives before it. */
+/* With one_lane a transfer begins after the collectives that were started before it. */
 static double after_collectives(const player *p) {
     const lane *all = &p->lane[Z3D_AXES_WORLD];
     const bool waits = p->play->hardware->one_lane > 0 && all->free > all->clock;
     return waits ? p->now + all->free - all->clock : p->now;
 }
 
-/* Kernels pay what a transfer takes of their speed when it starts. */
+/* The slowdown of kernels by a transfer counts when it starts. */
 static z3d_status start_transfer(player *p, const z3d_event *event, int id, const price *of) {
     if (p->started == 0) p->first_transfer = id;
     Z3D_REQUIRE(id - p->first_transfer == p->started && event->peer >= 0 &&
@@ -266,7 +263,7 @@ static z3d_status start_transfer(player *p, const z3d_event *event, int id, cons
     return Z3D_OK;
 }
 
-/* Returns whether the other end has come, too; then it is over. */
+/* Returns whether the other end has started; then waits until the transfer is over. */
 static bool wait_transfer(player *p, const z3d_event *event, int id) {
     if (id - p->first_transfer >= p->met) return false;
     const transfer *t = &p->transfer[id - p->first_transfer];
@@ -311,7 +308,7 @@ static void wait_copy(player *p, int64_t id) {
     *(l == Z3D_LANE_COPY ? &p->out->transfer : &p->out->disk) += wait(p, l, id);
 }
 
-/* Software that does not go on before a copy is over waits at its start. */
+/* Software without overlap (copy_overlap < 1) waits for a copy at its start. */
 static z3d_status start_copy(player *p, const z3d_event *event, int id, const price *of) {
     int l = lane_of_copy(p, event);
     if (id >= p->copies) {
@@ -331,7 +328,7 @@ static z3d_status start_copy(player *p, const z3d_event *event, int id, const pr
 
 /* ---- events ---- */
 
-/* What an exchange has found the host reads. */
+/* The host reads the result of an exchange, so it waits for the device. */
 static void leave_instruction(player *p) {
     if (p->instruction < 0) return;
     tell(p, Z3D_SPAN_INSTRUCTION, 0, p->entered, p->now);
@@ -339,8 +336,8 @@ static void leave_instruction(player *p) {
     if (z3d_opcode_info_of(opcode)->rules == Z3D_CLASS_EXCHANGE) p->host = p->now;
 }
 
-/* On one lane a collective begins behind the transfers before it. Returns whether these have met
- * their other ends: it is known then when they will be over. */
+/* With one_lane a collective begins after the transfers that were started before it. Returns
+ * whether these have met their other ends; only then their end is known. */
 static bool pass_transfers(player *p) {
     lane *all = &p->lane[Z3D_AXES_WORLD];
     if (p->play->hardware->one_lane == 0) return true;
@@ -408,7 +405,7 @@ static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "unknown event %d on a tape", (int)event->kind);
 }
 
-/* As far as it gets. *moved: it got further. */
+/* Plays a stage until it must wait. *moved: it played an entry. */
 static z3d_status run(player *p, bool *moved) {
     const z3d_tape *tape = p->stage->tape;
     while (p->next < tape->count) {
@@ -490,7 +487,7 @@ static int passes_of(const z3d_sim_stage *stage) {
     return passes;
 }
 
-/* The step ends with its last stage. */
+/* All stages wait for the last one at the end of the step. */
 static void finish(const play *w, double memory_used) {
     int stages = w->simulation->stages;
     double full = (memory_used - 0.88) / 0.12, last = 0;

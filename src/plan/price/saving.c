@@ -2,19 +2,18 @@
 #include "checkpoint/checkpoint.h"
 #include "src/plan/price/estimate.h"
 
-/* Nodes that are looked at. Of more nodes these are evenly spaced: all stages of a pipeline are
- * among them, and shards of one stage differ by the ends of tensors only. */
+/* Number of nodes whose bytes are counted. If there are more, these are evenly spaced: they include
+ * all pipeline stages, and shards of one stage differ only at the ends of tensors. */
 enum { LOOKED_AT = 512 };
 
-/* Whether another rank of its data group comes before it on its node, which begins with rank
- * `first`. */
+/* Whether a lower rank of its data group is on the same node, whose first rank is `first`. */
 static bool has_peer_before(const z3d_mesh *mesh, int rank, int first) {
     int index = z3d_mesh_index(mesh, Z3D_ROLE_ROWS, rank);
     return index > 0 && z3d_mesh_member(mesh, Z3D_ROLE_ROWS, rank, index - 1) >= first;
 }
 
-/* What the ranks of node `node` move. States that all data ranks keep are read by each of them, but
- * only once from the disk. */
+/* Bytes that the ranks of node `node` move. If every data rank loads all states, the node reads
+ * them only once from the disk. */
 static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *saved,
                              double *loaded) {
     const z3d_mesh *mesh = &of->mesh;
@@ -39,7 +38,7 @@ static double seconds_at(double bytes, double gb_per_s) {
     return gb_per_s > 0 ? bytes / (gb_per_s * 1e9) : -1;
 }
 
-/* Every value is written once. */
+/* Each value is written once. */
 static double all_bytes(const z3d_case *of) {
     const double trained = (double)z3d_model_trained_count(of->model);
     const double frozen = (double)z3d_model_parameter_count(of->model) - trained;
@@ -47,8 +46,8 @@ static double all_bytes(const z3d_case *of) {
     return sizeof(float) * (kinds * trained + (of->begins ? 0 : frozen));
 }
 
-/* Training stands still until all is on the disk; with checkpoint.async until it is in host memory.
- */
+/* Training stands still until the checkpoint is on the disk; with checkpoint.async until the copy
+ * is in host memory. */
 static double stall_seconds(const z3d_case *of, const z3d_hardware *hardware, double save_seconds) {
     int64_t copied = 0;
     for (int s = 0; s < of->simulation->stages; s++)

@@ -1,4 +1,4 @@
-/* The played timeline as a picture: a row for each pipeline stage. */
+/* A picture of the played timeline, with a row for each pipeline stage. */
 #include "src/plan/price/estimate.h"
 #include "src/plan/timeline_picture.h"
 #include "zero/program/layout.h"

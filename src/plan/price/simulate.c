@@ -52,7 +52,7 @@ static z3d_status create_group(z3d_simulation *simulation, const z3d_sim_stage *
     const z3d_mesh *at = &stage->mesh;
     int size = z3d_mesh_size(at, axes);
     int64_t buffers = 0;
-    if (node_ranks > 0) { /* ranks of a group ascend */
+    if (node_ranks > 0) { /* a group's ranks are in ascending order */
         int first = z3d_mesh_member(at, axes, at->rank, 0);
         int last = z3d_mesh_member(at, axes, at->rank, size - 1);
         buffers = z3d_group_buffers_on_cpus(size, first / node_ranks == last / node_ranks);
@@ -78,8 +78,7 @@ static int64_t parameters_of(const z3d_layout *layout, const z3d_unit *unit) {
     return count;
 }
 
-/* If the next pass that reads the group of a gather is a recomputation: the parameters of its unit
- * on this rank's tensor part; else 0. */
+/* z3d_sim_entry.recomputed of instruction `gather`, in parameters of this tensor rank. */
 static int64_t recomputed_by(const z3d_program *train, int gather) {
     const int group = train->instruction[gather].group;
     for (int i = gather + 1; i < train->num_instructions; i++) {
@@ -92,7 +91,7 @@ static int64_t recomputed_by(const z3d_program *train, int gather) {
     return 0;
 }
 
-/* What is left of a stage when its engine is gone. */
+/* Keeps the facts of a stage that outlive its engine. */
 static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
     const z3d_model_flops *flops = &train->model->facts.flops;
@@ -132,7 +131,7 @@ static z3d_status run_stage(z3d_simulation *simulation, z3d_sim_stage *stage,
     return keep(simulation, stage);
 }
 
-/* This rank's is the last: its engine stays. */
+/* Runs this rank's stage last, and keeps its engine. */
 static z3d_status run_stages(z3d_simulation *simulation, const z3d_model *model,
                              const z3d_program_config *program, double gradient_clipping,
                              z3d_sim_node node) {

@@ -13,7 +13,7 @@ static const char *name_of(int lane, z3d_axes_text *axes) {
     return axes->text;
 }
 
-/* Compute is row 0, then one for each group, then the other lanes. */
+/* Row 0 is compute; a row for each group follows, then the other lanes. */
 static int row_of(const z3d_simulation *simulation, int lane) {
     int row = 1;
     for (int before = 0; before < lane; before++)

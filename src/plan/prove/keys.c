@@ -1,4 +1,4 @@
-/* Compares keys whose values decide bits, or may: by their class (z3d_config_bits). */
+/* Compares keys whose values may decide bits, by their class (z3d_config_bits). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,19 +7,19 @@
 
 #define TWO_METHODS "two methods, which may round alike"
 
-/* What follows where two values of a key of this class differ. */
+/* The rule of each class: the consequence of two different values. */
 static const struct {
     enum { NEVER, ON_GPUS, ALWAYS } compared; /* by value */
-    bool everywhere;                          /* every sum is another one */
+    bool everywhere;                          /* every sum differs */
     const char *why_open;                     /* NULL: "may change bits, or none" */
 } classes[] = {
     [Z3D_BITS_NONE] = {NEVER, false, NULL},
     [Z3D_BITS_SUM] = {NEVER, false, NULL},
     [Z3D_BITS_DECIDE] = {ALWAYS, false, NULL},
     [Z3D_BITS_DECIDE_SUMS] = {ALWAYS, true, NULL},
-    [Z3D_BITS_ROUND_SUMS] = {ALWAYS, true, "its reductions may round alike"},
+    [Z3D_BITS_ROUND_SUMS] = {ALWAYS, true, "its two kinds of reductions may round alike"},
     [Z3D_BITS_BOUND] = {ALWAYS, false, "decides bits only in steps that reach it"},
-    [Z3D_BITS_FILES] = {ALWAYS, false, "files, which are not read"},
+    [Z3D_BITS_FILES] = {ALWAYS, false, "prove does not read files"},
     [Z3D_BITS_METHOD] = {ALWAYS, false, TWO_METHODS},
     [Z3D_BITS_METHOD_ON_GPUS] = {ON_GPUS, false, TWO_METHODS},
     [Z3D_BITS_DECIDE_ON_GPUS] = {ON_GPUS, false, NULL},
@@ -41,8 +41,9 @@ static const char *gemm_key(const z3d_comparison *c) {
     return key[c->plan[0]->program_config.dtype];
 }
 
-/* A run multiplies in one type. How long it is, and where its schedule ends, matters only to rates
- * that fall. Where one of two does, scheduler.type says it. */
+/* Whether a key's values do not matter: a product method of another type; checkpoint.resume without
+ * a path; the end of a schedule, unless both rates decay (if only one does, scheduler.type
+ * differs). */
 static bool is_idle(const z3d_comparison *c, const char *path, z3d_config_bits bits) {
     if (bits == Z3D_BITS_METHOD)
         return !is_cuda(c) &&
@@ -59,13 +60,13 @@ static bool is_compared(const z3d_comparison *c, const char *path, z3d_config_bi
     return classes[bits].compared == ALWAYS || is_cuda(c);
 }
 
-/* Small differences may be lost where numbers are rounded. */
+/* Rounding may hide smaller differences. */
 static bool is_far(double x, double y) {
     return fabs(x - y) > 0.01 * fmax(fabs(x), fabs(y));
 }
 
-/* The rates of both rise and fall alike, from their whole value on for more than a step. Steps that
- * fp16 skips are not known. */
+/* Whether both schedules have the same form, and at least one step after the warm-up. Unknown in
+ * fp16, which may skip steps. */
 static bool rates_are_alike(const z3d_config *a, const z3d_config *b) {
     const int64_t warmup = a->scheduler_params_warmup_num_steps, first = warmup > 1 ? warmup : 1;
     if (a->scheduler_params_num_decay_steps != b->scheduler_params_num_decay_steps ||
@@ -87,8 +88,8 @@ static bool is_adam(const z3d_config *config) {
            config->optimizer_type == Z3D_OPTIMIZER_adam;
 }
 
-/* Without weight decay Adam is AdamW; the signs of Lion's updates may be those of other betas; and
- * groups of parameters may have rates of their own. */
+/* Whether different values may give equal updates: without weight decay Adam is AdamW; other betas
+ * may not change the signs of Lion's updates; parameter groups may have their own rates. */
 static bool may_be_alike(const z3d_config *a, const z3d_config *b, const char *path) {
     if (a->optimizer_param_groups.count > 0 || b->optimizer_param_groups.count > 0) return true;
     return strcmp(path, "optimizer.type") == 0 ? is_adam(a) && is_adam(b)
@@ -185,7 +186,7 @@ static void compare_key(z3d_comparison *c, const z3d_config_meaning *key) {
     free_values(&v);
 }
 
-/* A tiled block's sums are the tiles', whatever their number was written as. */
+/* Compares numbers of tiles, not values of model.tiling: auto may mean the same number. */
 static void compare_tiles(z3d_comparison *c) {
     int tiles[2];
     char text[2][16];
@@ -211,8 +212,8 @@ static bool is_other(const z3d_comparison *c, const char *path) {
     return other;
 }
 
-/* Of one number of ranks, with no key different that has any say: what one run decides by its
- * memory and its sizes, the other does likewise. */
+/* Whether both runs have the same number of ranks and the same values of all keys that matter. Then
+ * they make the same choices by memory and sizes. */
 static bool are_alike(const z3d_comparison *c) {
     bool alike = z3d_mesh_size(&c->plan[0]->mesh, Z3D_AXES_WORLD) ==
                  z3d_mesh_size(&c->plan[1]->mesh, Z3D_AXES_WORLD);
@@ -222,7 +223,8 @@ static bool are_alike(const z3d_comparison *c) {
     return alike;
 }
 
-/* A GPU's product in 16 bits gives gelu of what it has not rounded yet. */
+/* On GPUs a 16-bit product computes gelu before it rounds its result; a recomputation computes it
+ * from the rounded result. */
 static void compare_activation(z3d_comparison *c) {
     static const char key[] = "activation_checkpointing.recompute_activation";
     const z3d_dtype dtype = c->plan[0]->program_config.dtype;
@@ -232,16 +234,15 @@ static void compare_activation(z3d_comparison *c) {
         c->unproved.failed = true;
     else if (strcmp(v.a.text, "auto") == 0 || strcmp(v.b.text, "auto") == 0)
         leave_open(c, !are_alike(c),
-                   "activation_checkpointing.recompute_activation is auto: a run decides by what "
-                   "its ranks need; write true in both, or what the run's config.yaml has");
+                   "activation_checkpointing.recompute_activation is auto: a run decides by its "
+                   "ranks' memory; write true in both, or the value in the run's config.yaml");
     else if (strcmp(v.a.text, v.b.text) != 0)
-        append(c, &c->unproved, key,
-               "what is kept may be rounded otherwise than what is computed again", v.a.text,
-               v.b.text);
+        append(c, &c->unproved, key, "kept values may be rounded differently from recomputed ones",
+               v.a.text, v.b.text);
     free_values(&v);
 }
 
-/* A GPU and its host step in different orders, and each chooses its groups by what a stage has. */
+/* A GPU and its host add in different orders; the groups of each depend on pipeline stages. */
 static void compare_hosts(z3d_comparison *c) {
     const z3d_config *config = c->config[0];
     const double ratio = config->zero_optimization_offload_optimizer_ratio;
@@ -249,11 +250,11 @@ static void compare_hosts(z3d_comparison *c) {
         config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NONE)
         return;
     leave_open(c, !are_alike(c),
-               "zero_optimization.offload_optimizer.ratio: the GPU steps some groups, and other "
-               "ones where stages or states lie differently; write 1 in both");
+               "zero_optimization.offload_optimizer.ratio: the GPU steps some groups; which ones "
+               "depends on pipeline stages and states; write 1 in both");
 }
 
-/* Whether a side's products are by the method that is fastest when it starts. */
+/* Whether a side chooses its method of products by timing at the start. */
 static bool is_measured(const z3d_comparison *c, int side) {
     z3d_string value = {0};
     z3d_config_value(c->config[side], gemm_key(c), &value);
@@ -262,7 +263,7 @@ static bool is_measured(const z3d_comparison *c, int side) {
     return measured;
 }
 
-/* What each run finds out for itself. */
+/* Choices that each run makes by measuring. */
 static void find_choices(z3d_comparison *c) {
     bool speeds = false, any_order = false, timed = false, measured = false;
     for (int side = 0; side < 2; side++) {
@@ -281,14 +282,14 @@ static void find_choices(z3d_comparison *c) {
     leave_open(c, any_order && is_cuda(c),
                "training.deterministic is false: cuDNN adds in any order; write true in both");
     leave_open(c, timed && is_cuda(c),
-               "training.gemm.cuda is timed: a run measures which products are fastest; write "
-               "heuristic in both, or what the run's config.yaml has");
+               "training.gemm.cuda is timed: a run chooses the fastest products; write heuristic "
+               "in both, or the value in the run's config.yaml");
     leave_open(c, measured && !is_cuda(c),
-               "training.gemm is measured: a run measures which method is fastest; write auto in "
-               "both, or what the run's config.yaml has");
+               "training.gemm is measured: a run chooses the fastest method; write auto in both, "
+               "or the value in the run's config.yaml");
 }
 
-/* NCCL chooses the order of its sums by sizes. */
+/* NCCL chooses the order of its sums by sizes and ranks. */
 static void compare_nccl(z3d_comparison *c) {
     char text[2][160];
     for (int side = 0; side < 2; side++) {

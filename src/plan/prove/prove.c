@@ -1,4 +1,4 @@
-/* Plans both configurations, compares them, and says what follows. */
+/* Plans both configurations, compares them, and writes the result. */
 #include "src/plan/prove/internal.h"
 
 static void describe(const z3d_plan *plan, const char *name, char letter, z3d_string *out) {
@@ -16,7 +16,7 @@ static void describe(const z3d_plan *plan, const char *name, char letter, z3d_st
     z3d_string_append(out, "\n");
 }
 
-/* The norm reaches parameters only where it clips. */
+/* The norm changes parameters only with clipping. */
 static void conclude(const z3d_comparison *c, z3d_proof *proof) {
     proof->parameters = !c->steps && !(c->norm && c->config[0]->gradient_clipping > 0);
     proof->losses = proof->parameters && !c->loss;
@@ -48,8 +48,8 @@ static void write_text(const z3d_comparison *c, const z3d_prove_side *const side
     z3d_string_append(out, "\n");
     append_findings(c, proof, out);
     if (c->prints_sums)
-        z3d_string_append(out, "\nm0: what micro-batch 0 gives. x += y: the backward of y adds to "
-                               "x. x + y: added afterwards.\n");
+        z3d_string_append(out, "\nm0: the result of micro-batch 0. x += y: the backward of y "
+                               "adds to x. x + y: added afterwards.\n");
     if (c->differences.failed || c->unproved.failed) out->failed = true;
 }
 
@@ -60,10 +60,10 @@ static z3d_status compare(z3d_comparison *c, const z3d_prove_side *const side[2]
         if (c->config[i]->parallel_collective_algorithm == Z3D_ALGORITHM_AUTO &&
             c->config[i]->parallel_ranks_per_node == Z3D_AUTO)
             return z3d_config_error(side[i]->config, "parallel.collective_algorithm",
-                                    "what auto means follows from the nodes; set "
-                                    "parallel.ranks_per_node, or write ring or hierarchical");
+                                    "auto depends on the nodes; set parallel.ranks_per_node, or "
+                                    "write ring or hierarchical");
         z3d_status status = z3d_plan_create(side[i]->config, side[i]->ranks, 0, &c->plan[i]);
-        if (status == Z3D_ERR_CONFIG) return status; /* it names the file */
+        if (status == Z3D_ERR_CONFIG) return status; /* the message names the file */
         if (status != Z3D_OK) return z3d_error_context(status, "%s", side[i]->name);
         side[i]->config->data_types_grad_accum_dtype = z3d_config_grad_accum(side[i]->config);
     }

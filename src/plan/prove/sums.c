@@ -1,13 +1,13 @@
-/* Compares the sums of both programs, and says how each side adds them. */
+/* Compares the sums of both programs, and prints the order of each side. */
 #include <stdlib.h>
 
 #include "src/plan/prove/internal.h"
 #include "zero/program/layout.h"
 
-/* Numbers with few digits are often added without rounding. */
+/* fp64 adds numbers with few digits without rounding. */
 #define MAY_ROUND_ALIKE ": fp64 sums, whose orders may round alike"
 
-/* "2 data ranks, 1 sample each" */
+/* Appends "2 data ranks, 1 sample each". */
 static void print_ranks(const z3d_numerics *n, z3d_string *out) {
     const int size = z3d_mesh_size(&n->mesh, Z3D_ROLE_SAMPLES);
     int64_t least = INT64_MAX, most = 0;
@@ -24,7 +24,7 @@ static void print_ranks(const z3d_numerics *n, z3d_string *out) {
                       size > 1 ? " each" : "");
 }
 
-/* How each side adds; group -1: the loss. */
+/* Prints each side's order of a sum; group -1: the loss. */
 static void print_sums(z3d_comparison *c, const char *what, int group, z3d_string *out) {
     c->prints_sums = true;
     z3d_string_append(out, "  %s\n", what);
@@ -37,7 +37,7 @@ static void print_sums(z3d_comparison *c, const char *what, int group, z3d_strin
     }
 }
 
-/* Groups whose sums are those of group g, in both, and agree as those do. */
+/* Whether two groups have the same sums on both sides, and the same agreement. */
 static bool is_like(const z3d_comparison *c, const z3d_agreement *agreement, int g, int other) {
     return c->numerics[0].gradient[g] == c->numerics[0].gradient[other] &&
            c->numerics[1].gradient[g] == c->numerics[1].gradient[other] &&
@@ -50,7 +50,7 @@ static bool is_first(const z3d_comparison *c, const z3d_agreement *agreement, in
     return true;
 }
 
-/* "gradients of wpe, block.0 to block.11, ln_f" */
+/* Appends "gradients of wpe, block.0 to block.11, ln_f". */
 static void name_groups(const z3d_comparison *c, const z3d_agreement *agreement, int g,
                         z3d_string *out) {
     const z3d_model *model = c->plan[0]->model;
@@ -74,8 +74,7 @@ static void print_gradients(z3d_comparison *c, const z3d_agreement *agreement) {
         c->steps = true;
         name_groups(c, agreement, g, &what);
         if (alike)
-            z3d_string_append(&what, ": x += y may round as x + y, or not, in the library's "
-                                     "product");
+            z3d_string_append(&what, ": the library's product may round x += y like x + y, or not");
         print_sums(c, what.text ? what.text : "gradients", g,
                    alike ? &c->unproved : &c->differences);
         z3d_string_free(&what);

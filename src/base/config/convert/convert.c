@@ -1,5 +1,5 @@
-/* Converts another framework's settings to ours, and reports each: taken, written because the
- * defaults differ, without effect, different, or not supported. */
+/* The steps that all converters share: take a setting, write out a default that differs from ours,
+ * drop keys that the checks refuse, write the YAML and the report. */
 #include "src/base/config/convert/convert.h"
 
 #include <stdio.h>
@@ -81,8 +81,8 @@ void config_take_default(config_conversion *v, const char *path, const char *tex
     config_unset(v->config, key);
     if (config_is_doubted(v, path)) {
         config_report_add(&v->report, CONFIG_DIFFERENT, path,
-                          "%s, %s, is not written: a setting that is not known here may say it",
-                          whose, text);
+                          "%s, %s, is not written: an unknown setting may be about this key", whose,
+                          text);
         return;
     }
     append_key(v, key, &ours);
@@ -99,24 +99,24 @@ void config_take_default(config_conversion *v, const char *path, const char *tex
     z3d_string_free(&theirs);
 }
 
-/* What follows "<file>:3:5: ". */
-static char *behind_place(const config_conversion *v, char *line) {
+/* The text after "<file>:3:5: ". */
+static char *after_place(const config_conversion *v, char *line) {
     const size_t length = strlen(v->file);
     if (strncmp(line, v->file, length) != 0 || line[length] != ':') return line;
     char *rest = line + length + strspn(line + length, ":0123456789");
     return *rest == ' ' ? rest + 1 : line;
 }
 
-/* Adds the lines of a check's message ("key: what") to the report. */
+/* Adds a row for each line "key: text" of a check's message. */
 static void report_lines(config_conversion *v, char *lines) {
     static const char idles[] = "has no effect ";
     for (char *line = lines; line;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
-        char *what = behind_place(v, line), *text = strstr(what, ": ");
+        char *what = after_place(v, line), *text = strstr(what, ": ");
         bool idle = text && strncmp(text + 2, idles, strlen(idles)) == 0;
         if (text) *text = '\0';
-        if (idle) text[2 + strcspn(text + 2, ";")] = '\0'; /* no remedy is needed */
+        if (idle) text[2 + strcspn(text + 2, ";")] = '\0'; /* without the remedy */
         config_report_add(&v->report, idle ? CONFIG_NO_EFFECT : CONFIG_REFUSED,
                           text ? what : "check", "%s",
                           idle   ? text + 2 + strlen(idles)
@@ -126,8 +126,7 @@ static void report_lines(config_conversion *v, char *lines) {
     }
 }
 
-/* The file may leave open the model's sizes and the number of steps: no check may use their
- * defaults. */
+/* No check may use the default of a key that the file leaves open, such as the model's sizes. */
 static void open_what_is_missing(config_checker *k) {
     static const int open[] = {
         CONFIG_KEY_model_num_layers,          CONFIG_KEY_model_hidden_size,
@@ -138,7 +137,7 @@ static void open_what_is_missing(config_checker *k) {
         k->wrong[open[i]] = k->wrong[open[i]] || k->c->origin->place[open[i]].source < 0;
 }
 
-/* Removes a refused key, and its other rows: a key has one row. */
+/* Unsets a key, and removes its rows: a refused key has only the row of its error. */
 static void drop(config_conversion *v, int key) {
     if (v->config->origin->place[key].source < 0) return;
     config_report_remove(&v->report, CONFIG_TAKEN, config_table[key].path);
@@ -146,7 +145,7 @@ static void drop(config_conversion *v, int key) {
     config_unset(v->config, key);
 }
 
-/* Removes refused keys until the rest is valid. False: it did not become valid. */
+/* Drops keys until the rest is valid; true if it is. */
 static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *rules) {
     for (int round = 0; round < CHECK_ROUNDS; round++) {
         config_errors found = {0};
@@ -162,7 +161,7 @@ static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *r
         for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
             if (k.wrong[i]) drop(v, i);
         }
-        /* Peers have set their keys in this round; they must not set them again. */
+        /* Other frameworks' keys have set ours, and must not set them again. */
         for (int i = 0; i < CONFIG_PEER_COUNT; i++) v->config->origin->peer[i].place.source = -1;
     }
     return false;

@@ -1,4 +1,4 @@
-/* What the converters of other frameworks' settings share. */
+/* Shared by the converters of other frameworks' settings. */
 #ifndef ZERO3D_BASE_CONFIG_CONVERT_H
 #define ZERO3D_BASE_CONFIG_CONVERT_H
 
@@ -7,11 +7,11 @@
 typedef struct config_conversion {
     z3d_config *config;
     config_report report;
-    const char *file, *peer; /* what is read; "DeepSpeed" */
+    const char *file, *peer; /* the file's name; "DeepSpeed" */
     const char *remark;      /* a comment at the top of the YAML; NULL: none */
 } config_conversion;
 
-/* Refuses a text that has another program's settings; the error says what to do. */
+/* Refuses a text with another program's settings; the message says what to do. ERR_DATA. */
 z3d_status config_refuse_format(const char *text, const char *file, const char *option);
 
 z3d_status config_conversion_begin(config_conversion *v, const char *file, const char *peer);
@@ -19,20 +19,20 @@ void config_conversion_end(config_conversion *v);
 
 /* Whether the table has a row of this name. */
 bool config_is_mentioned(const config_conversion *v, const char *name);
-/* Sets a key to the file's value, and adds a row `name`; also if the key refuses the value. */
+/* Sets a key to `text` and adds a row for the setting `name`; also if the key refuses the value. */
 void config_take(config_conversion *v, const char *name, const char *path, const char *text);
-/* Sets a key that is not set to `text`, the default of `whose`, unless our default is the same. If
- * an unknown setting may be about the key, only adds a row that says so. */
+/* Sets a key that no setting has set to `text`, the default of `whose`, if our default differs and
+ * no unknown setting may be about the key. Adds a row. */
 void config_take_default(config_conversion *v, const char *path, const char *text,
                          const char *whose);
-/* Both frameworks train on GPUs. */
+/* Sets training.device to cuda unless the file has it: both frameworks train on GPUs. */
 void config_take_device(config_conversion *v);
 /* Whether an unknown setting may be about this key. */
 bool config_is_doubted(const config_conversion *v, const char *path);
-/* Sets a key without a row. It is written even if the value is our default. */
+/* Sets a key without a row, even to its default. */
 void config_take_quietly(config_conversion *v, const char *path, const char *text);
 
-/* Removes what z3d_config_check refuses (each has a row), and writes both texts. */
+/* Drops keys that z3d_config_check refuses, with a row each, and writes both texts. ERR_MEMORY. */
 z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules *rules,
                                     z3d_string *yaml, z3d_string *table, bool *complete);
 

@@ -20,8 +20,7 @@ static void report_taken(config_conversion *v) {
     }
 }
 
-/* Sets the keys that are auto to the defaults of Hugging Face's Trainer, which would fill them in.
- * False: no key is auto. */
+/* Sets keys that are auto as Hugging Face's Trainer does. False: no key is auto. */
 static bool fill_autos(config_conversion *v) {
     bool any = false;
     static const char *const filled[][2] = {
@@ -60,13 +59,13 @@ static void fill_type(config_conversion *v, const char *type) {
     if (type &&
         !z3d_config_is_set(v->config, strcmp(type, "bf16") == 0 ? "bf16.enabled" : "fp16.enabled"))
         config_report_add(&v->report, CONFIG_REFUSED, "--bf16, --fp16",
-                          "the file decides the type: it does not say auto");
+                          "the file sets the type itself (not auto)");
     if (open && !type && !v->config->bf16_enabled && !v->config->fp16_enabled) {
-        v->remark = "bf16 and fp16 are not decided in that file (auto): this is fp32. If your "
-                    "script passes one of them, convert with --bf16 or --fp16.";
+        v->remark = "That file leaves bf16 and fp16 open (auto): this is fp32. If your script "
+                    "passes one of them, convert with --bf16 or --fp16.";
         config_report_add(&v->report, CONFIG_DIFFERENT, "bf16, fp16",
-                          "auto: your script chooses; this is fp32. Convert with --bf16 or --fp16 "
-                          "if it passes that");
+                          "auto: your script chooses; this is fp32. If it passes bf16 or fp16, "
+                          "convert with --bf16 or --fp16");
     }
 }
 
@@ -74,7 +73,7 @@ static void fill(config_conversion *v, const char *path, const char *text) {
     if (!config_is_mentioned(v, path)) config_take_default(v, path, text, theirs);
 }
 
-/* DeepSpeed's AdamW does not read adam_w_mode. Its Adam does: true makes it AdamW. */
+/* Only DeepSpeed's Adam reads adam_w_mode; with AdamW the key has no effect. */
 static void fill_adam_mode(config_conversion *v) {
     static const char path[] = "optimizer.params.adam_w_mode";
     if (v->config->optimizer_type == Z3D_OPTIMIZER_adam || v->config->optimizer_params_adam_w_mode)
@@ -92,8 +91,8 @@ static void fill_optimizer(config_conversion *v) {
         config_is_mentioned(v, "optimizer.type") || config_is_mentioned(v, "optimizer.params.lr");
     if (!given) {
         config_report_add(&v->report, CONFIG_DIFFERENT, "optimizer",
-                          "not in the file, so your script makes it: write its lr, betas, eps and "
-                          "weight_decay in optimizer.params");
+                          "not in the file, so your script makes the optimizer: write its lr, "
+                          "betas, eps and weight_decay in optimizer.params");
         return;
     }
     fill_adam_mode(v);
@@ -117,7 +116,7 @@ static void fill_clipping(config_conversion *v) {
                       "write 0");
 }
 
-/* If the scheduler has a peak rate, it replaces the optimizer's rate. */
+/* The scheduler's peak replaces the optimizer's rate. */
 static void fill_peak(config_conversion *v) {
     z3d_config *c = v->config;
     const config_peer *peak = &c->origin->peer[CONFIG_PEER_WARMUP_MAX_LR];
@@ -133,8 +132,8 @@ static void fill_peak(config_conversion *v) {
         return;
     } else if (c->scheduler_type == Z3D_LR_WARMUP) {
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_max_lr",
-                          "not in the file: optimizer.params.lr, as in DeepSpeed since June 2025; "
-                          "before, it was 1e-3");
+                          "not in the file, so it is optimizer.params.lr, as in DeepSpeed since "
+                          "June 2025; before, it was 1e-3");
     } else {
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
         config_take_default(v, "optimizer.params.lr", "1e-3",
@@ -146,7 +145,7 @@ static void fill_scheduler(config_conversion *v) {
     z3d_config *c = v->config;
     char number[40];
     if (c->scheduler_type == Z3D_LR_CONSTANT || c->scheduler_type >= Z3D_LR_LINEAR)
-        return; /* none of DeepSpeed's */
+        return; /* not a schedule of DeepSpeed */
     fill(v, "scheduler.params.warmup_num_steps", "1000");
     if (c->scheduler_params_warmup_num_steps > 0)
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_num_steps",
@@ -164,7 +163,7 @@ static void fill_scheduler(config_conversion *v) {
     }
 }
 
-/* It is not written, for a reason. */
+/* Leaves communication_data_type out, with a row that says why. */
 static void leave_wire(config_conversion *v, config_verdict verdict, const char *why) {
     static const char key[] = "communication_data_type";
     config_report_remove(&v->report, CONFIG_TAKEN, key);
@@ -172,8 +171,8 @@ static void leave_wire(config_conversion *v, config_verdict verdict, const char 
     config_unset(v->config, CONFIG_KEY_communication_data_type);
 }
 
-/* communication_data_type fp32 needs fp32 gradients here. The type of bf16 gradients is known only
- * with the number of micro-batches. */
+/* communication_data_type fp32 means fp32 gradients here. The type of a bf16 run's gradients
+ * depends on the number of micro-batches, which may be unknown. */
 static void fill_wire(config_conversion *v) {
     static const char accum[] = "data_types.grad_accum_dtype";
     const z3d_config *c = v->config;
@@ -187,16 +186,16 @@ static void fill_wire(config_conversion *v) {
         else if (narrow)
             config_take_default(v, accum, "fp32", "communication_data_type fp32");
     } else if (narrow && (c->fp16_enabled || c->gradient_accumulation_steps != Z3D_AUTO)) {
-        leave_wire(v, CONFIG_NO_EFFECT, "the gradients are of 16 bits anyway");
+        leave_wire(v, CONFIG_NO_EFFECT, "the gradients already have 16 bits");
     } else if (c->training_device == Z3D_TRAINING_CUDA &&
                c->training_collectives != Z3D_COLLECTIVES_HOST) {
         leave_wire(v, CONFIG_DIFFERENT,
-                   "not built for NCCL, which here sums gradients in the type that they have; on "
-                   "CPUs, or with training.collectives host, write it yourself");
+                   "not built for NCCL, which sums gradients in their own type; on CPUs, or with "
+                   "training.collectives host, write the key yourself");
     }
 }
 
-/* How loud a log is changes no run. */
+/* The logger's verbosity changes no run, so it is only a row. */
 static void quiet_logger(config_conversion *v) {
     static const struct {
         int peer;
@@ -213,7 +212,7 @@ static void quiet_logger(config_conversion *v) {
     }
 }
 
-/* PipelineModule's. */
+/* PipelineModule's default partition. */
 static void fill_pipeline(config_conversion *v) {
     const config_peer *stages = &v->config->origin->peer[CONFIG_PEER_PIPELINE_STAGES];
     if (stages->place.source >= 0 && stages->value > 1)
@@ -238,8 +237,8 @@ static void convert(config_conversion *v, const char *type) {
     quiet_logger(v);
     if (!config_is_mentioned(v, "activation_checkpointing.granularity"))
         config_report_add(&v->report, CONFIG_DIFFERENT, "activation_checkpointing.granularity",
-                          "DeepSpeed leaves it to the model's code; auto, the default here, "
-                          "recomputes blocks where memory is short; none stores all activations");
+                          "DeepSpeed leaves this to the model's code; auto, the default here, "
+                          "recomputes blocks if memory is short; none stores all activations");
     config_report_add(
         &v->report, CONFIG_DIFFERENT, "model, data, training",
         "not in a DeepSpeed file: add model.*, data.train and training.steps (or epochs)");

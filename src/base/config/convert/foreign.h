@@ -1,4 +1,4 @@
-/* Keys of other frameworks that a configuration may have: those without a field here. */
+/* Keys of other frameworks that a configuration may have; they have no field here. */
 #ifndef ZERO3D_BASE_CONFIG_FOREIGN_H
 #define ZERO3D_BASE_CONFIG_FOREIGN_H
 
@@ -6,8 +6,8 @@
 #define Z3D_CONFIG_PINNED "host memory for a GPU is always page-locked"
 #define Z3D_CONFIG_OWN_IO "sizes and number of requests to the disk are fixed"
 
-/* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
- * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
+/* Keys of pasted blocks, mostly DeepSpeed's, that are accepted and change nothing here: X(path,
+ * why). The reader notes it in one line; their values are not checked. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
     X("zero_optimization.contiguous_gradients",                                                    \
       "gradients are always contiguous: the memory planner lays them out")                         \
@@ -61,7 +61,7 @@
     X("zero_optimization.offload_param.buffer_size",                                               \
       "the memory planner gives buffers their size")                                               \
     X("zero_optimization.offload_param.max_in_cpu",                                                \
-      "with nvme only what is fetched or stored is in host memory")                                \
+      "with nvme host memory has only parameters that are under way")                              \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \
@@ -110,8 +110,8 @@
     X("log_level", "there is one level of messages")                                               \
     X("steps_per_print", "use training.log_interval")
 
-/* Keys that Hugging Face's integration writes as "auto" (besides those whose rule allows it). Here
- * auto is our default, with one note. X(path, the value that its Trainer fills in). */
+/* Keys that Hugging Face's integration writes as "auto": X(path, the value that its Trainer puts
+ * there). In a run they get our default, with a note, unless their rule has auto. */
 #define Z3D_CONFIG_AUTO(X)                                                                         \
     X("gradient_clipping", "1")                                                                    \
     X("optimizer.params.lr", "5e-5")                                                               \
@@ -129,10 +129,9 @@
     X("fp16.enabled", "false")                                                                     \
     X("bf16.enabled", "false")
 
-/* Peers: numbers and switches that repeat a key of ours under another name. X(NAME, path, type,
- * rule). A peer sets our key if it is not set; else both must agree (peers.c). A switch that is
- * false has no effect, except tensorboard's. Those of comms_logger are parts that it does not
- * have. */
+/* Numbers and switches with the same meaning as a key of ours: X(NAME, path, type, rule). They set
+ * our key if nobody did, else they must agree with it (peers.c). A switch that is false is ignored,
+ * except tensorboard's. comms_logger's are refused if its block is enabled. */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
     X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
@@ -150,9 +149,9 @@
     X(COMMS_DEBUG, "comms_logger.debug", BOOL, "")                                                 \
     X(TENSORBOARD, "tensorboard.enabled", BOOL, "")
 
-/* Keys without a counterpart: X(path, off, why, instead). off: the values without effect, "a|b",
- * which are accepted; of a mapping its `enabled` counts ("unsaid": a mapping without `enabled` is
- * off, too). Other values are errors: `instead`, or for "" "<why>: not supported yet". */
+/* Keys without a counterpart: X(path, off, why, instead). A value in `off` ("a|b") asks for nothing
+ * and is accepted; of a mapping its `enabled` counts ("unsaid" in `off`: without `enabled` it is
+ * off, too). Other values are refused with `instead`; "": "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
     X("zero_optimization.offload_optimizer.super_offload", "false|null", "SuperOffload", "")       \
     X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \

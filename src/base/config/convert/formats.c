@@ -1,5 +1,4 @@
-/* Tells the files of other programs apart that are given to a converter which does not read them,
- * by a key at the top of the text. */
+/* Recognizes files of other programs, which no converter reads, by a key at the top level. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>
@@ -20,7 +19,7 @@
     "(--from-megatron LOG)"
 
 static const struct {
-    const char *key, *what; /* key: with - for _ */
+    const char *key, *what; /* key: with - instead of _ */
 } formats[] = {
     {"distributed-type", ACCELERATE},
     {"compute-environment", ACCELERATE},
@@ -35,7 +34,7 @@ static const struct {
      "a Trainer's arguments; convert the DeepSpeed file that they name"},
 };
 
-/* The name of a key of the topmost mapping at `at`; 0: none is there. */
+/* The length of a top-level key's name at `at`; 0: no key begins here. */
 static size_t key_at(const char *at, int depth, bool starts_line) {
     const bool quoted = *at == '"';
     size_t length = 0;
@@ -66,7 +65,7 @@ z3d_status config_refuse_format(const char *text, const char *file, const char *
             if (is_key(name, length, formats[i].key))
                 return Z3D_ERROR(Z3D_ERR_DATA, "%s %.200s: this is %s", option, file,
                                  formats[i].what);
-        if (*at == '"') { /* to its end: braces in it are text */
+        if (*at == '"') { /* skip the string: its braces are text */
             for (at++; *at && *at != '"' && *at != '\n'; at++) at += *at == '\\' && at[1];
             if (!*at) break;
         }

@@ -1,12 +1,12 @@
-/* Guesses by the words in its name which keys an unknown setting of another framework may be about.
- * No default is written for these keys. */
+/* Guesses by the words in an unknown setting's name which of our keys it may be about. These keys
+ * get no default of the other framework. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* words: a | ends each word; the parts of a word have - between them. */
+/* words: terms, each followed by |; a term has - between its words. */
 static const struct {
     const char *path, *words;
 } matters[] = {

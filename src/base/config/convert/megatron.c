@@ -15,7 +15,7 @@ const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron
 
 enum { HIGH_SCALE_POWER = 24 };
 
-/* Megatron-LM ignores the flags of other optimizers: adds a row without effect. */
+/* Megatron-LM ignores the flags of another optimizer. */
 static void report_unread(megatron_converter *m, const char *name) {
     const z3d_optimizer optimizer = (z3d_optimizer)m->v.config->optimizer_type;
     char why[64];
@@ -29,7 +29,7 @@ static bool is_read(megatron_converter *m, const char *name, const char *path) {
     return reads;
 }
 
-/* Sets the betas. Each optimizer has its own flags and defaults. */
+/* Each optimizer has its own flags and defaults. */
 static void convert_betas(megatron_converter *m) {
     static const char path[] = "optimizer.params.betas";
     static const struct {
@@ -59,7 +59,7 @@ static void convert_betas(megatron_converter *m) {
     }
 }
 
-/* Converts the types of the moments: fp32, or bf16 for both. */
+/* The moments' types: fp32, or bf16 for both. */
 static void convert_moments(megatron_converter *m) {
     static const char *const types[][2] = {
         {"exp-avg-dtype", "optimizer.params.exp_avg_dtype"},
@@ -74,7 +74,7 @@ static void convert_moments(megatron_converter *m) {
     }
 }
 
-/* Converts --optimizer NAME to optimizer.type. */
+/* Sets optimizer.type from --optimizer NAME. */
 static void convert_optimizer_type(megatron_converter *m) {
     static const char *const types[][2] = {{"sgd", "SGD"}, {"lion", "Lion"}};
     const char *type = megatron_value(&m->text, "optimizer");
@@ -91,7 +91,7 @@ static void convert_optimizer_type(megatron_converter *m) {
                                                   : "write adam, sgd or lion");
 }
 
-/* Our weight decay is constant: refuses one that changes. */
+/* Accepts only a constant weight decay. */
 static void convert_decay(megatron_converter *m) {
     static const char *const ends[] = {"start-weight-decay", "end-weight-decay"};
     static const char changes[] = "the weight decay is fixed here: it is another run";
@@ -144,10 +144,9 @@ static void convert_first_scale(megatron_converter *m) {
     else
         config_take_default(&m->v, "fp16.initial_scale_power", text, megatron_default);
     if (exact && power - 1 >= HIGH_SCALE_POWER)
-        megatron_row(
-            m, CONFIG_DIFFERENT, "initial-loss-scale",
-            "the first steps are skipped until the loss scale has fallen, some 16 of them from "
-            "2^32; fp16.initial_scale_power 16 avoids that");
+        megatron_row(m, CONFIG_DIFFERENT, "initial-loss-scale",
+                     "the first steps are skipped until the loss scale has fallen, about 16 steps "
+                     "from 2^32; fp16.initial_scale_power 16 avoids this");
 }
 
 static void convert_precision(megatron_converter *m) {
@@ -160,7 +159,7 @@ static void convert_precision(megatron_converter *m) {
         convert_first_scale(m);
         megatron_take(m, "loss-scale-window", "fp16.loss_scale_window");
         if (megatron_has(m, "hysteresis") &&
-            !megatron_counts(m, "hysteresis")) /* 0 and 1: at once */
+            !megatron_counts(m, "hysteresis")) /* 0 is the same as 1: the scale falls at once */
             config_take(&m->v, "--hysteresis", "fp16.hysteresis", "1");
         else
             megatron_take(m, "hysteresis", "fp16.hysteresis");
@@ -228,7 +227,7 @@ static void convert_zero(megatron_converter *m) {
         config_take_default(&m->v, key, "0", megatron_default);
 }
 
-/* Converts the choice of recomputed blocks, and the number of layers for each checkpoint. */
+/* The blocks that are recomputed, and the layers that share a checkpoint. */
 static void convert_recompute_layers(megatron_converter *m, bool full) {
     static const char idle[] = "it is for --recompute-granularity full";
     static const char number[] = "recompute-num-layers", method_name[] = "recompute-method";
@@ -252,7 +251,7 @@ static void convert_recompute_layers(megatron_converter *m, bool full) {
     if (counted && !full) {
         megatron_row(m, CONFIG_NO_EFFECT, number, idle);
     } else if (counted && block && !all) {
-        megatron_row(m, CONFIG_REFUSED, number, "it is of --recompute-method block");
+        megatron_row(m, CONFIG_REFUSED, number, "it is for --recompute-method block");
     } else if (counted && (block || every <= 1)) {
         megatron_row(m, CONFIG_TAKEN, number, "one checkpoint in each block, same as zero3d");
     } else if (counted && !known) {
@@ -268,7 +267,7 @@ static void convert_recompute(megatron_converter *m) {
     static const char key[] = "activation_checkpointing.granularity",
                       parts[] = "distribute-saved-activations";
     const char *granularity = megatron_value(&m->text, "recompute-granularity");
-    /* Older versions had no granularity: a switch or a method meant full recompute. */
+    /* Older versions had a switch or a method instead of granularities. */
     const bool given = megatron_has(m, "checkpoint-activations"),
                older = given || megatron_is_renamed(&m->text, "recompute-method");
     if (megatron_has(m, "recompute-activations"))
@@ -308,7 +307,7 @@ static bool take_data(megatron_converter *m, const char *name, const char *path)
     return true;
 }
 
-/* Takes a file of a tokenizer; a tokenizer that does not read it gives a row without effect. */
+/* Takes a tokenizer's file, if this tokenizer reads it. */
 static void take_vocabulary(megatron_converter *m, const char *name, const char *path, bool reads,
                             const char *why) {
     if (reads)
@@ -339,10 +338,9 @@ static void convert_tokenizer(megatron_converter *m) {
     take_vocabulary(m, "tokenizer-model", "data.vocab", huggingface,
                     "tokens come from the data files; write model.vocab_size");
     if (huggingface)
-        megatron_row(
-            m, CONFIG_DIFFERENT, "tokenizer-model",
-            "data.vocab is a folder with tokenizer.json, or that file: no name of a hub; write the "
-            "size of its vocabulary in model.vocab_size");
+        megatron_row(m, CONFIG_DIFFERENT, "tokenizer-model",
+                     "data.vocab must be a folder with tokenizer.json, or this file, not a name in "
+                     "a hub; write the size of its vocabulary in model.vocab_size");
 }
 
 static void convert_data(megatron_converter *m) {
@@ -353,10 +351,9 @@ static void convert_data(megatron_converter *m) {
          "no validation data is taken; write data.validation and training.eval_steps"}};
     const bool splits = take_data(m, "data-path", "data.train");
     if (splits)
-        megatron_row(
-            m, CONFIG_DIFFERENT, "split",
-            "data is not split here: all of --data-path is trained on; write a file of its own in "
-            "data.validation");
+        megatron_row(m, CONFIG_DIFFERENT, "split",
+                     "data is not split here: training uses all of --data-path; write another file "
+                     "in data.validation");
     else if (megatron_has(m, "split"))
         megatron_row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
     take_data(m, "train-data-path", "data.train");
@@ -379,7 +376,7 @@ static void convert_data(megatron_converter *m) {
 
 static void convert_checkpoints(megatron_converter *m) {
     const char *save = megatron_value(&m->text, "save"), *load = megatron_value(&m->text, "load");
-    /* A placeholder for the folder means that there are checkpoints, too. */
+    /* A run with --save has checkpoints, even if the folder is a placeholder. */
     bool unknown = megatron_is_unknown(&m->text, "save"), saves = save || unknown;
     bool interval = saves && (megatron_take(m, "save-interval", "checkpoint.interval") ||
                               megatron_take(m, "persistent-save-interval", "checkpoint.interval"));
@@ -414,7 +411,7 @@ static void convert_by_table(megatron_converter *m, const megatron_given *given)
         megatron_row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
     } else if (!found) {
         megatron_row(m, CONFIG_REFUSED, given->name,
-                     "not known here; it may change the model or the run");
+                     "unknown here; it may change the model or the run");
         config_doubt(m->v.config, given->name);
     } else if (found->kind == MEGATRON_KEY) {
         megatron_take(m, given->name, found->text);
@@ -433,7 +430,7 @@ static void convert_by_table(megatron_converter *m, const megatron_given *given)
     }
 }
 
-/* Placeholders, and older names. */
+/* Adds rows for placeholders and for older names. */
 static void report_given(megatron_converter *m) {
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
@@ -448,8 +445,7 @@ static void report_given(megatron_converter *m) {
     }
 }
 
-/* Refuses the arguments that have no row yet: a value of a wrong kind, or one that contradicts
- * another argument. */
+/* Refuses arguments without a row: their value has the wrong kind or contradicts another one. */
 static void refuse_unread(megatron_converter *m) {
     for (int i = 0; i < m->text.count; i++) {
         const megatron_given *given = &m->text.given[i];
@@ -509,7 +505,7 @@ z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *ru
     size_t length;
     Z3D_TRY(z3d_read_file(path, LIMIT, &text, &length));
     for (size_t i = 0; i < length; i++)
-        if (!text[i]) text[i] = ' '; /* a log may have some where its file was cut */
+        if (!text[i]) text[i] = ' '; /* a truncated log may have NUL bytes */
     z3d_status status = from(path, text, NULL, 0, rules, yaml, table, complete);
     free(text);
     return status;

@@ -7,13 +7,13 @@
 typedef enum megatron_kind {
     MEGATRON_KEY,  /* our key `text` gets its value */
     MEGATRON_TRUE, /* a switch: our key `text` becomes true */
-    MEGATRON_OWN,  /* megatron.c knows it */
-    MEGATRON_SAME, /* zero3d always does this: `text` */
-    MEGATRON_NONE, /* no effect: why */
-    MEGATRON_LATER /* not supported: what to do, or what differs */
+    MEGATRON_OWN,  /* a function converts it */
+    MEGATRON_SAME, /* we always do this: `text` says how */
+    MEGATRON_NONE, /* no effect: `text` says why */
+    MEGATRON_LATER /* not supported: `text` says what to do, or the difference */
 } megatron_kind;
 
-/* X(name, kind, text). Names have - for _. */
+/* X(name, kind, text). Names have - instead of _. */
 /* clang-format off */
 #define MEGATRON_ARGUMENTS(X) \
   X("num-layers", KEY, "model.num_layers") \
@@ -155,7 +155,7 @@ typedef enum megatron_kind {
   X("moe-expert-parallel-size", OWN, "") \
   X("num-distributed-optimizer-instances", OWN, "") \
   X("deepspeed", NONE, "--zero-stage says what is sharded") \
-  X("deepspeed-config", LATER, "convert that file too (--from-deepspeed), and add what it sets") \
+  X("deepspeed-config", LATER, "convert this file, too (--from-deepspeed), and add its settings") \
   X("deepspeed-activation-checkpointing", NONE, "it names the implementation; --checkpoint-activations and --recompute-granularity say what is recomputed") \
   X("contigious-checkpointing", NONE, "the memory planner packs everything") \
   X("synchronize-each-layer", NONE, "streams are ordered by the step program") \
@@ -309,37 +309,36 @@ enum { MEGATRON_GIVEN = 1024 };
 /* "--name values": the values joined with spaces; a switch has "". */
 typedef struct megatron_given {
     char *name, *values;
-    z3d_data_list words; /* the values one by one, each as the shell or the file has it */
+    z3d_data_list words; /* the single values, as in the shell or the file */
     const char *old;     /* the older name in the text; NULL: the text has `name` */
-    bool unknown;        /* the text has a placeholder, not a value */
+    bool unknown;        /* the value is a placeholder */
 } megatron_given;
 
 typedef struct megatron_text {
     megatron_given given[MEGATRON_GIVEN];
     int count;
-    bool is_log; /* it has all arguments, most with their defaults */
+    bool is_log; /* has every argument, most with their default */
 } megatron_text;
 
-/* Reads the arguments after the training script's name, or all words if there is no script. source:
- * for messages. ERR_DATA if there is no argument, or the words are not those of one command. */
+/* Reads the arguments after the training script's name, or all words if they have no script.
+ * source: for messages. ERR_DATA: no arguments, or not one command. ERR_MEMORY. */
 z3d_status megatron_read_words(const char *const *words, int count, const char *source,
                                megatron_text *out);
-/* The same from a file's text, which this changes: a list, YAML with --names as keys, or the log of
- * a run. ERR_DATA for a shell's script. */
+/* The same from a file's text: a list, YAML with --names as keys, or the log of a run. Changes the
+ * text. ERR_DATA also for a shell script. */
 z3d_status megatron_read_text(char *text, const char *source, megatron_text *out);
-/* Whether megatron_log.c lists this argument with this value, or with any value: a log has it, but
- * it changes nothing here. */
+/* Whether a log may have this argument (with any value, or with this one) although it changes
+ * nothing here (megatron_log.c). */
 bool megatron_is_printed(const char *name, const char *values);
 void megatron_text_free(megatron_text *text);
-/* The values of --name ("" for a switch). If it is given twice, the last one counts. NULL: not
- * given, or a placeholder. */
+/* The values of the last --name ("" for a switch); NULL: not given, or a placeholder. */
 const char *megatron_value(const megatron_text *text, const char *name);
-/* The same values one by one. */
+/* The same as single values. */
 const z3d_data_list *megatron_words(const megatron_text *text, const char *name);
-/* Turns "0.3" "a" "0.7" "b" or "a" "b" into files with weights; also one word that contains all of
- * them. */
+/* Makes files with weights from "0.3" "a" "0.7" "b", from "a" "b", or from one word with weights
+ * and paths. ERR_DATA, ERR_MEMORY. */
 z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
-/* Whether it is given with a placeholder as its value. Then no default is written for it. */
+/* Whether the value is a placeholder, which no default replaces. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
 /* A conversion and its arguments. */
 typedef struct megatron_converter {
@@ -347,29 +346,28 @@ typedef struct megatron_converter {
     megatron_text text;
 } megatron_converter;
 
-/* megatron_take.c. Whether an argument is given: has, with a value; is_given, also with a
- * placeholder. Its value as a number; false: not given, or no number. */
+/* megatron_take.c. Whether an argument has a value; whether it has a value or a placeholder; its
+ * value as a number (false: no value, or no number). */
 bool megatron_has(const megatron_converter *m, const char *name);
 bool megatron_is_given(const megatron_converter *m, const char *name);
 bool megatron_number(const megatron_converter *m, const char *name, double *out);
-/* Whether it is given and not 0. A log has 0 if another argument is used. */
+/* Whether it is given and not 0. A log has 0 if another argument counts. */
 bool megatron_counts(const megatron_converter *m, const char *name);
-/* A row of the report. */
+
 void megatron_row(megatron_converter *m, config_verdict verdict, const char *name,
                   const char *what);
 void megatron_row_if_given(megatron_converter *m, config_verdict verdict, const char *name,
                            const char *what);
-/* Sets our key to the argument, if it is given: to its value, to `text` (NULL: its value), or, if
- * it is not given, to the default `text`. For a placeholder no default is written. */
+/* Sets our key to the argument's value, if it is given; to `text`, if that is not NULL; to the
+ * default `text`, if the argument is neither given nor a placeholder. */
 bool megatron_take(megatron_converter *m, const char *name, const char *path);
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
 void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
                               const char *text);
 extern const char megatron_default[]; /* "Megatron-LM's default" */
 
-/* Convert the arguments of the model and its division (the numbers of tensor ranks and layers are
- * taken before); of pipelines (the number of stages is taken before); of steps and learning
- * rate. */
+/* Convert the arguments of the model, of pipelines, of steps and learning rate. The keys for tensor
+ * ranks, layers and pipeline stages are set before. */
 void megatron_convert_model(megatron_converter *m);
 void megatron_convert_pipeline(megatron_converter *m);
 void megatron_convert_schedule(megatron_converter *m);

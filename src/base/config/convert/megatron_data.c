@@ -1,4 +1,4 @@
-/* The words of --data-path as a list of files, each with the weight that may stand before it. */
+/* Makes a list of files with weights from the words of --data-path. */
 #include "src/base/config/convert/megatron.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool is_weight(const char *word) {
     return z3d_parse_float(word, &number) == Z3D_OK && number > 0;
 }
 
-/* Two or more weights, each with its path: "2 files" may be a path. */
+/* Whether the words are two or more weights with paths; "2 files" may be one path. */
 static bool is_blend(const z3d_data_list *words) {
     for (int i = 0; i < words->count; i += 2)
         if (!is_weight(words->path[i])) return false;

@@ -1,6 +1,6 @@
-/* Arguments in Megatron-LM's log that change nothing here: numbers that follow from others, and
- * defaults of parts that such a run does not use. Arguments that switch such parts on are not
- * listed. */
+/* Arguments in Megatron-LM's logs that change nothing here: numbers that follow from others, and
+ * defaults of parts that such a run does not use. The argument that switches such a part on is not
+ * in this list. */
 #include "src/base/config/convert/megatron.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 static const struct {
     const char *name, *value; /* value NULL: any */
 } printed[] = {
-    /* These follow from others. */
+    /* follow from other arguments */
     {"rank", NULL},
     {"world-size", NULL},
     {"data-parallel-size", NULL},
@@ -24,7 +24,7 @@ static const struct {
     {"encoder-num-layers", NULL},
     {"add-bias-linear", ""},
     {"add-position-embedding", ""},
-    /* How it is computed. */
+    /* how a result is computed */
     {"bias-dropout-fusion", NULL},
     {"bias-gelu-fusion", NULL},
     {"bias-swiglu-fusion", NULL},
@@ -59,7 +59,7 @@ static const struct {
     {"cp-comm-type", "p2p"},
     {"refit-method", NULL},
     {"rerun-mode", NULL},
-    /* The types that states have here, too. */
+    /* states have these types here, too */
     {"exp-avg-dtype", "fp32"},
     {"exp-avg-sq-dtype", "fp32"},
     {"main-grads-dtype", "fp32"},
@@ -68,7 +68,7 @@ static const struct {
     {"megatron-fsdp-main-grads-dtype", "auto"},
     {"megatron-fsdp-main-params-dtype", "fp32"},
     {"megatron-fsdp-version", NULL},
-    /* Settings of other models, optimizers and tools. */
+    /* of other models, optimizers and tools */
     {"moe-layer-freq", NULL},
     {"moe-aux-loss-coeff", NULL},
     {"moe-router-load-balancing-type", NULL},
@@ -112,7 +112,7 @@ static const struct {
     {"vision-pretraining-type", NULL},
     {"ft-num-warmup-iters", NULL},
     {"sft-tokenizer-prompt-format", NULL},
-    /* 0: not used. */
+    /* 0: not used */
     {"dsa-indexer-loss-coeff", "0.0"},
     {"encoder-pipeline-model-parallel-size", "0"},
     {"encoder-tensor-model-parallel-size", "0"},
@@ -124,7 +124,7 @@ static const struct {
     {"wgrad-deferral-limit", "0"},
 };
 
-/* Beginnings of the names of other programs' settings. */
+/* Prefixes of parts that other programs use. */
 static const char *const families[] = {
     "bert-",    "biencoder-", "dino-",  "retro-", "inference-", "inprocess-", "fim-",       "grpo-",
     "indexer-", "logits-",    "mamba-", "muon-",  "rl-",        "retriever-", "one-logger-"};

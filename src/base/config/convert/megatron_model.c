@@ -1,5 +1,5 @@
-/* Megatron-LM's arguments of the model. Four of them together (`signs`) make a Llama. Without them
- * the model is a GPT-2, and other arguments of a Llama are refused. */
+/* Megatron-LM's arguments of the model. Four of them together mean a Llama. Otherwise it is a
+ * GPT-2, and a Llama's arguments are refused. */
 #include "src/base/config/convert/megatron.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define NO_POSITIONS "no-position-embedding"
 #define UNTIED "untie-embeddings-and-output-weights"
 
-/* What makes a Llama; "": a switch. */
+/* The arguments that together mean a Llama; "": a switch. */
 static const struct sign {
     const char *name, *value;
 } signs[] = {{"swiglu", ""},
@@ -49,8 +49,7 @@ static bool has_sign(megatron_converter *m, int i) {
 
 /* ---- GPT-2 ---- */
 
-/* Refuses an argument of a part that --with switches on; if it is off, the argument has no
- * effect. */
+/* Refuses `name` if the argument `with` switches it on; else it has no effect. */
 static void refuse_or_ignore(megatron_converter *m, const char *name, const char *with,
                              const char *why) {
     char ignored[80];
@@ -59,9 +58,9 @@ static void refuse_or_ignore(megatron_converter *m, const char *name, const char
     megatron_row_if_given(m, on ? CONFIG_REFUSED : CONFIG_NO_EFFECT, name, on ? why : ignored);
 }
 
-/* "it is a Llama's, which also needs --disable-bias-linear": the signs that are missing. */
+/* "it is only for a Llama, which also needs --disable-bias-linear": the missing arguments. */
 static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
-    size_t length = (size_t)snprintf(out, size, "it is a Llama's, which also needs");
+    size_t length = (size_t)snprintf(out, size, "it is only for a Llama, which also needs");
     for (int i = 0; i < SIGNS; i++) {
         if (has_sign(m, i) || length >= size) continue;
         length += (size_t)snprintf(out + length, size - length, " --%s%s%s", signs[i].name,
@@ -69,7 +68,7 @@ static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
     }
 }
 
-/* kv-channels must have a GPT-2's value. Other arguments are for rotary positions only. */
+/* Arguments that must have a GPT-2's value, and arguments of rotary positions. */
 static void convert_heads(megatron_converter *m, const char *llama) {
     static const char *const rotary[] = {"rotary-base", PERCENT};
     double width, hidden, heads;
@@ -91,9 +90,10 @@ static void convert_positions(megatron_converter *m) {
     double length, positions;
     if (!megatron_number(m, POSITIONS, &positions)) return;
     bool same = megatron_number(m, "seq-length", &length) && length == positions;
-    megatron_row_if_given(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
-                          same ? "model.seq_length"
-                               : "positions are those of a sample; write --seq-length's");
+    megatron_row_if_given(
+        m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
+        same ? "model.seq_length"
+             : "there is a position for each token of a sample; write the value of --seq-length");
 }
 
 static void convert_gpt(megatron_converter *m) {
@@ -148,7 +148,7 @@ static void convert_groups(megatron_converter *m) {
     megatron_take_or_default(m, GROUPS, key, "1");
 }
 
-/* What --use-rope-scaling has beside its factor are constants there. */
+/* The other numbers of --use-rope-scaling, except its factor, are constants in Megatron-LM. */
 static void convert_rope(megatron_converter *m) {
     static const char type[] = "model.rope_scaling.rope_type",
                       factor[] = "model.rope_scaling.factor";
@@ -174,7 +174,7 @@ static void convert_dropout(megatron_converter *m) {
     megatron_number(m, DROPOUT, &dropout);
     if (!megatron_value(&m->text, DROPOUT))
         config_report_add(&m->v.report, CONFIG_DIFFERENT, "--" DROPOUT, "%s",
-                          "not given, so it is 0.1 there; a Llama has none here");
+                          "not given, so Megatron-LM has 0.1; a Llama has none here");
     megatron_row_if_given(m, dropout == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, DROPOUT,
                           dropout == 0 ? "same as zero3d" : "a Llama has none here; write 0");
 }
@@ -225,7 +225,8 @@ void megatron_convert_model(megatron_converter *m) {
     must_be(m, "ds-sequence-parallel-size", 1, "there is no context parallelism: write 1");
     must_be(m, "expert-model-parallel-size", 1, "there are no experts: write 1");
     must_be(m, "moe-expert-parallel-size", 1, "there are no experts: write 1");
-    must_be(m, "num-distributed-optimizer-instances", 1, "shards are those of the data group");
+    must_be(m, "num-distributed-optimizer-instances", 1,
+            "states are sharded over the whole data group");
     must_be(m, "lr-warmup-init", 0, "the warm-up begins at 0 here: it is another run");
     convert_sequence_parallel(m);
 }

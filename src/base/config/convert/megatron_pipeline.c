@@ -1,5 +1,5 @@
-/* Converts Megatron-LM's split of layers to a list of units per chunk. In Megatron-LM chunks have
- * equally many layers, and the embedding and the head are extra, unless they count as layers. */
+/* Megatron-LM's pipelines: every chunk has the same number of layers; embedding and head are extra,
+ * or count as layers. The split becomes a list of units per chunk. */
 #include "src/base/config/convert/megatron.h"
 
 #include <stdio.h>
@@ -15,11 +15,11 @@
 static const char partition[] = "parallel.pipeline_partition",
                   chunks_key[] = "parallel.virtual_pipeline_model_parallel_size";
 
-/* How layers are split. -1: the stages cannot share the layers equally. */
+/* How layers are split. A pipeline stage's share is -1 if the layers do not divide. */
 typedef struct split {
     int64_t layers, stages, chunks; /* chunks: per stage */
-    int64_t first, middle, last;    /* layers of a stage, with units that count as layers */
-    bool embedding, loss;           /* count as layers */
+    int64_t first, middle, last; /* layers of the first, each middle and the last pipeline stage */
+    bool embedding, loss;        /* count as layers */
     bool uneven;
 } split;
 
@@ -28,7 +28,7 @@ static bool layers_of(const megatron_converter *m, const char *name, int64_t *ou
     return value && z3d_parse_int(value, out) == Z3D_OK;
 }
 
-/* The layers of the first stage, of the last, and of each between. */
+/* Finds the layers of the first, the last and each middle pipeline stage. */
 static void share_layers(const megatron_converter *m, split *s) {
     int64_t rest = s->layers, stages = s->stages;
     bool first = layers_of(m, FIRST, &s->first), last = layers_of(m, LAST, &s->last);
@@ -43,7 +43,7 @@ static void share_layers(const megatron_converter *m, split *s) {
     if (!last || !fits) s->last = s->middle;
 }
 
-/* "[3, 2, 3]"; false: a chunk's layers are no number above 0. */
+/* Appends "[3, 2, 3]"; false: the layers do not divide over the chunks. */
 static bool append_units(const split *s, z3d_string *out) {
     const int64_t all = s->stages * s->chunks;
     for (int64_t i = 0; i < all; i++) {
@@ -69,10 +69,9 @@ static void take_chunks(megatron_converter *m, split *s) {
     } else if (megatron_value(&m->text, LAYERS)) {
         if (!layers_of(m, LAYERS, &layers) || layers < 1 || s->uneven || s->middle < 1 ||
             s->middle % layers != 0) {
-            megatron_row(
-                m, CONFIG_REFUSED, LAYERS,
-                "it does not divide a stage's layers; write the number of chunks per stage in "
-                "parallel.virtual_pipeline_model_parallel_size");
+            megatron_row(m, CONFIG_REFUSED, LAYERS,
+                         "it does not divide the layers of a pipeline stage; write the number of "
+                         "chunks per stage in parallel.virtual_pipeline_model_parallel_size");
             return;
         }
         snprintf(number, sizeof number, "%lld", (long long)(s->middle / layers));
@@ -91,10 +90,9 @@ static void take_split(megatron_converter *m, const split *s) {
         for (size_t i = 0; i < count; i++)
             megatron_row_if_given(m, CONFIG_TAKEN, flags[i], partition);
     } else {
-        megatron_row(
-            m, CONFIG_REFUSED, "pipeline-model-parallel-size",
-            "the layers do not divide into these chunks; parallel.pipeline_partition is time, "
-            "which splits any number of layers");
+        megatron_row(m, CONFIG_REFUSED, "pipeline-model-parallel-size",
+                     "the layers do not divide over these chunks; parallel.pipeline_partition "
+                     "stays time, which splits any number of layers");
         for (size_t i = 0; i < count; i++)
             megatron_row_if_given(m, CONFIG_REFUSED, flags[i],
                                   "write the units of each chunk in parallel.pipeline_partition");
@@ -102,13 +100,14 @@ static void take_split(megatron_converter *m, const split *s) {
     z3d_string_free(&units);
 }
 
-/* Refuses groups of micro-batches whose size is not the number of pipeline stages. */
+/* Groups of micro-batches always have as many as there are pipeline stages. */
 static void check_group(megatron_converter *m, const split *s) {
     int64_t group;
     if (!megatron_value(&m->text, GROUP)) return;
     bool same = layers_of(m, GROUP, &group) && group == s->stages;
     megatron_row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, GROUP,
-                 same ? "same as zero3d" : "it is the number of pipeline stages here; write that");
+                 same ? "same as zero3d"
+                      : "write the number of pipeline stages, which it always is here");
 }
 
 void megatron_convert_pipeline(megatron_converter *m) {

@@ -1,11 +1,11 @@
-/* Megatron-LM's steps and learning rates: counted in samples or in iterations. */
+/* Megatron-LM's steps and learning rates, which count samples or iterations. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/base/config/convert/megatron.h"
 
-/* --samples divided by the global batch; false: not given, or it cannot be known. */
+/* *out: --iterations, or --samples divided by the global batch; false: not given, or not known. */
 static bool steps_of(megatron_converter *m, const char *samples, const char *iterations,
                      double *out) {
     double count, batch;
@@ -27,12 +27,12 @@ static bool steps_of(megatron_converter *m, const char *samples, const char *ite
     return true;
 }
 
-/* Adds a row for an argument that repeats --taken. It may be 0 or agree; else it is refused. */
+/* Adds a row for an argument that repeats or contradicts `taken`. */
 static void report_second(megatron_converter *m, const char *name, const char *taken, bool agrees) {
     char what[120];
     if (!megatron_has(m, name)) return;
     if (!megatron_counts(m, name))
-        snprintf(what, sizeof what, "0: --%s counts", taken);
+        snprintf(what, sizeof what, "0, so --%s counts", taken);
     else if (agrees)
         snprintf(what, sizeof what, "the same as --%s", taken);
     else
@@ -61,7 +61,8 @@ static void take_steps(megatron_converter *m, const char *samples, const char *i
     config_take(&m->v, flag, path, text);
 }
 
-/* Converts a fraction of the decay's iterations, else --lr-warmup-iters. False: no warm-up. */
+/* Takes --lr-warmup-fraction (of the decay's iterations), else --lr-warmup-iters; false: no
+ * warm-up. */
 static bool convert_warmup(megatron_converter *m) {
     static const char key[] = "scheduler.params.warmup_num_steps";
     static const char *const beside[] = {"lr-warmup-iters", "lr-warmup-samples"};
@@ -88,7 +89,7 @@ static bool convert_warmup(megatron_converter *m) {
     return strcmp(text, "0") != 0;
 }
 
-/* If the schedule's form is unknown, refuses all its arguments. */
+/* Refuses all arguments of a schedule whose form is not known. */
 static void report_open_schedule(megatron_converter *m) {
     static const char *const parts[] = {"min-lr",
                                         "lr-warmup-iters",
@@ -123,7 +124,7 @@ static const char *form_of(megatron_converter *m) {
     return z3d_config_is_set(m->v.config, "scheduler.type") ? forms[0][1] : NULL;
 }
 
-/* The end of Megatron-LM's WSD, whose usual form is not among ours. */
+/* The decay of Megatron-LM's WSD; we do not have its default form, exponential. */
 static void convert_stable(megatron_converter *m) {
     static const char *const forms[][2] = {
         {"linear", "linear"}, {"cosine", "cosine"}, {"minus_sqrt", "1-sqrt"}};
@@ -141,7 +142,7 @@ static void convert_stable(megatron_converter *m) {
     take_steps(m, "lr-wsd-decay-samples", "lr-wsd-decay-iters", "scheduler.params.num_decay_steps");
 }
 
-/* What only WSD reads. */
+/* Arguments that only WSD reads have no effect. */
 static void report_unread_stable(megatron_converter *m) {
     static const char *const parts[] = {"lr-wsd-decay-style", "lr-wsd-decay-iters",
                                         "lr-wsd-decay-samples"};

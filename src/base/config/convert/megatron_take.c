@@ -1,4 +1,4 @@
-/* Single arguments of Megatron-LM: what is given, and what our configuration takes of it. */
+/* Single arguments of Megatron-LM: their values, their rows, and our keys that they set. */
 #include <stdio.h>
 
 #include "src/base/config/convert/megatron.h"

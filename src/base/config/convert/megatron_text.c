@@ -1,6 +1,5 @@
-/* Finds Megatron-LM's arguments in the words of a command (which the shell has expanded), in a
- * list, in YAML with --names as keys, or in the log of a run. Expands nothing: refuses text that
- * needs a shell. */
+/* Finds Megatron-LM's arguments in the words of a command, in a list, in YAML with --names as keys,
+ * or in the log of a run. A text with shell syntax is refused, since only a shell can expand it. */
 #include "src/base/config/convert/megatron.h"
 
 #include <ctype.h>
@@ -42,13 +41,13 @@ static bool is_script(const char *word) {
     return length > 3 && strcmp(word + length - 3, ".py") == 0;
 }
 
-/* Whether a word is a placeholder, which the user must still replace by a value. */
+/* Whether a word is a placeholder for a value. */
 static bool is_placeholder(const char *word) {
     return word[0] == '<' || strchr(word, '$') || strncmp(word, "{{", 2) == 0 ||
            strcmp(word, "...") == 0;
 }
 
-/* Python's 220_000_000 without its underscores. */
+/* Removes the underscores of Python's 220_000_000. */
 static void tidy_number(char *word) {
     char *to = word;
     bool number = isdigit((unsigned char)word[0]) && word[strspn(word, "0123456789_")] == '\0';
@@ -68,7 +67,7 @@ static z3d_status add_value(megatron_text *out, const char *word) {
     return config_list_append(&g->words, joined.text + before + (before > 0), 1);
 }
 
-/* "--name" or "--name=value". */
+/* Begins the argument "--name" or "--name=value". */
 static z3d_status begin_argument(megatron_text *out, const char *word, const char *source) {
     const size_t length = strcspn(word, "=");
     if (out->count == MEGATRON_GIVEN)
@@ -97,8 +96,7 @@ static void free_given(megatron_given *given) {
 
 static z3d_status check_some(const megatron_text *out, const char *source) {
     if (out->count > 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%.200s has no arguments; expected --num-layers 24 and the like",
-                     source);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%.200s has no arguments such as --num-layers 24", source);
 }
 
 z3d_status megatron_read_words(const char *const *words, int count, const char *source,
@@ -114,10 +112,11 @@ z3d_status megatron_read_words(const char *const *words, int count, const char *
         script = i;
     }
     if (script < 0 && count > 0 && !is_flag(words[0]))
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%.200s: '%.100s' begins no argument, and there is no training script "
-                         "(NAME.py); give the whole command, or only --num-layers 24 and the like",
-                         source, words[0]);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%.200s: '%.100s' is no argument, and there is no training script (NAME.py); give the "
+            "whole command, or only arguments such as --num-layers 24",
+            source, words[0]);
     for (int i = script + 1; i < count; i++) {
         if (is_flag(words[i]))
             Z3D_TRY(begin_argument(out, words[i], source));
@@ -133,18 +132,18 @@ typedef struct list {
     const char *at, *source;
     const char **words;
     int line, count, room;
-    bool starts_line, script, ended; /* ended: the line of the script's command */
+    bool starts_line, script, ended; /* ended: the script's line is over */
 } list;
 
 static z3d_status refuse_shell(const list *l, const char *what) {
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%.200s:%d: %.40s: only a shell knows what this says; write `zero3d config "
+                     "%.200s:%d: %.40s: only a shell can read this; write `zero3d config "
                      "--from-megatron --` in front of the script's launch command and run the "
                      "script, or give the log of a run, which begins with all arguments",
                      l->source, l->line, what);
 }
 
-/* Blanks, comments and continued lines. */
+/* Skips blanks, comments and the ends of continued lines. */
 static void skip_blanks(list *l) {
     for (;; l->at++) {
         bool continued = l->at[0] == '\\' && l->at[1 + (l->at[1] == '\r')] == '\n';
@@ -165,7 +164,7 @@ static void skip_blanks(list *l) {
     }
 }
 
-/* Reads a word. <PATH TO A> is one word. */
+/* Reads a word. A placeholder <PATH TO A> is one word. */
 static z3d_status read_word(list *l, z3d_string *word) {
     char quote = *l->at == '<' ? '>' : '\0';
     if (quote && l->at[1] == '<') return refuse_shell(l, "<<");
@@ -189,7 +188,7 @@ static z3d_status read_word(list *l, z3d_string *word) {
     return word->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument") : Z3D_OK;
 }
 
-/* The first word of a line says whether the line is a shell's. */
+/* Refuses a line whose first word is a shell's. */
 static z3d_status check_first_word(const list *l, const char *word) {
     static const char *const of_shell[] = {"if",   "then", "else",     "elif",   "fi",     "case",
                                            "esac", "for",  "while",    "until",  "do",     "done",
@@ -248,13 +247,13 @@ static char *next_line(char **at) {
     return line;
 }
 
-/* What a log has without its `no`. */
+/* Whether a log's name and False stand for a flag with no- or disable-. */
 static bool is_negated(const megatron_text *out, const char *name, const char *value) {
     return out->is_log && strcmp(value, "False") == 0 &&
            (strcmp(name, "add_bias_linear") == 0 || strcmp(name, "add_position_embedding") == 0);
 }
 
-/* The end of the value at `at`, which stands in a list or is followed by a blank. */
+/* The end of the value at `at`, which ends at a blank, or in a list at , or ]. */
 static const char *end_of_value(const char *at, bool in_list) {
     if (*at == '"' || *at == '\'') {
         const char *end = strchr(at + 1, *at);
@@ -263,7 +262,7 @@ static const char *end_of_value(const char *at, bool in_list) {
     return at + strcspn(at, in_list ? ",]" : " \t");
 }
 
-/* "[0.3, 'a b']" or "0.3 'a b'". */
+/* Adds each value of "[0.3, 'a b']" or "0.3 'a b'". */
 static z3d_status add_each(megatron_text *out, const char *text, const char *source) {
     const bool list = *text == '[';
     for (const char *at = text + list, *end; at[strspn(at, " \t,")]; at = end) {
@@ -288,7 +287,7 @@ static z3d_status add_each(megatron_text *out, const char *text, const char *sou
                              source, text);
 }
 
-/* A value as YAML and Python write it. False and None say that the argument is not given. */
+/* Adds a value as YAML and Python write it. False and None remove the argument. */
 static z3d_status add_values(megatron_text *out, const char *value, const char *source) {
     static const char *const off[] = {"false", "False", "None", "null", "[]"};
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
@@ -319,7 +318,7 @@ static z3d_status add_line(megatron_text *out, const char *name, size_t length, 
 
 /* ---- YAML ---- */
 
-/* "a: b # c" without the comment. */
+/* Cuts the comment off "a: b # c". */
 static void cut_comment(char *line) {
     char quote = '\0';
     for (char *at = line; *at; at++) {
@@ -333,7 +332,7 @@ static void cut_comment(char *line) {
     }
 }
 
-/* "--num-layers: 24"; "- a" is one more value. Other lines are other settings. */
+/* Reads lines "--num-layers: 24"; "- a" adds a value. Other lines are other settings. */
 static z3d_status read_yaml(char *text, const char *source, megatron_text *out) {
     bool open = false;
     size_t depth = SIZE_MAX; /* of the last argument */
@@ -352,7 +351,7 @@ static z3d_status read_yaml(char *text, const char *source, megatron_text *out) 
             Z3D_TRY(add_values(out, line + 2, source));
         } else if (!comment && here > depth && line[0] != '-') {
             return Z3D_ERROR(Z3D_ERR_DATA,
-                             "%.200s: '%.80s' goes on with the value above; write a value on one "
+                             "%.200s: '%.80s' continues the value above; write one value on one "
                              "line, or several as a list",
                              source, line);
         } else if (!comment) {
@@ -368,7 +367,7 @@ static const char *line_after(const char *line) {
     return end ? end + 1 : NULL;
 }
 
-/* Whether a line is one of --name: VALUE. */
+/* Whether a line is "--name: VALUE". */
 static bool is_yaml_argument(const char *line) {
     line += strspn(line, " \t");
     return is_flag(line) && line[2 + strcspn(line + 2, ": =\t\n")] == ':';
@@ -379,7 +378,7 @@ static bool is_yaml(const char *text) {
     return text != NULL;
 }
 
-/* The nearest line above that is less indented, or begins a document; NULL: there is none. */
+/* The nearest line above that is less indented or begins a document; NULL: none. */
 static const char *parent_of(const char *text, const char *line) {
     const size_t depth = strspn(line, " ");
     while (line > text) {
@@ -391,13 +390,13 @@ static const char *parent_of(const char *text, const char *line) {
     return NULL;
 }
 
-/* "MODEL_ARGS" */
+/* Writes the name of a mapping, such as "MODEL_ARGS". */
 static void name_mapping(const char *line, char *out, size_t size) {
     line = line ? line + strspn(line, " ") : "the top of the file";
     snprintf(out, size, "%.*s", (int)strcspn(line, ":\r\n"), line);
 }
 
-/* Refuses arguments in two mappings: they would be those of two runs. */
+/* Refuses arguments in two mappings: they are two runs. */
 static z3d_status check_one_mapping(const char *text, const char *source) {
     const char *first = NULL;
     int count = 0;
@@ -409,17 +408,17 @@ static z3d_status check_one_mapping(const char *text, const char *source) {
         if (parent == first) continue;
         name_mapping(first, one, sizeof one);
         name_mapping(parent, other, sizeof other);
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%.200s: %s and %s both have --arguments, which are two runs'; leave one "
-                         "of them in the file",
-                         source, one, other);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%.200s: %s and %s both have --arguments, as two runs; leave one of them in the file",
+            source, one, other);
     }
     return Z3D_OK;
 }
 
 /* ---- the log of a run ---- */
 
-/* The end of a name that is too long for dots after it; NULL: none. */
+/* The blanks after a name that is too long for dots; NULL: none. */
 static char *end_of_long_name(char *line) {
     enum { ROOM = 47 };
     for (char *word = line; *word;) {
@@ -430,7 +429,7 @@ static char *end_of_long_name(char *line) {
     return NULL;
 }
 
-/* Reads lines " num_layers ............ 24"; a launcher may have written something before them. */
+/* Reads lines "  num_layers ............ 24"; a launcher may write a prefix. */
 static z3d_status read_log(char *begin, const char *source, megatron_text *out) {
     char *end = strstr(begin, LOG_END), *at = begin + strcspn(begin, "\n");
     if (!end)
@@ -449,7 +448,7 @@ static z3d_status read_log(char *begin, const char *source, megatron_text *out) 
     return Z3D_OK;
 }
 
-/* The last list of arguments in a log: a run that starts again appends to its log. */
+/* The last list of arguments: a restarted run appends to its log. */
 static char *log_of(char *text) {
     char *found = NULL;
     for (char *at = text; (at = strstr(at, LOG_BEGIN)); at++) found = at;

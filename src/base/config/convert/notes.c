@@ -1,5 +1,5 @@
-/* Keys without a field: settings of DeepSpeed that zero3d always does, does not support, or names
- * differently. */
+/* Keys without a field: settings of other frameworks that have no effect, are not supported, or
+ * have another name here. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ z3d_status reader_peer(config_reader *r, int index, config_place place, const ya
     return Z3D_OK;
 }
 
-/* Whether `text` is one of the options, as text or as a number: 0.0 is 0. */
+/* Compares as text and as numbers: 0.0 is 0. */
 static bool is_option(const char *options, const char *text) {
     char option[64];
     double wanted, given;
@@ -41,7 +41,7 @@ static bool is_option(const char *options, const char *text) {
     return false;
 }
 
-/* Reads one entry of a later key's mapping. *says: it is `enabled`; *is_off: with an off value. */
+/* Reads one entry of a later key's mapping. *says: it is `enabled`. */
 static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
                               bool *end) {
     yaml_event_t name, field;
@@ -66,8 +66,8 @@ static z3d_status read_switch(config_reader *r, const char *off, bool *says, boo
     return status;
 }
 
-/* Whether a later key's value has no effect: an off value, a mapping that is not enabled, or an
- * empty one. Reads the whole node. */
+/* Reads a later key's value. *is_off: the value asks for nothing. It is one of `off`, or a mapping
+ * whose `enabled` is, or an empty mapping. */
 static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
                            bool *is_off) {
     const char *text = (const char *)value->data.scalar.value;
@@ -111,7 +111,7 @@ static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_m
     return status;
 }
 
-/* If an override switches the key off, removes the error of the file's entry. */
+/* Removes the error of the file's entry if an override switches the key off. */
 static void withdraw(config_reader *r, const config_note *note) {
     struct z3d_config_origin *origin = r->config->origin;
     char **error = &origin->later[note - config_later];
@@ -140,8 +140,7 @@ z3d_status reader_accepted(config_reader *r, const config_note *note, config_pla
     return Z3D_OK;
 }
 
-/* The key without a field that is a section above `path`: an override can name keys in sections
- * that we do not have. */
+/* The note whose path is a section of `path`; an override may name such a key. */
 static const config_note *note_above(const config_note *notes, int count, const char *path) {
     for (int i = 0; i < count; i++) {
         size_t length = strlen(notes[i].path);
@@ -166,7 +165,7 @@ static bool is_comment(const char *path) {
            strstr(path, "./*");
 }
 
-/* Advice for known mistakes that are not misspelt keys; NULL: none. */
+/* Advice about frequent mistakes that are not misspelt keys. */
 static const char *advice_on(const char *path) {
     static const struct {
         const char *leaf, *advice;
@@ -187,7 +186,7 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) 
     char buf[128];
     const char *advice = advice_on(path), *near = config_nearest(path, buf, sizeof buf);
     if (is_comment(path)) {
-        r->broken = true; /* after it, nothing has the meaning that the user wants */
+        r->broken = true; /* a comment's other lines would give more errors */
         return reader_refuse(r, mark, "a comment in a configuration begins with #, not with %.2s",
                              strchr(path, '/'));
     }
@@ -196,7 +195,7 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) 
     return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
 }
 
-/* Refuses a value for a section, and names the key that the user probably means. */
+/* Refuses a value of a section, and names the key that the user probably means. */
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
     static const struct {
         const char *section, *key, *value;

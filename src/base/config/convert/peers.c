@@ -1,18 +1,18 @@
-/* Peers (foreign.h): DeepSpeed's keys that repeat a key of ours. Its schedulers repeat the peak
- * rate and the end of a cosine, its pipeline block has the number of stages, and offload's first
- * switches had other names. A peer sets our key if it is not set; else both must agree. */
+/* Keys of other frameworks with the meaning of a key of ours: DeepSpeed's schedulers repeat the
+ * peak rate and the end of a cosine, its pipeline block has the number of stages, its first offload
+ * switches had other names. They set our key if nobody did; otherwise they must agree with it. */
 #include "src/base/config/table.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Compares in fp32, in which the rate is used. */
+/* Compares in fp32, which the learning rate has, and allows rounding. */
 static bool alike(double a, double b) {
     return (float)a == (float)b || fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-/* Whether a key's value, as text, equals `said`. */
+/* Whether two texts are the same value. */
 static bool agree(const char *value, const char *said) {
     double a, b;
     if (z3d_parse_float(value, &a) != Z3D_OK || z3d_parse_float(said, &b) != Z3D_OK)
@@ -20,7 +20,7 @@ static bool agree(const char *value, const char *said) {
     return alike(b, a);
 }
 
-/* Adds one error, at the peer's place, and marks our key as wrong. */
+/* Adds an error at the place of the other framework's key. */
 static void refuse(config_checker *k, int index, int key, const char *what) {
     z3d_string where = {0};
     config_format_place(k->c, k->c->origin->peer[index].place, &where);
@@ -57,8 +57,8 @@ static void settle(config_checker *k, int index, int key, const char *said) {
         config_tell(k->c, place, config_peer_key[index].path, "has no effect:", what);
         origin->peer[index].place.source = -1;
     } else {
-        snprintf(what, sizeof what, "it gives %s %s, but that is%s; leave one of them out", path,
-                 said, is);
+        snprintf(what, sizeof what, "it sets %s to %s, but that key is%s; leave one of them out",
+                 path, said, is);
         refuse(k, index, key, what);
     }
     z3d_string_free(&value);
@@ -84,7 +84,7 @@ static void settle_offload(config_checker *k) {
     }
 }
 
-/* Settles numbers that only have another name. 0 tensor ranks count as not set. */
+/* Numbers with another name; autotp_size 0 counts as not set. */
 static void settle_renamed(config_checker *k) {
     static const struct {
         int peer, key;
@@ -106,7 +106,7 @@ static void settle_renamed(config_checker *k) {
     }
 }
 
-/* Refuses parts that comms_logger does not have, unless the block is off. */
+/* A block that is off may have any value. */
 static void refuse_loud_logger(config_checker *k) {
     static const struct {
         int peer;

@@ -8,29 +8,29 @@
       ENUM, "auto", "full|selective|none|auto", SUM, FREE, STAYS, \
       "what backward recomputes. full: the whole block, only its input is kept; selective: " \
       "layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block " \
-      "are kept. auto: the first of none, selective and full whose planned memory leaves a " \
-      "tenth of the machine's free, in a run at least 64 MiB, whatever else runs there (plan " \
-      "--hardware: of the described one's; full where no machine is known); full if a key " \
-      "beside this one needs it. A resumed run keeps it, or what it then fits in") \
+      "are kept. auto: the first of none, selective and full whose planned memory leaves a tenth " \
+      "of the machine's memory free, in a run at least 64 MiB; other programs on the machine do " \
+      "not count (plan --hardware: of the described machine; without a machine: full); full if " \
+      "another key of this section needs it. A resumed run keeps the choice, if it still fits") \
     X(activation_checkpointing_recompute_activation, \
       "activation_checkpointing.recompute_activation", \
       ENUM, "auto", "auto|true|false", SUM, FREE, STANDARD, \
-      "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, " \
-      "in GPT 4 b s h more per block; with granularity full of the blocks that are recomputed " \
-      "at a time. auto: false if it leaves a tenth of the machine's memory free, in a run at " \
-      "least 64 MiB, whatever else runs there, or if keeping it needs no more memory, in a run " \
-      "or on the machine of plan --hardware; true where the memory is not known") \
+      "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, in " \
+      "GPT 4 b s h more per block (with granularity full only for the blocks that are recomputed " \
+      "at a time). auto: false if it leaves a tenth of the machine's memory free, in a run at " \
+      "least 64 MiB (other programs on the machine do not count), or if it needs no more memory, " \
+      "in a run or on the machine of plan --hardware; true if the memory is not known") \
     X(activation_checkpointing_partition_activations, \
       "activation_checkpointing.partition_activations", \
       BOOL, "false", "", SUM, FREE, STANDARD, \
       "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of " \
-      "b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, " \
-      "without this cost") \
+      "b s h per block. With parallel.sequence_parallel the checkpoints are always split, at no " \
+      "cost") \
     X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", \
       ENUM, "false", "false|true|auto|nvme", SUM, FREE, STAYS, \
       "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back " \
-      "once. auto: true if compute hides the copies, or if the run does not fit otherwise. " \
-      "nvme: in a file in nvme_path; only those that leave and come are in host memory") \
+      "once. auto: true if compute hides the copies, or if the run does not fit otherwise. nvme: " \
+      "in a file in nvme_path; host memory has only those that are under way") \
     X(activation_checkpointing_nvme_path, "activation_checkpointing.nvme_path", \
       STRING, "", "", NONE, FREE, STAYS, \
       "cpu_checkpointing nvme: folder, as offload_optimizer.nvme_path; unset: the folder of " \
@@ -40,8 +40,8 @@
       "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
     X(activation_checkpointing_replay, "activation_checkpointing.replay", \
       ENUM, "minimal", "minimal|full", SUM, FREE, STAYS, \
-      "what a recomputation repeats. full: the block's whole forward, as the paper's systems " \
-      "do; minimal: only what backward reads")
+      "the part of forward that a recomputation repeats. full: the block's whole forward, as the " \
+      "paper's systems do; minimal: only the part that backward reads")
 /* clang-format on */
 
 #endif

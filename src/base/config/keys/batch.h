@@ -9,7 +9,7 @@
       "samples per optimizer step over all ranks") \
     X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", \
       INT, "auto", "[1,1000000] auto", SUM, FREE, STAYS, \
-      "samples per rank and micro-batch, on average if parallel.device_speeds differ; any two " \
+      "samples per rank and micro-batch (on average, if parallel.device_speeds differ); any two " \
       "of the three batch keys give the third") \
     X(gradient_accumulation_steps, "gradient_accumulation_steps", \
       INT, "auto", "[1,1000000] auto", SUM, FREE, STAYS, \
@@ -19,11 +19,11 @@
       "largest global gradient norm; 0: no clipping") \
     X(communication_data_type, "communication_data_type", \
       ENUM, "auto", "auto|fp32|bf16|fp16", SUM, FREE, STANDARD, \
-      "type in which fp32 gradients travel to be summed: bf16 or fp16 halves the bytes; they " \
-      "are still added in fp32. auto, fp32: as they are (fp32 is refused for gradients of 16 " \
-      "bits). Every rank sends straight to every other one, so with several data ranks per node " \
-      "use it with parallel.collective_algorithm hierarchical. With one data rank the choice " \
-      "has no effect and is allowed")
+      "type in which fp32 gradients travel to be summed: bf16 or fp16 halves the bytes; the sums " \
+      "are still in fp32. auto, fp32: no conversion (fp32 is refused for gradients of 16 bits). " \
+      "Every rank sends directly to every other rank, so with several data ranks per node use " \
+      "parallel.collective_algorithm hierarchical. With one data rank the choice has no effect " \
+      "and is allowed")
 /* clang-format on */
 
 #endif

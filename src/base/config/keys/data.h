@@ -15,7 +15,7 @@
       "seed of the order of samples") \
     X(data_samples, "data.samples", \
       ENUM, "windows", "windows|documents", DECIDE, KEPT, STAYS, \
-      "what a sample is. windows: seq_length tokens, wherever documents begin; documents: whole " \
+      "form of a sample. windows: seq_length tokens, wherever documents begin; documents: whole " \
       "documents, packed by best fit. For token files of data tokenize and Megatron-LM") \
     X(data_too_long, "data.too_long", \
       ENUM, "truncate", "truncate|drop|split", DECIDE, KEPT, STAYS, \
@@ -23,18 +23,18 @@
       "first tokens are kept; drop: they are left out; split: they become several documents") \
     X(data_tokenizer, "data.tokenizer", \
       ENUM, "bytes", "bytes|gpt2|huggingface", NONE, FREE, STAYS, \
-      "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of " \
-      "Hugging Face (byte-pair encoding)") \
+      "how generate makes tokens from text: bytes; GPT-2's files; a tokenizer.json of Hugging " \
+      "Face (byte-pair encoding)") \
     X(data_vocab, "data.vocab", \
       STRING, "", "", NONE, FREE, STAYS, \
       "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative " \
       "name may lie beside this file") \
     X(data_special, "data.special", \
       ENUM, "auto", "auto|none|bos|eos|both", NONE, FREE, STAYS, \
-      "tokens that are put around a text (generate, evaluate): bos: the one that begins it; " \
-      "eos: the one that ends a document. auto: before a text what tokenizer.json's " \
-      "post_processor puts there, and the end behind a document. A text that has them already " \
-      "gets no second ones") \
+      "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: " \
+      "the one that ends a document. auto: before a text the tokens of tokenizer.json's " \
+      "post_processor, and the end after a document. They are not doubled in a text that has " \
+      "them") \
     X(data_merges, "data.merges", \
       STRING, "", "", NONE, FREE, STAYS, \
       "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json")

@@ -12,9 +12,9 @@
       "more texts to continue at the end of the run, at most 16") \
     X(generate_every, "generate.every", \
       INT, "0", "[0,1e12]", NONE, FREE, STANDARD, \
-      "steps between samples: the texts of generate.prompt and generate.prompts are also " \
-      "continued as the run goes, and written to samples.jsonl in run.dir. No bit of the " \
-      "training depends on it. 0: only at the end") \
+      "steps between samples: the run also continues the texts of generate.prompt and " \
+      "generate.prompts after so many steps, and writes them to samples.jsonl in run.dir. This " \
+      "changes no bit of the training. 0: only at the end") \
     X(generate_tokens, "generate.tokens", \
       INT, "200", "[1,1e6]", NONE, FREE, STAYS, \
       "number of tokens to generate; this and the next keys need generate.prompt or " \
@@ -31,20 +31,20 @@
       "whose probabilities add up to p; 1: from all") \
     X(generate_repetition_penalty, "generate.repetition_penalty", \
       FLOAT, "1", "(0,100]", NONE, FREE, STAYS, \
-      "divides positive logits of tokens that the text has, and multiplies negative ones " \
+      "divides positive logits of tokens that are in the text, and multiplies negative ones " \
       "(CTRL); 1: none") \
     X(generate_stop, "generate.stop", \
       LIST, "", "texts", NONE, FREE, STAYS, \
-      "texts that end an answer; they are no part of it. A special token of the tokenizer ends " \
-      "it as a token") \
+      "texts that end an answer, and are not part of it. A special token of the tokenizer is " \
+      "compared as a token") \
     X(generate_ignore_eos, "generate.ignore_eos", \
       ENUM, "auto", "auto|true|false", NONE, FREE, STAYS, \
-      "whether generation goes on behind the end of a document. auto: not for prompts of a file " \
-      "(generate --prompts), else it does") \
+      "whether generation goes on after the end of a document. auto: yes, except for prompts of " \
+      "a file (generate --prompts)") \
     X(generate_batch, "generate.batch", \
       INT, "auto", "[1,65536] auto", NONE, FREE, STAYS, \
-      "prompts of a file that each model replica continues together. auto: as many as half of " \
-      "the free memory holds, at most 32") \
+      "number of a file's prompts that each model replica continues at a time. auto: as many as " \
+      "fit in half of the free memory, at most 32") \
     X(generate_seed, "generate.seed", \
       INT, "1", "[0,9223372036854775807]", NONE, FREE, STAYS, \
       "seed of sampling")

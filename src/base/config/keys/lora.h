@@ -10,10 +10,10 @@
       "trained. 0: no adapters") \
     X(lora_lora_alpha, "lora.lora_alpha", \
       FLOAT, "8", "(0,1e6]", DECIDE_SUMS, SCALE, STAYS, \
-      "what an adapter adds is multiplied by lora_alpha / r") \
+      "the output of an adapter is multiplied by lora_alpha / r") \
     X(lora_lora_dropout, "lora.lora_dropout", \
       FLOAT, "0", "[0,1)", DECIDE_SUMS, KEPT, STAYS, \
-      "dropout on what an adapter reads") \
+      "dropout on the input of an adapter") \
     X(lora_use_rslora, "lora.use_rslora", \
       BOOL, "false", "", DECIDE_SUMS, SCALE, STAYS, \
       "multiply by lora_alpha / sqrt(r) instead") \
@@ -23,11 +23,11 @@
       "[q_proj, mlp.c_proj]; unset: gpt2 c_attn, llama q_proj and v_proj") \
     X(lora_modules_to_save, "lora.modules_to_save", \
       LIST, "", "texts", DECIDE_SUMS, KEPT, STAYS, \
-      "modules that are trained whole beside the adapters, such as [lm_head]") \
+      "modules that are trained as a whole, beside the adapters, such as [lm_head]") \
     X(lora_init_from, "lora.init_from", \
       STRING, "", "", DECIDE_SUMS, FREE, STAYS, \
       "folder with PEFT's adapter_model.safetensors: a new run starts with these adapters; " \
-      "unset: with new ones, which add nothing at first")
+      "unset: with new ones, whose output is 0 at first")
 /* clang-format on */
 
 #endif

@@ -6,7 +6,7 @@
 #define Z3D_CONFIG_MODEL_KEYS(X) \
     X(model_type, "model.type", \
       STRING, "gpt2", "", DIFFER_SUMS, SIZE, STAYS, \
-      "the model: gpt2, or llama, which with its keys is also Mistral, Qwen2 and Qwen3") \
+      "the model: gpt2, or llama, whose keys also describe Mistral, Qwen2 and Qwen3") \
     X(model_num_layers, "model.num_layers", \
       INT, "12", "[1,1000000]", DIFFER_SUMS, SIZE, STAYS, \
       "transformer blocks") \
@@ -61,8 +61,8 @@
     X(model_rope_scaling_original_max_position_embeddings, \
       "model.rope_scaling.original_max_position_embeddings", \
       INT, "auto", "[1,16777216] auto", DECIDE_SUMS, KEPT, STAYS, \
-      "llama3, yarn: the context of the model before it was stretched; they need it, so auto is " \
-      "only for the others") \
+      "llama3, yarn: the context of the model before it was stretched; auto only for the other " \
+      "types, which do not need it") \
     X(model_rope_scaling_low_freq_factor, "model.rope_scaling.low_freq_factor", \
       FLOAT, "1", "(0,1e6]", DECIDE_SUMS, KEPT, STAYS, \
       "llama3: waves longer than original_max_position_embeddings / this are stretched by the " \
@@ -78,7 +78,7 @@
       "yarn: dimensions with fewer turns than this are stretched by the whole factor") \
     X(model_rope_scaling_attention_factor, "model.rope_scaling.attention_factor", \
       FLOAT, "0", "[0,1e6]", DECIDE_SUMS, KEPT, STAYS, \
-      "yarn: what multiplies queries and keys; 0: from factor, mscale and mscale_all_dim") \
+      "yarn: factor of queries and keys; 0: from factor, mscale and mscale_all_dim") \
     X(model_rope_scaling_mscale, "model.rope_scaling.mscale", \
       FLOAT, "0", "[0,1e6]", DECIDE_SUMS, KEPT, STAYS, \
       "yarn: weight of the attention factor's numerator; with mscale_all_dim") \
@@ -96,12 +96,12 @@
       "llama: an RMSNorm of each head's queries and keys, as in Qwen3") \
     X(model_tie_word_embeddings, "model.tie_word_embeddings", \
       BOOL, "false", "", DIFFER_SUMS, KEPT, STAYS, \
-      "llama: the embedding's table is also the head's; gpt2's always is") \
+      "llama: embedding and head share a table; in gpt2 they always do") \
     X(model_tiling, "model.tiling", \
       INT, "1", "[1,1024] auto", SUM, FREE, STAYS, \
-      "tiles that each block's MLP is cut into, run one after the other; ZeRO-3 gathers the " \
-      "parameters of one at a time. 1: whole blocks; auto: as few as make no tile larger than " \
-      "the attention. Checkpoints are those of whole blocks")
+      "number of tiles of each block's MLP, which run one after the other; ZeRO-3 gathers the " \
+      "parameters of one at a time. 1: whole blocks; auto: the least number with no tile larger " \
+      "than the attention. Checkpoints do not depend on it")
 /* clang-format on */
 
 #endif

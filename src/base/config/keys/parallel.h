@@ -34,24 +34,24 @@
       "parallel.pipeline_schedule file") \
     X(parallel_pipeline_partition, "parallel.pipeline_partition", \
       STRING, "time", "time|parameters|uniform [4, 3, 3, 4]", SUM, FREE, STANDARD, \
-      "how units are split over chunks. time: equal times; parameters: equal numbers of " \
-      "parameters; uniform: equal numbers of units; a list: units in each chunk, in the order " \
-      "of the forward. Embedding and head are units too") \
+      "split of units over chunks. time: equal times; parameters: equal numbers of parameters; " \
+      "uniform: equal numbers of units; a list: units in each chunk, in the order of the " \
+      "forward. Embedding and head are units too") \
     X(parallel_device_speeds, "parallel.device_speeds", \
       STRING, "equal", "equal|measured [1, 0.5]", SUM, FREE, STANDARD, \
-      "how fast each rank computes. equal: all ranks alike; measured: each rank is timed at the " \
-      "start; a list: one number per rank, in the order of ranks. Slower pipeline stages get " \
-      "fewer units, slower data ranks fewer samples of each micro-batch") \
+      "speed of each rank. equal: the same; measured: the start of the run times each rank; a " \
+      "list: one number per rank, in the order of ranks. Slower pipeline stages get fewer units, " \
+      "slower data ranks fewer samples of each micro-batch") \
     X(parallel_ranks_per_node, "parallel.ranks_per_node", \
       INT, "auto", "[1,1000000] auto", SUM, FREE, STANDARD, \
-      "ranks of each node, for collective_algorithm and zero_hpz_partition_size. auto: those " \
-      "that the launcher started, or the devices of plan --hardware") \
+      "ranks of each node, for collective_algorithm and zero_hpz_partition_size. auto: as the " \
+      "launcher started them, or the devices of plan --hardware") \
     X(parallel_collective_algorithm, "parallel.collective_algorithm", \
       ENUM, "ring", "ring|hierarchical|auto", SUM, FREE, STANDARD, \
-      "how the data group's collectives go over the nodes. ring: over all its ranks at once; " \
-      "hierarchical: over the ranks of each node and over the nodes, one after the other; auto: " \
-      "hierarchical where all nodes have equally many ranks, in whole tensor groups, and divide " \
-      "the data ranks") \
+      "path of the data group's collectives. ring: over all its ranks at once; hierarchical: " \
+      "over the ranks of each node and over the nodes, one after the other; auto: hierarchical " \
+      "if all nodes have the same number of ranks, in whole tensor groups, and divide the data " \
+      "ranks") \
     X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", \
       BOOL, "false", "", NONE, FREE, STAYS, \
       "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
@@ -60,10 +60,10 @@
       "number of ranks that the run must have; auto: any number") \
     X(parallel_elastic, "parallel.elastic", \
       BOOL, "false", "", SUM, FREE, STANDARD, \
-      "a resumed run may have more or fewer ranks than before, whatever parallel.world_size and " \
-      "gradient_accumulation_steps say. train_batch_size stays: gradient_accumulation_steps " \
-      "becomes what makes it of micro-batches of at most train_micro_batch_size_per_gpu " \
-      "samples. Needs both batch keys")
+      "a resumed run may have more or fewer ranks than before; parallel.world_size and " \
+      "gradient_accumulation_steps do not count then. train_batch_size stays: it is divided into " \
+      "the largest micro-batches of at most train_micro_batch_size_per_gpu samples. Needs these " \
+      "two batch keys")
 /* clang-format on */
 
 #endif

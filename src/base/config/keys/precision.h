@@ -7,8 +7,8 @@
     X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", \
       ENUM, "auto", "auto|fp32|bf16|fp16", DIFFER_SUMS, PENDING, STANDARD, \
       "type in which gradients accumulate and are reduced: fp32 or the model's. auto: fp32 in " \
-      "bf16 runs of several micro-batches a step (gradient_accumulation_steps above 1), which " \
-      "takes 2 bytes a gradient more; else the model's type") \
+      "bf16 runs with several micro-batches a step (gradient_accumulation_steps above 1), 2 more " \
+      "bytes a gradient; else the model's type") \
     X(fp16_enabled, "fp16.enabled", \
       BOOL, "false", "", DIFFER_SUMS, PENDING, STAYS, \
       "train in fp16 with loss scaling") \
@@ -29,7 +29,7 @@
       "lowest dynamic loss scale") \
     X(bf16_enabled, "bf16.enabled", \
       BOOL, "false", "", DIFFER_SUMS, PENDING, STAYS, \
-      "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)")
+      "train in bf16 (fp32 if neither fp16 nor bf16 is enabled)")
 /* clang-format on */
 
 #endif

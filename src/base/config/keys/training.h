@@ -6,11 +6,11 @@
 #define Z3D_CONFIG_TRAINING_KEYS(X) \
     X(training_steps, "training.steps", \
       INT, "1000", "[1,1e12] auto", NONE, FREE, STAYS, \
-      "optimizer steps; auto: as many as training.epochs are") \
+      "optimizer steps; auto: those of training.epochs") \
     X(training_epochs, "training.epochs", \
       FLOAT, "0", "[0,1e6]", DECIDE, FREE, STAYS, \
-      "passes over data.train, also a part of one (2.5), in place of training.steps: the run " \
-      "counts the steps at its start, rounded up. data.train is one file then. 0: training.steps") \
+      "passes over data.train, such as 2.5, instead of training.steps: the start of the run " \
+      "computes the steps, rounded up. data.train must be one file. 0: training.steps") \
     X(training_freeze, "training.freeze", \
       LIST, "", "texts", DECIDE_SUMS, KEPT, STAYS, \
       "parameters that are not trained: a list of patterns of names, as in " \
@@ -24,17 +24,17 @@
       "device; cuda: one GPU per rank") \
     X(training_collectives, "training.collectives", \
       ENUM, "auto", "auto|nccl|host", DECIDE_ON_GPUS, FREE, STAYS, \
-      "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host " \
-      "on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of " \
-      "sums, and ranks may share a GPU") \
+      "implementation of the collectives. host: zero3d's own, over MPI or TCP. auto: nccl on " \
+      "cuda, host on cpu. host on cuda goes through host memory: it is slow, adds in the cpu " \
+      "device's order, and lets ranks share a GPU") \
     X(training_nccl_windows, "training.nccl.windows", \
       BOOL, "false", "", DECIDE_ON_GPUS, FREE, STAYS, \
-      "NCCL: give it the memory that collectives use (ncclCommWindowRegister), so that GPUs " \
-      "that reach each other directly leave out its buffers. This may change the order of its " \
+      "NCCL: register the memory of collectives (ncclCommWindowRegister), so that GPUs with " \
+      "direct access to each other need no buffers of NCCL. This may change the order of its " \
       "sums. The start of the run says which groups have windows") \
     X(training_attention, "training.attention", \
       ENUM, "auto", "auto|cudnn|own", DECIDE_ON_GPUS, FREE, STAYS, \
-      "cuda: who computes attention; auto: cuDNN if it is installed and supports the case " \
+      "cuda: implementation of attention; auto: cuDNN if it is installed and supports the case " \
       "(16-bit types, no dropout on the probabilities), else zero3d's own kernels") \
     X(training_deterministic, "training.deterministic", \
       BOOL, "true", "", DECIDE_ON_GPUS, FREE, STAYS, \
@@ -45,37 +45,36 @@
       "cuda: an fp32 run multiplies matrices in TF32: fast, with 10 bits of mantissa") \
     X(training_cuda_graph, "training.cuda_graph", \
       ENUM, "auto", "auto|on|off", NONE, FREE, STAYS, \
-      "cuda: capture the train step once, and launch it as one graph from the second step on. " \
-      "Launches are fewer, results are bitwise equal. auto: on with one rank, or with NCCL on " \
-      "one node, without training.digest and training.trace_steps. The start of the run says " \
-      "which") \
+      "cuda: capture the train step once, and launch it as one graph from the second step on: " \
+      "fewer launches, the same bits. auto: on with one rank, or with NCCL on one node, without " \
+      "training.digest and training.trace_steps. The start of the run says which") \
     X(training_hardware, "training.hardware", \
       STRING, "", "", SUM, FREE, STAYS, \
-      "the machine for which activation_checkpointing.cpu_checkpointing: auto, " \
-      "zero_optimization.pipeline_gather: auto and zero_optimization.offload_optimizer.ratio: " \
-      "auto are decided. A path: a file that describes it (`zero3d doctor --measure FILE` " \
-      "writes one; see configs/hardware). measure: measure this machine at start-up. unset: " \
-      "cpu_checkpointing auto means false, the others go by memory") \
+      "the machine for which activation_checkpointing.cpu_checkpointing auto, " \
+      "zero_optimization.pipeline_gather auto and zero_optimization.offload_optimizer.ratio auto " \
+      "are decided. A path: a file that describes the machine (`zero3d doctor --measure FILE` " \
+      "writes one; see configs/hardware). measure: measure this machine at the start. unset: " \
+      "cpu_checkpointing auto is false, the others depend on memory alone") \
     X(training_threads, "training.threads", \
       INT, "auto", "[1,4096] auto", NONE, FREE, STANDARD, \
       "CPU threads per rank; auto: the node's cores / its ranks") \
     X(training_gemm_fp32, "training.gemm.fp32", \
       ENUM, "auto", "auto|sgemm|matmul|portable|measured", METHOD, FREE, STAYS, \
-      "how an fp32 run multiplies matrices. auto: as a table says for the type and the CPU's " \
-      "instruction set; measured: the fastest at the start, which may be another one in the " \
-      "next run. config.yaml has what was chosen, and a resumed run keeps it") \
+      "method of matrix products in an fp32 run. auto: from a table by type and the CPU's " \
+      "instruction set; measured: the fastest at the start, which may differ in the next run. " \
+      "config.yaml has the choice, and a resumed run keeps it") \
     X(training_gemm_bf16, "training.gemm.bf16", \
       ENUM, "auto", "auto|sgemm|matmul|portable|measured", METHOD, FREE, STAYS, \
-      "how a bf16 run multiplies matrices, likewise (sgemm: converted to fp32)") \
+      "the same for a bf16 run (sgemm: converted to fp32)") \
     X(training_gemm_fp16, "training.gemm.fp16", \
       ENUM, "auto", "auto|sgemm|portable|measured", METHOD, FREE, STAYS, \
-      "how an fp16 run multiplies matrices, likewise (always converted to fp32)") \
+      "the same for an fp16 run (always converted to fp32)") \
     X(training_gemm_cuda, "training.gemm.cuda", \
       LIST, "heuristic", "texts", METHOD_ON_GPUS, FREE, STANDARD, \
-      "cuda: which of cuBLASLt's algorithms multiplies. heuristic: the first that its heuristic " \
-      "names and that runs; timed: at the start each shape of product is timed with up to 8 " \
-      "algorithms, with and without its epilogue fused, and the fastest is kept; a list: what a " \
-      "run's config.yaml says then") \
+      "cuda: the algorithm of cuBLASLt for each product. heuristic: the first of its heuristic " \
+      "that runs; timed: the start of the run times each shape of product with up to 8 " \
+      "algorithms, with and without its epilogue fused, and keeps the fastest; a list: the " \
+      "choices in the config.yaml of a timed run") \
     X(training_log_interval, "training.log_interval", \
       INT, "10", "[1,1e9]", NONE, FREE, STAYS, \
       "steps between console lines") \
@@ -88,19 +87,19 @@
       "batches per validation loss; needs data.validation") \
     X(training_early_stopping_patience, "training.early_stopping_patience", \
       INT, "0", "[0,1e9]", NONE, FREE, STAYS, \
-      "number of validation losses in a row that are not lower than the lowest so far, after " \
-      "which the run ends, as in transformers' EarlyStoppingCallback. A resumed run goes on " \
-      "counting. 0: off; needs data.validation") \
+      "the run ends after so many validation losses in a row that are not below the lowest so " \
+      "far, as with transformers' EarlyStoppingCallback. A resumed run goes on counting. 0: off; " \
+      "needs data.validation") \
     X(training_max_skipped_steps, "training.max_skipped_steps", \
       INT, "20", "[1,1e9]", NONE, FREE, STAYS, \
-      "largest number of steps in a row that are skipped for overflow before the run stops") \
+      "number of steps in a row with overflow, all skipped, after which the run stops") \
     X(training_peak_tflops, "training.peak_tflops", \
       FLOAT, "0", "[0,1e6]", NONE, FREE, STAYS, \
-      "peak TFLOP/s of one rank, for MFU; 0: measured with matrix products on the cpu device") \
+      "peak TFLOP/s of one rank, for MFU; 0: on the cpu device measured with matrix products") \
     X(training_watchdog_timeout, "training.watchdog_timeout", \
       FLOAT, "600", "[0,1e9]", NONE, FREE, STAYS, \
-      "seconds in one wait, or without an answer from a disk, after which the run ends with a " \
-      "report of who waits for whom; 0: no limit") \
+      "longest wait in seconds, also for a disk; then the run ends with a report of which rank " \
+      "waits for which. 0: no limit") \
     X(training_digest, "training.digest", \
       BOOL, "false", "", NONE, FREE, STAYS, \
       "write a digest of every instruction's output (slow)") \
@@ -112,7 +111,7 @@
       "verify the step program before running it") \
     X(training_time_limit, "training.time_limit", \
       FLOAT, "0", "[0,1e9]", NONE, FREE, STAYS, \
-      "seconds after which the run ends as after SIGTERM: it saves a checkpoint unless " \
+      "seconds after which the run ends as with SIGTERM: it saves a checkpoint, unless " \
       "checkpoint.interval is 0; 0: no limit")
 /* clang-format on */
 

@@ -1,4 +1,4 @@
-// What the attention kernels share: where rows lie, tiles in and out of shared memory, masks.
+// Shared by the attention kernels: places of rows, loads and stores of tiles, masks.
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_ATTENTION_CUH
 #define ZERO3D_DEVICE_CUDA_KERNELS_ATTENTION_CUH
 
@@ -12,12 +12,12 @@ constexpr int TILE_THREADS = TILE / 16 * WARP;
 constexpr float LOG2_E = 1.44269504f;
 constexpr int MOST_HEAD_DIM = 256;
 
-// A tile has DEPTH columns: a head's, and zeros. A block sums up this many of its results' columns:
-// what registers allow. Other blocks do the rest of them, with the same scores.
+// A tile has DEPTH columns: a head's, then zeros. A block computes so many columns of its results,
+// as registers allow; other blocks compute the rest, with the same scores.
 template <int DEPTH> constexpr int COLUMNS = DEPTH < 128 ? DEPTH : 128;
 
-// Softmax is most of attention's arithmetic beside the products: the instruction itself, within 2
-// units in the last place, denormals as 0.
+// Softmax is most of attention's arithmetic besides products. So this is the bare instruction:
+// within 2 units in the last place, denormals are 0.
 __device__ inline float power_of_two(float x) {
 #ifdef __CUDACC__
     float result;
@@ -28,10 +28,10 @@ __device__ inline float power_of_two(float x) {
 #endif
 }
 
-constexpr int NO_WINDOW = INT32_MAX / 2 - TILE; // more than a sequence has
+constexpr int NO_WINDOW = INT32_MAX / 2 - TILE; // larger than any sequence
 
-// A launch's shape. Rows of queries lie q_stride elements apart, of keys and values kv_stride, of
-// the output `heads head_dim`. `group` query heads read a head of keys and values.
+// A launch's shape. Strides of rows, in elements: q_stride for queries, kv_stride for keys and
+// values, heads x head_dim for the output. `group` query heads share a head of keys and values.
 struct attention_shape {
     const int32_t *starts;       // of each sample: the position of its first query; NULL: 0
     const int32_t *row_position; // of each query in its document; NULL: one document a sample
@@ -78,7 +78,7 @@ inline attention_shape attention_shape_of(const z3d_attention_backward *kernel) 
 struct head_place {
     int64_t sample, head, q, kv, out, statistics; // offsets in elements of row 0
     int64_t out_stride;
-    int start, keys; // row 0's position; keys behind the sample's last query may be anything
+    int start, keys; // row 0's position; keys after the sample's last query are not defined
 };
 
 __device__ inline head_place place_of(const attention_shape &shape, int64_t index) {
@@ -105,7 +105,7 @@ __device__ inline void to_next_head(head_place &place, const attention_shape &sh
     place.statistics += shape.seq;
 }
 
-// The first key that the query at `position` sees. It never goes back from a query to the next.
+// The first key that the query at `position` sees; it never decreases from a query to the next.
 __device__ inline int first_key_of(const attention_shape &shape, const head_place &place,
                                    int position) {
     int first = position < shape.window ? 0 : position - shape.window + 1;
@@ -116,8 +116,7 @@ __device__ inline int first_key_of(const attention_shape &shape, const head_plac
     return first;
 }
 
-// The first query, from `query` on, that sees no key before `key`; the sequence's length if there
-// is none.
+// The first query, from `query` on, that sees no key before `key`; else the sequence's length.
 __device__ inline int first_query_past(const attention_shape &shape, const head_place &place,
                                        int query, int key) {
     int end = shape.seq;
@@ -131,8 +130,8 @@ __device__ inline int first_query_past(const attention_shape &shape, const head_
     return end;
 }
 
-// Rows first .. first + ROWS - 1 of a head, whose row 0 is matrix[at], into a tile of DEPTH
-// columns, 16 bytes a time where that can be; what lies outside, rows from `end` on too, is 0.
+// Loads rows first .. first + ROWS - 1 of a head, whose row 0 is matrix[at], into a tile of DEPTH
+// columns, 16 bytes at a time if possible. Elements outside, and rows from `end` on, are 0.
 template <int ROWS, int DEPTH, class T>
 __device__ inline void load_tile(T *tile, const void *matrix, int64_t at, int64_t stride, int first,
                                  int end, const attention_shape &shape) {
@@ -156,9 +155,9 @@ __device__ inline void load_tile(T *tile, const void *matrix, int64_t at, int64_
     }
 }
 
-// A warp's 16 rows of results, times its lanes' factors for their two rows, through the warp's own
-// rows of a tile to where rows first .. first + 15 of a head lie, whose row 0 is matrix[at]; from
-// column `from` on.
+// Stores a warp's 16 rows of results to rows first .. first + 15 of a head, whose row 0 is
+// matrix[at], from column `from` on. Multiplies by each lane's factors for its two rows. The buffer
+// is the warp's own rows of a tile.
 template <int DEPTH, class T>
 __device__ inline void store_rows(void *matrix, int64_t at, int64_t stride, int first, int from,
                                   const attention_shape &shape, T *tile,
@@ -187,8 +186,7 @@ __device__ inline void store_rows(void *matrix, int64_t at, int64_t stride, int 
     }
 }
 
-// Dropout multipliers of one row's probabilities at columns column and column + 1, column being
-// even.
+// Dropout multipliers of one row's probabilities at columns `column` (even) and column + 1.
 __device__ inline void dropout_pair(float (&mask)[2], const dropout_draw &draw, int64_t sample,
                                     int64_t head, int row, int column) {
     float four[4];

@@ -1,7 +1,7 @@
-// Backward of the tiled attention. Probabilities are recomputed from the stored logarithm of the
-// sum, twice: once by blocks of keys for the keys' and values' gradients, once by blocks of queries
-// for the queries'. So every sum has one owner and a fixed order, without atomics and without an
-// fp32 copy of a gradient.
+// Backward of the tiled attention. It recomputes the probabilities from the stored logarithm of the
+// sum, twice: by blocks of keys for the gradients of keys and values, and by blocks of queries for
+// the gradients of queries. So every sum has one owner and a fixed order, without atomics and
+// without an fp32 copy of a gradient.
 #include "src/device/cuda/kernels/attention.cuh"
 
 namespace {
@@ -25,13 +25,13 @@ __global__ void __launch_bounds__(DELTA_WARPS *WARP)
     if (lane_id() == 0) delta[index] = sum;
 }
 
-// Rows or columns of other tiles that a block takes at a time: what registers allow.
+// Rows or columns of other tiles that a block takes at a time, as registers allow.
 template <class T, int DEPTH, bool DROPS>
 constexpr int STEP = sizeof(T) == 4 || DEPTH == 256 ? 16
                                                     : (DEPTH == 64 ? 64 : 32) / (DROPS ? 2 : 1);
 
-// One result: from score and probability's gradient to the score's gradient, and to the probability
-// as the values saw it. `mask` is its dropout multiplier.
+// For one element: gradient becomes the score's gradient (it was the probability's), score becomes
+// the probability after dropout. mask: the dropout multiplier.
 __device__ inline void derive(float &score, float &gradient, float log_sum_exp, float delta,
                               float scale, float mask, bool seen) {
     const float p = seen ? power_of_two(score * scale - log_sum_exp * LOG2_E) : 0.0f;
@@ -39,8 +39,8 @@ __device__ inline void derive(float &score, float &gradient, float log_sum_exp, 
     score = p * mask;
 }
 
-// Gradients of 64 keys and values: over the queries of the group's heads that see them. Results are
-// transposed: a lane's rows are keys, its columns queries. heads: of keys and values.
+// Gradients of 64 keys and values: sums over the queries of the group's heads that see them.
+// Results are transposed: a lane's rows are keys, its columns queries. heads: of keys and values.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS)
     keys_kernel(z3d_attention_backward in, const float *deltas, attention_shape shape, int heads) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     float *log_sum_exp = reinterpret_cast<float *>(dout + QUERIES * STRIDE);
     float *delta = log_sum_exp + QUERIES;
     const int part = (int)blockIdx.x % PARTS * COLS, index = (int)blockIdx.x / PARTS;
-    const int first = index / heads * TILE; // the first keys come first: most see them
+    const int first = index / heads * TILE; // the first keys first: most queries see them
     head_place place = place_of(shape, (int64_t)(index % heads) * shape.group);
     const int warp_row = (int)threadIdx.x / WARP * 16, g = lane_id() / 4, t = lane_id() % 4;
     const float scale = shape.scale * LOG2_E;
@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(TILE_THREADS)
             multiply_columns<QUERIES, DEPTH, COLS>(dvalues, scores, dout + part);
             multiply_columns<QUERIES, DEPTH, COLS>(dkeys, gradients, queries + part);
         }
-    // The block's keys and values are not read any more but by the warps that own them.
+    // From here only the warp that owns rows of keys and values uses them.
     store_rows<DEPTH>(in.dk, place.kv, shape.kv_stride, first + warp_row, part, shape,
                       keys + warp_row * STRIDE, dkeys, shape.scale, shape.scale);
     store_rows<DEPTH>(in.dv, place.kv, shape.kv_stride, first + warp_row, part, shape,
                       values + warp_row * STRIDE, dvalues, 1.0f, 1.0f);
 }
 
-// Gradients of 64 queries: over the keys they see.
+// Gradients of 64 queries: sums over the keys that they see.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS)
     queries_kernel(z3d_attention_backward in, const float *deltas, attention_shape shape,

@@ -1,5 +1,5 @@
-// Attention of a few rows to a cache: there are fewer rows than multiprocessors, so that the keys
-// of each are cut into chunks, by the cache's capacity. A second kernel adds the chunks in order.
+// Attention of a few rows to a cache. There are fewer rows than multiprocessors, so the keys of
+// each row are cut into chunks, by the cache's capacity. A second kernel adds the chunks in order.
 #include "src/device/cuda/kernels/attention.cuh"
 
 namespace {
@@ -7,8 +7,8 @@ namespace {
 constexpr int DECODE_THREADS = 128, DECODE_BLOCKS = 6; // on a multiprocessor
 constexpr int TOGETHER = 4;                            // keys whose loads are in flight
 
-// What a part of the keys gives, a line of head_dim + 2: the values' sum, weighted relative to the
-// largest score, then that score, then the weights' sum.
+// The results of parts of the keys, a line of head_dim + 2 each: the values' sum, with weights
+// relative to the largest score; this score; the weights' sum.
 struct lines {
     const float *at;
     int count, head_dim;
@@ -29,7 +29,7 @@ struct lines {
     }
 };
 
-// A block per row of a head and chunk of keys. LANES lanes share a key: 8 columns each.
+// A block has a row of a head and a chunk of keys. LANES lanes share a key, with 8 columns each.
 template <int LANES, class T>
 __global__ void __launch_bounds__(DECODE_THREADS, DECODE_BLOCKS)
     decode_kernel(z3d_attention_forward in, float *partials, attention_shape shape, int chunks,

@@ -1,23 +1,23 @@
-// Causal attention in tiles, after Dao et al., "FlashAttention", 2022: a block has 64 queries of a
-// head and goes over the keys they may see, a tile at a time, with a running maximum and sum.
+// Causal attention in tiles, after Dao et al., "FlashAttention", 2022. A block has 64 queries of a
+// head and goes over the keys that they may see, a tile at a time, with a running maximum and sum.
 #include "src/device/cuda/kernels/attention.cuh"
 
 namespace {
 
-// Keys that a block takes at a time: what registers allow.
+// Keys that a block takes at a time, as registers allow.
 template <class T, int DEPTH>
 constexpr int KEYS = sizeof(T) == 4 || DEPTH == 256 ? 16
                      : DEPTH == 64                  ? 64
                                                     : 32;
 
-// What a lane keeps of its two rows, g and g + 8 of the warp's 16.
+// A lane's state of its two rows, g and g + 8 of the warp's 16.
 struct running {
     float maximum[2], sum[2]; // maximum: of the scores; sum: this lane's part of the row's
 };
 
-// From scores to exponentials relative to the rows' maximum so far; gives what earlier results are
-// to be multiplied by. In a window a row may have seen no key yet: then its maximum is minus
-// infinity, and what is taken off is 0.
+// Replaces scores by exponentials relative to the rows' maximum so far. correction: the factor of
+// earlier results. With a window a row may have seen no key yet: its maximum is minus infinity, and
+// 0 is subtracted instead.
 template <int N>
 __device__ inline void exponentials(float (&scores)[N][4], running &rows, float scale,
                                     float (&correction)[2]) {
@@ -45,8 +45,8 @@ __device__ inline void exponentials(float (&scores)[N][4], running &rows, float 
     }
 }
 
-// Keys after the query, and those before the first one that it sees, count as minus infinity.
-// query: the position of the lane's first result; key: its key.
+// Sets the scores of keys that a query does not see to minus infinity. query, key: positions of the
+// lane's first result.
 template <int N>
 __device__ inline void hide_keys(float (&scores)[N][4], int query, int key, const int (&least)[2]) {
 #pragma unroll
@@ -74,7 +74,7 @@ __device__ inline void drop(float (&scores)[N][4], const attention_shape &shape,
         }
 }
 
-// Left alone, ptxas takes no more than 128 registers on sm_90, and spills one in the widest.
+// Without the bound ptxas uses at most 128 registers on sm_90, and spills one in the widest kernel.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
     tiled_kernel(z3d_attention_forward in, attention_shape shape, int heads) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
     constexpr int COLS = COLUMNS<DEPTH>, PARTS = DEPTH / COLS;
     T *queries = shared_memory<T>(), *keys = queries + TILE * STRIDE;
     T *values = keys + STEP * STRIDE;
-    // The last queries of all heads come first: they see the most keys.
+    // The last queries of all heads first: they see the most keys.
     const int part = (int)blockIdx.x % PARTS * COLS, index = (int)blockIdx.x / PARTS;
     const int tiles = (shape.seq + TILE - 1) / TILE, first = (tiles - 1 - index / heads) * TILE;
     const head_place place = place_of(shape, index % heads);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
     const int position = place.start + first; // of the block's first query
     const int end = position + TILE < place.keys ? position + TILE : place.keys;
     const int first_query = position + warp_row + g;
-    const float scale = shape.scale * LOG2_E; // exponentials are powers of two
+    const float scale = shape.scale * LOG2_E; // exponentials are computed as powers of two
     const int least[2] = {first_key_of(shape, place, first_query),
                           first_key_of(shape, place, first_query + 8)};
     const int last = position + TILE - 1 < place.start + shape.seq ? position + TILE - 1
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
         load_tile<STEP, DEPTH>(keys, in.k, place.kv, shape.kv_stride, key, end, shape);
         load_tile<STEP, DEPTH>(values, in.v, place.kv, shape.kv_stride, key, end, shape);
         __syncthreads();
-        if (first + warp_row >= shape.seq) continue; // of a few queries, most warps have none
+        if (first + warp_row >= shape.seq) continue; // with few queries most warps have none
         float scores[STEP / 8][4], correction[2];
         multiply_rows<STEP, DEPTH>(scores, queries + warp_row * STRIDE, keys);
         if (key + STEP > position || key < seen_by_all)
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
         if (t == 0 && part == 0 && in.log_sum_exp && row < shape.seq)
             in.log_sum_exp[place.statistics + row] = rows.maximum[r] * shape.scale + logf(sum);
     }
-    // The warp's own queries are not read any more.
+    // The warp does not need its queries any more.
     store_rows<DEPTH>(in.out, place.out, place.out_stride, first + warp_row, part, shape,
                       queries + warp_row * STRIDE, result, inverse[0], inverse[1]);
 }
@@ -155,8 +155,8 @@ z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
         return with_depth(kernel->head_dim, [&](auto depth) {
             return with_flag(kernel->dropout.p > 0, [&](auto drops) {
                 using T = decltype(type);
-                // fp32 has one tile: a narrow one spills registers on sm_80, and it is not in a
-                // hurry.
+                // fp32 has one width: a narrow tile would spill registers on sm_80, and speed is
+                // not important.
                 constexpr int GIVEN = decltype(depth)::value;
                 constexpr int DEPTH = sizeof(T) == 4 && GIVEN < 128 ? 128 : GIVEN;
                 return launch_tiles<DEPTH, decltype(drops)::value, T>(lane, kernel);

@@ -6,12 +6,12 @@
 
 namespace {
 
-// Rows that a block adds at a time: more where there is one chunk, and so fewer blocks.
+// Rows that a block adds at a time; with one chunk there are fewer blocks, so more rows.
 template <bool CHUNKED> constexpr int SUM_LANES = CHUNKED ? 8 : 32;
 
-// to[chunks, cols] = (accumulate ? to : 0) + sums over each chunk's rows of from[rows, cols]. A
-// block has a chunk (CHUNKED; else there is one) of a stripe: the columns of 32 threads. Lane l of
-// a column adds every row that is l modulo the lanes; the lanes are added in order.
+// to[chunks, cols] = (accumulate ? to : 0) + sums over each chunk's rows of from[rows, cols].
+// CHUNKED false: one chunk. A block has one chunk of a stripe, the columns of 32 threads. Lane l of
+// a column adds the rows l, l + LANES, ...; then the lanes are added in order.
 template <bool CHUNKED, int N, class From, class To>
 __global__ void __launch_bounds__(WARP *SUM_LANES<CHUNKED>)
     column_sums_kernel(const void *from, void *to, int64_t rows, int64_t cols, int64_t stripes,

@@ -1,7 +1,7 @@
-// What all kernels here share: types, 16-byte accesses, sums over a warp or a block, launching.
-// Device code is C++ templates over the element type; everything computes in fp32. Shared memory is
-// always dynamic and sized by the launch, so that the host test (tests/device/cuda_shim) can fence
-// it.
+// Shared by all kernels here: types, 16-byte accesses, sums over a warp or a block, launching.
+// Device code is C++ templates over the element type; all arithmetic is in fp32. Shared memory is
+// always dynamic, with a size from the launch, so that the host test (tests/device/cuda_shim) can
+// check its bounds.
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_COMMON_CUH
 #define ZERO3D_DEVICE_CUDA_KERNELS_COMMON_CUH
 
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Elements that one thread moves at once: 16 bytes of a 16-bit type, twice 16 of fp32.
+// Elements that one thread moves at once: 16 bytes of a 16-bit type, 2 x 16 bytes of fp32.
 constexpr int WIDE = 8;
 constexpr int WARP = 32;
 constexpr unsigned ALL_LANES = 0xffffffffu;
@@ -47,7 +47,7 @@ __device__ inline float widen(f16 value) {
 #endif
 }
 
-// To the nearest, ties to even; NaN stays NaN. What fill alone writes: fp64, and whole numbers.
+// Rounds to nearest, ties to even; NaN stays NaN. Only fill writes fp64 and integers.
 template <class T> __device__ inline void narrow(float value, T *to) {
     *to = static_cast<T>(value);
 }
@@ -74,10 +74,10 @@ __device__ inline void narrow(float value, f16 *to) {
 #endif
 }
 
-// N elements that are moved together, 16 bytes at a time where they have as many.
+// N elements that move together, up to 16 bytes at a time.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack { T at[N]; };
 
-// N elements from the `at`th on.
+// N elements from element `at` on.
 template <class T, int N>
 __device__ inline void load(float (&to)[N], const void *from, int64_t at) {
     const auto loaded = *reinterpret_cast<const pack<T, N> *>(static_cast<const T *>(from) + at);
@@ -110,7 +110,7 @@ template <class T> __device__ inline T *shared_memory() {
 #endif
 }
 
-// All lanes' values in one, on all of them, always by the same tree.
+// Joins all lanes' values by a fixed tree; all lanes get the result.
 template <class F, class Join> __device__ inline F join_warp(F value, Join join) {
 #pragma unroll
     for (int lane = WARP / 2; lane > 0; lane /= 2)
@@ -118,8 +118,8 @@ template <class F, class Join> __device__ inline F join_warp(F value, Join join)
     return value;
 }
 
-// The same for a one-dimensional block of whole warps. `slots` is shared memory for a value of each
-// warp, not used by anything else since the last barrier.
+// The same for a one-dimensional block of whole warps. slots: shared memory for one value per warp,
+// unused since the last barrier.
 template <class F, class Join> __device__ inline F join_block(F value, F *slots, Join join) {
     value = join_warp(value, join);
     if (threadIdx.x % WARP == 0) slots[threadIdx.x / WARP] = value;
@@ -141,8 +141,8 @@ __device__ inline float block_max(float value, float *slots) {
     return join_block(value, slots, [](float a, float b) { return fmaxf(a, b); });
 }
 
-// Calls body(integral_constant<int, N>(), i) on all of [begin, end), which a block of THREADS has
-// N elements at a time, and one by one what is left.
+// Calls body(integral_constant<int, N>(), i) for all of [begin, end), N elements at a time by each
+// thread of the block, and for the rest one by one.
 template <int THREADS, int N, class Body>
 __device__ inline void each_of_block(int64_t begin, int64_t end, Body body) {
     for (int64_t i = begin + threadIdx.x * N; i < end; i += THREADS * N) {
@@ -153,7 +153,7 @@ __device__ inline void each_of_block(int64_t begin, int64_t end, Body body) {
     }
 }
 
-// ---- the host's side ----
+// ---- on the host ----
 
 inline z3d_status check_scratch(const char *name, const z3d_cuda_lane *lane, int64_t bytes) {
     Z3D_REQUIRE(lane->scratch_bytes >= bytes, "kernel %s: scratch of %lld bytes, %lld wanted", name,
@@ -161,7 +161,7 @@ inline z3d_status check_scratch(const char *name, const z3d_cuda_lane *lane, int
     return Z3D_OK;
 }
 
-// What one launch may have, beside the 48 KiB that need no asking.
+// Shared memory of a launch that needs no attribute.
 constexpr size_t UNASKED_SHARED = 48 << 10;
 
 // Calls body(T()) with the element type.
@@ -173,7 +173,7 @@ template <class Body> z3d_status with_type(const char *name, z3d_dtype dtype, Bo
                      (int)dtype);
 }
 
-// The same with two.
+// The same with two types.
 template <class Body>
 z3d_status with_type(const char *name, z3d_dtype first, z3d_dtype second, Body body) {
     return with_type(name, first, [&](auto a) {
@@ -186,13 +186,13 @@ template <class Body> z3d_status with_flag(bool flag, Body body) {
     return flag ? body(std::true_type()) : body(std::false_type());
 }
 
-// Calls body(integral_constant<int, N>) with N = WIDE where it may be, else 1.
+// Calls body(integral_constant<int, N>) with N = WIDE if `wide`, else 1.
 template <class Body> z3d_status with_width(bool wide, Body body) {
     if (wide) return body(std::integral_constant<int, WIDE>());
     return body(std::integral_constant<int, 1>());
 }
 
-// All pointers (NULL too) are multiples of 16 bytes.
+// Whether all pointers (NULL, too) are multiples of 16 bytes.
 template <class... Pointers> inline bool aligned(const Pointers *...pointers) {
     return (... && (reinterpret_cast<uintptr_t>(pointers) % 16 == 0));
 }
@@ -219,7 +219,7 @@ z3d_status launch(const z3d_cuda_lane *lane, const char *name, int64_t blocks, d
         if (cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)shared_bytes) != cudaSuccess) {
-            cudaGetLastError(); // told here, and not once more by what comes next
+            cudaGetLastError(); // clear it: this error is reported here
             return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                              "kernel %s: %lld bytes of shared memory, more than this GPU has", name,
                              (long long)shared_bytes);

@@ -1,4 +1,4 @@
-// The step's control, a few numbers: one thread, in the cpu device's order.
+// The step's control is a few numbers: one thread, in the cpu device's order.
 #include "src/device/cuda/kernels/common.cuh"
 
 namespace {

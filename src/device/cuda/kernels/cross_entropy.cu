@@ -1,6 +1,6 @@
-// Vocab-parallel softmax cross entropy, a block per row. The logits stay in their type: each part
-// reads them once, and the gradient takes their place. A rank that has all of them reads them
-// twice: part 2 finds the largest, too.
+// Vocabulary-parallel softmax cross entropy, a block per row. The logits keep their type: each part
+// reads them once, and the gradient replaces them. If a rank has all logits, part 2 also finds the
+// largest, so they are read only twice.
 #include "src/device/cuda/kernels/common.cuh"
 
 namespace {
@@ -21,7 +21,7 @@ __device__ inline float exponentials_of(const float (&v)[N], float sum, float ma
     return sum;
 }
 
-// A NaN is not seen here but makes the sum of exponentials NaN.
+// Ignores NaN, which makes the sum of exponentials NaN later.
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS) max_kernel(z3d_cross_entropy_max k) {
     const int64_t row = blockIdx.x;
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(THREADS) max_kernel(z3d_cross_entropy_max k) {
     if (threadIdx.x == 0) k.max_out[row] = largest;
 }
 
-// What a sum of exponentials is relative to another maximum. Nothing is left of a sum of nothing
-// (which has no largest).
+// Changes the maximum that a sum of exponentials is relative to. An empty sum (without a maximum)
+// stays 0.
 __device__ inline float rescale(float sum, float from, float to) {
     return sum == 0.0f ? 0.0f : sum * expf(from - to);
 }
@@ -47,7 +47,7 @@ __device__ inline int64_t target_column(int32_t target, int64_t first, int64_t v
     return target >= 0 && column >= 0 && column < valid ? column : -1;
 }
 
-// ALONE: the largest is not known before. `sum` is relative to the largest so far.
+// ALONE: the largest logit is not known yet. sum: relative to the largest so far.
 template <bool ALONE, int N, class T>
 __global__ void __launch_bounds__(THREADS) sum_kernel(z3d_cross_entropy_sum k) {
     const int64_t row = blockIdx.x, first = row * k.cols;
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(THREADS) sum_kernel(z3d_cross_entropy_sum k) {
         target < 0 ? 0.0f : widen(static_cast<const T *>(k.logits)[first + target]) - largest;
 }
 
-// An ignored row is padding from its first column on; columns of the padding are set one by one,
-// since it may begin anywhere.
+// An ignored row is treated as padding from column 0 on. Columns of padding are set one by one,
+// since padding may begin anywhere.
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS) gradient_kernel(z3d_cross_entropy_backward k) {
     const int64_t row = blockIdx.x, first = row * k.cols;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(THREADS) gradient_kernel(z3d_cross_entropy_bac
     each_of_block<THREADS, 1>(k.valid, k.cols, zero);
 }
 
-// Calls go(T(), width), which launches, where the kernel's struct has rows.
+// Calls go(T(), width), which launches, if the kernel has rows.
 template <class Kernel, class Go> z3d_status each_logit(const Kernel *kernel, Go go) {
     return with_type("cross_entropy", kernel->dtype, [&](auto type) {
         if (kernel->rows <= 0) return Z3D_OK;

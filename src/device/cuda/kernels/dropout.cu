@@ -1,12 +1,12 @@
-// Dropout with bias and residual. philox.cuh decides what is dropped. Its backward, and add_bias,
-// are the same without what they lack.
+// Dropout with bias and residual; philox.cuh draws the mask. Its backward and add_bias are the same
+// without some parts.
 #include "src/device/cuda/kernels/each.cuh"
 #include "src/device/cuda/kernels/philox.cuh"
 
 namespace {
 
-// v *= mask for columns column .. column + N - 1 of a row of the micro-batch; N is 1 or a multiple
-// of 4, and so is column then.
+// v *= mask for columns column .. column + N - 1 of a row of the micro-batch. N is 1, or N and
+// column are multiples of 4.
 template <int N>
 __device__ inline void drop(float (&v)[N], const dropout_rule &rule, int64_t seq, int64_t row,
                             int64_t column) {

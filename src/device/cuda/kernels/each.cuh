@@ -1,6 +1,5 @@
-// The two ways to go over elements one by one: as a line (elementwise) and as rows of a matrix. An
-// operation is a struct of the element types that are to be known when it is compiled, with the
-// kernel's struct first and
+// Two ways to go over elements: as a line, or as rows of a matrix. An operation is a struct with
+// the kernel's struct as its first member, a template over the element types, with
 //   template <int N> __device__ void at(int64_t i) const              elements i .. i + N - 1
 //   template <int N> __device__ void at(int64_t row, int64_t column) const
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_EACH_CUH
@@ -21,7 +20,7 @@ __global__ void __launch_bounds__(EACH_THREADS) element_kernel(Operation operati
         for (; i < count; i++) operation.template at<1>(i);
 }
 
-// `wide`: all pointers are aligned.
+// wide: all pointers are aligned.
 template <class Operation>
 z3d_status each_element(const z3d_cuda_lane *lane, const char *name, int64_t count, bool wide,
                         Operation operation) {
@@ -33,7 +32,7 @@ z3d_status each_element(const z3d_cuda_lane *lane, const char *name, int64_t cou
     });
 }
 
-// Of the kernel's count of elements, in the types of `dtypes`.
+// Over kernel->count elements, in the types of `dtypes`.
 template <template <class...> class Operation, class Kernel, class... Dtypes>
 z3d_status each_element(const z3d_cuda_lane *lane, const char *name, const Kernel *kernel,
                         bool wide, Dtypes... dtypes) {
@@ -53,7 +52,7 @@ __global__ void __launch_bounds__(EACH_THREADS)
         operation.template at<N>(row, column);
 }
 
-// `wide`: all pointers are aligned; whether rows are is seen here.
+// wide: all pointers are aligned; this function checks whether rows are.
 template <class Operation>
 z3d_status each_row(const z3d_cuda_lane *lane, const char *name, int64_t rows, int64_t cols,
                     bool wide, Operation operation) {
@@ -68,14 +67,14 @@ z3d_status each_row(const z3d_cuda_lane *lane, const char *name, int64_t rows, i
     });
 }
 
-// Indices of a micro-batch's rows are divided as 32-bit numbers.
+// Kernels divide row indices of a micro-batch as 32-bit numbers.
 inline z3d_status check_rows(const char *name, int64_t first, int64_t rows) {
     Z3D_REQUIRE(first + rows <= INT32_MAX, "kernel %s: %lld rows from %lld on", name,
                 (long long)rows, (long long)first);
     return Z3D_OK;
 }
 
-// Of `rows` rows of the kernel's columns, in its type.
+// Over `rows` rows of kernel->cols columns, in its type.
 template <template <class> class Operation, class Kernel>
 z3d_status each_row(const z3d_cuda_lane *lane, const char *name, const Kernel *kernel, int64_t rows,
                     bool wide) {

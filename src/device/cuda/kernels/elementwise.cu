@@ -43,8 +43,8 @@ template <class T> struct scale_operation {
     }
 };
 
-// 0.5 (1 + tanh(u)) = 1 / (1 + e^-2u): one exponential, and no cancellation where x is negative.
-// 2u = x (GELU_LINEAR + GELU_CUBIC x^2).
+// 0.5 (1 + tanh(u)) = 1 / (1 + e^-2u): one exponential, and no cancellation for negative x. 2u = x
+// (GELU_LINEAR + GELU_CUBIC x^2).
 constexpr float GELU_LINEAR = 1.59576912f; // 2 sqrt(2 / pi)
 constexpr float GELU_CUBIC = 0.0713548163f;
 
@@ -60,11 +60,11 @@ template <class T> struct gelu_forward_operation {
     }
 };
 
-// Beyond +-10 the derivative is 1 or 0 in fp32; the clamp keeps inf * 0 away.
+// Beyond +-10 the derivative is 1 or 0 in fp32; the clamp prevents inf * 0.
 __device__ inline float gelu_slope(float x) {
     const float v = fminf(fmaxf(x, -10.0f), 10.0f), square = v * v;
     const float e = expf(-(v * (GELU_LINEAR + GELU_CUBIC * square)));
-    const float s = 1.0f / (1.0f + e); // and 1 - s is s e
+    const float s = 1.0f / (1.0f + e); // 1 - s = s e
     return s + v * (GELU_LINEAR + 3.0f * GELU_CUBIC * square) * (s * (s * e));
 }
 

@@ -1,4 +1,4 @@
-// The lookup tables: tokens (split over ranks by rows) and positions; select_row.
+// Lookup tables of tokens (split over ranks by rows) and positions; select_row.
 #include "src/device/cuda/kernels/each.cuh"
 
 #ifdef __CUDACC__
@@ -20,8 +20,8 @@ template <class T> struct lookup_operation {
 };
 
 // Backward sorts the rows by token, so that each table row is summed in fp32, in row order, and
-// rounded once. Keys are table index << 32 | row: no two are equal, so any sort gives the same.
-// Rows that this rank's table lacks come last.
+// rounded once. Keys are table index << 32 | row. All keys differ, so any sort gives the same
+// order. Rows that are not in this rank's table come last.
 struct key_operation {
     z3d_embedding_backward k;
     uint64_t *keys;
@@ -35,8 +35,8 @@ struct key_operation {
     }
 };
 
-// keys[rows] have as many elements behind them, and then `bytes` for the sort; *sorted: where they
-// are then.
+// After keys[rows] the memory has room for as many more, then `bytes` for the sort. *sorted: the
+// sorted keys.
 z3d_status sort_keys(const z3d_cuda_lane *lane, uint64_t *keys, int64_t rows, int64_t table_rows,
                      uint64_t **sorted) {
 #ifdef __CUDACC__
@@ -64,7 +64,7 @@ z3d_status sort_keys(const z3d_cuda_lane *lane, uint64_t *keys, int64_t rows, in
 
 constexpr int SCATTER_THREADS = 128;
 
-// A block per position of the sorted rows: the first of each token adds them all up.
+// A block per position of the sorted rows; the block of a token's first row adds all its rows.
 template <int N, class T, class G>
 __global__ void __launch_bounds__(SCATTER_THREADS)
     scatter_kernel(z3d_embedding_backward k, const uint64_t *sorted) {
@@ -103,7 +103,7 @@ template <class T> struct add_position_operation {
 
 template <class T, class G> struct sum_positions_operation {
     z3d_position_backward k;
-    int64_t begin, end, sample; // elements: the rows' among the micro-batch's, a sample's
+    int64_t begin, end, sample; // in elements: the rows in the micro-batch; the size of a sample
     template <int N> __device__ void at(int64_t i) const {
         float sum[N] = {0};
         for (int64_t from = begin - begin % sample + i; from < end; from += sample)
@@ -113,7 +113,7 @@ template <class T, class G> struct sum_positions_operation {
     }
 };
 
-// The row is known on the device only: one outside the sequence gives NaN.
+// Only the device knows the row; a row outside the sequence gives NaN.
 template <class T> struct select_operation {
     z3d_select_row k;
     template <int N> __device__ void at(int64_t row, int64_t column) const {

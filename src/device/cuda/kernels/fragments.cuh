@@ -1,12 +1,12 @@
 // Products of tiles by a warp: 16-bit types on tensor cores (mma.sync, from sm_80 on), fp32 by
-// plain multiplications in the same layout, so that what is built on it is written once. A warp's
-// 32 lanes are 8 groups g = lane / 4 of 4, t = lane % 4. In a tile of 16 x 8 results, a lane has
+// plain multiplications in the same layout, so that kernels are written once. A warp's 32 lanes are
+// 8 groups of 4: g = lane / 4, t = lane % 4. Of a tile of 16 x 8 results a lane has
 //   c[e]: row g + 8 (e / 2), column 2 t + e % 2
 // and of its operands, 16 x 16 and 16 x 8,
 //   a[i]: row g + 8 (i / 2 % 2), k = 2 t + i % 2 + 8 (i / 4)
 //   b[i]: k = 2 t + i % 2 + 8 (i / 2), column g
-// so two neighbouring tiles of results are an operand a. (PTX ISA, "mma.m16n8k16".) The plain way
-// leaves b where it is in shared memory. On V100 the 16-bit types take it too.
+// so two neighbouring tiles of results are an operand a (PTX ISA, "mma.m16n8k16"). Plain
+// multiplications leave b in shared memory; on V100 the 16-bit types use them, too.
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_FRAGMENTS_CUH
 #define ZERO3D_DEVICE_CUDA_KERNELS_FRAGMENTS_CUH
 
@@ -24,7 +24,7 @@ template <class T> constexpr bool USES_TENSOR_CORES = TENSOR_CORES && sizeof(T) 
 
 template <class T> struct alignas(4) operand_a { T at[8]; };
 
-// Where tensor cores do not take it: element (k, column) lies at k * k_step + column * column_step.
+// Without tensor cores: element (k, column) is at k * k_step + column * column_step.
 template <class T, bool TENSOR = USES_TENSOR_CORES<T>> struct operand_b {
     const T *tile;
     int k_step, column_step;
@@ -32,8 +32,8 @@ template <class T, bool TENSOR = USES_TENSOR_CORES<T>> struct operand_b {
 
 template <class T> struct alignas(4) operand_b<T, true> { T at[4]; };
 
-// Elements between two rows of a tile in shared memory: 16 bytes more than a row, so that the eight
-// rows that are read together lie in different banks.
+// The stride of a tile's rows in shared memory, in elements: 16 bytes more than a row, so that
+// eight rows that are read together are in different banks.
 template <class T, int COLS> constexpr int TILE_STRIDE = COLS + 16 / (int)sizeof(T);
 
 __device__ inline int lane_id() {
@@ -84,7 +84,7 @@ template <class T> void multiply_matrices(float (&c)[4], uint32_t (&a)[4], uint3
 }
 #endif
 
-// Rows 0 .. 15, columns 0 .. 15 of a tile.
+// Loads rows 0 .. 15, columns 0 .. 15 of a tile.
 template <class T> __device__ inline operand_a<T> load_a(const T *tile, int stride) {
     operand_a<T> a;
     if constexpr (USES_TENSOR_CORES<T>) {
@@ -101,8 +101,9 @@ template <class T> __device__ inline operand_a<T> load_a(const T *tile, int stri
     return a;
 }
 
-// Two operands of 16 x 8 side by side, from a tile with a row per column: b[j] has k = 0 .. 15 of
-// the rows 8 j .. 8 j + 7. TRANSPOSED: with a row per k, and of the columns 8 j .. 8 j + 7.
+// Loads two neighbouring operands of 16 x 8. A row of the tile is a column of the operand: b[j] has
+// k = 0 .. 15 of the tile's rows 8 j .. 8 j + 7. TRANSPOSED: a row of the tile is a k: b[j] has the
+// tile's columns 8 j .. 8 j + 7.
 template <bool TRANSPOSED, class T>
 __device__ inline void load_b(operand_b<T> (&b)[2], const T *tile, int stride) {
     if constexpr (USES_TENSOR_CORES<T>) {
@@ -118,7 +119,7 @@ __device__ inline void load_b(operand_b<T> (&b)[2], const T *tile, int stride) {
     }
 }
 
-// Two neighbouring tiles of results as an operand, rounded to its type.
+// Makes an operand of two neighbouring tiles of results, rounded to its type.
 template <class T>
 __device__ inline operand_a<T> operand_of(const float (&left)[4], const float (&right)[4]) {
     operand_a<T> a;
@@ -130,7 +131,7 @@ __device__ inline operand_a<T> operand_of(const float (&left)[4], const float (&
     return a;
 }
 
-// What the lanes of a warp have of an operand a: element i of any lane. All lanes ask together.
+// Gets element i of any lane's operand a. All lanes of a warp call it together.
 #ifdef __CUDACC__
 template <class T> struct all_of {
     const operand_a<T> &a;
@@ -139,7 +140,7 @@ template <class T> struct all_of {
     }
 };
 #else
-template <class T> struct all_of { // one exchange for all elements: the host's are slow
+template <class T> struct all_of { // one exchange for all elements: it is slow on the host
     cuda_shim_warp<operand_a<T>> lanes;
     explicit all_of(const operand_a<T> &a) : lanes(cuda_shim_gather(a)) {}
     float operator()(int lane, int i) const {
@@ -182,7 +183,7 @@ __device__ inline void multiply_rows(float (&c)[ROWS / 8][4], const T *left, con
     for (int j = 0; j < ROWS / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) c[j][e] = 0.0f;
-#pragma unroll(USES_TENSOR_CORES <T> &&DEPTH <= 128 ? DEPTH / 16 : 1) // others are long enough
+#pragma unroll(USES_TENSOR_CORES <T> &&DEPTH <= 128 ? DEPTH / 16 : 1) // others are long loops
     for (int k = 0; k < DEPTH; k += 16) {
         const operand_a<T> a = load_a(left + k, STRIDE);
 #pragma unroll

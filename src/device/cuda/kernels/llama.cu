@@ -4,7 +4,7 @@
 
 namespace {
 
-// Starts are known on the device only: rows outside the cache are dropped.
+// Only the device knows the starts; rows outside the cache are dropped.
 template <class T> struct store_operation {
     z3d_cache_store k;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
@@ -16,8 +16,8 @@ template <class T> struct store_operation {
     }
 };
 
-// A part of the pairs of each head: a row's columns are those of all heads. Frequencies come from
-// the host: they are the same bits as the cpu's, and a few for a launch.
+// A part of each head's pairs; a row has the columns of all heads. Frequencies come from the host,
+// with the cpu's bits, a few for each launch.
 struct some_pairs {
     static constexpr int MOST = 128;
     int first, count;
@@ -77,7 +77,7 @@ template <class T> struct swiglu_forward_operation {
     }
 };
 
-// Beyond +-80 the sigmoid is 0 or 1 beside what it is multiplied by; the clamp keeps inf * 0 away.
+// Beyond +-80 the sigmoid counts as 0 or 1 in its products; the clamp prevents inf * 0.
 template <class T> struct swiglu_backward_operation {
     z3d_swiglu_backward k;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
@@ -89,7 +89,7 @@ template <class T> struct swiglu_backward_operation {
         for (int j = 0; j < N; j++) {
             const float clamped = fminf(fmaxf(gate[j], -80.0f), 80.0f);
             const float v = gate[j] == gate[j] ? clamped : gate[j]; // fmax would lose a NaN
-            const float e = expf(-v), s = 1.0f / (1.0f + e);        // and 1 - s is s e
+            const float e = expf(-v), s = 1.0f / (1.0f + e);        // 1 - s = s e
             const float to_gate = d[j] * up[j] * (s + v * (s * (s * e)));
             up[j] = d[j] * (gate[j] * s);
             gate[j] = to_gate;

@@ -1,11 +1,11 @@
 // Layer normalization, and rmsnorm (without mean and bias): forward with a warp per vector,
-// backward with a block per chunk of vectors. A layernorm is rmsnorm's struct of one head, whose
-// strides are the columns, and what else it has.
+// backward with a block per chunk of vectors. A layernorm uses rmsnorm's struct, with one head and
+// strides of cols, plus its own arguments.
 #include "src/device/cuda/kernels/column_sums.cuh"
 
 namespace {
 
-// Where a vector lies, in a matrix of this stride.
+// The place of a vector in a matrix of this stride.
 template <class Kernel>
 __device__ inline int64_t vector_at(const Kernel &k, int64_t index, int64_t stride) {
     return k.heads == 1 ? index * stride : index / k.heads * stride + index % k.heads * k.cols;
@@ -13,8 +13,8 @@ __device__ inline int64_t vector_at(const Kernel &k, int64_t index, int64_t stri
 
 constexpr int FORWARD_WARPS = 4;
 
-// Mean first, then the squares around it: no cancellation. The second and third time a vector is
-// read it comes from the first-level cache. RMS: the mean counts as 0.
+// Finds the mean first, then the squares around it, to avoid cancellation. The second and third
+// read of a vector come from the first-level cache. RMS: the mean counts as 0.
 template <bool RMS, int N, class T>
 __global__ void __launch_bounds__(FORWARD_WARPS *WARP)
     forward_kernel(z3d_rmsnorm_forward k, const void *bias, float *mean_out) {
@@ -65,17 +65,17 @@ z3d_status forward(const z3d_cuda_lane *lane, const char *name, const z3d_rmsnor
 }
 
 // A thread has PACKS packs of WIDE columns, `threads across * WIDE` apart. Fewer threads have more
-// registers; single elements want more than packs.
+// registers; single elements need more registers than packs.
 constexpr int MOST_PACKS = 6;
 
 constexpr int backward_threads(int packs, bool whole) {
     return packs == 1 ? 512 : whole ? 384 : 256;
 }
 
-// Of two values for each warp, twice in turns.
+// Two values for each warp, in two buffers by turns.
 constexpr int BACKWARD_SLOTS = 2 * 2 * backward_threads(1, true) / WARP;
 
-// `count` of WIDE elements as they are in memory, the rest are zeros; WHOLE: all, aligned.
+// Loads `count` of WIDE elements, the rest are zeros. WHOLE: loads all; they are aligned.
 template <bool WHOLE, class T>
 __device__ inline pack<T, WIDE> load_part(const void *from, int64_t at, int64_t count) {
     const T *first = static_cast<const T *>(from) + at;
@@ -100,9 +100,9 @@ __device__ inline void store_part(void *to, int64_t at, const float (&from)[WIDE
             if (i < count) narrow(from[i], static_cast<T *>(to) + at + i);
 }
 
-// The sums of two values over the threads of each row of the block (threadIdx.y), on all of them:
-// within a warp if a row is a power of two up to it, else of whole warps. `slots`:
-// [rows][2][warps], not used by anything else since the last barrier but one.
+// Sums two values over the threads of each row of the block (threadIdx.y); all these threads get
+// the sums. A row is a power of two within a warp, or whole warps. slots: [rows][2][warps], unused
+// since the last barrier but one.
 __device__ inline void row_sums(float &a, float &b, float *slots) {
     const int across = (int)blockDim.x, warps = across / WARP;
     for (int lane = (across < WARP ? across : WARP) / 2; lane > 0; lane /= 2) {
@@ -123,7 +123,7 @@ __device__ inline void row_sums(float &a, float &b, float *slots) {
     }
 }
 
-// The columns' sums of all rows of the block, added in order, to `partials`.
+// Adds the columns' sums of all rows of the block, in order, and stores them in `partials`.
 template <int PACKS, bool WHOLE>
 __device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int64_t cols,
                                 float *shared) {
@@ -145,7 +145,7 @@ __device__ inline void add_rows(float (&sum)[PACKS][WIDE], float *partials, int6
     }
 }
 
-// Where a vector begins in x, dy and dx.
+// The begin of a vector in x, dy and dx.
 struct backward_places {
     int64_t x, dy, dx;
 };
@@ -155,7 +155,7 @@ __device__ inline backward_places places_at(const z3d_rmsnorm_backward &k, int64
             vector_at(k, index, k.dx_stride)};
 }
 
-// What a thread reads of a vector: WIDE columns, and the vector's mean and 1 / deviation.
+// A thread's part of a vector: WIDE columns, and the vector's mean and 1 / deviation.
 template <class T> struct backward_inputs {
     pack<T, WIDE> x, dy, added;
     float mean, rstd;
@@ -173,12 +173,12 @@ __device__ inline backward_inputs<T> load_inputs(const z3d_rmsnorm_backward &k, 
 }
 
 // With g = dy * weight and x^ = (x - mean) * rstd: dx = rstd * (g - mean(g) - x^ * mean(g x^));
-// RMS: without mean and mean(g). A block has a chunk of the vectors, a row of threads has one at a
-// time and keeps its columns' sums in registers. One pack a thread: the next vector is read before
-// this one's sums are waited for. Several: it is read twice, the second time from the first-level
-// cache.
+// RMS: without mean and mean(g). A block has a chunk of the vectors; a row of threads has one
+// vector at a time, and keeps its columns' sums in registers. With one pack per thread the next
+// vector is read before the wait for this one's sums. With several a vector is read twice, the
+// second time from the first-level cache.
 template <bool RMS, int PACKS, bool WHOLE, class T>
-__global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all registers: none spills
+__global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all registers: no spills
     backward_kernel(z3d_rmsnorm_backward k, const float *means, float *partials) {
     const int64_t cols = k.cols, count = k.rows * k.heads, chunks = gridDim.x, chunk = blockIdx.x;
     const int64_t end = count * (chunk + 1) / chunks, step = blockDim.x * WIDE;
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all regi
     read_ahead(first + threadIdx.y);
     for (int64_t begin = first; begin < end; begin += blockDim.y) {
         const int64_t index = begin + threadIdx.y;
-        const int64_t last = index < end ? cols : 0; // rows of threads without a vector only sum
+        const int64_t last = index < end ? cols : 0; // threads without a vector only join the sums
         const backward_inputs<T> ahead = next;
         read_ahead(index + blockDim.y);
         const auto inputs = [&](int64_t column) {
@@ -240,7 +240,8 @@ __global__ void __launch_bounds__(backward_threads(PACKS, WHOLE), 1) // all regi
     if (!RMS) add_rows<PACKS, WHOLE>(bias_sum, partials + (chunks + chunk) * cols, cols, shared);
 }
 
-// Threads across for one vector (a power of two within a warp, else whole warps), and vectors.
+// The block's shape: threads for one vector (a power of two within a warp, or whole warps) x number
+// of vectors.
 inline dim3 backward_shape(int64_t cols, int packs) {
     const int64_t wanted = divide_up(cols, (int64_t)packs * WIDE);
     unsigned across = 1;
@@ -259,7 +260,7 @@ z3d_status launch_backward(const z3d_cuda_lane *lane, const char *name,
                   static_cast<float *>(lane->scratch));
 }
 
-// With the chunks' sums for the weight, and behind them those for the bias, in scratch.
+// Scratch has the chunks' sums for the weight, then those for the bias.
 template <bool RMS>
 z3d_status backward(const z3d_cuda_lane *lane, const char *name, const z3d_rmsnorm_backward &k,
                     const float *mean, void *bias_gradient) {

@@ -4,7 +4,7 @@
 
 namespace {
 
-// base^exponent by squaring: each thread affords it, where pow() would cost more than the rest.
+// base^exponent by squaring. Each thread computes it; pow() would cost more than all the rest.
 __device__ inline double power(double base, int64_t exponent) {
     double result = 1.0;
     for (; exponent > 0; exponent /= 2, base *= base)
@@ -16,7 +16,7 @@ __device__ inline float rate_of(const z3d_optimizer_update &k) {
     return k.state->learning_rate * k.constants.lr_scale;
 }
 
-// What follows from the new parameters: their average, and their narrow copy.
+// Updates the average of the parameters and their narrow copy.
 template <class T, int N>
 __device__ inline void end(const z3d_optimizer_update &k, int64_t i, const float (&p)[N]) {
     if (k.ema) {
@@ -31,7 +31,7 @@ __device__ inline void end(const z3d_optimizer_update &k, int64_t i, const float
     if (k.parameter) store<T>(k.parameter, i, p);
 }
 
-// AdamW's rule for an element, or that of Adam with L2 regularization.
+// The rule of AdamW for an element, or of Adam with L2 regularization.
 template <bool decoupled> struct adam_rule {
     float beta1, beta2, factor, rate, decay, rest1, rest2, correction1, correction2, weight_decay;
     float epsilon;
@@ -55,7 +55,7 @@ template <bool decoupled> struct adam_rule {
     }
 };
 
-// k.parameter is NULL where it is the master.
+// k.parameter is NULL if it is the master.
 template <bool decoupled, class T, class G> struct adam_step {
     z3d_optimizer_update k;
     template <int N> __device__ void at(int64_t i) const {
@@ -65,7 +65,7 @@ template <bool decoupled, class T, class G> struct adam_step {
         load<float>(p, k.master, i);
         load<G>(g, k.gradient, i);
 #pragma unroll
-        for (int j = 0; j < N; j++) // first: fewer registers
+        for (int j = 0; j < N; j++) // before the loads below, for fewer registers
             g[j] = rule.gradient(g[j], p[j], i + j < k.decayed);
         load<float>(m, k.momentum, i);
         load<float>(v, k.variance, i);
@@ -81,13 +81,13 @@ template <bool decoupled, class T, class G> struct adam_step {
 template <class T, class G> struct adamw_operation : adam_step<true, T, G> {};
 template <class T, class G> struct adam_operation : adam_step<false, T, G> {};
 
-// To the upper half, up or down in proportion, by 16 random bits. What is not finite stays so.
+// Rounds to the upper 16 bits, up or down in proportion, by 16 random bits. Infinity and NaN stay.
 __device__ inline uint32_t round_at_random(float x, uint32_t random) {
     const uint32_t bits = __float_as_uint(x);
     return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 16 : (bits + (random & 0xffffu)) >> 16;
 }
 
-// Both moments in the four bytes of an element, as src/device/cpu/isa/adam_bf16.c has them.
+// Both moments are in the four bytes of an element, as in src/device/cpu/isa/adam_bf16.c.
 template <bool decoupled, class T, class G> struct adam_bf16_step {
     z3d_optimizer_update k;
     __device__ uint32_t random(int64_t i) const {
@@ -201,7 +201,7 @@ z3d_status update(const z3d_cuda_lane *lane, const char *name, z3d_optimizer_upd
     return each_element<Operation>(lane, name, &kernel, wide, kernel.dtype, kernel.gradient_dtype);
 }
 
-// As z3d_philox_normal: in double, so that the last bits of a libm do not reach the float.
+// As z3d_philox_normal: in double, so that the last bits of a libm do not change the float.
 __device__ inline float normal(uint64_t key, uint64_t index) {
     uint32_t word[4];
     philox(word, key, index / 4, 0);

@@ -1,5 +1,5 @@
-// Philox4x32-10 on the device, and the one place where dropout is decided there: the same keys,
-// counters and comparison as src/device/cpu/isa/dropout.h.
+// Philox4x32-10 and dropout on the device: the same keys, counters and comparison as in
+// src/device/cpu/isa/dropout.h.
 #ifndef ZERO3D_DEVICE_CUDA_KERNELS_PHILOX_CUH
 #define ZERO3D_DEVICE_CUDA_KERNELS_PHILOX_CUH
 
@@ -26,7 +26,7 @@ __device__ inline void philox(uint32_t (&word)[4], uint64_t key, uint64_t low, u
     word[0] = c0, word[1] = c1, word[2] = c2, word[3] = c3;
 }
 
-// What is the same for a whole kernel and known before it runs.
+// The part that is the same for a whole kernel and known before it runs.
 struct dropout_rule {
     const z3d_step_state *state;
     uint64_t site;
@@ -42,7 +42,7 @@ inline dropout_rule dropout_rule_of(const z3d_dropout *dropout) {
             1.0f / (1.0f - dropout->p)};
 }
 
-// What the rule becomes with the step state: one thread's view.
+// The rule together with the step state, for one thread.
 struct dropout_draw {
     uint64_t key;
     int64_t sample;

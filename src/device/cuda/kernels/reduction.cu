@@ -20,8 +20,8 @@ namespace {
 
 constexpr int SQUARE_THREADS = 256;
 
-// In fp64: the square of any finite fp32 is finite there, so the sum is not finite exactly if an
-// element is not.
+// In fp64, where the square of any finite fp32 is finite. So the sum is finite if and only if all
+// elements are.
 template <int N, class T>
 __global__ void __launch_bounds__(SQUARE_THREADS)
     squares_kernel(const void *x, int64_t count, int64_t chunk, double *sums) {
