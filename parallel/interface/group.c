@@ -66,8 +66,9 @@ void z3d_groups_play_nodes(z3d_group *const group[Z3D_AXES_COUNT], int ranks) {
         if (group[axes] && group[axes]->world) place(group[axes], (z3d_places){.devices = ranks});
 }
 
-z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
-                            z3d_device *device, z3d_group **out) {
+z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
+                                 z3d_device *device, z3d_status (*make_backend)(z3d_group *group),
+                                 z3d_group **out) {
     *out = NULL;
     if (axes == Z3D_AXES_NONE || axes >= Z3D_AXES_COUNT)
         return Z3D_ERROR(Z3D_ERR_USAGE, "set %d of axes does not exist", (int)axes);
@@ -89,7 +90,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
     }
     /* All ranks make it, or none. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
-    if (group->size > 1) status = create_backend(group);
+    if (group->size > 1) status = make_backend(group);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     link_group(world, group);
     if (device) z3d_device_set_poll(device, z3d_world_poll, world);
@@ -99,6 +100,11 @@ failed:
     if (group) group->ops->destroy(group);
     free(group);
     return status;
+}
+
+z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
+                            z3d_device *device, z3d_group **out) {
+    return z3d_group_create_with(world, mesh, axes, device, create_backend, out);
 }
 
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out) {
