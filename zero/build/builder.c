@@ -35,9 +35,6 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
 static void add_persistent(struct builder *b) {
     const z3d_program *p = b->program;
     const z3d_program_config *c = &p->config;
-    static const z3d_category category[] = {Z3D_CATEGORY_PARAMETERS, Z3D_CATEGORY_PARAMETERS,
-                                            Z3D_CATEGORY_GRADIENTS, Z3D_CATEGORY_OPTIMIZER};
-    static const char *const name[] = {"parameters", "secondary", "gradients", "optimizer"};
     z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
                        -1);
     z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION, 8 * z3d_control_capacity(p->layout),
@@ -51,9 +48,10 @@ static void add_persistent(struct builder *b) {
             if (buffer >= 0) p->buffer[buffer].bytes = z3d_program_batch_bytes(p, m, f);
         }
     for (int g = 0; g < p->model->num_groups; g++) {
-        for (int role = 0; role < Z3D_STATE_COUNT; role++) {
+        for (int role = 0; role < z3d_state_classes(c); role++) {
+            const z3d_state_class *of = z3d_state_class_of(c, role);
             int buffer =
-                z3d_builder_buffer(b, category[role], 1, name[role], p->model->group[g].name, -1);
+                z3d_builder_buffer(b, of->category, 1, of->name, p->model->group[g].name, -1);
             if (buffer < 0) continue;
             /* 0 where another pipeline stage has the group: its place in the list stays. */
             p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);

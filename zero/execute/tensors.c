@@ -321,12 +321,15 @@ z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
                                             Z3D_STATE_GRADIENT};
     const z3d_layout *layout = engine->set.layout;
     const int count = engine->config.program.offload.delayed ? 3 : 2;
+    const int added = engine->config.program.num_added_states;
     if (in) z3d_engine_parameters_changed(engine);
     for (int g = 0; g < layout->num_groups; g++)
-        for (int k = 0; k < count; k++) {
-            const int tensors = z3d_count_kinds(layout->group[g].state[states[k]].kinds);
+        for (int k = 0; k < count + added; k++) {
+            const z3d_state_role role =
+                k < count ? states[k] : (z3d_state_role)(Z3D_STATE_COUNT + k - count);
+            const int tensors = z3d_count_kinds(layout->group[g].state[role].kinds);
             for (int tensor = 0; tensor < tensors; tensor++)
-                Z3D_TRY(move_tensor(engine, in, g, states[k], tensor, move, context));
+                Z3D_TRY(move_tensor(engine, in, g, role, tensor, move, context));
         }
     return Z3D_OK;
 }

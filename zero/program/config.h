@@ -59,6 +59,9 @@ typedef struct z3d_program_config {
     z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
     z3d_dtype wire;       /* in which fp32 gradients travel to be summed: z3d_collective's */
     z3d_optimizer optimizer;
+    /* Classes of states besides those of zero/ (states.h); not owned. */
+    const struct z3d_state_class *added_state;
+    int num_added_states;
     bool ema;            /* an average of the parameters is one of its states */
     int64_t micro_batch; /* samples per rank and micro-batch */
     /* Where data ranks have unequal shares of a micro-batch: its samples before each of them, and

@@ -311,6 +311,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
     Z3D_TRY(check_model(model, mesh));
+    if (config) Z3D_TRY(z3d_states_check(config));
     z3d_layout *layout = NULL;
     z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
     if (status != Z3D_OK) return status;
@@ -338,6 +339,10 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
             z3d_states_decide(config, layout->group[g].shard_axes, layout->group[g].elements,
                               is_offloaded(&layout->group[g], config, &spread),
                               layout->group[g].frozen, layout->group[g].state);
+        for (int r = Z3D_STATE_COUNT; config && r < z3d_state_classes(config); r++)
+            layout->group[g].state[r] =
+                z3d_state_decide_added(config, r, layout->group[g].shard_axes,
+                                       layout->group[g].block, layout->group[g].frozen);
         if (layout->group[g].block == 1) layout->group[g].state[Z3D_STATE_SECONDARY].kinds = 0;
         /* Two sums of gradients are added on the device. */
         if (z3d_adds_two_sums(&layout->group[g]))

@@ -36,7 +36,7 @@ typedef struct z3d_group_layout {
     int num_ranges;
     z3d_range range[6]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
 } z3d_group_layout;
 
 /* This stage adds two sums of its gradients at the end of a step. */

@@ -15,13 +15,15 @@ typedef enum z3d_rows {
     Z3D_ROWS_ALL = Z3D_ROWS_BLOCK | Z3D_ROWS_FAR
 } z3d_rows;
 
-/* What of a parameter group persists between steps. */
+/* What of a parameter group persists between steps. Roles from Z3D_STATE_COUNT on are those of the
+ * classes that a configuration adds (z3d_state_class). */
 typedef enum z3d_state_role {
     Z3D_STATE_VALUE,     /* the parameters */
     Z3D_STATE_SECONDARY, /* hpZ: their block, gathered once after they changed */
     Z3D_STATE_GRADIENT,
     Z3D_STATE_OPTIMIZER,
-    Z3D_STATE_COUNT
+    Z3D_STATE_COUNT,
+    Z3D_MAX_STATES = Z3D_STATE_COUNT + 4
 } z3d_state_role;
 
 /* Where a state is on each rank. */
@@ -39,6 +41,28 @@ typedef struct z3d_state {
     z3d_placement at;
     unsigned kinds; /* of z3d_tensor_kind; 0: the group does not have it */
 } z3d_state;
+
+/* A class of states: a state of each parameter group. A configuration may add classes; zero/ gives
+ * each state its memory and keeps it, and never reads or writes it. The bytes are undefined until
+ * the caller writes them. A checkpoint does not have them, a replay has. */
+typedef struct z3d_state_class {
+    const char *name; /* of its buffers: "optimizer" */
+    z3d_category category;
+    /* Of an added class: sharded is NONE, Z3D_ROLE_ROWS or Z3D_ROLE_BLOCKS; kinds has a bit for
+     * each of its tensors. */
+    z3d_state state;
+    bool of_all; /* also frozen groups have it, and runs that do not train */
+} z3d_state_class;
+
+/* The number of classes, which are the roles of a configuration; the class of a role. config may be
+ * NULL for a role of zero/. */
+int z3d_state_classes(const z3d_program_config *config);
+const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int role);
+/* The added class's state of a group that is sharded over `axes` in blocks of `block` rows. */
+z3d_state z3d_state_decide_added(const z3d_program_config *config, int role, z3d_axes axes,
+                                 int block, bool frozen);
+/* ERR_CONFIG for too many classes, and for one that is sharded over other axes. */
+z3d_status z3d_states_check(const z3d_program_config *config);
 
 /* The axes over which states may be sharded; nodes: the size of Z3D_ROLE_NODES. */
 z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes);

@@ -180,11 +180,9 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
-    static const char *const what[] = {"its parameters", "its secondary parameters",
-                                       "its kept gradients", "its optimizer state"};
-    for (int role = 0; role < Z3D_STATE_COUNT; role++)
+    for (int role = 0; role < z3d_state_classes(&p->config); role++)
         Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_state_role)role),
-                                 what[role], group,
+                                 z3d_state_class_of(&p->config, role)->name, group,
                                  z3d_state_rows(p->layout, group, (z3d_state_role)role),
                                  p->layout->group[group].state[role].at.space,
                                  z3d_state_bytes(p->layout, group, (z3d_state_role)role)));

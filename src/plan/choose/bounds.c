@@ -105,10 +105,6 @@ bool z3d_way_shards(int stage, z3d_state_role role) {
  * of as many micro-batches as there are stages. Half of the whole model's activations of one
  * micro-batch is less than that, also if units are not equal. */
 static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
-    static const z3d_category category[] = {[Z3D_STATE_VALUE] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_STATE_SECONDARY] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_STATE_GRADIENT] = Z3D_CATEGORY_GRADIENTS,
-                                            [Z3D_STATE_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
     double p = layout->pipeline, few = micros < p ? micros / p : 1, *bytes = way->bytes;
     bool elsewhere = way->partition || way->offload;
@@ -119,7 +115,7 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
     for (int role = 0; role < Z3D_STATE_COUNT; role++) {
         bool whole = role == Z3D_STATE_VALUE && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
         const int parts = layout->cut == Z3D_CUT_HYBRID ? layout->inner : layout->data;
-        double all = (double)alone->peak[category[role]] / p,
+        double all = (double)alone->peak[z3d_state_class_of(NULL, role)->category] / p,
                own = state[role].at.sharded != Z3D_AXES_NONE ? all / parts : all;
         if (state[role].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
