@@ -305,10 +305,13 @@ void z3d_group_set_result_observer(z3d_group *group,
                                                         const z3d_collective *call),
                                    void *context);
 
-/* What a group has moved since its creation, by kind of collective. volume_elements: elements that
- * leave this rank on a ring of N members, as in the ZeRO paper (section 7): all_reduce 2 count
- * (N-1)/N; reduce_scatter and all_gather count (N-1), where count is a row (= total x (N-1)/N);
- * broadcast and send count. bytes: these elements in the type in which they travel. calls, bytes
+/* Elements that leave this rank on a ring of N members, as in the ZeRO paper (section 7):
+ * all_reduce 2 count (N-1)/N; reduce_scatter and all_gather count (N-1), where count is a row
+ * (= total x (N-1)/N); broadcast and send count. */
+int64_t z3d_collective_volume(z3d_collective_kind kind, int64_t count, int size);
+
+/* What a group has moved since its creation, by kind of collective. volume_elements: the sum of
+ * z3d_collective_volume. bytes: these elements in the type in which they travel. calls, bytes
  * and volume_elements leave out calls marked scalar. */
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;

@@ -286,17 +286,17 @@ static int64_t all_reduce_volume(int64_t count, int size) {
     return twice - (twice / size + (twice % size != 0));
 }
 
-static int64_t volume(const z3d_group *group, const z3d_collective *call) {
-    if (group->size == 1) return 0;
-    switch (call->kind) {
+int64_t z3d_collective_volume(z3d_collective_kind kind, int64_t count, int size) {
+    if (size == 1) return 0;
+    switch (kind) {
     case Z3D_COLLECTIVE_ALL_REDUCE:
-        return all_reduce_volume(call->count, group->size);
+        return all_reduce_volume(count, size);
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
     case Z3D_COLLECTIVE_ALL_GATHER:
-        return call->count * (group->size - 1);
+        return count * (size - 1);
     case Z3D_COLLECTIVE_BROADCAST:
     case Z3D_COLLECTIVE_SEND:
-        return call->count;
+        return count;
     default:
         return 0;
     }
@@ -315,7 +315,7 @@ static double between_nodes(const z3d_group *group, const z3d_collective *call, 
 
 static void count_call(z3d_group *group, const z3d_collective *call) {
     z3d_traffic *traffic = &group->traffic[call->kind];
-    int64_t elements = volume(group, call);
+    int64_t elements = z3d_collective_volume(call->kind, call->count, group->size);
     /* A barrier has no type. */
     int64_t bytes = elements ? z3d_bytes_of(z3d_collective_travels_in(call), elements) : 0;
     if (bytes > 0) traffic->bytes_between_nodes += between_nodes(group, call, bytes);

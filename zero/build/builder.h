@@ -294,7 +294,6 @@ int z3d_builder_exchange(struct builder *b, int group);
  * step. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 int z3d_builder_fetch(struct builder *b, int g, int left);
-bool z3d_builder_gradients_leave(const struct builder *b, int g);
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);

@@ -358,10 +358,8 @@ z3d_status z3d_engine_read_buffer(const z3d_engine *engine, int buffer, int64_t 
     if (first < 0 || bytes < 0 || bytes > b->bytes - first)
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no bytes %lld-%lld", z3d_buffer_name(b).text,
                          (long long)first, (long long)(first + bytes - 1));
-    if (b->space == Z3D_SPACE_DISK)
-        return z3d_disk_read(engine->disk, b->offset + first, out, bytes);
-    return z3d_device_read(engine->config.device, out, engine->arena[b->space] + b->offset + first,
-                           bytes);
+    return z3d_executor_read(&engine->executor[Z3D_MODE_TRAIN], b->space, b->offset + first, out,
+                             bytes);
 }
 
 static z3d_pending_update pending_update(const z3d_engine *engine) {

@@ -43,14 +43,17 @@ static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
     }
 }
 
+static void release(z3d_executor *executor, int buffer) {
+    const z3d_buffer *b = &executor->program->buffer[buffer];
+    z3d_ledger_add(&executor->measured[b->space], b->category, -executor->live[buffer]);
+    executor->live[buffer] = 0;
+}
+
 static void release_dead(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     for (int s = 0; s < p->instruction[index].num_slots; s++) {
         int b = p->instruction[index].buffer[s];
-        if (b < 0 || p->buffer[b].persistent || p->buffer[b].last != index) continue;
-        z3d_ledger_add(&executor->measured[p->buffer[b].space], p->buffer[b].category,
-                       -executor->live[b]);
-        executor->live[b] = 0;
+        if (b >= 0 && !p->buffer[b].persistent && p->buffer[b].last == index) release(executor, b);
     }
 }
 
@@ -485,10 +488,5 @@ z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *ho
 }
 
 void z3d_executor_reset(z3d_executor *executor) {
-    const z3d_buffer *buffer = executor->program->buffer;
-    for (int b = 0; b < executor->program->num_buffers; b++) {
-        z3d_ledger_add(&executor->measured[buffer[b].space], buffer[b].category,
-                       -executor->live[b]);
-        executor->live[b] = 0;
-    }
+    for (int b = 0; b < executor->program->num_buffers; b++) release(executor, b);
 }

@@ -108,6 +108,9 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
  * matrix: bytes from the beginning of the buffer's space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
+/* Bytes from this place of a space on, in host memory. */
+z3d_status z3d_executor_read(const z3d_executor *executor, z3d_space space, int64_t place,
+                             void *out, int64_t bytes);
 /* Bytes of a state's tensor from this element on, in host memory, to and from where they are kept,
  * while no program runs. */
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,

@@ -58,15 +58,19 @@ static int64_t state_place(const z3d_executor *executor, int group, z3d_state_ro
 }
 
 static z3d_space state_space(const z3d_executor *executor, int group, z3d_state_role role) {
-    return executor->program->layout->group[group].state[role].at.space;
+    return z3d_state_space(executor->program->layout, group, role);
+}
+
+z3d_status z3d_executor_read(const z3d_executor *executor, z3d_space space, int64_t place,
+                             void *out, int64_t bytes) {
+    if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
+    return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
 }
 
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
                                    int tensor, int64_t flat, void *out, int64_t bytes) {
-    const z3d_space space = state_space(executor, group, role);
-    const int64_t place = state_place(executor, group, role, tensor, flat);
-    if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
-    return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
+    return z3d_executor_read(executor, state_space(executor, group, role),
+                             state_place(executor, group, role, tensor, flat), out, bytes);
 }
 
 z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,

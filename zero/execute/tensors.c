@@ -64,10 +64,6 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
 
 enum { PIECE = 1 << 16 }; /* bytes that go to or come from a disk at once */
 
-static z3d_space space_of(const z3d_engine *engine, int g, z3d_state_role role) {
-    return engine->set.layout->group[g].state[role].at.space;
-}
-
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
     return z3d_state_kinds(&engine->config.program);
 }
@@ -130,7 +126,7 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
     /* Of a frozen group 16-bit values are all that is kept. */
     const bool narrow = engine->set.layout->group[g].state[role].at.codec != Z3D_F32;
     const bool uniform = engine->config.model->group[g].parameter[i].init == Z3D_INIT_UNIFORM;
-    if (narrow || uniform || space_of(engine, g, role) != Z3D_SPACE_DEVICE)
+    if (narrow || uniform || z3d_state_space(engine->set.layout, g, role) != Z3D_SPACE_DEVICE)
         return init_far_piece(engine, g, i, piece);
     float *x = z3d_executor_state_address(executor, g, role, piece->flat);
     Z3D_TRY(make_values(engine, executor->device, g, i, piece, 0, piece->count, x));

@@ -99,6 +99,13 @@ int64_t z3d_rows_elements(const z3d_group_layout *group, z3d_rows rows);
 int64_t z3d_rows_first(const z3d_group_layout *group, z3d_rows rows);
 int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role);
 int64_t z3d_state_bytes(const z3d_layout *layout, int group, z3d_state_role role);
+static inline z3d_space z3d_state_space(const z3d_layout *layout, int group, z3d_state_role role) {
+    return layout->group[group].state[role].at.space;
+}
+/* Gradients leave the device as soon as they are reduced. */
+static inline bool z3d_gradients_leave(const z3d_layout *layout, int group) {
+    return z3d_state_space(layout, group, Z3D_STATE_GRADIENT) != Z3D_SPACE_DEVICE;
+}
 /* Which of the state's tensors is of this kind; -1: none. */
 int z3d_state_index(const z3d_layout *layout, int group, z3d_state_role role, z3d_tensor_kind kind);
 /* Of the elements that this stage holds and trains: those of groups whose optimizer states are

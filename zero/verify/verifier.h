@@ -19,12 +19,12 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_DEFERRED,      /* what the input half of its backward leaves to the other half */
     Z3D_VALUE_PARAMETERS,    /* of group `of`; count: 0 before, 1 after the optimizer step */
     Z3D_VALUE_OPTIMIZER,     /* its optimizer state, likewise */
+    Z3D_VALUE_ADDED,         /* its state of role `count` (z3d_state_class), which none changes */
     Z3D_VALUE_GRADIENT_SUM,  /* this rank's gradients of group `of`: the first `count`
                                 contributions to sum `micro` (a micro-batch's, or the step's 0) */
     Z3D_VALUE_GRADIENT_TWIN, /* what the other pipeline stage that holds the group has reduced */
     Z3D_VALUE_GRADIENT_REDUCED, /* over the shard axes: sums micro .. micro + count - 1, added */
-    Z3D_VALUE_GRADIENT_LATE,    /* what the step before left of that (offload.delayed) */
-    Z3D_VALUE_ADDED /* the state of role `count` (z3d_state_class), which none changes */
+    Z3D_VALUE_GRADIENT_LATE     /* what the step before left of that (offload.delayed) */
 } z3d_value_kind;
 
 /* What is still to be added to a reduced gradient: addends of other ranks along these axes
