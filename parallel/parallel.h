@@ -324,7 +324,9 @@ typedef struct z3d_traffic {
 } z3d_traffic;
 /* NULL: all zero. */
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
-/* Adds times x amount, without its seconds, for work that was captured (a CUDA graph): times is 1
+/* Adds times x amount, without its seconds. */
+void z3d_traffic_add(z3d_traffic *traffic, const z3d_traffic *amount, int times);
+/* The same to what a group has moved, for work that was captured (a CUDA graph): times is 1
  * when the captured work runs again, 0 when it runs for the first time (the capture has counted
  * it), -1 if the capture failed. group NULL: does nothing. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,

@@ -211,16 +211,18 @@ const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind
     return group ? &group->traffic[kind] : &none[kind];
 }
 
-void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
-                     int times) {
-    if (!group) return;
-    z3d_traffic *traffic = &group->traffic[kind];
+void z3d_traffic_add(z3d_traffic *traffic, const z3d_traffic *amount, int times) {
     traffic->calls += times * amount->calls;
     traffic->bytes += times * amount->bytes;
     traffic->volume_elements += times * amount->volume_elements;
     traffic->scalar_calls += times * amount->scalar_calls;
     traffic->scalar_bytes += times * amount->scalar_bytes;
     traffic->bytes_between_nodes += times * amount->bytes_between_nodes;
+}
+
+void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
+                     int times) {
+    if (group) z3d_traffic_add(&group->traffic[kind], amount, times);
 }
 
 /* ---- starting ---- */

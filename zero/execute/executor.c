@@ -396,15 +396,15 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     const z3d_program *p = executor->program;
     int last = p->model->num_units - 1;
     bool own = i->buffer[Z3D_SLOT_INPUT] >= 0;
-    void *result = z3d_executor_address(executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT],
-                                        0, p->config.dtype);
+    const int buffer = i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT];
     z3d_collective call = {.kind = z3d_instruction_kind(i),
                            .dtype = p->config.dtype,
-                           .buffer = result,
+                           .buffer = z3d_executor_address(executor, buffer, 0, p->config.dtype),
                            .count = z3d_program_output_elements(p, last),
                            .peer = z3d_layout_stage_of(p->layout, last)};
     if (p->layout->stages > 1) Z3D_TRY(z3d_collective_run(executor->group[i->axes], &call));
-    return z3d_executor_read_floats(executor, result, p->config.dtype, call.count, host->output);
+    return z3d_executor_read_floats(executor, Z3D_SPACE_DEVICE, p->buffer[buffer].offset,
+                                    p->config.dtype, call.count, host->output);
 }
 
 static z3d_status host_step(z3d_executor *executor, const z3d_instruction *i) {

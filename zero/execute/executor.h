@@ -108,9 +108,13 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
  * matrix: bytes from the beginning of the buffer's space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
-/* Bytes from this place of a space on, in host memory. */
+int64_t z3d_executor_state_place(const z3d_executor *executor, int group, z3d_state_role role,
+                                 int tensor, int64_t flat);
+/* What lies in a space from this place on, in host memory: bytes; values as fp32. */
 z3d_status z3d_executor_read(const z3d_executor *executor, z3d_space space, int64_t place,
                              void *out, int64_t bytes);
+z3d_status z3d_executor_read_floats(const z3d_executor *executor, z3d_space space, int64_t place,
+                                    z3d_dtype dtype, int64_t count, float *out);
 /* Bytes of a state's tensor from this element on, in host memory, to and from where they are kept,
  * while no program runs. */
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
@@ -142,10 +146,6 @@ void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instru
                                   int buffer, int row, int64_t column);
 /* Elements of the own row that an instruction moves: without a part's padding. */
 int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i);
-
-/* Device memory of fp32, bf16 or fp16 as fp32 on the host. */
-z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
-                                    int64_t count, float *out);
 
 /* observe.c: the digest of a finished instruction, for all who ask for it. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);

@@ -81,9 +81,8 @@ static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
         const int buffer = i->buffer[tensor < 0 ? Z3D_SLOT_PARAMETERS : Z3D_SLOT_OPTIMIZER];
         const z3d_dtype dtype = tensor < 0 ? p->config.dtype : Z3D_F32;
         const int64_t place =
-            tensor < 0
-                ? z3d_executor_place(executor, i->group, buffer, 0, 1, flat, dtype)
-                : z3d_executor_place(executor, i->group, buffer, tensor, states, flat, dtype);
+            z3d_executor_place(executor, i->group, buffer, tensor < 0 ? 0 : tensor,
+                               tensor < 0 ? 1 : states, flat, dtype);
         Z3D_TRY(hash_run(executor, hash,
                          (z3d_run){p->buffer[buffer].space, place, z3d_bytes_of(dtype, count)}));
     }

@@ -172,22 +172,12 @@ z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g
                            float *out, int64_t count) {
     const z3d_executor *executor = z3d_engine_main(engine);
     z3d_state_role role;
-    char piece[PIECE];
     int tensor;
     z3d_executor_find(executor, g, kind, &role, &tensor);
-    const z3d_dtype dtype = engine->set.layout->group[g].state[role].at.codec;
-    const int64_t most = z3d_values_in(dtype, PIECE);
-    if (dtype == Z3D_F32)
-        return z3d_executor_read_state(executor, g, role, tensor, flat, out,
-                                       z3d_bytes_of(dtype, count));
-    for (int64_t done = 0; done < count;) {
-        int64_t n = count - done < most ? count - done : most;
-        Z3D_TRY(z3d_executor_read_state(executor, g, role, tensor, flat + done, piece,
-                                        z3d_bytes_of(dtype, n)));
-        z3d_codec_of(dtype)->decode(out + done, piece, n);
-        done += n;
-    }
-    return Z3D_OK;
+    const z3d_placement *at = &engine->set.layout->group[g].state[role].at;
+    return z3d_executor_read_floats(executor, at->space,
+                                    z3d_executor_state_place(executor, g, role, tensor, flat),
+                                    at->codec, count, out);
 }
 
 z3d_status z3d_engine_init_parameters(z3d_engine *engine) {

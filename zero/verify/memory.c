@@ -258,27 +258,22 @@ typedef struct sweep {
     int count, dead, leaves;
 } sweep;
 
-/* The order of two numbers; of equal ones that of their buffers. */
-static int order(int64_t a, int64_t b, int x, int y) {
-    return a != b ? (a > b) - (a < b) : (x > y) - (x < y);
+typedef enum key { BIRTH, DEATH, ADDRESS } key;
+
+typedef struct sorting {
+    const z3d_buffer *buffer;
+    key by;
+} sorting;
+
+static int64_t key_of(const z3d_buffer *b, key by) {
+    return by == BIRTH ? b->first : by == DEATH ? b->last : b->offset;
 }
 
-static int by_birth(const void *a, const void *b, void *program) {
-    const z3d_buffer *of = ((const z3d_program *)program)->buffer;
+static int in_order(const void *a, const void *b, void *context) {
+    const sorting *of = context;
     const int x = *(const int *)a, y = *(const int *)b;
-    return order(of[x].first, of[y].first, x, y);
-}
-
-static int by_death(const void *a, const void *b, void *program) {
-    const z3d_buffer *of = ((const z3d_program *)program)->buffer;
-    const int x = *(const int *)a, y = *(const int *)b;
-    return order(of[x].last, of[y].last, x, y);
-}
-
-static int by_address(const void *a, const void *b, void *program) {
-    const z3d_buffer *of = ((const z3d_program *)program)->buffer;
-    const int x = *(const int *)a, y = *(const int *)b;
-    return order(of[x].offset, of[y].offset, x, y);
+    const int64_t p = key_of(&of->buffer[x], of->by), q = key_of(&of->buffer[y], of->by);
+    return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
 }
 
 static void set_alive(sweep *s, int index, bool alive) {
@@ -333,13 +328,12 @@ static z3d_status reserve(sweep *s) {
 }
 
 static void sort(sweep *s) {
-    size_t count = (size_t)s->count, size = sizeof *s->birth;
-    void *program = (void *)(uintptr_t)s->program;
-    memcpy(s->death, s->birth, count * size);
-    memcpy(s->address, s->birth, count * size);
-    qsort_r(s->birth, count, size, by_birth, program);
-    qsort_r(s->death, count, size, by_death, program);
-    qsort_r(s->address, count, size, by_address, program);
+    int *const list[] = {[BIRTH] = s->birth, [DEATH] = s->death, [ADDRESS] = s->address};
+    for (key by = BIRTH; by <= ADDRESS; by++) {
+        sorting of = {s->program->buffer, by};
+        if (by != BIRTH) memcpy(list[by], s->birth, (size_t)s->count * sizeof **list);
+        qsort_r(list[by], (size_t)s->count, sizeof **list, in_order, &of);
+    }
     for (int i = 0; i < s->count; i++) s->place[s->address[i]] = i;
 }
 
