@@ -314,7 +314,7 @@ static z3d_status find_writers(struct builder *b) {
 
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
     z3d_states_decide(c, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
     if (state[Z3D_STATE_VALUE].at.sharded == Z3D_AXES_NONE)

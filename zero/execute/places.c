@@ -62,20 +62,16 @@ int64_t z3d_executor_state_place(const z3d_executor *executor, int group, z3d_st
                               z3d_count_kinds(state->kinds), flat, state->at.codec);
 }
 
-static z3d_space state_space(const z3d_executor *executor, int group, z3d_state_role role) {
-    return z3d_state_space(executor->program->layout, group, role);
-}
-
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
                                    int tensor, int64_t flat, void *out, int64_t bytes) {
-    return z3d_executor_read(executor, state_space(executor, group, role),
+    return z3d_executor_read(executor, z3d_state_space(executor->program->layout, group, role),
                              z3d_executor_state_place(executor, group, role, tensor, flat), out,
                              bytes);
 }
 
 z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
                                     int tensor, int64_t flat, const void *from, int64_t bytes) {
-    const z3d_space space = state_space(executor, group, role);
+    const z3d_space space = z3d_state_space(executor->program->layout, group, role);
     const int64_t place = z3d_executor_state_place(executor, group, role, tensor, flat);
     if (space == Z3D_SPACE_DISK) return z3d_disk_write(executor->disk, place, from, bytes);
     return z3d_device_write(executor->device, executor->arena[space] + place, from, bytes);
@@ -83,7 +79,7 @@ z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d
 
 void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
                                  int64_t element) {
-    return executor->arena[state_space(executor, group, role)] +
+    return executor->arena[z3d_state_space(executor->program->layout, group, role)] +
            z3d_executor_state_place(executor, group, role, 0, element);
 }
 

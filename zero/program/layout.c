@@ -339,10 +339,6 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
             z3d_states_decide(config, layout->group[g].shard_axes, layout->group[g].elements,
                               is_offloaded(&layout->group[g], config, &spread),
                               layout->group[g].frozen, layout->group[g].state);
-        for (int r = Z3D_STATE_COUNT; config && r < z3d_state_classes(config); r++)
-            layout->group[g].state[r] =
-                z3d_state_decide_added(config, r, layout->group[g].shard_axes,
-                                       layout->group[g].block, layout->group[g].frozen);
         if (layout->group[g].block == 1) layout->group[g].state[Z3D_STATE_SECONDARY].kinds = 0;
         /* Two sums of gradients are added on the device. */
         if (z3d_adds_two_sums(&layout->group[g]))

@@ -16,7 +16,7 @@ static unsigned stepped_kinds(const z3d_program_config *config) {
 }
 
 /* Only parameters, and each rank has read those that it keeps: nobody gathers what others step. */
-static void keep_values_only(z3d_state state[Z3D_STATE_COUNT]) {
+static void keep_values_only(z3d_state state[Z3D_MAX_STATES]) {
     state[Z3D_STATE_GRADIENT].kinds = state[Z3D_STATE_OPTIMIZER].kinds = 0;
     state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
 }
@@ -34,15 +34,6 @@ const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int 
         [Z3D_STATE_GRADIENT] = {.name = "gradients", .category = Z3D_CATEGORY_GRADIENTS},
         [Z3D_STATE_OPTIMIZER] = {.name = "optimizer", .category = Z3D_CATEGORY_OPTIMIZER}};
     return role < Z3D_STATE_COUNT ? &classes[role] : &config->added_state[role - Z3D_STATE_COUNT];
-}
-
-z3d_state z3d_state_decide_added(const z3d_program_config *config, int role, z3d_axes axes,
-                                 int block, bool frozen) {
-    const z3d_state_class *added = z3d_state_class_of(config, role);
-    z3d_state state = added->state;
-    if (state.at.sharded != Z3D_AXES_NONE && block == 1) state.at.sharded = axes;
-    if ((frozen || config->inference) && !added->of_all) state.kinds = 0;
-    return state;
 }
 
 z3d_status z3d_states_check(const z3d_program_config *config) {
@@ -71,7 +62,7 @@ z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes) {
 }
 
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
-                       bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]) {
+                       bool offloaded, bool frozen, z3d_state state[Z3D_MAX_STATES]) {
     const bool whole = config->stage < 3 || elements <= config->persistence;
     const bool all_gradients = keeps_all_gradients(config), steps_all = config->stage < 1;
     const z3d_space optimizer = offloaded && !frozen ? config->offload.optimizer : Z3D_SPACE_DEVICE;
@@ -92,6 +83,11 @@ void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t 
     state[Z3D_STATE_OPTIMIZER] = (z3d_state){{steps_all ? Z3D_AXES_NONE : axes, optimizer, Z3D_F32},
                                              own_master ? stepped & ~master : stepped};
     if (config->inference || frozen) keep_values_only(state);
+    for (int role = Z3D_STATE_COUNT; role < z3d_state_classes(config); role++) {
+        const z3d_state_class *added = z3d_state_class_of(config, role);
+        state[role] = added->state;
+        if ((config->inference || frozen) && !added->of_all) state[role].kinds = 0;
+    }
 }
 
 unsigned z3d_state_kinds(const z3d_program_config *config) {

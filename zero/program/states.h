@@ -58,9 +58,6 @@ typedef struct z3d_state_class {
  * NULL for a role of zero/. */
 int z3d_state_classes(const z3d_program_config *config);
 const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int role);
-/* The added class's state of a group that is sharded over `axes` in blocks of `block` rows. */
-z3d_state z3d_state_decide_added(const z3d_program_config *config, int role, z3d_axes axes,
-                                 int block, bool frozen);
 /* ERR_CONFIG for too many classes, and for one that is sharded over other axes. */
 z3d_status z3d_states_check(const z3d_program_config *config);
 
@@ -69,7 +66,7 @@ z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes);
 /* The states of a parameter group of so many elements, which may be sharded over `axes`. offloaded:
  * it is one of those that config.offload is about. frozen: it is not trained. */
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
-                       bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]);
+                       bool offloaded, bool frozen, z3d_state state[Z3D_MAX_STATES]);
 /* The kinds of tensors that make up a run's state: what a checkpoint has. Of a frozen group it is
  * the parameters only. */
 unsigned z3d_state_kinds(const z3d_program_config *config);

@@ -81,7 +81,7 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
 /* ---- resident states ---- */
 
 static void decide(int stage, bool reduce_per_step, z3d_fit_tiers tiers,
-                   z3d_state state[Z3D_STATE_COUNT]) {
+                   z3d_state state[Z3D_MAX_STATES]) {
     const z3d_program_config config = {.stage = stage,
                                        .accumulation = 2,
                                        .reduce_per_step = reduce_per_step,
@@ -93,7 +93,7 @@ static void decide(int stage, bool reduce_per_step, z3d_fit_tiers tiers,
 /* When gradients are reduced decides only whether ranks keep their own rows of gradients, not of
  * other states. */
 bool z3d_way_shards(int stage, z3d_state_role role) {
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
     decide(stage, z3d_states_reduce_per_step(stage), (z3d_fit_tiers){0}, state);
     return state[role].at.sharded != Z3D_AXES_NONE;
 }
@@ -105,7 +105,7 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
     double p = layout->pipeline, few = micros < p ? micros / p : 1, *bytes = way->bytes;
     bool elsewhere = way->partition || way->offload;
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
     decide(way->stage, z3d_plan_reduces_per_step(w->config, way->stage), way->tiers, state);
     if (!elsewhere) way->kept = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
     bytes[Z3D_SPACE_DEVICE] = way->kept;
@@ -148,7 +148,7 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
                  gradients = (double)alone->peak[Z3D_CATEGORY_GRADIENTS] / parts;
     double times = way->gather == Z3D_PIPELINE_GATHER_PER_STEP ? 1 : micros;
     z3d_fit_copies out = {0};
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
     decide(way->stage, z3d_plan_reduces_per_step(w->config, way->stage), way->tiers, state);
     const z3d_space from = state[Z3D_STATE_VALUE].at.space, at = state[Z3D_STATE_GRADIENT].at.space;
     if (!w->all) return out;
