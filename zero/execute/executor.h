@@ -108,6 +108,7 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
  * matrix: bytes from the beginning of the buffer's space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
+/* The same in a state's buffer. */
 int64_t z3d_executor_state_place(const z3d_executor *executor, int group, z3d_state_role role,
                                  int tensor, int64_t flat);
 /* What lies in a space from this place on, in host memory: bytes; values as fp32. */
