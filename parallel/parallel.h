@@ -315,10 +315,13 @@ void z3d_group_set_result_observer(z3d_group *group,
                                                         const z3d_collective *call),
                                    void *context);
 
-/* What a group has moved since its creation, by kind of collective. volume_elements: elements that
- * leave this rank on a ring of N members, as in the ZeRO paper (section 7): all_reduce 2 count
- * (N-1)/N; reduce_scatter and all_gather count (N-1), where count is a row (= total x (N-1)/N);
- * broadcast and send count. bytes: these elements in the type in which they travel. calls, bytes
+/* Elements that leave this rank on a ring of N members, as in the ZeRO paper (section 7):
+ * all_reduce 2 count (N-1)/N; reduce_scatter and all_gather count (N-1), where count is a row
+ * (= total x (N-1)/N); broadcast and send count. */
+int64_t z3d_collective_volume(z3d_collective_kind kind, int64_t count, int size);
+
+/* What a group has moved since its creation, by kind of collective. volume_elements: the sum of
+ * z3d_collective_volume. bytes: these elements in the type in which they travel. calls, bytes
  * and volume_elements leave out calls marked scalar. */
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;
@@ -331,9 +334,11 @@ typedef struct z3d_traffic {
 } z3d_traffic;
 /* NULL: all zero. */
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
-/* Corrects a group's counts for captured work (a CUDA graph), which the capture has counted once:
- * adds `times` times `amount`, except its seconds. times: 0 for the first run of the work, 1 for
- * each later run, -1 if the capture failed. group NULL: does nothing. */
+/* Adds `times` times `amount`, except its seconds. */
+void z3d_traffic_add(z3d_traffic *traffic, const z3d_traffic *amount, int times);
+/* Corrects a group's counts in the same way for captured work (a CUDA graph), which the capture has
+ * counted once. times: 0 for the first run of the work, 1 for each later run, -1 if the capture
+ * failed. group NULL: does nothing. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times);
 

@@ -66,8 +66,9 @@ void z3d_groups_play_nodes(z3d_group *const group[Z3D_AXES_COUNT], int ranks) {
         if (group[axes] && group[axes]->world) place(group[axes], (z3d_places){.devices = ranks});
 }
 
-z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
-                            z3d_device *device, z3d_group **out) {
+z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
+                                 z3d_device *device, z3d_status (*make_backend)(z3d_group *group),
+                                 z3d_group **out) {
     *out = NULL;
     if (axes == Z3D_AXES_NONE || axes >= Z3D_AXES_COUNT)
         return Z3D_ERROR(Z3D_ERR_USAGE, "set %d of axes does not exist", (int)axes);
@@ -89,7 +90,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axe
     }
     /* All ranks make it, or none. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
-    if (group->size > 1) status = create_backend(group);
+    if (group->size > 1) status = make_backend(group);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     link_group(world, group);
     if (device) z3d_device_set_poll(device, z3d_world_poll, world);
@@ -99,6 +100,11 @@ failed:
     if (group) group->ops->destroy(group);
     free(group);
     return status;
+}
+
+z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
+                            z3d_device *device, z3d_group **out) {
+    return z3d_group_create_with(world, mesh, axes, device, create_backend, out);
 }
 
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out) {
@@ -205,16 +211,18 @@ const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind
     return group ? &group->traffic[kind] : &none[kind];
 }
 
-void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
-                     int times) {
-    if (!group) return;
-    z3d_traffic *traffic = &group->traffic[kind];
+void z3d_traffic_add(z3d_traffic *traffic, const z3d_traffic *amount, int times) {
     traffic->calls += times * amount->calls;
     traffic->bytes += times * amount->bytes;
     traffic->volume_elements += times * amount->volume_elements;
     traffic->scalar_calls += times * amount->scalar_calls;
     traffic->scalar_bytes += times * amount->scalar_bytes;
     traffic->bytes_between_nodes += times * amount->bytes_between_nodes;
+}
+
+void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
+                     int times) {
+    if (group) z3d_traffic_add(&group->traffic[kind], amount, times);
 }
 
 /* ---- starting ---- */
@@ -280,17 +288,17 @@ static int64_t all_reduce_volume(int64_t count, int size) {
     return twice - (twice / size + (twice % size != 0));
 }
 
-static int64_t volume(const z3d_group *group, const z3d_collective *call) {
-    if (group->size == 1) return 0;
-    switch (call->kind) {
+int64_t z3d_collective_volume(z3d_collective_kind kind, int64_t count, int size) {
+    if (size == 1) return 0;
+    switch (kind) {
     case Z3D_COLLECTIVE_ALL_REDUCE:
-        return all_reduce_volume(call->count, group->size);
+        return all_reduce_volume(count, size);
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
     case Z3D_COLLECTIVE_ALL_GATHER:
-        return call->count * (group->size - 1);
+        return count * (size - 1);
     case Z3D_COLLECTIVE_BROADCAST:
     case Z3D_COLLECTIVE_SEND:
-        return call->count;
+        return count;
     default:
         return 0;
     }
@@ -309,7 +317,7 @@ static double between_nodes(const z3d_group *group, const z3d_collective *call, 
 
 static void count_call(z3d_group *group, const z3d_collective *call) {
     z3d_traffic *traffic = &group->traffic[call->kind];
-    int64_t elements = volume(group, call);
+    int64_t elements = z3d_collective_volume(call->kind, call->count, group->size);
     /* A barrier has no type. */
     int64_t bytes = elements ? z3d_bytes_of(z3d_collective_travels_in(call), elements) : 0;
     if (bytes > 0) traffic->bytes_between_nodes += between_nodes(group, call, bytes);

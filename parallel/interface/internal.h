@@ -94,6 +94,14 @@ struct z3d_world {
 
 extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_message_ops, z3d_nccl_ops;
 
+/* group.c: z3d_group_create with a backend of the caller's. make_backend sets the group's ops and
+ * state; the group has more than one member. It is collective over the world, so it may create
+ * groups of its own: a composite collective consists of collectives on such groups. After a failure
+ * ops->destroy frees the state. */
+z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
+                                 z3d_device *device, z3d_status (*make_backend)(z3d_group *group),
+                                 z3d_group **out);
+
 /* messages/: buffers of one member of a group of `size` members, in bytes. node: the members share
  * memory; reads: they also read each other's memory. */
 int64_t z3d_message_buffer_bytes(int size, bool node, bool reads);

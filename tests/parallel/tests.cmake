@@ -20,5 +20,6 @@ add_dependencies(tests parallel_without_mpi)
 add_test(NAME parallel_collectives.tcp3
   COMMAND ${CMAKE_SOURCE_DIR}/scripts/launch -n 3 $<TARGET_FILE:parallel_without_mpi> --gtest_filter=World.*:*/messages)
 set_tests_properties(parallel_collectives.tcp3 PROPERTIES TIMEOUT 300 PROCESSORS ${ZERO3D_PROCESSORS} ENVIRONMENT "OMP_WAIT_POLICY=passive;ZERO3D_LAUNCH=tcp")
+zero3d_test(parallel_composite ROOM parallel RANKS 4)
 # It starts mpirun itself and mostly waits, for ranks to die and to be given up.
 zero3d_test(parallel_failures ROOM parallel SHARDS 4 WAITS)

@@ -120,6 +120,8 @@ z3d_program_config Options::program_config() const {
     c.dtype = dtype;
     c.optimizer = optimizer;
     c.ema = ema;
+    c.added_state = added_states.data();
+    c.num_added_states = (int)added_states.size();
     c.grad_dtype = grad_dtype();
     c.wire = wire;
     c.micro_batch = micro_batch;

@@ -13,6 +13,7 @@ extern "C" {
 #include "src/model/gpt/gpt.h"
 #include "src/model/llama/llama.h"
 #include "src/model/model.h"
+#include "zero/program/states.h"
 #include "zero/zero.h"
 }
 
@@ -52,6 +53,7 @@ struct Options {
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     bool ema = false;
+    std::vector<z3d_state_class> added_states;
     bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     int64_t tiling = 1;

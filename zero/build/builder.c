@@ -34,9 +34,6 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
 static void add_persistent(struct builder *b) {
     const z3d_program *p = b->program;
     const z3d_program_config *c = &p->config;
-    static const z3d_category category[] = {Z3D_CATEGORY_PARAMETERS, Z3D_CATEGORY_PARAMETERS,
-                                            Z3D_CATEGORY_GRADIENTS, Z3D_CATEGORY_OPTIMIZER};
-    static const char *const name[] = {"parameters", "secondary", "gradients", "optimizer"};
     z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
                        -1);
     z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION, 8 * z3d_control_capacity(p->layout),
@@ -50,9 +47,10 @@ static void add_persistent(struct builder *b) {
             if (buffer >= 0) p->buffer[buffer].bytes = z3d_program_batch_bytes(p, m, f);
         }
     for (int g = 0; g < p->model->num_groups; g++) {
-        for (int role = 0; role < Z3D_STATE_COUNT; role++) {
+        for (int role = 0; role < z3d_state_classes(c); role++) {
+            const z3d_state_class *of = z3d_state_class_of(c, role);
             int buffer =
-                z3d_builder_buffer(b, category[role], 1, name[role], p->model->group[g].name, -1);
+                z3d_builder_buffer(b, of->category, 1, of->name, p->model->group[g].name, -1);
             if (buffer < 0) continue;
             /* 0 bytes if another pipeline stage has the group: buffer numbers are equal on all
              * stages. */
@@ -316,7 +314,7 @@ static z3d_status find_writers(struct builder *b) {
 
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
     z3d_states_decide(c, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
     if (state[Z3D_STATE_VALUE].at.sharded == Z3D_AXES_NONE)

@@ -292,9 +292,8 @@ int z3d_builder_exchange(struct builder *b, int group);
  * own row. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 int z3d_builder_fetch(struct builder *b, int g, int left);
-/* Whether its gradients are kept on host or disk. fetch_sum: brings the sum so far, as fetch does.
- * store_sum: sends it from sum[0].kept. go_on_storing: advances all sums that leave. */
-bool z3d_builder_gradients_leave(const struct builder *b, int g);
+/* fetch_sum: brings the sum so far, as fetch does. store_sum: sends it from sum[0].kept.
+ * go_on_storing: advances all sums that leave. */
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);

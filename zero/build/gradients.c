@@ -81,7 +81,7 @@ static void start_sharing(struct builder *b, int g, bool first) {
 
 /* After the own row is complete: it goes to host or disk, or all rows are gathered. */
 static void share_gradients(struct builder *b, int g) {
-    if (z3d_builder_gradients_leave(b, g)) {
+    if (z3d_gradients_leave(b->program->layout, g)) {
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_SQUARE_GRADS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
@@ -110,7 +110,7 @@ static void add_started(struct started *started, struct sum_state *sum, int micr
  * first shard is the sum, and later shards are added to the sum that comes back. */
 static void keep_shard(struct builder *b, struct sum_state *sum, int micro) {
     const int g = sum->group;
-    bool leaves = z3d_builder_gradients_leave(b, g);
+    bool leaves = z3d_gradients_leave(b->program->layout, g);
     if (leaves) sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, g, ARRIVED) : sum->gradients;
     if (leaves && micro == 0) {
         sum->gradients = -1;
@@ -146,7 +146,7 @@ static void start_reductions(struct builder *b, struct sum_state *const *sums, i
         for (int n = at; n < end; n++) {
             const int g = sums[n]->group;
             if (first && micro > 0 && b->program->config.overlap &&
-                z3d_builder_gradients_leave(b, g))
+                z3d_gradients_leave(b->program->layout, g))
                 z3d_builder_fetch_sum(b, g, ON_LAST_LEG);
             add_started(first ? &b->reducing[b->num_reducing] : &b->narrowing, sums[n], micro);
         }
@@ -160,7 +160,7 @@ static void end_reduction(struct builder *b, struct sum_state *sum, int micro) {
     bool last = micro == p->config.accumulation - 1;
     sum->under_way = false;
     if (!b->group[g].decided.reduce_kept) keep_shard(b, sum, micro);
-    if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
+    if (!last && z3d_gradients_leave(b->program->layout, g)) z3d_builder_store_sum(b, g);
     if (!last || z3d_adds_two_sums(&p->layout->group[g])) return;
     if (adds_up(b, g)) {
         if (b->summing.count == Z3D_MAX_UNIT_GROUPS) wait_sums(b);
@@ -231,7 +231,7 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
                          : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
                                               p->model->group[g].name, w.micro);
     sum->written = false;
-    if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
+    if (w.micro > 0 && p->config.overlap && z3d_gradients_leave(b->program->layout, g))
         z3d_builder_fetch_sum(b, g, ON_LEG_BEFORE); /* beside this backward */
     return sum->gradients;
 }
@@ -318,7 +318,7 @@ static bool may_stay_under_way(const struct builder *b, int next) {
     int64_t spare = -temporary_under_way(b);
     for (int g = 0; g < b->program->model->num_groups && spare < 0; g++)
         if ((b->group[g].sum[0].under_way || b->group[g].sum[1].under_way) &&
-            z3d_builder_gradients_leave(b, g))
+            z3d_gradients_leave(b->program->layout, g))
             return false;
     for (int s = 0; s < unit->num_groups; s++) {
         const int g = unit->group[s];

@@ -8,10 +8,6 @@
 #include "src/base/disk.h"
 #include "zero/build/builder.h"
 
-static z3d_space space_of(const struct builder *b, int g, z3d_state_role role) {
-    return b->program->layout->group[g].state[role].at.space;
-}
-
 static bool rows_own(const struct builder *b, int g) {
     return z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER) == Z3D_ROWS_OWN;
 }
@@ -45,7 +41,7 @@ static struct subject own_row(const struct builder *b, int g) {
 static int staged(struct builder *b, int g, z3d_state_role role, z3d_category category,
                   const char *what) {
     const struct subject row = own_row(b, g);
-    if (space_of(b, g, role) != Z3D_SPACE_DISK)
+    if (z3d_state_space(b->program->layout, g, role) != Z3D_SPACE_DISK)
         return z3d_program_group_buffer(b->program, g, role);
     return host_buffer(b, category, what, &row, 1,
                        b->program->layout->group[g].state[role].at.codec, true);
@@ -54,7 +50,8 @@ static int staged(struct builder *b, int g, z3d_state_role role, z3d_category ca
 /* ---- parameters: fetched before they are gathered ---- */
 
 bool z3d_builder_fetches(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_STATE_VALUE) != Z3D_SPACE_DEVICE && !b->group[g].fresh;
+    return z3d_state_space(b->program->layout, g, Z3D_STATE_VALUE) != Z3D_SPACE_DEVICE &&
+           !b->group[g].fresh;
 }
 
 int z3d_builder_fetch(struct builder *b, int g, int left) {
@@ -71,10 +68,6 @@ int z3d_builder_fetch(struct builder *b, int g, int left) {
 }
 
 /* ---- gradients: they leave the device as soon as they are reduced ---- */
-
-bool z3d_builder_gradients_leave(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_STATE_GRADIENT) != Z3D_SPACE_DEVICE;
-}
 
 static int staged_sum(struct builder *b, int g) {
     return staged(b, g, Z3D_STATE_GRADIENT, Z3D_CATEGORY_GRADIENTS, "staged gradients");
@@ -129,7 +122,7 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
 /* ---- the optimizer, on the host ---- */
 
 bool z3d_builder_steps_on_host(const struct builder *b, int g) {
-    return space_of(b, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
+    return z3d_state_space(b->program->layout, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
 }
 
 static int kept(const struct builder *b, const struct piece *piece, z3d_state_role role) {
@@ -174,7 +167,8 @@ static void begin(struct builder *b, struct piece *piece) {
 /* Delayed, the new parameters need a buffer of their own: the old ones are still read. */
 static void step(struct builder *b, struct piece *piece) {
     const int home = kept(b, piece, Z3D_STATE_VALUE);
-    const z3d_space space = space_of(b, piece->subject.group, Z3D_STATE_VALUE);
+    const z3d_space space =
+        z3d_state_space(b->program->layout, piece->subject.group, Z3D_STATE_VALUE);
     int parameters = home;
     z3d_builder_advance(b, &piece->gradients, ARRIVED);
     z3d_builder_advance(b, &piece->states, ARRIVED);

@@ -129,9 +129,9 @@ static void start_through(struct builder *b, int last) {
     while (b->started <= last) start(b, &b->transfer[b->started++]);
 }
 
-/* Waits for sends that started before transfer number `end`. */
-static void finish_sends(struct builder *b, int end) {
-    for (; b->finished < end; b->finished++)
+/* Waits for all sends that have started. */
+void z3d_builder_finish_sends(struct builder *b) {
+    for (; b->finished < b->started; b->finished++)
         if (b->transfer[b->finished].send)
             emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
 }
@@ -150,13 +150,9 @@ void z3d_builder_receive(struct builder *b, int task) {
 /* A send may take as long as the next task. */
 void z3d_builder_send(struct builder *b, int task) {
     if (!b->of_task) return;
-    finish_sends(b, b->started);
+    z3d_builder_finish_sends(b);
     start_through(b, b->of_task[task].send);
-    if (!b->program->config.overlap) finish_sends(b, b->started);
-}
-
-void z3d_builder_finish_sends(struct builder *b) {
-    finish_sends(b, b->started);
+    if (!b->program->config.overlap) z3d_builder_finish_sends(b);
 }
 
 /* ---- groups that two stages hold ---- */

@@ -60,14 +60,10 @@ static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host,
                  : Z3D_OK;
 }
 
-static bool gradients_leave(const z3d_layout *layout, int group) {
-    return layout->group[group].state[Z3D_STATE_GRADIENT].at.space != Z3D_SPACE_DEVICE;
-}
-
 /* If any group's gradients leave the device, squares are added up before step_control. */
 static bool adds_squares_early(const z3d_program *p) {
     for (int g = 0; g < p->layout->num_groups && p->mode == Z3D_MODE_TRAIN; g++)
-        if (gradients_leave(p->layout, g)) return true;
+        if (z3d_gradients_leave(p->layout, g)) return true;
     return false;
 }
 
@@ -118,7 +114,7 @@ z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i)
 static z3d_status sum_gradient_squares(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     for (int g = 0; g < p->layout->num_groups; g++)
-        if (!gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
+        if (!z3d_gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
             Z3D_TRY(
                 sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
     return Z3D_OK;

@@ -12,14 +12,14 @@
 /* ---- creation ---- */
 
 static z3d_status open_disk(z3d_engine *engine) {
+    z3d_program *all[2 * Z3D_MODE_COUNT];
+    const int count = z3d_program_set_list(&engine->set, all);
     int requests = 1;
     if (engine->config.without_values) return Z3D_OK;
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        for (int again = 0; again < 2; again++) {
-            const z3d_program *program = (again ? engine->set.again : engine->set.program)[mode];
-            int most = program ? z3d_executor_disk_requests(program) : 0;
-            if (most > requests) requests = most;
-        }
+    for (int k = 0; k < count; k++) {
+        int most = z3d_executor_disk_requests(all[k]);
+        if (most > requests) requests = most;
+    }
     const z3d_disk_config config = {.folder = engine->config.nvme_path,
                                     .bytes = engine->arena_bytes[Z3D_SPACE_DISK],
                                     .requests = requests};
@@ -29,10 +29,8 @@ static z3d_status open_disk(z3d_engine *engine) {
 
 static z3d_status allocate(z3d_engine *engine) {
     char bytes[32];
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        for (int s = 0; s < Z3D_SPACE_COUNT && engine->set.program[mode]; s++)
-            if (engine->set.program[mode]->arena[s] > engine->arena_bytes[s])
-                engine->arena_bytes[s] = engine->set.program[mode]->arena[s];
+    const z3d_program *common = engine->set.program[z3d_program_set_main(&engine->set)];
+    memcpy(engine->arena_bytes, common->arena, sizeof common->arena); /* as all programs have it */
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
         if (engine->arena_bytes[s] == 0) continue;
         if (s == Z3D_SPACE_DISK) {
@@ -45,7 +43,6 @@ static z3d_status allocate(z3d_engine *engine) {
             return z3d_error_context(status, "the arena of %s",
                                      z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
     }
-    const z3d_program *common = engine->set.program[z3d_program_set_main(&engine->set)];
     if (!z3d_device_host_reads(engine->config.device)) {
         engine->mailbox_bytes = z3d_executor_mailbox_bytes(common);
         Z3D_TRY(z3d_device_alloc(engine->config.device, Z3D_SPACE_HOST, engine->mailbox_bytes,
@@ -61,19 +58,18 @@ static z3d_status allocate(z3d_engine *engine) {
 /* Prepares the groups for collectives in the arena. `layout` is equal on ranks whose buffers all
  * lie at equal offsets. Collective. */
 static z3d_status share_arena(const z3d_engine *engine) {
-    const z3d_program_set *set = &engine->set;
+    z3d_program *all[2 * Z3D_MODE_COUNT];
+    const int count = z3d_program_set_list(&engine->set, all);
     uint64_t layout = 0;
     int64_t bucket[Z3D_AXES_COUNT] = {0};
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        for (int again = 0; again < 2; again++) {
-            const z3d_program *program = (again ? set->again : set->program)[mode];
-            if (program) z3d_program_buckets(program, bucket);
-            for (int i = 0; program && i < program->num_buffers; i++) {
-                const z3d_buffer *b = &program->buffer[i];
-                const int64_t place[] = {mode, again, i, b->space, b->offset, b->bytes};
-                layout = z3d_hash(layout, place, sizeof place);
-            }
+    for (int k = 0; k < count; k++) {
+        z3d_program_buckets(all[k], bucket);
+        for (int i = 0; i < all[k]->num_buffers; i++) {
+            const z3d_buffer *b = &all[k]->buffer[i];
+            const int64_t place[] = {k, i, b->space, b->offset, b->bytes};
+            layout = z3d_hash(layout, place, sizeof place);
         }
+    }
     return z3d_groups_use(engine->config.group, engine->arena[Z3D_SPACE_DEVICE],
                           engine->arena_bytes[Z3D_SPACE_DEVICE], layout, bucket);
 }
@@ -357,10 +353,8 @@ z3d_status z3d_engine_read_buffer(const z3d_engine *engine, int buffer, int64_t 
     if (first < 0 || bytes < 0 || bytes > b->bytes - first)
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no bytes %lld-%lld", z3d_buffer_name(b).text,
                          (long long)first, (long long)(first + bytes - 1));
-    if (b->space == Z3D_SPACE_DISK)
-        return z3d_disk_read(engine->disk, b->offset + first, out, bytes);
-    return z3d_device_read(engine->config.device, out, engine->arena[b->space] + b->offset + first,
-                           bytes);
+    return z3d_executor_read(&engine->executor[Z3D_MODE_TRAIN], b->space, b->offset + first, out,
+                             bytes);
 }
 
 static z3d_pending_update pending_update(const z3d_engine *engine) {

@@ -43,14 +43,17 @@ static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
     }
 }
 
+static void release(z3d_executor *executor, int buffer) {
+    const z3d_buffer *b = &executor->program->buffer[buffer];
+    z3d_ledger_add(&executor->measured[b->space], b->category, -executor->live[buffer]);
+    executor->live[buffer] = 0;
+}
+
 static void release_dead(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     for (int s = 0; s < p->instruction[index].num_slots; s++) {
         int b = p->instruction[index].buffer[s];
-        if (b < 0 || p->buffer[b].persistent || p->buffer[b].last != index) continue;
-        z3d_ledger_add(&executor->measured[p->buffer[b].space], p->buffer[b].category,
-                       -executor->live[b]);
-        executor->live[b] = 0;
+        if (b >= 0 && !p->buffer[b].persistent && p->buffer[b].last == index) release(executor, b);
     }
 }
 
@@ -392,15 +395,15 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     const z3d_program *p = executor->program;
     int last = p->model->num_units - 1;
     bool own = i->buffer[Z3D_SLOT_INPUT] >= 0;
-    void *result = z3d_executor_address(executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT],
-                                        0, p->config.dtype);
+    const int buffer = i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT];
     z3d_collective call = {.kind = z3d_instruction_kind(i),
                            .dtype = p->config.dtype,
-                           .buffer = result,
+                           .buffer = z3d_executor_address(executor, buffer, 0, p->config.dtype),
                            .count = z3d_program_output_elements(p, last),
                            .peer = z3d_layout_stage_of(p->layout, last)};
     if (p->layout->stages > 1) Z3D_TRY(z3d_collective_run(executor->group[i->axes], &call));
-    return z3d_executor_read_floats(executor, result, p->config.dtype, call.count, host->output);
+    return z3d_executor_read_floats(executor, Z3D_SPACE_DEVICE, p->buffer[buffer].offset,
+                                    p->config.dtype, call.count, host->output);
 }
 
 static z3d_status host_step(z3d_executor *executor, const z3d_instruction *i) {
@@ -484,10 +487,5 @@ z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *ho
 }
 
 void z3d_executor_reset(z3d_executor *executor) {
-    const z3d_buffer *buffer = executor->program->buffer;
-    for (int b = 0; b < executor->program->num_buffers; b++) {
-        z3d_ledger_add(&executor->measured[buffer[b].space], buffer[b].category,
-                       -executor->live[b]);
-        executor->live[b] = 0;
-    }
+    for (int b = 0; b < executor->program->num_buffers; b++) release(executor, b);
 }

@@ -107,6 +107,14 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
  * bytes of the buffer's memory space. */
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
                            int tensors, int64_t flat, z3d_dtype dtype);
+/* The same in a state's buffer. */
+int64_t z3d_executor_state_place(const z3d_executor *executor, int group, z3d_state_role role,
+                                 int tensor, int64_t flat);
+/* Reads from this place of a space into host memory: bytes; or values of any type, as fp32. */
+z3d_status z3d_executor_read(const z3d_executor *executor, z3d_space space, int64_t place,
+                             void *out, int64_t bytes);
+z3d_status z3d_executor_read_floats(const z3d_executor *executor, z3d_space space, int64_t place,
+                                    z3d_dtype dtype, int64_t count, float *out);
 /* Copies bytes of a state's tensor, from element `flat` on, to or from host memory. No program may
  * run. */
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
@@ -137,10 +145,6 @@ void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instru
                                   int buffer, int row, int64_t column);
 /* Elements of the own row that an instruction moves, without padding. */
 int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i);
-
-/* Reads device memory of any type as fp32. */
-z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
-                                    int64_t count, float *out);
 
 /* observe.c: the digest of a finished instruction, for the digest file and the observer. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);

@@ -31,22 +31,13 @@ static bool is_captured(const z3d_executor *executor) {
 
 /* ---- traffic: groups count starts, but a graph starts nothing ---- */
 
-static void subtract(z3d_traffic *from, const z3d_traffic *what) {
-    from->calls -= what->calls;
-    from->bytes -= what->bytes;
-    from->volume_elements -= what->volume_elements;
-    from->scalar_calls -= what->scalar_calls;
-    from->scalar_bytes -= what->scalar_bytes;
-    from->bytes_between_nodes -= what->bytes_between_nodes;
-}
-
 /* since: the counts before; becomes the difference. */
 static void count_since(const z3d_executor *executor,
                         z3d_traffic since[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
             z3d_traffic now = *z3d_group_traffic(executor->group[axes], (z3d_collective_kind)kind);
-            subtract(&now, &since[axes][kind]);
+            z3d_traffic_add(&now, &since[axes][kind], -1);
             since[axes][kind] = now;
         }
 }

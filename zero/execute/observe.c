@@ -7,39 +7,33 @@
 #include "zero/execute/executor.h"
 #include "zero/program/layout.h"
 
-static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const void *from,
-                             int64_t bytes) {
+static z3d_status hash_run(z3d_executor *executor, XXH3_state_t *hash, z3d_run run) {
     char chunk[65536];
-    while (bytes > 0) {
-        int64_t part = bytes < (int64_t)sizeof chunk ? bytes : (int64_t)sizeof chunk;
-        Z3D_TRY(z3d_device_read(executor->device, chunk, from, part));
+    while (run.bytes > 0) {
+        int64_t part = run.bytes < (int64_t)sizeof chunk ? run.bytes : (int64_t)sizeof chunk;
+        Z3D_TRY(z3d_executor_read(executor, run.space, run.place, chunk, part));
         XXH3_64bits_update(hash, chunk, (size_t)part);
-        from = (const char *)from + part;
-        bytes -= part;
+        run.place += part;
+        run.bytes -= part;
     }
     return Z3D_OK;
+}
+
+/* The bytes from this address in the buffer on. */
+static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, int buffer,
+                             const void *from, int64_t bytes) {
+    const z3d_space space = executor->program->buffer[buffer].space;
+    const int64_t place = (const char *)from - executor->arena[space];
+    return hash_run(executor, hash, (z3d_run){space, place, bytes});
 }
 
 /* The destination of a copy between memory spaces, each tensor. */
 static z3d_status hash_copied(z3d_executor *executor, XXH3_state_t *hash,
                               const z3d_instruction *i) {
-    char chunk[65536];
     const int to = i->buffer[z3d_opcode_info_of(i->opcode)->to];
     const int tensors = z3d_instruction_matrix(executor->program, i).tensors;
-    for (int tensor = 0; tensor < tensors; tensor++) {
-        z3d_run run = z3d_executor_run_of(executor, i, to, tensor);
-        if (run.space != Z3D_SPACE_DISK) {
-            Z3D_TRY(hash_bytes(executor, hash, executor->arena[run.space] + run.place, run.bytes));
-            continue;
-        }
-        for (int64_t done = 0; done < run.bytes;) {
-            int64_t left = run.bytes - done,
-                    part = left < (int64_t)sizeof chunk ? left : (int64_t)sizeof chunk;
-            Z3D_TRY(z3d_disk_read(executor->disk, run.place + done, chunk, part));
-            XXH3_64bits_update(hash, chunk, (size_t)part);
-            done += part;
-        }
-    }
+    for (int tensor = 0; tensor < tensors; tensor++)
+        Z3D_TRY(hash_run(executor, hash, z3d_executor_run_of(executor, i, to, tensor)));
     return Z3D_OK;
 }
 
@@ -54,17 +48,18 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     if (i->phase == Z3D_PHASE_WAIT && info->rules == Z3D_CLASS_COPY)
         return hash_copied(executor, hash, i);
     if (i->group < 0 && info->rules == Z3D_CLASS_ALL_GATHER) /* the whole input */
-        return hash_bytes(executor, hash, z3d_executor_address(executor, buffer, 0, m.dtype),
+        return hash_bytes(executor, hash, buffer,
+                          z3d_executor_address(executor, buffer, 0, m.dtype),
                           z3d_program_output_bytes(p, z3d_instruction_source(p, i)));
     if (info->rules == Z3D_CLASS_ALL_REDUCE) {
         z3d_instruction_columns(p, i, &first, &count);
-        return hash_bytes(executor, hash,
+        return hash_bytes(executor, hash, buffer,
                           z3d_executor_matrix_address(executor, i, buffer, 0, first),
                           z3d_bytes_of(m.dtype, count));
     }
     for (int row = 0; row < m.ranks; row++) {
         if (info->rules != Z3D_CLASS_ALL_GATHER && row != m.own) continue;
-        Z3D_TRY(hash_bytes(executor, hash,
+        Z3D_TRY(hash_bytes(executor, hash, buffer,
                            z3d_executor_matrix_address(executor, i, buffer, row, first),
                            z3d_bytes_of(m.dtype, count)));
     }
@@ -85,11 +80,10 @@ static z3d_status hash_stepped(z3d_executor *executor, XXH3_state_t *hash,
         const int buffer = i->buffer[tensor < 0 ? Z3D_SLOT_PARAMETERS : Z3D_SLOT_OPTIMIZER];
         const z3d_dtype dtype = tensor < 0 ? p->config.dtype : Z3D_F32;
         const int64_t place =
-            tensor < 0
-                ? z3d_executor_place(executor, i->group, buffer, 0, 1, flat, dtype)
-                : z3d_executor_place(executor, i->group, buffer, tensor, states, flat, dtype);
-        Z3D_TRY(hash_bytes(executor, hash, executor->arena[p->buffer[buffer].space] + place,
-                           z3d_bytes_of(dtype, count)));
+            z3d_executor_place(executor, i->group, buffer, tensor < 0 ? 0 : tensor,
+                               tensor < 0 ? 1 : states, flat, dtype);
+        Z3D_TRY(hash_run(executor, hash,
+                         (z3d_run){p->buffer[buffer].space, place, z3d_bytes_of(dtype, count)}));
     }
     return Z3D_OK;
 }
@@ -103,7 +97,8 @@ static z3d_status hash_written(z3d_executor *executor, XXH3_state_t *hash,
     for (int s = 0; s < i->num_slots; s++) {
         z3d_buffer_operand o = z3d_instruction_operand(p, i, s);
         if (o.buffer >= 0 && o.access & Z3D_ACCESS_WRITE)
-            Z3D_TRY(hash_bytes(executor, hash, z3d_executor_address(executor, o.buffer, 0, Z3D_U8),
+            Z3D_TRY(hash_bytes(executor, hash, o.buffer,
+                               z3d_executor_address(executor, o.buffer, 0, Z3D_U8),
                                p->buffer[o.buffer].bytes));
     }
     return Z3D_OK;

@@ -9,18 +9,23 @@ void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t ele
     return executor->arena[b->space] + b->offset + z3d_bytes_of(dtype, element);
 }
 
-z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
-                                    int64_t count, float *out) {
-    char piece[2048];
+z3d_status z3d_executor_read(const z3d_executor *executor, z3d_space space, int64_t place,
+                             void *out, int64_t bytes) {
+    if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
+    return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
+}
+
+z3d_status z3d_executor_read_floats(const z3d_executor *executor, z3d_space space, int64_t place,
+                                    z3d_dtype dtype, int64_t count, float *out) {
+    char piece[1 << 16];
     const int64_t most = z3d_values_in(dtype, sizeof piece);
     if (dtype == Z3D_F32)
-        return z3d_device_read(executor->device, out, from, z3d_bytes_of(dtype, count));
-    for (int64_t done = 0; done < count;) {
-        int64_t part = count - done < most ? count - done : most;
-        const char *at = (const char *)from + z3d_bytes_of(dtype, done);
-        Z3D_TRY(z3d_device_read(executor->device, piece, at, z3d_bytes_of(dtype, part)));
+        return z3d_executor_read(executor, space, place, out, z3d_bytes_of(dtype, count));
+    for (int64_t done = 0, part; done < count; done += part) {
+        part = count - done < most ? count - done : most;
+        Z3D_TRY(z3d_executor_read(executor, space, place + z3d_bytes_of(dtype, done), piece,
+                                  z3d_bytes_of(dtype, part)));
         z3d_codec_of(dtype)->decode(out + done, piece, part);
-        done += part;
     }
     return Z3D_OK;
 }
@@ -49,38 +54,33 @@ int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, 
     return b->offset + z3d_bytes_of(dtype, tensor * stride + flat);
 }
 
-static int64_t state_place(const z3d_executor *executor, int group, z3d_state_role role, int tensor,
-                           int64_t flat) {
+int64_t z3d_executor_state_place(const z3d_executor *executor, int group, z3d_state_role role,
+                                 int tensor, int64_t flat) {
     const z3d_state *state = &executor->program->layout->group[group].state[role];
     return z3d_executor_place(executor, group,
                               z3d_program_group_buffer(executor->program, group, role), tensor,
                               z3d_count_kinds(state->kinds), flat, state->at.codec);
 }
 
-static z3d_space state_space(const z3d_executor *executor, int group, z3d_state_role role) {
-    return executor->program->layout->group[group].state[role].at.space;
-}
-
 z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_state_role role,
                                    int tensor, int64_t flat, void *out, int64_t bytes) {
-    const z3d_space space = state_space(executor, group, role);
-    const int64_t place = state_place(executor, group, role, tensor, flat);
-    if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
-    return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
+    return z3d_executor_read(executor, z3d_state_space(executor->program->layout, group, role),
+                             z3d_executor_state_place(executor, group, role, tensor, flat), out,
+                             bytes);
 }
 
 z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
                                     int tensor, int64_t flat, const void *from, int64_t bytes) {
-    const z3d_space space = state_space(executor, group, role);
-    const int64_t place = state_place(executor, group, role, tensor, flat);
+    const z3d_space space = z3d_state_space(executor->program->layout, group, role);
+    const int64_t place = z3d_executor_state_place(executor, group, role, tensor, flat);
     if (space == Z3D_SPACE_DISK) return z3d_disk_write(executor->disk, place, from, bytes);
     return z3d_device_write(executor->device, executor->arena[space] + place, from, bytes);
 }
 
 void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
                                  int64_t element) {
-    return executor->arena[state_space(executor, group, role)] +
-           state_place(executor, group, role, 0, element);
+    return executor->arena[z3d_state_space(executor->program->layout, group, role)] +
+           z3d_executor_state_place(executor, group, role, 0, element);
 }
 
 z3d_step_state *z3d_executor_state(const z3d_executor *executor) {

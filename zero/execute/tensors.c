@@ -63,10 +63,6 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
 
 enum { PIECE = 1 << 16 }; /* bytes of one disk transfer */
 
-static z3d_space space_of(const z3d_engine *engine, int g, z3d_state_role role) {
-    return engine->set.layout->group[g].state[role].at.space;
-}
-
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
     return z3d_state_kinds(&engine->config.program);
 }
@@ -129,7 +125,7 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
     /* A frozen group has only 16-bit values. */
     const bool narrow = engine->set.layout->group[g].state[role].at.codec != Z3D_F32;
     const bool uniform = engine->config.model->group[g].parameter[i].init == Z3D_INIT_UNIFORM;
-    if (narrow || uniform || space_of(engine, g, role) != Z3D_SPACE_DEVICE)
+    if (narrow || uniform || z3d_state_space(engine->set.layout, g, role) != Z3D_SPACE_DEVICE)
         return init_far_piece(engine, g, i, piece);
     float *x = z3d_executor_state_address(executor, g, role, piece->flat);
     Z3D_TRY(make_values(engine, executor->device, g, i, piece, 0, piece->count, x));
@@ -175,22 +171,12 @@ z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g
                            float *out, int64_t count) {
     const z3d_executor *executor = z3d_engine_main(engine);
     z3d_state_role role;
-    char piece[PIECE];
     int tensor;
     z3d_executor_find(executor, g, kind, &role, &tensor);
-    const z3d_dtype dtype = engine->set.layout->group[g].state[role].at.codec;
-    const int64_t most = z3d_values_in(dtype, PIECE);
-    if (dtype == Z3D_F32)
-        return z3d_executor_read_state(executor, g, role, tensor, flat, out,
-                                       z3d_bytes_of(dtype, count));
-    for (int64_t done = 0; done < count;) {
-        int64_t n = count - done < most ? count - done : most;
-        Z3D_TRY(z3d_executor_read_state(executor, g, role, tensor, flat + done, piece,
-                                        z3d_bytes_of(dtype, n)));
-        z3d_codec_of(dtype)->decode(out + done, piece, n);
-        done += n;
-    }
-    return Z3D_OK;
+    const z3d_placement *at = &engine->set.layout->group[g].state[role].at;
+    return z3d_executor_read_floats(executor, at->space,
+                                    z3d_executor_state_place(executor, g, role, tensor, flat),
+                                    at->codec, count, out);
 }
 
 z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
@@ -319,12 +305,15 @@ z3d_status z3d_engine_move_kept(z3d_engine *engine, bool in,
                                             Z3D_STATE_GRADIENT};
     const z3d_layout *layout = engine->set.layout;
     const int count = engine->config.program.offload.delayed ? 3 : 2;
+    const int added = engine->config.program.num_added_states;
     if (in) z3d_engine_parameters_changed(engine);
     for (int g = 0; g < layout->num_groups; g++)
-        for (int k = 0; k < count; k++) {
-            const int tensors = z3d_count_kinds(layout->group[g].state[states[k]].kinds);
+        for (int k = 0; k < count + added; k++) {
+            const z3d_state_role role =
+                k < count ? states[k] : (z3d_state_role)(Z3D_STATE_COUNT + k - count);
+            const int tensors = z3d_count_kinds(layout->group[g].state[role].kinds);
             for (int tensor = 0; tensor < tensors; tensor++)
-                Z3D_TRY(move_tensor(engine, in, g, states[k], tensor, move, context));
+                Z3D_TRY(move_tensor(engine, in, g, role, tensor, move, context));
         }
     return Z3D_OK;
 }

@@ -3,19 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/rng.h"
 #include "zero/numerics.h"
 
-static uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 static uint64_t hash(const z3d_term *t) {
-    uint64_t h = mix((uint64_t)t->kind + UINT64_C(0x9e3779b97f4a7c15));
-    h = mix(h ^ (uint64_t)t->a);
-    h = mix(h + (uint64_t)t->b);
-    return mix(h ^ (uint64_t)t->c);
+    const int64_t words[] = {t->kind, t->a, t->b, t->c};
+    return z3d_hash(0, words, sizeof words);
 }
 
 static bool equal(const z3d_term *x, const z3d_term *y) {

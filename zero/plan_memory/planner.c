@@ -65,35 +65,36 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
     }
 }
 
-/* Disk transfers use whole blocks. */
-static int64_t room(const z3d_program *program, const z3d_buffer *b) {
-    const z3d_offload_plan *offload = &program->config.offload;
-    bool disk = offload->optimizer == Z3D_SPACE_DISK || offload->parameters == Z3D_SPACE_DISK ||
-                program->config.checkpoint_space == Z3D_SPACE_DISK;
-    bool blocks = disk && b->space != Z3D_SPACE_DEVICE;
-    return z3d_round_up(b->bytes, blocks ? Z3D_DISK_ALIGN : 1);
+static bool uses_disk(z3d_program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < programs[i]->num_buffers; k++)
+            if (programs[i]->buffer[k].space == Z3D_SPACE_DISK && programs[i]->buffer[k].bytes > 0)
+                return true;
+    return false;
 }
 
-static int64_t place_persistent(z3d_program *program, z3d_space space) {
+/* align: of sizes, before the packer's. */
+static int64_t place_persistent(z3d_program *program, z3d_space space, int align) {
     int64_t top = 0;
     for (int i = 0; i < program->num_buffers; i++) {
         z3d_buffer *b = &program->buffer[i];
         if (!b->persistent || b->space != space) continue;
         b->offset = top;
-        top += z3d_round_up(room(program, b), Z3D_PACK_ALIGN);
+        top += z3d_round_up(z3d_round_up(b->bytes, align), Z3D_PACK_ALIGN);
     }
     return top;
 }
 
 /* Packs the buffers that do not persist into `space`, from `base` on. */
-static z3d_status place_lifetimes(z3d_program *program, z3d_space space, int64_t base) {
+static z3d_status place_lifetimes(z3d_program *program, z3d_space space, int align, int64_t base) {
     z3d_span *spans = NULL;
     int count = 0, next = 0;
     Z3D_TRY(z3d_new((size_t)program->num_buffers + 1, sizeof *spans, "memory plan", &spans));
     for (int i = 0; i < program->num_buffers; i++) {
         const z3d_buffer *b = &program->buffer[i];
         if (b->persistent || b->space != space) continue;
-        spans[count++] = (z3d_span){.first = b->first, .last = b->last, .bytes = room(program, b)};
+        spans[count++] =
+            (z3d_span){.first = b->first, .last = b->last, .bytes = z3d_round_up(b->bytes, align)};
     }
     int64_t height, bound;
     z3d_status status = (program->config.rough_memory ? z3d_pack_apart : z3d_pack)(
@@ -112,12 +113,15 @@ static z3d_status place_lifetimes(z3d_program *program, z3d_space space, int64_t
 
 z3d_status z3d_program_plan(z3d_program **programs, int count) {
     int64_t arena[Z3D_SPACE_COUNT] = {0}, bound[Z3D_SPACE_COUNT] = {0};
+    const bool disk = uses_disk(programs, count);
     for (int i = 0; i < count; i++) {
         Z3D_TRY(check_buffers(programs[i]));
         Z3D_TRY(check_persistent(programs[i > 0 ? i - 1 : 0], programs[i]));
         for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
-            int64_t base = place_persistent(programs[i], (z3d_space)space);
-            Z3D_TRY(place_lifetimes(programs[i], (z3d_space)space, base));
+            /* What travels to or from a disk begins and ends with its blocks. */
+            const int align = disk && space != Z3D_SPACE_DEVICE ? Z3D_DISK_ALIGN : 1;
+            int64_t base = place_persistent(programs[i], (z3d_space)space, align);
+            Z3D_TRY(place_lifetimes(programs[i], (z3d_space)space, align, base));
             if (programs[i]->arena[space] > arena[space]) arena[space] = programs[i]->arena[space];
             if (programs[i]->bound[space] > bound[space]) bound[space] = programs[i]->bound[space];
         }

@@ -42,7 +42,7 @@ int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
 
 int z3d_program_group_buffer(const z3d_program *program, int group, z3d_state_role role) {
     return z3d_program_batch_buffer(program, program->config.accumulation, 0) +
-           Z3D_STATE_COUNT * group + (int)role;
+           z3d_state_classes(&program->config) * group + (int)role;
 }
 
 int z3d_program_cache_buffer(const z3d_program *program, int unit) {

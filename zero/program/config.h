@@ -60,6 +60,9 @@ typedef struct z3d_program_config {
     z3d_dtype grad_dtype; /* for sums and reductions of gradients: dtype or fp32 */
     z3d_dtype wire;       /* of fp32 gradients on the wire (z3d_collective) */
     z3d_optimizer optimizer;
+    /* Classes of states besides those of zero/ (states.h); not owned. */
+    const struct z3d_state_class *added_state;
+    int num_added_states;
     bool ema;            /* an average of the parameters is an optimizer state */
     int64_t micro_batch; /* samples per rank and micro-batch */
     /* Unequal shares of a micro-batch: the samples before each data rank, then all samples (data

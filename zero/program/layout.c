@@ -311,6 +311,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
     Z3D_TRY(check_model(model, mesh));
+    if (config) Z3D_TRY(z3d_states_check(config));
     z3d_layout *layout = NULL;
     z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
     if (status != Z3D_OK) return status;

@@ -35,7 +35,7 @@ typedef struct z3d_group_layout {
     int num_ranges;
     z3d_range range[6]; /* of the whole flat buffer, in order, without padding; a shard has the
                            intersections */
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
 } z3d_group_layout;
 
 /* Whether this stage adds two sums of gradients at the end of a step. */
@@ -96,6 +96,13 @@ int64_t z3d_rows_first(const z3d_group_layout *group, z3d_rows rows);
 /* Of a group's state: the first element in the group's flat buffer; bytes of all tensors. */
 int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role);
 int64_t z3d_state_bytes(const z3d_layout *layout, int group, z3d_state_role role);
+static inline z3d_space z3d_state_space(const z3d_layout *layout, int group, z3d_state_role role) {
+    return layout->group[group].state[role].at.space;
+}
+/* Gradients leave the device as soon as they are reduced. */
+static inline bool z3d_gradients_leave(const z3d_layout *layout, int group) {
+    return z3d_state_space(layout, group, Z3D_STATE_GRADIENT) != Z3D_SPACE_DEVICE;
+}
 /* The number of the state's tensor of this kind; -1: none. */
 int z3d_state_index(const z3d_layout *layout, int group, z3d_state_role role, z3d_tensor_kind kind);
 /* The share of offloaded groups in the trained elements that this stage holds. */

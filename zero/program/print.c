@@ -56,32 +56,18 @@ const char *z3d_instruction_describe(const z3d_program *program, int index, char
 
 /* ---- volume ---- */
 
-static int64_t volume_of(z3d_collective_kind kind, int64_t count, int64_t size) {
-    switch (kind) {
-    case Z3D_COLLECTIVE_ALL_REDUCE:
-        return 2 * count * (size - 1) / size;
-    case Z3D_COLLECTIVE_REDUCE_SCATTER:
-    case Z3D_COLLECTIVE_ALL_GATHER:
-        return count * (size - 1);
-    case Z3D_COLLECTIVE_BROADCAST:
-    case Z3D_COLLECTIVE_SEND:
-        return count;
-    default:
-        return 0;
-    }
-}
-
 int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axes axes,
                                bool children) {
     const z3d_instruction *in = &program->instruction[index];
-    int64_t volume = 0, size = z3d_mesh_size(&program->mesh, axes), first, count;
+    const int size = z3d_mesh_size(&program->mesh, axes);
+    int64_t volume = 0, first, count;
     if (in->phase == Z3D_PHASE_WAIT) return 0;
     z3d_instruction_columns(program, in, &first, &count);
     if (z3d_is_collective(in) && in->axes == axes)
-        volume += volume_of(z3d_instruction_kind(in), count, size);
+        volume += z3d_collective_volume(z3d_instruction_kind(in), count, size);
     for (int c = 0; children && c < in->num_children; c++)
         if (in->child[c].axes == axes && !in->child[c].scalar)
-            volume += volume_of(in->child[c].kind, in->child[c].count, size);
+            volume += z3d_collective_volume(in->child[c].kind, in->child[c].count, size);
     return volume;
 }
 

@@ -35,7 +35,7 @@ static z3d_status build_mode(z3d_program_set *set, z3d_mode mode) {
                              &set->again[mode]);
 }
 
-static int list_programs(const z3d_program_set *set, z3d_program *all[2 * Z3D_MODE_COUNT]) {
+int z3d_program_set_list(const z3d_program_set *set, z3d_program *all[2 * Z3D_MODE_COUNT]) {
     int count = 0;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         if (set->program[mode]) all[count++] = set->program[mode];
@@ -113,7 +113,7 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
         Z3D_TRY(z3d_timetables_create(config, set->layout->stages, &set->timetables));
     if (set->timetables) set->config.pipeline.timetables = set->timetables;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
-    int count = list_programs(set, all);
+    int count = z3d_program_set_list(set, all);
     if (count == 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     set->classes =

@@ -27,6 +27,8 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
                                   const z3d_program_config *config, int threads, bool verify,
                                   z3d_program_set *set);
 void z3d_program_set_release(z3d_program_set *set);
+/* Its programs; returns their number. */
+int z3d_program_set_list(const z3d_program_set *set, z3d_program *all[2 * Z3D_MODE_COUNT]);
 /* The mode whose program has all persistent buffers. */
 static inline z3d_mode z3d_program_set_main(const z3d_program_set *set) {
     if (!set->config.inference) return Z3D_MODE_TRAIN;

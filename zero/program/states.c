@@ -17,17 +17,53 @@ static unsigned stepped_kinds(const z3d_program_config *config) {
 
 /* Without steps: only parameters. The rows that a rank keeps are the rows that it would step, so no
  * gather is needed. */
-static void keep_values_only(z3d_state state[Z3D_STATE_COUNT]) {
+static void keep_values_only(z3d_state state[Z3D_MAX_STATES]) {
     state[Z3D_STATE_GRADIENT].kinds = state[Z3D_STATE_OPTIMIZER].kinds = 0;
     state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
 }
+
+/* ---- classes ---- */
+
+int z3d_state_classes(const z3d_program_config *config) {
+    return Z3D_STATE_COUNT + config->num_added_states;
+}
+
+const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int role) {
+    static const z3d_state_class classes[] = {
+        [Z3D_STATE_VALUE] = {.name = "parameters", .category = Z3D_CATEGORY_PARAMETERS},
+        [Z3D_STATE_SECONDARY] = {.name = "secondary", .category = Z3D_CATEGORY_PARAMETERS},
+        [Z3D_STATE_GRADIENT] = {.name = "gradients", .category = Z3D_CATEGORY_GRADIENTS},
+        [Z3D_STATE_OPTIMIZER] = {.name = "optimizer", .category = Z3D_CATEGORY_OPTIMIZER}};
+    return role < Z3D_STATE_COUNT ? &classes[role] : &config->added_state[role - Z3D_STATE_COUNT];
+}
+
+z3d_status z3d_states_check(const z3d_program_config *config) {
+    const int most = Z3D_MAX_STATES - Z3D_STATE_COUNT;
+    if (config->num_added_states < 0 || config->num_added_states > most)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%d classes of states were added, but at most %d can be",
+                         config->num_added_states, most);
+    for (int role = Z3D_STATE_COUNT; role < z3d_state_classes(config); role++) {
+        const z3d_state_class *added = z3d_state_class_of(config, role);
+        const z3d_axes axes = added->state.at.sharded;
+        if (axes != Z3D_AXES_NONE && axes != Z3D_ROLE_ROWS && axes != Z3D_ROLE_BLOCKS)
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "states %s: they cannot be sharded over axes %s, only over %s, over "
+                             "%s, or not at all",
+                             added->name, z3d_axes_name(axes).text,
+                             z3d_axes_name(Z3D_ROLE_ROWS).text,
+                             z3d_axes_name(Z3D_ROLE_BLOCKS).text);
+    }
+    return Z3D_OK;
+}
+
+/* ---- the classes of zero/ ---- */
 
 z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes) {
     return sharding == Z3D_SHARDING_HYBRID && nodes > 1 ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
 }
 
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
-                       bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]) {
+                       bool offloaded, bool frozen, z3d_state state[Z3D_MAX_STATES]) {
     const bool whole = config->stage < 3 || elements <= config->persistence;
     const bool all_gradients = keeps_all_gradients(config), steps_all = config->stage < 1;
     const z3d_space optimizer = offloaded && !frozen ? config->offload.optimizer : Z3D_SPACE_DEVICE;
@@ -48,6 +84,11 @@ void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t 
     state[Z3D_STATE_OPTIMIZER] = (z3d_state){{steps_all ? Z3D_AXES_NONE : axes, optimizer, Z3D_F32},
                                              own_master ? stepped & ~master : stepped};
     if (config->inference || frozen) keep_values_only(state);
+    for (int role = Z3D_STATE_COUNT; role < z3d_state_classes(config); role++) {
+        const z3d_state_class *added = z3d_state_class_of(config, role);
+        state[role] = added->state;
+        if ((config->inference || frozen) && !added->of_all) state[role].kinds = 0;
+    }
 }
 
 unsigned z3d_state_kinds(const z3d_program_config *config) {
@@ -58,6 +99,8 @@ unsigned z3d_state_kinds(const z3d_program_config *config) {
 bool z3d_states_reduce_per_step(int stage) {
     return stage < 2;
 }
+
+/* ---- what the layout says ---- */
 
 static const z3d_state *state_of(const z3d_layout *layout, int group, z3d_state_role role) {
     return &layout->group[group].state[role];

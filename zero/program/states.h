@@ -15,12 +15,15 @@ typedef enum z3d_rows {
     Z3D_ROWS_ALL = Z3D_ROWS_BLOCK | Z3D_ROWS_FAR
 } z3d_rows;
 
+/* What of a parameter group persists between steps. Roles from Z3D_STATE_COUNT on are those of the
+ * classes that a configuration adds (z3d_state_class). */
 typedef enum z3d_state_role {
     Z3D_STATE_VALUE,     /* the parameters */
     Z3D_STATE_SECONDARY, /* hpZ: their block, gathered once after a change of the parameters */
     Z3D_STATE_GRADIENT,
     Z3D_STATE_OPTIMIZER,
-    Z3D_STATE_COUNT
+    Z3D_STATE_COUNT,
+    Z3D_MAX_STATES = Z3D_STATE_COUNT + 4
 } z3d_state_role;
 
 /* The place of a state on each rank. */
@@ -38,12 +41,31 @@ typedef struct z3d_state {
     unsigned kinds; /* of z3d_tensor_kind; 0: the group does not have the state */
 } z3d_state;
 
+/* A class of states: a state of each parameter group. A configuration may add classes; zero/ gives
+ * each state its memory and keeps it, and never reads or writes it. The bytes are undefined until
+ * the caller writes them. A checkpoint does not have them, a replay has. */
+typedef struct z3d_state_class {
+    const char *name; /* of its buffers: "optimizer" */
+    z3d_category category;
+    /* Of an added class: sharded is NONE, Z3D_ROLE_ROWS or Z3D_ROLE_BLOCKS; kinds has a bit for
+     * each of its tensors. */
+    z3d_state state;
+    bool of_all; /* also frozen groups have it, and runs that do not train */
+} z3d_state_class;
+
+/* The number of classes, which are the roles of a configuration; the class of a role. config may be
+ * NULL for a role of zero/. */
+int z3d_state_classes(const z3d_program_config *config);
+const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int role);
+/* ERR_CONFIG for too many classes, and for one that is sharded over other axes. */
+z3d_status z3d_states_check(const z3d_program_config *config);
+
 /* The axes over which states may be sharded; nodes: the size of Z3D_ROLE_NODES. */
 z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes);
 /* The states of a parameter group of so many elements, which may be sharded over `axes`. offloaded:
  * config.offload holds for it. frozen: it is not trained. */
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
-                       bool offloaded, bool frozen, z3d_state state[Z3D_STATE_COUNT]);
+                       bool offloaded, bool frozen, z3d_state state[Z3D_MAX_STATES]);
 /* The kinds of tensors that a run's state has, and so a checkpoint. A frozen group has only
  * parameters. */
 unsigned z3d_state_kinds(const z3d_program_config *config);

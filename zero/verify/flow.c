@@ -109,6 +109,8 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
                  v.partial & Z3D_PARTIAL_TWIN ? ", without the other chunk's" : "");
     } else if (v.kind == Z3D_VALUE_GRADIENT_LATE) {
         snprintf(buf, size, "gradients of %s from the step before", name);
+    } else if (v.kind == Z3D_VALUE_ADDED) {
+        snprintf(buf, size, "%s of %s", z3d_state_class_of(&p->config, v.count)->name, name);
     } else {
         snprintf(buf, size, "nothing defined");
     }

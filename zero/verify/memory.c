@@ -9,12 +9,13 @@
 #include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
+/* Refuses an entry: z3d_flow_fail without a run. */
+#define FAIL_ENTRY(p, index, ...)                                                                  \
+    z3d_flow_fail(&(const z3d_flow){.program = (p), .at = (index)}, __VA_ARGS__)
+
 static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
                             long long limit) {
-    char entry[160];
-    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: %s is %lld, but must be 0 to %lld", index,
-                     z3d_instruction_describe(p, index, entry, sizeof entry), what, value,
-                     limit - 1);
+    return FAIL_ENTRY(p, index, "%s is %lld, but must be 0 to %lld", what, value, limit - 1);
 }
 
 static z3d_status check_columns(const z3d_program *p, int index) {
@@ -23,11 +24,8 @@ static z3d_status check_columns(const z3d_program *p, int index) {
     if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count) {
         return Z3D_OK;
     }
-    char entry[160];
-    return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "entry %d, %s: %lld columns from column %lld; the shard has columns 0 to %lld",
-                     index, z3d_instruction_describe(p, index, entry, sizeof entry),
-                     (long long)in->count, (long long)in->first, (long long)shard - 1);
+    return FAIL_ENTRY(p, index, "%lld columns from column %lld; the shard has columns 0 to %lld",
+                      (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
 
 /* Whether `in` follows `before` in a joined collective: its columns follow the other's. */
@@ -42,18 +40,16 @@ static bool follows(const z3d_instruction *in, const z3d_instruction *before) {
 static z3d_status check_joined(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const bool first = in->column == 0, last = in->column + in->count == in->columns;
-    char entry[160];
     if (in->column == 0 && in->columns == 0) return Z3D_OK;
     if (z3d_is_collective(in) && z3d_instruction_has_columns(in) &&
         in->count == z3d_instruction_matrix(p, in).columns && in->columns > 0 &&
         (first || (index > 0 && follows(in, in - 1))) &&
         (last || (index + 1 < p->num_instructions && follows(in + 1, in))))
         return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "entry %d, %s: it travels in %lld columns from column %lld of %lld, but its "
-                     "neighbours do not have the rest",
-                     index, z3d_instruction_describe(p, index, entry, sizeof entry),
-                     (long long)in->count, (long long)in->column, (long long)in->columns);
+    return FAIL_ENTRY(p, index,
+                      "it travels in %lld columns from column %lld of %lld, but its neighbours do "
+                      "not have the rest",
+                      (long long)in->count, (long long)in->column, (long long)in->columns);
 }
 
 /* An entry moves one rank's part of a unit's input, or the whole. */
@@ -61,19 +57,15 @@ static z3d_status check_part(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     bool stays = info->rules == Z3D_CLASS_COPY && in->buffer[info->from] == in->buffer[info->to];
-    char entry[160];
-    z3d_instruction_describe(p, index, entry, sizeof entry);
-    if (z3d_instruction_source(p, in) < 0)
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: the unit has no input", index, entry);
+    if (z3d_instruction_source(p, in) < 0) return FAIL_ENTRY(p, index, "the unit has no input");
     bool gathers = z3d_is_collective(in) && !z3d_is_point_to_point(in);
     if (in->rows != Z3D_ROWS_OWN && (in->rows != Z3D_ROWS_ALL || gathers))
         return bad_entry(p, index, "rows", in->rows, Z3D_ROWS_ALL);
     int64_t part = z3d_instruction_matrix(p, in).columns;
     if ((in->first == 0 && in->count == part) || (stays && in->count == 0)) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "entry %d, %s: it moves %lld elements from element %lld, but the part has "
-                     "%lld elements",
-                     index, entry, (long long)in->count, (long long)in->first, (long long)part);
+    return FAIL_ENTRY(p, index,
+                      "it moves %lld elements from element %lld, but the part has %lld elements",
+                      (long long)in->count, (long long)in->first, (long long)part);
 }
 
 /* Fields that the instruction's class does not use have the builder's defaults: the executor may
@@ -89,10 +81,7 @@ static z3d_status check_idle_fields(const z3d_program *p, int index, bool column
     if (!columns && (in->first != 0 || in->count != 0)) what = "columns";
     if (!adds && in->accumulate != 0) what = "gradients to add to";
     if (!forward && (in->keep || in->need_output)) what = "an output or saved memory to keep";
-    if (!what) return Z3D_OK;
-    char entry[160];
-    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it cannot have %s", index,
-                     z3d_instruction_describe(p, index, entry, sizeof entry), what);
+    return what ? FAIL_ENTRY(p, index, "it cannot have %s", what) : Z3D_OK;
 }
 
 /* An entry that runs a unit has slots for all its groups. */
@@ -101,10 +90,8 @@ static z3d_status check_slots(const z3d_program *p, int index) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     const bool runs = info->subject == Z3D_SUBJECT_UNIT && info->moves == Z3D_MOVES_NONE;
     const int slots = z3d_slots_with(runs ? p->model->unit[in->unit].num_groups : 1);
-    char entry[160];
     if (in->num_slots == slots) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it has %d slots, but must have %d", index,
-                     z3d_instruction_describe(p, index, entry, sizeof entry), in->num_slots, slots);
+    return FAIL_ENTRY(p, index, "it has %d slots, but must have %d", in->num_slots, slots);
 }
 
 static z3d_status check_entry(const z3d_program *p, int index) {
@@ -114,17 +101,13 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     bool matrix = z3d_instruction_has_columns(in);
     int units = p->model->num_units, groups = p->model->num_groups;
     int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
-    char entry[160];
     if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT) {
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
     }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
-    if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes)) {
-        char entry[160];
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: no process group is over axes %s", index,
-                         z3d_instruction_describe(p, index, entry, sizeof entry),
-                         z3d_axes_name(in->axes).text);
-    }
+    if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes))
+        return FAIL_ENTRY(p, index, "no process group is over axes %s",
+                          z3d_axes_name(in->axes).text);
     if (in->phase != Z3D_PHASE_WHOLE && (in->ticket < 0 || in->ticket >= p->num_tickets))
         return bad_entry(p, index, "ticket", in->ticket, p->num_tickets);
     if (unit && (in->unit < 0 || in->unit >= units)) {
@@ -143,9 +126,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
             return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
         if (in->buffer[s] >= 0 && z3d_instruction_access(in, s) == Z3D_ACCESS_NONE)
-            return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it cannot have a buffer for its %s",
-                             index, z3d_instruction_describe(p, index, entry, sizeof entry),
-                             z3d_slot_text(s));
+            return FAIL_ENTRY(p, index, "it cannot have a buffer for its %s", z3d_slot_text(s));
     }
     Z3D_TRY(check_idle_fields(p, index, matrix || z3d_moves_input(info->moves)));
     Z3D_TRY(check_joined(p, index));
@@ -180,11 +161,9 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
-    static const char *const what[] = {"its parameters", "its secondary parameters",
-                                       "its kept gradients", "its optimizer state"};
-    for (int role = 0; role < Z3D_STATE_COUNT; role++)
+    for (int role = 0; role < z3d_state_classes(&p->config); role++)
         Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_state_role)role),
-                                 what[role], group,
+                                 z3d_state_class_of(&p->config, role)->name, group,
                                  z3d_state_rows(p->layout, group, (z3d_state_role)role),
                                  p->layout->group[group].state[role].at.space,
                                  z3d_state_bytes(p->layout, group, (z3d_state_role)role)));
@@ -278,25 +257,22 @@ typedef struct sweep {
     int count, dead, leaves;
 } sweep;
 
-static int by_birth(const void *a, const void *b, void *program) {
-    const z3d_program *p = program;
-    int x = *(const int *)a, y = *(const int *)b;
-    int first = p->buffer[x].first, other = p->buffer[y].first;
-    return first != other ? (first > other) - (first < other) : (x > y) - (x < y);
+typedef enum key { BIRTH, DEATH, ADDRESS } key;
+
+typedef struct sorting {
+    const z3d_buffer *buffer;
+    key by;
+} sorting;
+
+static int64_t key_of(const z3d_buffer *b, key by) {
+    return by == BIRTH ? b->first : by == DEATH ? b->last : b->offset;
 }
 
-static int by_death(const void *a, const void *b, void *program) {
-    const z3d_program *p = program;
-    int x = *(const int *)a, y = *(const int *)b;
-    int last = p->buffer[x].last, other = p->buffer[y].last;
-    return last != other ? (last > other) - (last < other) : (x > y) - (x < y);
-}
-
-static int by_address(const void *a, const void *b, void *program) {
-    const z3d_program *p = program;
-    int x = *(const int *)a, y = *(const int *)b;
-    int64_t offset = p->buffer[x].offset, other = p->buffer[y].offset;
-    return offset != other ? (offset > other) - (offset < other) : (x > y) - (x < y);
+static int in_order(const void *a, const void *b, void *context) {
+    const sorting *of = context;
+    const int x = *(const int *)a, y = *(const int *)b;
+    const int64_t p = key_of(&of->buffer[x], of->by), q = key_of(&of->buffer[y], of->by);
+    return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
 }
 
 static void set_alive(sweep *s, int index, bool alive) {
@@ -351,13 +327,12 @@ static z3d_status reserve(sweep *s) {
 }
 
 static void sort(sweep *s) {
-    size_t count = (size_t)s->count, size = sizeof *s->birth;
-    void *program = (void *)(uintptr_t)s->program;
-    memcpy(s->death, s->birth, count * size);
-    memcpy(s->address, s->birth, count * size);
-    qsort_r(s->birth, count, size, by_birth, program);
-    qsort_r(s->death, count, size, by_death, program);
-    qsort_r(s->address, count, size, by_address, program);
+    int *const list[] = {[BIRTH] = s->birth, [DEATH] = s->death, [ADDRESS] = s->address};
+    for (key by = BIRTH; by <= ADDRESS; by++) {
+        sorting of = {s->program->buffer, by};
+        if (by != BIRTH) memcpy(list[by], s->birth, (size_t)s->count * sizeof **list);
+        qsort_r(list[by], (size_t)s->count, sizeof **list, in_order, &of);
+    }
     for (int i = 0; i < s->count; i++) s->place[s->address[i]] = i;
 }
 

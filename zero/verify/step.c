@@ -17,18 +17,13 @@ static z3d_status end_step(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-static bool gradients_leave(const z3d_flow *flow, int group) {
-    return flow->program->layout->group[group].state[Z3D_STATE_GRADIENT].at.space !=
-           Z3D_SPACE_DEVICE;
-}
-
 /* Squares of gradients that leave the device are added up once, before step_control. */
 z3d_status z3d_rule_norm(z3d_flow *flow) {
     const int group = entry(flow)->group;
     z3d_buffer_operand gradient;
     if (flow->ended) return z3d_flow_fail(flow, "it must come before step_control");
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
-    if (!gradients_leave(flow, group))
+    if (!z3d_gradients_leave(flow->program->layout, group))
         return z3d_flow_fail(flow, "step_control adds up these squares");
     if (flow->squared[group]) return z3d_flow_fail(flow, "it would add the squares up again");
     Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, &gradient));
@@ -44,7 +39,7 @@ z3d_status z3d_rule_exchange(z3d_flow *flow) {
     Z3D_TRY(end_step(flow));
     for (int g = 0; g < p->model->num_groups; g++) {
         if (!is_stepped(flow, g) || !p->layout->group[g].held || flow->squared[g]) continue;
-        if (gradients_leave(flow, g))
+        if (z3d_gradients_leave(flow->program->layout, g))
             return z3d_flow_fail(flow, "nothing added up the squares of %s's gradients",
                                  p->model->group[g].name);
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT),

@@ -93,6 +93,18 @@ static z3d_status perform(z3d_flow *flow) {
     }
 }
 
+/* Before the first entry and after the last one: no entry writes a state of an added class. */
+static z3d_status keep_added(z3d_flow *flow, int group,
+                             z3d_status (*check)(z3d_flow *flow, int buffer, z3d_rows rows,
+                                                 z3d_value value)) {
+    const z3d_program *p = flow->program;
+    for (int r = Z3D_STATE_COUNT; r < z3d_state_classes(&p->config); r++)
+        Z3D_TRY(check(flow, z3d_program_group_buffer(p, group, (z3d_state_role)r),
+                      z3d_state_rows(p->layout, group, (z3d_state_role)r),
+                      (z3d_value){Z3D_VALUE_ADDED, group, 0, r, 0, 0}));
+    return Z3D_OK;
+}
+
 /* The own rows are up to date. The other rows are, too, if this rank steps them itself or if they
  * were gathered since; else they are those of the step before. */
 static z3d_status set_start(z3d_flow *flow) {
@@ -106,6 +118,7 @@ static z3d_status set_start(z3d_flow *flow) {
                              parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER), rows,
                              optimizer_of(g, false)));
+        Z3D_TRY(keep_added(flow, g, z3d_flow_set));
         if (p->config.gathered)
             Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY),
                                  Z3D_ROWS_BLOCK, parameters_of(g, false)));
@@ -156,6 +169,7 @@ static z3d_status check_end(z3d_flow *flow) {
                                 parameters_of(g, stepped)));
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER), rows,
                                 optimizer_of(g, stepped)));
+        Z3D_TRY(keep_added(flow, g, z3d_flow_expect));
         if (!stepped) continue;
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT),
                                 p->config.offload.delayed ? rows : Z3D_ROWS_OWN,

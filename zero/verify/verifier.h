@@ -19,6 +19,7 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_DEFERRED,   /* what the input half of backward leaves to the other half */
     Z3D_VALUE_PARAMETERS, /* of group `of`; count: 0 before, 1 after the optimizer step */
     Z3D_VALUE_OPTIMIZER,  /* its optimizer state, likewise */
+    Z3D_VALUE_ADDED,      /* its state of role `count` (z3d_state_class), which no entry changes */
     Z3D_VALUE_GRADIENT_SUM,  /* this rank's gradients of group `of`: the first `count`
                                 contributions to sum `micro` (a micro-batch's, or the step's 0) */
     Z3D_VALUE_GRADIENT_TWIN, /* the reduced sum of the other pipeline stage that holds the group */

@@ -80,12 +80,11 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
 
 /* ---- resident states ---- */
 
-static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
-                   z3d_state state[Z3D_STATE_COUNT]) {
+static void decide(int stage, bool reduce_per_step, z3d_fit_tiers tiers,
+                   z3d_state state[Z3D_MAX_STATES]) {
     const z3d_program_config config = {.stage = stage,
                                        .accumulation = 2,
-                                       .reduce_per_step =
-                                           z3d_plan_reduces_per_step(w->config, stage),
+                                       .reduce_per_step = reduce_per_step,
                                        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
                                                    .parameters = z3d_plan_space(tiers.parameters)}};
     z3d_states_decide(&config, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
@@ -94,10 +93,8 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
 /* When gradients are reduced decides only whether ranks keep their own rows of gradients, not of
  * other states. */
 bool z3d_way_shards(int stage, z3d_state_role role) {
-    const z3d_program_config config = {
-        .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
-    z3d_state state[Z3D_STATE_COUNT];
-    z3d_states_decide(&config, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
+    z3d_state state[Z3D_MAX_STATES];
+    decide(stage, z3d_states_reduce_per_step(stage), (z3d_fit_tiers){0}, state);
     return state[role].at.sharded != Z3D_AXES_NONE;
 }
 
@@ -105,21 +102,17 @@ bool z3d_way_shards(int stage, z3d_state_role role) {
  * of as many micro-batches as there are stages. Half of the whole model's activations of one
  * micro-batch is less than that, also if units are not equal. */
 static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
-    static const z3d_category category[] = {[Z3D_STATE_VALUE] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_STATE_SECONDARY] = Z3D_CATEGORY_PARAMETERS,
-                                            [Z3D_STATE_GRADIENT] = Z3D_CATEGORY_GRADIENTS,
-                                            [Z3D_STATE_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
     const z3d_fit_layout *layout = &w->frame[way->frame].layout;
     double p = layout->pipeline, few = micros < p ? micros / p : 1, *bytes = way->bytes;
     bool elsewhere = way->partition || way->offload;
-    z3d_state state[Z3D_STATE_COUNT];
-    decide(w, way->stage, way->tiers, state);
+    z3d_state state[Z3D_MAX_STATES];
+    decide(way->stage, z3d_plan_reduces_per_step(w->config, way->stage), way->tiers, state);
     if (!elsewhere) way->kept = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
     bytes[Z3D_SPACE_DEVICE] = way->kept;
     for (int role = 0; role < Z3D_STATE_COUNT; role++) {
         bool whole = role == Z3D_STATE_VALUE && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
         const int parts = layout->cut == Z3D_CUT_HYBRID ? layout->inner : layout->data;
-        double all = (double)alone->peak[category[role]] / p,
+        double all = (double)alone->peak[z3d_state_class_of(NULL, role)->category] / p,
                own = state[role].at.sharded != Z3D_AXES_NONE ? all / parts : all;
         if (state[role].kinds == 0) continue;
         if (whole) bytes[Z3D_SPACE_DEVICE] += all;
@@ -155,8 +148,8 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
                  gradients = (double)alone->peak[Z3D_CATEGORY_GRADIENTS] / parts;
     double times = way->gather == Z3D_PIPELINE_GATHER_PER_STEP ? 1 : micros;
     z3d_fit_copies out = {0};
-    z3d_state state[Z3D_STATE_COUNT];
-    decide(w, way->stage, way->tiers, state);
+    z3d_state state[Z3D_MAX_STATES];
+    decide(way->stage, z3d_plan_reduces_per_step(w->config, way->stage), way->tiers, state);
     const z3d_space from = state[Z3D_STATE_VALUE].at.space, at = state[Z3D_STATE_GRADIENT].at.space;
     if (!w->all) return out;
     if (from != Z3D_SPACE_DEVICE) out.link += times * parameters;

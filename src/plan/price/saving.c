@@ -18,7 +18,7 @@ static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *
                              double *loaded) {
     const z3d_mesh *mesh = &of->mesh;
     int world = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_state state[Z3D_STATE_COUNT];
+    z3d_state state[Z3D_MAX_STATES];
     z3d_states_decide(&of->program, Z3D_ROLE_ROWS, INT64_MAX, true, false, state);
     bool all_rows = state[Z3D_STATE_OPTIMIZER].at.sharded == Z3D_AXES_NONE;
     int first = node * devices;
