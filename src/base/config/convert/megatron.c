@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const megatron_argument megatron_arguments[] = {
-#define X(name, kind, text) {name, text, MEGATRON_##kind},
-    MEGATRON_ARGUMENTS(X)
-#undef X
-};
-const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron_arguments;
-
 enum { HIGH_SCALE_POWER = 24 };
 
 /* Megatron-LM ignores what another optimizer's flags say. */
@@ -406,13 +399,8 @@ static void convert_checkpoints(megatron_converter *m) {
 }
 
 static void convert_by_table(megatron_converter *m, const megatron_given *given) {
-    const megatron_argument *found = NULL;
-    for (int i = 0; i < megatron_argument_count && !found; i++) {
-        if (strcmp(megatron_arguments[i].name, given->name) == 0) found = &megatron_arguments[i];
-    }
-    if (!found && m->text.is_log && megatron_is_printed(given->name, given->values)) {
-        megatron_row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
-    } else if (!found) {
+    const megatron_argument *found = megatron_find(&m->text, given);
+    if (!found) {
         megatron_row(m, CONFIG_REFUSED, given->name,
                      "not known here; it may change the model or the run");
         config_doubt(m->v.config, given->name);
@@ -421,14 +409,12 @@ static void convert_by_table(megatron_converter *m, const megatron_given *given)
     } else if (found->kind == MEGATRON_TRUE && given->values[0]) {
         megatron_row(m, CONFIG_REFUSED, given->name, "it is a switch, which has no value");
     } else if (found->kind == MEGATRON_TRUE) {
-        char flag[80];
-        snprintf(flag, sizeof flag, "--%.70s", given->name);
-        config_take(&m->v, flag, found->text, "true");
+        megatron_take_as(m, given->name, found->text, "true");
     } else if (found->kind != MEGATRON_OWN) {
         megatron_row(m,
-                     found->kind == MEGATRON_SAME   ? CONFIG_TAKEN
-                     : found->kind == MEGATRON_NONE ? CONFIG_NO_EFFECT
-                                                    : CONFIG_REFUSED,
+                     found->kind == MEGATRON_SAME    ? CONFIG_TAKEN
+                     : found->kind == MEGATRON_LATER ? CONFIG_REFUSED
+                                                     : CONFIG_NO_EFFECT,
                      given->name, found->text);
     }
 }
