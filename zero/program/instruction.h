@@ -21,7 +21,7 @@ typedef enum z3d_slot {
     Z3D_SLOT_INPUT_GRADIENT,
     Z3D_SLOT_SAVED,
     Z3D_SLOT_WORKSPACE,
-    Z3D_SLOT_DEFERRED, /* from backward_input to backward_weight */
+    Z3D_SLOT_DEFERRED, /* from the input half of backward to the weight half */
     Z3D_SLOT_CACHE,    /* of generation, from run to run */
     Z3D_SLOT_PARAMETERS,
     Z3D_SLOT_GRADIENTS,

@@ -87,8 +87,6 @@ z3d_status z3d_points_keep(z3d_points *points, const char *text, const char **ou
 z3d_status z3d_paper_table1(z3d_points *out);
 /* Table 2: theory (row tensor size 1, the others that times printed row 1), and what fits here. */
 z3d_status z3d_paper_table2(const z3d_hardware *hardware, z3d_points *out);
-/* The points of one figure ("fig2"). */
-z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3d_points *out);
 /* The largest number of layers of a row's shape that fits, 0: none. */
 z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
                              double *parameters);

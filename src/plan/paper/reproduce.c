@@ -54,7 +54,7 @@ static z3d_status add_row(int index, const z3d_hardware *hardware, z3d_points *o
     return Z3D_OK;
 }
 
-z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3d_points *out) {
+static z3d_status figure_points(const char *figure, const z3d_hardware *hardware, z3d_points *out) {
     for (int i = 0; i < z3d_paper_row_count; i++)
         if (strcmp(z3d_paper_rows[i].figure, figure) == 0) Z3D_TRY(add_row(i, hardware, out));
     return Z3D_OK;
@@ -77,7 +77,7 @@ z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z
     if (all || strcmp(what, "table2") == 0) Z3D_TRY(z3d_paper_table2(hardware, out));
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
         if (!all && strcmp(what, figures[f]) != 0) continue;
-        Z3D_TRY(z3d_paper_figure(figures[f], hardware, out));
+        Z3D_TRY(figure_points(figures[f], hardware, out));
     }
     return Z3D_OK;
 }

@@ -75,8 +75,11 @@ bool megatron_counts(const megatron_converter *m, const char *name);
 /* A row of the report. */
 void megatron_row(megatron_converter *m, config_verdict verdict, const char *name,
                   const char *what);
-void megatron_row_if_given(megatron_converter *m, config_verdict verdict, const char *name,
-                           const char *what);
+/* The same for each of `names` ("a b c") that is given. */
+void megatron_rows(megatron_converter *m, config_verdict verdict, const char *names,
+                   const char *what);
+/* A row for an argument that may only say what is done here. */
+void megatron_must(megatron_converter *m, const char *name, bool same, const char *else_why);
 /* Takes the argument for our key, if it is given; as another text, unless that is NULL. No default
  * stands for a value that is still to be written. */
 bool megatron_take(megatron_converter *m, const char *name, const char *path);
