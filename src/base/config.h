@@ -194,7 +194,9 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
                                 const char *name);
 /* Sets one "key.path=value" from the command line; the value is read as YAML. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
-/* Sets the keys of class Z3D_INFERENCE_STANDARD to their defaults, as overrides do. */
+/* Sets keys to their defaults, as overrides do: those of `paths`, which are separated by spaces;
+ * those of class Z3D_INFERENCE_STANDARD. */
+z3d_status z3d_config_leave(z3d_config *config, const char *paths);
 z3d_status z3d_config_leave_training(z3d_config *config);
 
 /* Logs notes that are no errors, such as keys without effect: one line for all keys with the same

@@ -4,19 +4,10 @@
 
 #include "src/base/config/table.h"
 
-enum { MAX_CAUSES = 3 };
-
-/* The keys whose values leave others without effect, and why. */
-typedef struct idle_reason {
-    const char *cause[MAX_CAUSES]; /* up to NULL */
-    const char *because;
-    const char *remedy; /* NULL: there is none but to leave the key out */
-    bool accepted;      /* also where the same file says so: a block that is switched off */
-} idle_reason;
-
-/* Refuses or tells each of the keys, up to NULL, that the user set to another value than its
- * default. */
-void config_refuse_idle(config_checker *k, const idle_reason *reason, ...)
-    __attribute__((sentinel));
+/* Refuses or tells each of `keys` ("a b") that the user set to another value than its default:
+ * the values of the keys `causes` leave it without effect. remedy NULL: there is none but to leave
+ * the key out. accepted: also where the same file says so: a block that is switched off. */
+void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
+                        const char *because, const char *remedy, bool accepted);
 
 #endif

@@ -139,15 +139,12 @@ static void take_nearer(nearest *search, const char *key) {
 
 static const char *known_elsewhere(const char *path) {
     char name[2 * Z3D_WORD];
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
-        const char *at = renamed[i].names;
-        for (size_t length; *at; at += length + (at[length] == ' ')) {
-            length = strcspn(at, " ");
-            const bool leaf = *at == '.';
-            snprintf(name, sizeof name, "%.*s", (int)length - leaf, at + leaf);
-            if (z3d_word_distance(leaf ? leaf_of(path) : path, name) == 0) return renamed[i].path;
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        for (const char *at = renamed[i].names; z3d_next_word(&at, name, sizeof name);) {
+            const bool leaf = name[0] == '.';
+            if (z3d_word_distance(leaf ? leaf_of(path) : path, name + leaf) == 0)
+                return renamed[i].path;
         }
-    }
     return NULL;
 }
 

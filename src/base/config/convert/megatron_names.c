@@ -2,7 +2,6 @@
 #include "src/base/config/convert/megatron.h"
 
 #include <fnmatch.h>
-#include <stdio.h>
 #include <string.h>
 
 const megatron_argument megatron_arguments[] = {
@@ -187,9 +186,7 @@ const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron
 
 static bool is_among(const char *names, const char *name, const char *values) {
     char pattern[80];
-    for (size_t length; *names; names += length + (names[length] == ' ')) {
-        length = strcspn(names, " ");
-        snprintf(pattern, sizeof pattern, "%.*s", (int)length, names);
+    while (z3d_next_word(&names, pattern, sizeof pattern)) {
         char *value = strchr(pattern, '=');
         if (value) *value++ = '\0';
         if (fnmatch(pattern, name, 0) == 0 && (!value || fnmatch(value, values, 0) == 0))

@@ -1,6 +1,5 @@
 /* Single arguments of Megatron-LM: what is given, and what our configuration takes of it. */
 #include <stdio.h>
-#include <string.h>
 
 #include "src/base/config/convert/megatron.h"
 
@@ -34,11 +33,8 @@ void megatron_row(megatron_converter *m, config_verdict verdict, const char *nam
 void megatron_rows(megatron_converter *m, config_verdict verdict, const char *names,
                    const char *what) {
     char name[80];
-    for (size_t length; *names; names += length + (names[length] == ' ')) {
-        length = strcspn(names, " ");
-        snprintf(name, sizeof name, "%.*s", (int)length, names);
+    while (z3d_next_word(&names, name, sizeof name))
         if (megatron_has(m, name)) megatron_row(m, verdict, name, what);
-    }
 }
 
 void megatron_must(megatron_converter *m, const char *name, bool same, const char *else_why) {
