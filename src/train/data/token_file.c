@@ -327,8 +327,7 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
         if (bad >= 0)
             return Z3D_ERROR(
                 Z3D_ERR_DATA,
-                "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids "
-                "0 to %d)",
+                "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids 0 to %d)",
                 file->path, (long long)(first + bad), stored_value(file->type, bytes + bad * size),
                 vocab_size, vocab_size - 1);
         first += stretch, out += stretch, count -= stretch;

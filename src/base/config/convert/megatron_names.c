@@ -156,11 +156,10 @@ const megatron_argument megatron_arguments[] = {
      "virtual-pipeline-model-parallel-size padded-vocab-size params-dtype consumed-train-samples "
      "consumed-valid-samples skipped-train-samples iteration add-bias-linear= "
      "add-position-embedding= offset-sampling-seed-by-dp-rank enable-gloo-process-groups "
-     "high-priority-stream-groups "
-     "adlr-autoresume-interval app-tag-run-version use-layer-wise-param-layout "
-     "torch-fsdp2-reshard-after-forward= outer-dp-sharding-strategy=no_shard "
-     "mid-level-dataset-surplus cp-comm-type=p2p refit-method rerun-mode main-grads-dtype=fp32 "
-     "main-params-dtype=fp32 megatron-fsdp-grad-comm-dtype=auto "
+     "high-priority-stream-groups adlr-autoresume-interval app-tag-run-version "
+     "use-layer-wise-param-layout torch-fsdp2-reshard-after-forward= "
+     "outer-dp-sharding-strategy=no_shard mid-level-dataset-surplus cp-comm-type=p2p refit-method "
+     "rerun-mode main-grads-dtype=fp32 main-params-dtype=fp32 megatron-fsdp-grad-comm-dtype=auto "
      "megatron-fsdp-main-grads-dtype=auto megatron-fsdp-main-params-dtype=fp32 "
      "megatron-fsdp-version"},
     /* Defaults of parts that a run of this kind does not use; arguments of their own, which are not

@@ -282,9 +282,8 @@ static z3d_status add_each(megatron_text *out, const char *text, const char *sou
     }
     return !list ? Z3D_OK
                  : Z3D_ERROR(Z3D_ERR_DATA,
-                             "%.200s: %.80s: a list without its end; write it on one "
-                             "line",
-                             source, text);
+                             "%.200s: %.80s: a list without its end; write it on one line", source,
+                             text);
 }
 
 /* A value as YAML and Python write it. False and None say that the argument is not given. */
