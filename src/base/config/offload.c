@@ -70,26 +70,22 @@ typedef struct offload_block {
     const char *folder;
 } offload_block;
 
-static offload_block block_of(const char *device, const char *path, bool nvme, const char *folder) {
-    return (offload_block){device, path, nvme, folder};
-}
-
 static offload_block optimizer_block(const z3d_config *c) {
-    return block_of(OPTIMIZER ".device", OPTIMIZER ".nvme_path",
-                    c->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME,
-                    c->zero_optimization_offload_optimizer_nvme_path);
+    return (offload_block){OPTIMIZER ".device", OPTIMIZER ".nvme_path",
+                           c->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME,
+                           c->zero_optimization_offload_optimizer_nvme_path};
 }
 
 static offload_block param_block(const z3d_config *c) {
-    return block_of(PARAM ".device", PARAM ".nvme_path",
-                    c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME,
-                    c->zero_optimization_offload_param_nvme_path);
+    return (offload_block){PARAM ".device", PARAM ".nvme_path",
+                           c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME,
+                           c->zero_optimization_offload_param_nvme_path};
 }
 
 static offload_block checkpoint_block(const z3d_config *c) {
-    return block_of(CHECKPOINTS ".cpu_checkpointing", CHECKPOINTS ".nvme_path",
-                    c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME,
-                    c->activation_checkpointing_nvme_path);
+    return (offload_block){CHECKPOINTS ".cpu_checkpointing", CHECKPOINTS ".nvme_path",
+                           c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME,
+                           c->activation_checkpointing_nvme_path};
 }
 
 static void check_disk(config_checker *k, const offload_block *b) {
