@@ -480,6 +480,13 @@ TEST(DeepSpeed, NamesRangesAndNotes) {
         "accepted");
 }
 
+TEST(Megatron, NamesOfOneKindHaveOneAnswer) {
+    conversion c = megatron("--lr 1e-4 --log-anything 3 --new-fusion --moe-router-topk 2");
+    for (const char *name : {"--log-anything", "--new-fusion"})
+        EXPECT_TRUE(is_in(c, IDLE, name)) << c.table;
+    EXPECT_TRUE(is_in(c, REFUSED, "--moe-router-topk")) << c.table; // idle only in a log
+}
+
 TEST(DeepSpeed, AKeyHasOneFate) {
     conversion c = deepspeed("{\"zero_optimization\": {\"stage\": 2, \"sub_group_size\": 5,"
                              "\"offload_param\": {\"device\": \"cpu\"}}}");
