@@ -248,8 +248,6 @@ typedef enum z3d_data_cut {
     Z3D_CUT_HYBRID
 } z3d_data_cut;
 z3d_data_cut z3d_config_data_cut(const z3d_config *config);
-/* The value of stage3_max_live_parameters that limits nothing. */
-#define Z3D_ANY_LIVE 1000000000000000
 /* Whether this cut is possible with the ZeRO stage. */
 bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
 /* Whether comms_logger reports this kind of collective (z3d_collective_name). */
