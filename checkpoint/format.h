@@ -101,8 +101,6 @@ z3d_status z3d_folder_check_step(const char *folder, int64_t step);
  * manifest, a file that cannot be read now, or a folder with another step's name); ERR_UNSUPPORTED
  * (a newer format). */
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
-/* The same without the indexes: shards have no datasets. */
-z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);
 
 /* ---- base.c ---- */
 

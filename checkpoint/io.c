@@ -146,7 +146,7 @@ z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path) {
     return error ? failed(path, "remove it", error) : Z3D_OK;
 }
 
-z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path) {
+static z3d_status remove_folder(const z3d_io_hook *hook, const char *path) {
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "checkpoint: removing folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_REMOVE_FOLDER, .path = path});
@@ -187,7 +187,7 @@ static z3d_status remove_tree(const z3d_io_hook *hook, const char *path, const c
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             status = remove_entry(hook, path, entry->d_name);
     closedir(folder);
-    return status == Z3D_OK ? z3d_io_remove_folder(hook, path) : status;
+    return status == Z3D_OK ? remove_folder(hook, path) : status;
 }
 
 z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {

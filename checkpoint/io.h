@@ -58,9 +58,8 @@ z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path);
 z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path);
 /* Makes a symbolic link to `target`. The hook sees a created file. */
 z3d_status z3d_io_link(const z3d_io_hook *hook, const char *target, const char *path);
-/* These two: OK if the path does not exist. */
+/* OK if the path does not exist. */
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path);
-z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path);
 /* Removes a folder with everything in it; of a link only the link. first: a name in the folder that
  * is removed, durably, before all others; or NULL. OK if the path does not exist. */
 z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first);

@@ -282,7 +282,8 @@ static z3d_status check_text(const char *text, size_t length) {
     return Z3D_OK;
 }
 
-z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out) {
+/* Without the indexes: shards have no datasets. */
+static z3d_status read_head(const char *folder, z3d_manifest *out) {
     char *text = NULL;
     size_t length = 0;
     z3d_json *root = NULL;
@@ -438,7 +439,7 @@ static z3d_status check_counts(const z3d_manifest *m) {
 }
 
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out) {
-    Z3D_TRY(z3d_manifest_read_head(folder, out));
+    Z3D_TRY(read_head(folder, out));
     z3d_status status = z3d_folder_check_step(folder, out->info.engine.step);
     for (int i = 0; i < out->num_shards && status == Z3D_OK; i++) {
         status = read_index(folder, out, &out->shard[i]);

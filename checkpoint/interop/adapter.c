@@ -29,31 +29,12 @@ static z3d_status check_number(const z3d_json *root, const char *key, double mis
 /* Whether a key of adapter_config.json is read here, or does not change what an adapter computes.
  * The names of tensors tell which layers have adapters. */
 static bool is_known(const char *key) {
-    static const char *const known[] = {"auto_mapping",
-                                        "base_model_name_or_path",
-                                        "bias",
-                                        "ensure_weight_tying",
-                                        "exclude_modules",
-                                        "fan_in_fan_out",
-                                        "inference_mode",
-                                        "init_lora_weights",
-                                        "layers_pattern",
-                                        "layers_to_transform",
-                                        "lora_alpha",
-                                        "lora_dropout",
-                                        "megatron_core",
-                                        "modules_to_save",
-                                        "peft_type",
-                                        "peft_version",
-                                        "qalora_group_size",
-                                        "r",
-                                        "revision",
-                                        "target_modules",
-                                        "task_type",
-                                        "use_rslora"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], key) == 0) return true;
-    return false;
+    return z3d_has_word(
+        "auto_mapping base_model_name_or_path bias ensure_weight_tying exclude_modules "
+        "fan_in_fan_out inference_mode init_lora_weights layers_pattern layers_to_transform "
+        "lora_alpha lora_dropout megatron_core modules_to_save peft_type peft_version "
+        "qalora_group_size r revision target_modules task_type use_rslora",
+        key);
 }
 
 /* Other initial values, such as PiSSA's, also change the base's weights. */

@@ -55,9 +55,8 @@ static z3d_status refuse_quantized(const z3d_json *root, const char *path) {
     method = z3d_json_member(m, "quant_method");
     return Z3D_ERROR(
         Z3D_ERR_UNSUPPORTED,
-        "%s: quantization_config: the weights are quantized (%s); import the model "
-        "that they were made from, or save it in fp32, bf16 or fp16 with transformers' "
-        "model.dequantize()",
+        "%s: quantization_config: the weights are quantized (%s); import the model that they were "
+        "made from, or save it in fp32, bf16 or fp16 with transformers' model.dequantize()",
         path,
         method && method->type == Z3D_JSON_STRING ? z3d_shown(method->text, text)
                                                   : "by a method that is not named");

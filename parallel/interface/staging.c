@@ -3,7 +3,7 @@
  * matrix has the rows of the bucket without gaps: the same sums in the same order. */
 #include "parallel/interface/internal.h"
 
-/* Rows of a call's matrix that this rank sends, or that the call fills in. */
+/* Rows of a call's matrix. */
 typedef struct rows {
     int first, end;
     int left_out; /* -1: none */
@@ -13,33 +13,21 @@ static bool has_rows(const z3d_collective *call) {
     return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
 }
 
-static rows rows_sent(const z3d_group *group, const z3d_collective *call) {
-    int index = group->index;
+/* What this rank sends, or (`filled`) what the call fills in. */
+static rows rows_of(const z3d_group *group, const z3d_collective *call, bool filled) {
+    const int index = group->index;
+    const rows all = {0, group->size, filled ? index : -1}, own = {index, index + 1, -1};
     switch (call->kind) {
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
-        return (rows){0, group->size, -1};
+        return filled ? own : all;
     case Z3D_COLLECTIVE_ALL_GATHER:
-        return (rows){index, index + 1, -1};
+        return filled ? all : own;
     case Z3D_COLLECTIVE_BROADCAST:
-        return (rows){0, call->peer == index, -1};
-    case Z3D_COLLECTIVE_RECV:
-        return (rows){0, 0, -1};
-    default:
-        return (rows){0, 1, -1};
-    }
-}
-
-static rows rows_filled(const z3d_group *group, const z3d_collective *call) {
-    int index = group->index;
-    switch (call->kind) {
-    case Z3D_COLLECTIVE_REDUCE_SCATTER:
-        return (rows){index, index + 1, -1};
-    case Z3D_COLLECTIVE_ALL_GATHER:
-        return (rows){0, group->size, index};
-    case Z3D_COLLECTIVE_BROADCAST:
-        return (rows){0, call->peer != index, -1};
+        return (rows){0, (call->peer == index) != filled, -1};
     case Z3D_COLLECTIVE_SEND:
-        return (rows){0, 0, -1};
+        return (rows){0, !filled, -1};
+    case Z3D_COLLECTIVE_RECV:
+        return (rows){0, filled, -1};
     default:
         return (rows){0, 1, -1};
     }
@@ -66,7 +54,7 @@ static z3d_status move(z3d_group *group, const z3d_operation *operation, rows wh
 bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, int run, void **at,
                            int64_t *bytes) {
     if (group->size == 1 || call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return false;
-    const rows filled = rows_filled(group, call);
+    const rows filled = rows_of(group, call, true);
     int row = filled.first + run;
     if (filled.left_out >= 0 && row >= filled.left_out) row++;
     if (row >= filled.end) return false;
@@ -87,11 +75,11 @@ z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation) {
     operation->target = *call;
     call->buffer = operation->staging;
     call->stride = call->count;
-    return move(group, operation, rows_sent(group, &operation->target), false);
+    return move(group, operation, rows_of(group, &operation->target, false), false);
 }
 
 z3d_status z3d_staging_end(z3d_group *group, const z3d_operation *operation) {
-    return move(group, operation, rows_filled(group, &operation->target), true);
+    return move(group, operation, rows_of(group, &operation->target, true), true);
 }
 
 void z3d_staging_free(z3d_group *group, z3d_operation *operation) {

@@ -111,8 +111,7 @@ static z3d_status read_lines(reader *r, char *text, size_t length) {
     }
     if (r->has_header) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "%s: expected a schedule with the header '%s'; the file has "
-                     "no line with text",
+                     "%s: expected a schedule with the header '%s'; the file has no line with text",
                      r->path, header);
 }
 

@@ -190,7 +190,9 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
 /* Sets one "key.path=value" from the command line; the value is YAML, or plain text for a text key.
  * Errors as above. */
 z3d_status z3d_config_override(z3d_config *config, const char *assignment);
-/* Sets the keys of class Z3D_INFERENCE_STANDARD to their defaults, as overrides do. */
+/* Sets keys to their defaults, as overrides do: those of `paths`, which are separated by spaces;
+ * those of class Z3D_INFERENCE_STANDARD. */
+z3d_status z3d_config_leave(z3d_config *config, const char *paths);
 z3d_status z3d_config_leave_training(z3d_config *config);
 
 /* Logs the notes, such as keys without effect, once: one line for all keys with the same reason.
@@ -241,8 +243,6 @@ typedef enum z3d_data_cut {
     Z3D_CUT_HYBRID
 } z3d_data_cut;
 z3d_data_cut z3d_config_data_cut(const z3d_config *config);
-/* stage3_max_live_parameters: no limit. */
-#define Z3D_ANY_LIVE 1000000000000000
 /* Whether this cut is possible with the ZeRO stage. */
 bool z3d_cut_takes_stage(z3d_data_cut cut, int stage);
 /* Whether comms_logger reports this kind of collective (z3d_collective_name). */

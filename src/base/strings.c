@@ -167,11 +167,22 @@ const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
     return out;
 }
 
-bool z3d_has_leaf(const char *words, const char *path) {
-    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
+bool z3d_next_word(const char **words, char *buf, size_t size) {
+    const size_t length = strcspn(*words, " ");
+    snprintf(buf, size, "%.*s", (int)length, *words);
+    *words += length + strspn(*words + length, " ");
+    return length > 0;
+}
+
+bool z3d_has_word(const char *words, const char *word) {
     for (size_t length; *words; words += length + (words[length] == ' ')) {
         length = strcspn(words, " ");
-        if (strncmp(words, leaf, length) == 0 && leaf[length] == '\0') return true;
+        if (strncmp(words, word, length) == 0 && word[length] == '\0') return true;
     }
     return false;
+}
+
+bool z3d_has_leaf(const char *words, const char *path) {
+    const char *dot = strrchr(path, '.');
+    return z3d_has_word(words, dot ? dot + 1 : path);
 }

@@ -38,7 +38,10 @@ const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
  * difference between - and _. Z3D_FAR_AWAY if a word has Z3D_WORD bytes or more. */
 enum { Z3D_WORD = 64, Z3D_FAR_AWAY = 1000 };
 int z3d_word_distance(const char *a, const char *b);
-/* Whether the last part of a dotted path is one of `words`, which are separated by spaces. */
+/* Words separated by spaces: takes the next one into buf, cut to size (false: none is left);
+ * whether a word, or the last part of a dotted path, is one of them. */
+bool z3d_next_word(const char **words, char *buf, size_t size);
+bool z3d_has_word(const char *words, const char *word);
 bool z3d_has_leaf(const char *words, const char *path);
 /* Makes the string empty and not failed; keeps its memory for reuse. */
 void z3d_string_clear(z3d_string *string);

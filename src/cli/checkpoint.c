@@ -586,8 +586,7 @@ static int run(int argc, char **argv) {
     z3d_string text = {0};
     request r = {.text = &text};
     z3d_status status = run_tool(argc, argv, &r);
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "checkpoint");
-    z3d_string_free(&text);
+    int code = cli_answer(status, "checkpoint", &text);
     return code == CLI_OK && r.bad ? CLI_FAILED : code;
 }
 

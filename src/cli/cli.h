@@ -96,5 +96,7 @@ z3d_status cli_write(const char *path, const z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: after one error line (a full disk), or
  * without a line if the pipe was closed. */
 int cli_print(const z3d_string *text);
+/* cli_print if `status` is OK, otherwise cli_finish; frees the text. */
+int cli_answer(z3d_status status, const char *command, z3d_string *text);
 
 #endif

@@ -252,9 +252,7 @@ static int run(int argc, char **argv) {
     if (status == Z3D_OK && !text.length)
         status =
             Z3D_ERROR(Z3D_ERR_USAGE, "expected bash, zsh, fish or man: zero3d completion bash");
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "completion");
-    z3d_string_free(&text);
-    return code;
+    return cli_answer(status, "completion", &text);
 }
 
 const cli_command cli_completion = {"completion", "print completion for a shell, or the man page",

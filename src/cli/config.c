@@ -149,9 +149,7 @@ static int run(int argc, char **argv) {
     if (status == Z3D_OK && (from.deepspeed || from.megatron || from.command))
         return convert(&from);
     if (status == Z3D_OK) status = describe(count, argv + 1, &wanted, &text);
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "config");
-    z3d_string_free(&text);
-    return code;
+    return cli_answer(status, "config", &text);
 }
 
 const cli_command cli_config = {

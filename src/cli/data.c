@@ -255,10 +255,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
 
 static int run(int argc, char **argv) {
     z3d_string text = {0};
-    z3d_status status = tokenize(argc, argv, &text);
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "data");
-    z3d_string_free(&text);
-    return code;
+    return cli_answer(tokenize(argc, argv, &text), "data", &text);
 }
 
 const cli_command cli_data = {"data", "turn text into token files", help, run, false, "tokenize",

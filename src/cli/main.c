@@ -36,29 +36,18 @@ static void append_help(z3d_string *text) {
               "All keys of a configuration:  zero3d config\n");
 }
 
-static int print_and_free(z3d_string *text) {
-    int code = cli_print(text);
-    z3d_string_free(text);
-    return code;
-}
-
 static int print_help(const cli_command *command) {
     z3d_string text = {0};
     if (command)
         z3d_string_append(&text, "%s", command->help);
     else
         append_help(&text);
-    return print_and_free(&text);
+    return cli_answer(Z3D_OK, NULL, &text);
 }
 
 static int print_version(void) {
     z3d_string text = {0};
-    z3d_status status = cli_version(&text);
-    if (status != Z3D_OK) {
-        z3d_string_free(&text);
-        return cli_finish(status, NULL);
-    }
-    return print_and_free(&text);
+    return cli_answer(cli_version(&text), NULL, &text);
 }
 
 static const cli_command *find_command(const char *name) {

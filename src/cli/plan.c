@@ -346,10 +346,7 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
 
 static int run(int argc, char **argv) {
     z3d_string text = {0};
-    z3d_status status = make(argc, argv, &text);
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "plan");
-    z3d_string_free(&text);
-    return code;
+    return cli_answer(make(argc, argv, &text), "plan", &text);
 }
 
 const cli_command cli_plan = {

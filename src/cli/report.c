@@ -65,9 +65,7 @@ static int run(int argc, char **argv) {
         status = cli_check_outputs(&(cli_output){html, &z3d_output_page}, 1,
                                    (const char *const *)(argv + 1), count, force);
     if (status == Z3D_OK) status = report(count, argv + 1, html, &text);
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "report");
-    z3d_string_free(&text);
-    return code;
+    return cli_answer(status, "report", &text);
 }
 
 const cli_command cli_report = {

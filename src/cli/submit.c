@@ -85,35 +85,26 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
 
 #define ONE_GPU "write --ranks-per-node N of submit: a rank has one GPU"
 
-/* Options that the script decides: sbatch's long and short names, and the message. */
+/* Options that the script decides: the message, and sbatch's long names and letters. */
 static const struct {
-    const char *name, *letter, *instead;
+    const char *instead, *names, *letters;
 } decided[] = {
-    {"nodes", "N", "write --nodes N of submit"},
-    {"ntasks", "n", "write --ranks-per-node N of submit"},
-    {"ntasks-per-node", "", "write --ranks-per-node N of submit"},
-    {"ntasks-per-gpu", "", ONE_GPU},
-    {"ntasks-per-socket", "", "write --ranks-per-node N of submit"},
-    {"ntasks-per-core", "", "write --cpus-per-rank N of submit"},
-    {"tasks-per-node", "", "write --ranks-per-node N of submit"},
-    {"cpus-per-task", "c", "write --cpus-per-rank N of submit"},
-    {"mincpus", "", "write --cpus-per-rank N of submit"},
-    {"gpus-per-node", "", ONE_GPU},
-    {"gpus-per-task", "", ONE_GPU},
-    {"gpus-per-socket", "", ONE_GPU},
-    {"gpus", "G", ONE_GPU},
-    {"time", "t", "write --time T of submit"},
-    {"time-min", "", "write --time T of submit"},
-    {"array", "a", "give submit several CONFIGs"},
-    {"signal", "", "write --signal SECONDS of submit"},
-    {"requeue", "", "the job puts itself into the queue again"},
-    {"no-requeue", "", "the job puts itself into the queue again; write a longer --time"},
-    {"open-mode", "", "a job that starts again appends to its log"},
-    {"distribution", "m", "consecutive ranks share a node"},
-    {"job-name", "J", "it is the CONFIG's name"},
-    {"output", "o", "it is zero3d-NAME-JOB.log"},
-    {"wrap", "", "the script is the job"},
-    {"multi-prog", "", "all ranks run zero3d"},
+    {"write --nodes N of submit", "nodes", "N"},
+    {"write --ranks-per-node N of submit",
+     "ntasks ntasks-per-node ntasks-per-socket tasks-per-node", "n"},
+    {ONE_GPU, "ntasks-per-gpu gpus-per-node gpus-per-task gpus-per-socket gpus", "G"},
+    {"write --cpus-per-rank N of submit", "ntasks-per-core cpus-per-task mincpus", "c"},
+    {"write --time T of submit", "time time-min", "t"},
+    {"give submit several CONFIGs", "array", "a"},
+    {"write --signal SECONDS of submit", "signal", ""},
+    {"the job puts itself into the queue again", "requeue", ""},
+    {"the job puts itself into the queue again; write a longer --time", "no-requeue", ""},
+    {"a job that starts again appends to its log", "open-mode", ""},
+    {"consecutive ranks share a node", "distribution", "m"},
+    {"it is the CONFIG's name", "job-name", "J"},
+    {"it is zero3d-NAME-JOB.log", "output", "o"},
+    {"the script is the job", "wrap", ""},
+    {"all ranks run zero3d", "multi-prog", ""},
 };
 
 /* Whether the text is one option on one line: "--partition=gpu", "-p gpu", "-pgpu". */
@@ -147,10 +138,10 @@ static z3d_status check_decided(const char *of, const char *text) {
     if (asks_for_gpus(text)) return refuse_decided(of, text, ONE_GPU);
     const size_t length = text[1] == '-' ? strcspn(text + 2, "=") : 0;
     for (size_t i = 0; i < sizeof decided / sizeof *decided; i++) {
-        const char *name = decided[i].name;
-        /* sbatch and srun accept abbreviations of long names. */
-        const bool same = length ? strncmp(text + 2, name, length) == 0
-                                 : decided[i].letter[0] && text[1] == decided[i].letter[0];
+        char name[32];
+        bool same = !length && strchr(decided[i].letters, text[1]);
+        for (const char *at = decided[i].names; length && z3d_next_word(&at, name, sizeof name);)
+            same = same || strncmp(text + 2, name, length) == 0; /* names may be abbreviated */
         if (same) return refuse_decided(of, text, decided[i].instead);
     }
     return Z3D_OK;

@@ -49,8 +49,7 @@ static int show(const asked *asked) {
     z3d_string text = {0}, file = {0};
     z3d_status status = z3d_trace_run_read(asked->folder, asked->step, &run);
     if (status == Z3D_OK) status = write_outputs(asked, &run, &text, &file);
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "trace");
-    z3d_string_free(&text);
+    int code = cli_answer(status, "trace", &text);
     z3d_string_free(&file);
     z3d_trace_run_release(&run);
     return code;

@@ -250,7 +250,7 @@ z3d_status z3d_device_choose_gemm(z3d_device *device, const z3d_gemm_choice *cho
 /* Runs the kernel alone; *seconds is its time. */
 z3d_status z3d_device_time(z3d_device *device, const z3d_kernel *kernel, double *seconds);
 
-/* record and sim: calls `observe` for every launched kernel. NULL: no calls. */
+/* Calls `observe` for every launched kernel, before it runs. NULL: no calls. */
 void z3d_device_set_recorder(z3d_device *device,
                              z3d_status (*observe)(void *context, const z3d_kernel *kernel),
                              void *context);

@@ -30,7 +30,9 @@ static z3d_status forward(z3d_unit_run *run) {
                       .dropout = dropout);
 }
 
-static z3d_status backward(z3d_unit_run *run) {
+/* The unit has no input. */
+static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
+    if (halves == Z3D_INPUT_HALF) return Z3D_OK;
     const z3d_transformer *shape = z3d_transformer_of(run);
     z3d_row_range own = z3d_unit_own_rows(run);
     int64_t seq = run->tokens, hidden = shape->hidden_size, rows = z3d_unit_rows(run);
@@ -63,13 +65,5 @@ static z3d_status backward(z3d_unit_run *run) {
                       .accumulate = run->group[POSITIONS].accumulate);
 }
 
-/* Nothing to do: the unit has no input. */
-static z3d_status backward_input(z3d_unit_run *run) {
-    (void)run;
-    return Z3D_OK;
-}
-
 const struct z3d_unit_ops z3d_embedding_ops = {.forward = forward,
-                                               .backward = backward,
-                                               .backward_input = backward_input,
-                                               .backward_weight = backward};
+                                               .backward_halves = backward_halves};

@@ -73,7 +73,7 @@ static z3d_status forward(z3d_unit_run *run) {
                                            run->field[1], layer.rows, saved.statistics, run->state);
 }
 
-static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
+static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear layer = logits_layer(run);
     head_saved saved;
@@ -92,19 +92,4 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
                              run->input_gradient);
 }
 
-static z3d_status backward(z3d_unit_run *run) {
-    return run_backward(run, Z3D_BOTH_HALVES);
-}
-
-static z3d_status backward_input(z3d_unit_run *run) {
-    return run_backward(run, Z3D_INPUT_HALF);
-}
-
-static z3d_status backward_weight(z3d_unit_run *run) {
-    return run_backward(run, Z3D_WEIGHT_HALF);
-}
-
-const struct z3d_unit_ops z3d_head_ops = {.forward = forward,
-                                          .backward = backward,
-                                          .backward_input = backward_input,
-                                          .backward_weight = backward_weight};
+const struct z3d_unit_ops z3d_head_ops = {.forward = forward, .backward_halves = backward_halves};

@@ -25,59 +25,19 @@ z3d_status z3d_refuse_member(const z3d_json *member, const char *supported) {
 
 /* ---- which keys there may be ---- */
 
-const z3d_known_key z3d_common_keys[] = {{"is_encoder_decoder", Z3D_KEY_FALSE},
-                                         {"add_cross_attention", Z3D_KEY_FALSE},
-                                         {"model_type", Z3D_KEY_ANY},
-                                         {"architectures", Z3D_KEY_ANY},
-                                         {"dtype", Z3D_KEY_ANY},
-                                         {"torch_dtype", Z3D_KEY_ANY},
-                                         {"use_cache", Z3D_KEY_ANY},
-                                         {"initializer_range", Z3D_KEY_ANY},
-                                         {"id2label", Z3D_KEY_ANY},
-                                         {"label2id", Z3D_KEY_ANY},
-                                         {"num_labels", Z3D_KEY_ANY},
-                                         {"problem_type", Z3D_KEY_ANY},
-                                         {"finetuning_task", Z3D_KEY_ANY},
-                                         {"task_specific_params", Z3D_KEY_ANY},
-                                         {"tokenizer_class", Z3D_KEY_ANY},
-                                         {"return_dict", Z3D_KEY_ANY},
-                                         {"return_dict_in_generate", Z3D_KEY_ANY},
-                                         {"output_attentions", Z3D_KEY_ANY},
-                                         {"output_hidden_states", Z3D_KEY_ANY},
-                                         {"output_scores", Z3D_KEY_ANY},
-                                         {"output_past", Z3D_KEY_ANY},
-                                         {"chunk_size_feed_forward", Z3D_KEY_ANY},
-                                         {"is_decoder", Z3D_KEY_ANY},
-                                         {"tie_encoder_decoder", Z3D_KEY_ANY},
-                                         {"pruned_heads", Z3D_KEY_ANY},
-                                         {"torchscript", Z3D_KEY_ANY},
-                                         {"tf_legacy_loss", Z3D_KEY_ANY},
-                                         {"use_bfloat16", Z3D_KEY_ANY},
-                                         {"gradient_checkpointing", Z3D_KEY_ANY},
-                                         {"prefix", Z3D_KEY_ANY},
-                                         {"xla_device", Z3D_KEY_ANY},
-                                         {"bad_words_ids", Z3D_KEY_ANY},
-                                         {"begin_suppress_tokens", Z3D_KEY_ANY},
-                                         {"diversity_penalty", Z3D_KEY_ANY},
-                                         {"do_sample", Z3D_KEY_ANY},
-                                         {"early_stopping", Z3D_KEY_ANY},
-                                         {"encoder_no_repeat_ngram_size", Z3D_KEY_ANY},
-                                         {"exponential_decay_length_penalty", Z3D_KEY_ANY},
-                                         {"length_penalty", Z3D_KEY_ANY},
-                                         {"max_length", Z3D_KEY_ANY},
-                                         {"min_length", Z3D_KEY_ANY},
-                                         {"no_repeat_ngram_size", Z3D_KEY_ANY},
-                                         {"num_beam_groups", Z3D_KEY_ANY},
-                                         {"num_beams", Z3D_KEY_ANY},
-                                         {"num_return_sequences", Z3D_KEY_ANY},
-                                         {"remove_invalid_values", Z3D_KEY_ANY},
-                                         {"repetition_penalty", Z3D_KEY_ANY},
-                                         {"suppress_tokens", Z3D_KEY_ANY},
-                                         {"temperature", Z3D_KEY_ANY},
-                                         {"top_k", Z3D_KEY_ANY},
-                                         {"top_p", Z3D_KEY_ANY},
-                                         {"typical_p", Z3D_KEY_ANY},
-                                         {NULL, Z3D_KEY_ANY}};
+const z3d_known_keys z3d_common_keys[] = {
+    {Z3D_KEY_FALSE, "is_encoder_decoder add_cross_attention"},
+    {Z3D_KEY_ANY,
+     "model_type architectures dtype torch_dtype use_cache initializer_range id2label label2id "
+     "num_labels problem_type finetuning_task task_specific_params tokenizer_class return_dict "
+     "return_dict_in_generate output_attentions output_hidden_states output_scores output_past "
+     "chunk_size_feed_forward is_decoder tie_encoder_decoder pruned_heads torchscript "
+     "tf_legacy_loss use_bfloat16 gradient_checkpointing prefix xla_device bad_words_ids "
+     "begin_suppress_tokens diversity_penalty do_sample early_stopping "
+     "encoder_no_repeat_ngram_size exponential_decay_length_penalty length_penalty max_length "
+     "min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences "
+     "remove_invalid_values repetition_penalty suppress_tokens temperature top_k top_p typical_p"},
+    {Z3D_KEY_ANY, NULL}};
 
 static bool is_harmless(const char *key) {
     return *key == '_' || strncmp(key, "transformers", 12) == 0 ||
@@ -92,17 +52,17 @@ z3d_status z3d_check_key(const z3d_json *m, z3d_key_rule rule) {
     return Z3D_OK;
 }
 
-static const z3d_known_key *find_key(const z3d_known_key *list, const char *key) {
-    while (list && list->key && strcmp(list->key, key) != 0) list++;
-    return list && list->key ? list : NULL;
+static const z3d_known_keys *find_key(const z3d_known_keys *list, const char *key) {
+    while (list && list->names && !z3d_has_word(list->names, key)) list++;
+    return list && list->names ? list : NULL;
 }
 
-void z3d_check_keys(const z3d_json *object, const z3d_known_key *known, const z3d_known_key *common,
-                    z3d_problems *problems) {
+void z3d_check_keys(const z3d_json *object, const z3d_known_keys *known,
+                    const z3d_known_keys *common, z3d_problems *problems) {
     char shown[Z3D_SHOWN + 1];
     for (const z3d_json *m = object->first; m; m = m->next) {
         if (m->type == Z3D_JSON_NULL || is_harmless(m->key)) continue;
-        const z3d_known_key *found = find_key(known, m->key);
+        const z3d_known_keys *found = find_key(known, m->key);
         if (!found) found = find_key(common, m->key);
         z3d_problems_add(problems,
                          found ? z3d_check_key(m, found->rule)

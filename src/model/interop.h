@@ -18,21 +18,21 @@ typedef enum z3d_key_rule {
     Z3D_KEY_SILU
 } z3d_key_rule;
 
-typedef struct z3d_known_key {
-    const char *key; /* NULL ends a list */
+typedef struct z3d_known_keys {
     z3d_key_rule rule;
-} z3d_known_key;
+    const char *names; /* separated by spaces; NULL ends a list */
+} z3d_known_keys;
 
 /* Keys that any model's config.json may have: about storage, use and training, and, from older
  * versions of transformers, about generation. */
-extern const z3d_known_key z3d_common_keys[];
+extern const z3d_known_keys z3d_common_keys[];
 
 /* ERR_UNSUPPORTED if the rule does not allow the value of this key. */
 z3d_status z3d_check_key(const z3d_json *member, z3d_key_rule rule);
 /* Adds a problem for each key of `object` that is in neither list, because it may change what the
  * model computes, and for each known key with a wrong value. Null values are accepted. common may
  * be NULL. */
-void z3d_check_keys(const z3d_json *object, const z3d_known_key *known, const z3d_known_key *common,
-                    z3d_problems *problems);
+void z3d_check_keys(const z3d_json *object, const z3d_known_keys *known,
+                    const z3d_known_keys *common, z3d_problems *problems);
 
 #endif

@@ -75,14 +75,10 @@ typedef struct z3d_model_type {
 
 /* The type that model.type names. ERR_CONFIG: no such type. */
 z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out);
-/* The same by name; NULL: no such type. */
-const z3d_model_type *z3d_model_type_named(const char *name);
 /* The type whose interop has this model_type of Hugging Face; NULL: none.
  * z3d_model_types_of_huggingface: all model_types as text, "gpt2, llama, ...", cut to size. */
 const z3d_model_type *z3d_model_type_of_huggingface(const char *name);
 const char *z3d_model_types_of_huggingface(char *buf, size_t size);
-/* All names, "gpt2 or ...", cut to size, into buf, which is returned. */
-const char *z3d_model_type_names(char *buf, size_t size);
 /* Creates the model that a configuration describes, for its tensor size. Errors: ERR_CONFIG (also
  * an unknown model.type), ERR_MEMORY. Not collective. */
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);

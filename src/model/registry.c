@@ -8,13 +8,14 @@
 
 static const z3d_model_type *const types[] = {&z3d_gpt_type, &z3d_llama_type};
 
-const z3d_model_type *z3d_model_type_named(const char *name) {
+static const z3d_model_type *type_named(const char *name) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i]->name, name) == 0) return types[i];
     return NULL;
 }
 
-const char *z3d_model_type_names(char *buf, size_t size) {
+/* "gpt2 or ..." */
+static const char *type_names(char *buf, size_t size) {
     size_t length = 0;
     for (size_t i = 0; i < sizeof types / sizeof *types && length < size; i++)
         length +=
@@ -42,12 +43,12 @@ const char *z3d_model_types_of_huggingface(char *buf, size_t size) {
 static void refusal(const z3d_config *config, char *out, size_t size) {
     char names[256];
     snprintf(out, size, "'%.100s' is not a model that this program knows; write %s",
-             config->model_type, z3d_model_type_names(names, sizeof names));
+             config->model_type, type_names(names, sizeof names));
 }
 
 z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out) {
     char text[512];
-    *out = z3d_model_type_named(config->model_type);
+    *out = type_named(config->model_type);
     if (*out) return Z3D_OK;
     refusal(config, text, sizeof text);
     return Z3D_ERROR(Z3D_ERR_CONFIG, "model.type: %s", text);
@@ -126,7 +127,7 @@ static void check_patterns(const z3d_model_type *type, const z3d_config *config,
 
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
     char text[512];
-    const z3d_model_type *type = z3d_model_type_named(config->model_type);
+    const z3d_model_type *type = type_named(config->model_type);
     if (type) {
         check_others(type, judge);
         type->check(config, judge);
@@ -139,7 +140,7 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
 
 static z3d_model_sizes sizes_or_none(const z3d_config *config) {
     z3d_model_sizes sizes = {0};
-    const z3d_model_type *type = z3d_model_type_named(config->model_type);
+    const z3d_model_type *type = type_named(config->model_type);
     if (type) type->sizes(config, &sizes);
     return sizes;
 }

@@ -72,7 +72,7 @@ static z3d_status add_gradient(z3d_unit_run *run, const void *later, const void 
                       .cols = z3d_transformer_of(run)->hidden_size, .dtype = run->dtype);
 }
 
-static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
+static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     const stream after = stream_out(run, run->output_gradient);
     z3d_mlp mlp;
     void *part;
@@ -84,19 +84,4 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     return z3d_unit_copy_rows(run, d.sum, after.sum);
 }
 
-static z3d_status backward(z3d_unit_run *run) {
-    return run_backward(run, Z3D_BOTH_HALVES);
-}
-
-static z3d_status backward_input(z3d_unit_run *run) {
-    return run_backward(run, Z3D_INPUT_HALF);
-}
-
-static z3d_status backward_weight(z3d_unit_run *run) {
-    return run_backward(run, Z3D_WEIGHT_HALF);
-}
-
-const struct z3d_unit_ops z3d_tile_ops = {.forward = forward,
-                                          .backward = backward,
-                                          .backward_input = backward_input,
-                                          .backward_weight = backward_weight};
+const struct z3d_unit_ops z3d_tile_ops = {.forward = forward, .backward_halves = backward_halves};

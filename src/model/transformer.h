@@ -32,13 +32,6 @@ typedef struct z3d_transformer {
 /* Units of one kind make the same launches. */
 enum { Z3D_KIND_EMBEDDING, Z3D_KIND_BLOCK, Z3D_KIND_HEAD, Z3D_KIND_TILE, Z3D_KIND_LAST_TILE };
 
-/* The halves of backward that a call computes. */
-typedef enum z3d_halves {
-    Z3D_INPUT_HALF = 1,
-    Z3D_WEIGHT_HALF = 2,
-    Z3D_BOTH_HALVES = Z3D_INPUT_HALF | Z3D_WEIGHT_HALF
-} z3d_halves;
-
 /* embedding.c and head.c. The head's groups are the table and the final norm. */
 extern const struct z3d_unit_ops z3d_embedding_ops, z3d_head_ops;
 /* tile.c */

@@ -176,11 +176,18 @@ void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
 z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, void *out_pointer);
 z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
                                    void *out_pointer);
-/* Takes memory that keeps its content from backward_input to backward_weight, with a status as
- * above. Both halves must take the same sizes in the same order. In a whole backward it is
- * workspace, so that backward can be written as its two halves. */
+/* Takes memory that keeps its content from the input half of backward to the weight half, with a
+ * status as above. Both halves must take the same sizes in the same order. In a whole backward it
+ * is workspace, so that backward can be written as its two halves. */
 z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size,
                                   void *out_pointer);
+
+/* The halves of backward that a call computes. */
+typedef enum z3d_halves {
+    Z3D_INPUT_HALF = 1,
+    Z3D_WEIGHT_HALF = 2,
+    Z3D_BOTH_HALVES = Z3D_INPUT_HALF | Z3D_WEIGHT_HALF
+} z3d_halves;
 
 struct z3d_unit_ops {
     /* input, parameters, fields -> output (if needed) and saved memory. */
@@ -188,16 +195,14 @@ struct z3d_unit_ops {
     /* input, saved memory, output_gradient -> input_gradient and all gradients of the unit's
      * groups, except those that are NULL. Of the forward only saved memory and input are left. */
     z3d_status (*backward)(z3d_unit_run *run);
-    /* Backward in two halves, for zero-bubble pipeline schedules: other units run between the
-     * halves. Set both or neither (NULL: backward cannot be cut). Together they give the same bits
-     * as backward. backward_input: input, saved memory, output_gradient, parameters ->
-     * input_gradient and deferred memory. It has no memory for gradients of parameters. It may
-     * change saved memory. */
-    z3d_status (*backward_input)(z3d_unit_run *run);
-    /* input, saved memory as backward_input left it, deferred memory, output_gradient -> all
-     * gradients of the unit's groups. It must not write input_gradient: its memory may be in other
-     * use. */
-    z3d_status (*backward_weight)(z3d_unit_run *run);
+    /* Set this instead, if backward can also run in two halves, for zero-bubble pipeline schedules:
+     * other units run between the halves. Together they give the same bits as the whole.
+     * Input half: input, saved memory, output_gradient, parameters -> input_gradient and deferred
+     * memory. It has no memory for gradients of parameters. It may change saved memory.
+     * Weight half: input, saved memory as the input half left it, deferred memory, output_gradient
+     * -> all gradients of the unit's groups. It must not write input_gradient: its memory may be in
+     * other use. */
+    z3d_status (*backward_halves)(z3d_unit_run *run, z3d_halves halves);
 };
 
 /* A parameter's place: index `index` in the unit's group `slot`. */

@@ -25,9 +25,7 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
     const z3d_model_facts *facts = &plan->model->facts;
     char parameters[96], local[32];
     int64_t samples = z3d_samples_in_all(c, t) * c->accumulation;
-    z3d_string_append(out,
-                      "model          %s: %s, sequence %lld, vocabulary %lld (padded "
-                      "%lld)\n",
+    z3d_string_append(out, "model          %s: %s, sequence %lld, vocabulary %lld (padded %lld)\n",
                       z3d_model_parameters_text(plan->model, parameters, sizeof parameters),
                       facts->shape, (long long)facts->tokens, (long long)facts->vocabulary,
                       (long long)facts->padded_vocabulary);

@@ -73,9 +73,8 @@ static z3d_status refuse_shares(const z3d_config *config, const z3d_plan_speeds 
         enough += (int64_t)(speeds->data[d] / speeds->data[slowest]);
     return z3d_config_error(
         config, "parallel.device_speeds",
-        "data rank %d is too slow for even one of a micro-batch's %lld samples; "
-        "write train_micro_batch_size_per_gpu %lld or more, or leave its ranks "
-        "out",
+        "data rank %d is too slow for even one of a micro-batch's %lld samples; write "
+        "train_micro_batch_size_per_gpu %lld or more, or leave its ranks out",
         slowest, (long long)samples,
         (long long)((enough + speeds->data_size - 1) / speeds->data_size));
 }

@@ -106,11 +106,9 @@ static void draw_piece(z3d_timeline_picture *p, int row) {
     if (!p->piece[row].open) return;
     p->piece[row].open = false;
     int shade = of->micro < 0 ? 0 : of->micro % SHADES;
-    z3d_string_append(&p->work,
-                      "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
-                      "fill=\"%s\">",
-                      x, y + gap_of(p), width, p->height - 2 * gap_of(p),
-                      works[of->kind].shade[shade]);
+    z3d_string_append(
+        &p->work, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\">", x,
+        y + gap_of(p), width, p->height - 2 * gap_of(p), works[of->kind].shade[shade]);
     append_tip(&p->work, of);
     z3d_string_append(&p->work, "</rect>\n");
     if (of->micro >= 0 && width > 16 && p->height >= 24)
@@ -160,8 +158,7 @@ static double legend_item(z3d_string *out, double x, double y, const char *const
                           const char *text) {
     for (int i = 0; i < shades; i++)
         z3d_string_append(out,
-                          "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" "
-                          "fill=\"%s\"/>\n",
+                          "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n",
                           x + 12 * i, y - 11, shade[i]);
     text_at(out, x + 12 * shades + 6, y, "start", text);
     double width = 0;

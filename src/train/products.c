@@ -181,8 +181,7 @@ z3d_status z3d_trainer_time_products(z3d_trainer *trainer) {
         if (status == Z3D_OK)
             z3d_log(Z3D_LOG_INFO,
                     KEY " timed: %d shapes of products; a step's take %.3g s on rank 0, with the "
-                        "heuristic's "
-                        "choices %.3g s",
+                        "heuristic's choices %.3g s",
                     t.choices.count, t.seconds[1], t.seconds[0]);
     }
     if (status == Z3D_OK)

@@ -158,9 +158,8 @@ static z3d_status check_partition(const z3d_trainer *trainer) {
         }
         return z3d_config_error(
             trainer->config, key[cut],
-            "the partition of %d data ranks spans two nodes: rank %d is on node "
-            "%d, rank %d on node %d; write a size that divides the data ranks "
-            "of a node, or leave it out",
+            "the partition of %d data ranks spans two nodes: rank %d is on node %d, rank %d on "
+            "node %d; write a size that divides the data ranks of a node, or leave it out",
             size, first, z3d_world_node(trainer->world, first), rank,
             z3d_world_node(trainer->world, rank));
     }

@@ -24,7 +24,7 @@ typedef struct progress {
     z3d_sent sent[Z3D_COLLECTIVE_COUNT];
 } progress;
 
-void z3d_trainer_note_write(z3d_trainer *trainer, z3d_status status) {
+static void note_write(z3d_trainer *trainer, z3d_status status) {
     if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
@@ -42,9 +42,8 @@ static double wall_time(void) {
 
 void z3d_trainer_write_line(z3d_trainer *trainer, z3d_line_file *file) {
     z3d_string *line = &trainer->line;
-    z3d_trainer_note_write(
-        trainer, line->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
-                              : z3d_line_file_write(file, line->text, line->length));
+    note_write(trainer, line->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
+                                     : z3d_line_file_write(file, line->text, line->length));
     z3d_string_clear(line);
 }
 
@@ -56,8 +55,7 @@ void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, do
 
 static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
     if (trainer->board.file.fd < 0) return;
-    z3d_trainer_note_write(
-        trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
+    note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
 }
 
 /* Shares are parts of the step's time; memory is the peak so far, in bytes. */
@@ -514,12 +512,11 @@ static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string path = {0}, text = {0};
     z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
     z3d_summary_json(end, &text);
-    z3d_trainer_note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
+    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
     z3d_run_folder_say(&trainer->folder);
-    z3d_trainer_note_write(trainer,
-                           path.failed || text.failed
-                               ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
-                               : z3d_write_whole_file(path.text, text.text, text.length));
+    note_write(trainer, path.failed || text.failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
+                            : z3d_write_whole_file(path.text, text.text, text.length));
     z3d_string_free(&path);
     z3d_string_free(&text);
 }
@@ -614,10 +611,10 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
         Z3D_TRY(z3d_trainer_sample_all(trainer, trainer->resumed_step + progress.steps, true,
                                        &progress.stopped));
     if (trainer->rank == 0) {
-        z3d_trainer_note_write(trainer, z3d_line_file_close(&trainer->metrics));
-        z3d_trainer_note_write(trainer, z3d_line_file_close(&trainer->events));
-        z3d_trainer_note_write(trainer, z3d_line_file_close(&trainer->samples));
-        z3d_trainer_note_write(trainer, z3d_tensorboard_close(&trainer->board));
+        note_write(trainer, z3d_line_file_close(&trainer->metrics));
+        note_write(trainer, z3d_line_file_close(&trainer->events));
+        note_write(trainer, z3d_line_file_close(&trainer->samples));
+        note_write(trainer, z3d_tensorboard_close(&trainer->board));
     }
     return agree_writes(trainer);
 }

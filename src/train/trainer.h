@@ -87,9 +87,8 @@ typedef struct z3d_trainer {
     z3d_kept_error write_error;
 } z3d_trainer;
 
-/* trainer.c, rank 0, not collective. Keeps the first write error until all ranks can be told. */
-void z3d_trainer_note_write(z3d_trainer *trainer, z3d_status status);
-/* Writes trainer->line to `file`, and notes an error. */
+/* trainer.c, rank 0, not collective. Writes trainer->line to `file`, and keeps the first error
+ * until all ranks can be told. */
 void z3d_trainer_write_line(z3d_trainer *trainer, z3d_line_file *file);
 /* Writes a line to events.jsonl with the present time. seconds NAN, detail NULL: left out. */
 void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
@@ -292,9 +291,8 @@ z3d_status z3d_trainer_find_memory(z3d_trainer *trainer, z3d_rank_memory *out);
 bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out);
 /* Whether device memory is the process's own memory. */
 bool z3d_trainer_device_is_host(const z3d_trainer *trainer);
-/* Bytes of this rank's arenas in the process's memory; bytes of its groups' buffers. */
+/* Bytes of this rank's arenas in the process's memory. */
 int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer);
-int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 
 /* data/batches.c, not collective. Fills trainer->micro with the data of training step `step`, or of
  * call `call` (from 0) of z3d_trainer_validation_calls for one validation file. ERR_DATA, ERR_IO.

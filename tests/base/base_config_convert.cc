@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <vector>
 
 #include <unistd.h>
@@ -479,6 +480,13 @@ TEST(DeepSpeed, NamesRangesAndNotes) {
         "accepted");
 }
 
+TEST(Megatron, NamesOfOneKindHaveOneAnswer) {
+    conversion c = megatron("--lr 1e-4 --log-anything 3 --new-fusion --moe-router-topk 2");
+    for (const char *name : {"--log-anything", "--new-fusion"})
+        EXPECT_TRUE(is_in(c, IDLE, name)) << c.table;
+    EXPECT_TRUE(is_in(c, REFUSED, "--moe-router-topk")) << c.table; // idle only in a log
+}
+
 TEST(DeepSpeed, AKeyHasOneFate) {
     conversion c = deepspeed("{\"zero_optimization\": {\"stage\": 2, \"sub_group_size\": 5,"
                              "\"offload_param\": {\"device\": \"cpu\"}}}");
@@ -588,13 +596,15 @@ static int fates(const conversion &c, const std::string &name) {
 }
 
 TEST(Grid, EveryArgumentOfMegatron) {
-#define X(name, kind, text) name,
-    const char *const names[] = {MEGATRON_ARGUMENTS(X)};
-#undef X
     const std::string without = megatron("--lr 1e-4").table;
-    for (const char *name : names) {
+    std::string names, name;
+    for (int i = 0; i < megatron_argument_count; i++)
+        if (megatron_arguments[i].kind != MEGATRON_PRINTED)
+            names += std::string(megatron_arguments[i].names) + " ";
+    std::replace(names.begin(), names.end(), '*', 'x');
+    for (std::istringstream words(names); words >> name;) {
         for (const char *value : {"", " 2", " 0.5", " auto", " full", " 1 2 3"}) {
-            const std::string text = std::string("--lr 1e-4 --") + name + value;
+            const std::string text = "--lr 1e-4 --" + name + value;
             conversion c = megatron(text);
             check_yaml(c, text);
             EXPECT_NE(c.table, without) << text; // it has a row

@@ -189,8 +189,8 @@ TEST(Gemm, LargerThanEveryCut) {
     }
 }
 
-// Rows of B, of a transposed A, or of both lie whole pages apart: these operands are copied to panels
-// on AVX2, if their elements are used often enough. k above 4096 has several panels.
+// Rows of B, of a transposed A, or of both lie whole pages apart: these operands are copied to
+// panels on AVX2, if their elements are used often enough. k above 4096 has several panels.
 TEST(Gemm, RowsThatArePagesApart) {
     const struct {
         Shape shape;

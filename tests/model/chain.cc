@@ -207,12 +207,12 @@ z3d_status Chain::backward(bool add) {
             Z3D_TRY(ops->forward(&again));
         }
         z3d_unit_run run = backward_run(u, true, !halves, written);
-        Z3D_TRY(halves ? ops->backward_input(&run) : ops->backward(&run));
+        Z3D_TRY(ops->backward_halves(&run, halves ? Z3D_INPUT_HALF : Z3D_BOTH_HALVES));
         deferred_used[(size_t)u] = run.deferred.used;
     }
     for (int u = model->num_units - 1; halves && u >= 0; u--) {
         z3d_unit_run run = backward_run(u, false, true, written);
-        Z3D_TRY(model->unit[u].ops->backward_weight(&run));
+        Z3D_TRY(model->unit[u].ops->backward_halves(&run, Z3D_WEIGHT_HALF));
         if (run.deferred.used != deferred_used[(size_t)u])
             return Z3D_ERROR(Z3D_ERR_INTERNAL, "unit %d: halves defer %lld and %lld bytes", u,
                              (long long)deferred_used[(size_t)u], (long long)run.deferred.used);

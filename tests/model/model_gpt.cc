@@ -228,7 +228,7 @@ TEST(Communication, PerUnit) {
                   : u == 1 ? bsh + bsh
                            : "all_reduce:scalar:256 all_reduce:scalar:512 ",
                   record.take());
-        ASSERT_Z3D(ops->backward(&backward));
+        ASSERT_Z3D(ops->backward_halves(&backward, Z3D_BOTH_HALVES));
         EXPECT_EQ(u == 0 ? "" : u == 1 ? bsh + bsh : bsh, record.take());
         EXPECT_EQ(run.saved.used, backward.saved.used);
         if (u != 1) continue;
@@ -279,7 +279,7 @@ TEST(Memory, ExhaustionIsAnError) {
     EXPECT_NE(nullptr, strstr(z3d_error_message(), "block.0"));
     run = record.run(gpt.model, 1, Z3D_MODE_TRAIN, 1, Z3D_F32);
     run.workspace.capacity = 1 << 20;
-    EXPECT_EQ(Z3D_ERR_INTERNAL, run.unit->ops->backward(&run));
+    EXPECT_EQ(Z3D_ERR_INTERNAL, run.unit->ops->backward_halves(&run, Z3D_BOTH_HALVES));
     // Sizes whose product is no int64 do not wrap around into small ones.
     run = record.run(gpt.model, 13, Z3D_MODE_TRAIN, INT64_C(1) << 51, Z3D_F32);
     EXPECT_EQ(Z3D_ERR_MEMORY, run.unit->ops->forward(&run));

@@ -57,21 +57,13 @@ z3d_status forward(z3d_unit_run *run) {
     Z3D_TRY(square.prepare());
     return square.forward();
 }
-z3d_status backward_input(z3d_unit_run *run) {
+z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     Square square(run);
     Z3D_TRY(square.prepare());
-    return square.input_half();
+    if (halves & Z3D_INPUT_HALF) Z3D_TRY(square.input_half());
+    return halves & Z3D_WEIGHT_HALF ? square.weight_half() : Z3D_OK;
 }
-z3d_status backward_weight(z3d_unit_run *run) {
-    Square square(run);
-    Z3D_TRY(square.prepare());
-    return square.weight_half();
-}
-z3d_status backward(z3d_unit_run *run) {
-    Z3D_TRY(backward_input(run));
-    return backward_weight(run);
-}
-const z3d_unit_ops SQUARE = {forward, backward, backward_input, backward_weight};
+const z3d_unit_ops SQUARE = {forward, nullptr, backward_halves};
 
 // As many equal units as there are chunks.
 struct Pipeline {

@@ -30,8 +30,8 @@ z3d_status only_collectives(z3d_unit_run *run) {
     return Z3D_OK;
 }
 
-const z3d_unit_ops NOTHING = {nothing, nothing, nullptr, nullptr};
-const z3d_unit_ops COLLECTIVES = {only_collectives, nothing, nullptr, nullptr};
+const z3d_unit_ops NOTHING = {nothing, nothing, nullptr};
+const z3d_unit_ops COLLECTIVES = {only_collectives, nothing, nullptr};
 
 struct Model {
     z3d_model *model = nullptr;
@@ -199,10 +199,9 @@ z3d_status classify(z3d_unit_run *run, bool backward) {
     return z3d_column_linear_backward(&lane, &linear, run->input, logits, run->input_gradient);
 }
 
-const z3d_unit_ops GELU = {gelu_forward, gelu_backward, nullptr, nullptr};
+const z3d_unit_ops GELU = {gelu_forward, gelu_backward, nullptr};
 const z3d_unit_ops CLASSIFY = {[](z3d_unit_run *run) { return classify(run, false); },
-                               [](z3d_unit_run *run) { return classify(run, true); }, nullptr,
-                               nullptr};
+                               [](z3d_unit_run *run) { return classify(run, true); }, nullptr};
 
 // A unit with two process groups: sums over the second, then over the tensor ranks, which all have
 // the same. The gradient of these sums is the same sums.
@@ -228,7 +227,7 @@ z3d_status sum_twice(z3d_unit_run *run, const void *from, void *to) {
 const z3d_unit_ops SUM_TWICE = {
     [](z3d_unit_run *run) { return sum_twice(run, run->input, run->output); },
     [](z3d_unit_run *run) { return sum_twice(run, run->output_gradient, run->input_gradient); },
-    nullptr, nullptr};
+    nullptr};
 
 // A unit of many parameters in many groups: h becomes h + W h, one matrix after the other. Forward
 // keeps each h.
@@ -281,7 +280,7 @@ z3d_status many(z3d_unit_run *run, bool backward) {
 }
 
 const z3d_unit_ops MANY = {[](z3d_unit_run *run) { return many(run, false); },
-                           [](z3d_unit_run *run) { return many(run, true); }, nullptr, nullptr};
+                           [](z3d_unit_run *run) { return many(run, true); }, nullptr};
 
 void add_matrix(z3d_parameter_group *group, const char *name, int64_t rows, float deviation) {
     z3d_parameter &p = group->parameter[group->num_parameters++];

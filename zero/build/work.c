@@ -112,7 +112,7 @@ static z3d_status check_halves(const struct builder *b) {
     for (int task = 0; task < b->num_tasks; task++)
         halves = halves || b->task[task].pass == Z3D_PASS_BACKWARD_INPUT;
     for (int u = 0; u < p->model->num_units && halves; u++)
-        if (!p->model->unit[u].ops->backward_input)
+        if (!p->model->unit[u].ops->backward_halves)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "unit %s has no backward in halves, which this pipeline schedule "
                              "needs; use %s",

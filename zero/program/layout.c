@@ -125,7 +125,8 @@ static z3d_status check_process_groups(const z3d_unit *unit) {
 
 static z3d_status check_unit(const z3d_model *model, int index) {
     const z3d_unit *u = &model->unit[index];
-    if (!named(u->name) || !u->ops || !u->ops->forward || !u->ops->backward)
+    if (!named(u->name) || !u->ops || !u->ops->forward ||
+        (!u->ops->backward && !u->ops->backward_halves))
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "unit %d needs a name of 1 to %d bytes, a forward and a backward", index,
                          Z3D_NAME - 1);

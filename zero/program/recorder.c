@@ -63,16 +63,11 @@ static z3d_status record_kernel(void *context, const z3d_kernel *kernel) {
 
 z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call) {
     const struct z3d_unit_ops *ops = run->unit->ops;
-    switch (call) {
-    case Z3D_CALL_BACKWARD:
-        return ops->backward(run);
-    case Z3D_CALL_BACKWARD_INPUT:
-        return ops->backward_input(run);
-    case Z3D_CALL_BACKWARD_WEIGHT:
-        return ops->backward_weight(run);
-    default:
-        return ops->forward(run);
-    }
+    const z3d_halves halves = call == Z3D_CALL_BACKWARD_INPUT    ? Z3D_INPUT_HALF
+                              : call == Z3D_CALL_BACKWARD_WEIGHT ? Z3D_WEIGHT_HALF
+                                                                 : Z3D_BOTH_HALVES;
+    if (call < Z3D_CALL_BACKWARD) return ops->forward(run);
+    return ops->backward_halves ? ops->backward_halves(run, halves) : ops->backward(run);
 }
 
 void z3d_unit_take_groups(z3d_unit_run *run, z3d_group *const group[Z3D_AXES_COUNT]) {
@@ -240,18 +235,12 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
                               z3d_device *device, z3d_group *const group[Z3D_AXES_COUNT],
                               int threads, z3d_trace *trace) {
     z3d_unit_run run = recording_run(model, layout, config, mode, u);
-    const struct z3d_unit_ops *ops = run.unit->ops;
     int calls = mode == Z3D_MODE_TRAIN && u >= layout->first_trained ? Z3D_CALL_COUNT : 1;
     run.device = device;
     z3d_unit_take_groups(&run, group);
-    if (!ops->backward_input != !ops->backward_weight)
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "unit %s has one half of backward; it needs both backward_input and "
-                         "backward_weight, or neither",
-                         run.unit->name);
     for (int call = 0; call < calls; call++) {
         if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
-        if (is_half((z3d_call)call) && !ops->backward_input) continue;
+        if (is_half((z3d_call)call) && !run.unit->ops->backward_halves) continue;
         Z3D_TRY(record_call(run, (z3d_call)call, threads, &trace[call]));
     }
     if (mode != Z3D_MODE_TRAIN) return Z3D_OK;

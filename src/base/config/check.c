@@ -54,12 +54,11 @@ static void check_optimizer(config_checker *k) {
     const z3d_optimizer optimizer = (z3d_optimizer)c->optimizer_type;
     static const char section[] = "optimizer.params.";
     char because[64];
-    const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};
     snprintf(because, sizeof because, "with optimizer.type %s", z3d_optimizer_name(optimizer));
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const char *path = config_table[i].path;
         if (strncmp(path, section, strlen(section)) == 0 && !z3d_optimizer_reads(optimizer, path))
-            config_refuse_idle(k, &not_read, path, NULL);
+            config_refuse_idle(k, path, "optimizer.type", because, NULL, false);
     }
     if (z3d_optimizer_reads(optimizer, SQUARES_TYPE) &&
         c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
@@ -78,7 +77,7 @@ static void complain(void *checker, const char *key, const char *message) {
 }
 
 static void idle(void *checker, const char *key, const char *cause, const char *because) {
-    config_refuse_idle(checker, &(idle_reason){{cause}, because, NULL, false}, key, NULL);
+    config_refuse_idle(checker, key, cause, because, NULL, false);
 }
 
 /* The model's own limits. */
@@ -87,33 +86,26 @@ static void check_model(config_checker *k) {
     k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
 }
 
+#define TENSOR "parallel.tensor_model_parallel_size"
+
 /* Keys that need several tensor ranks. */
 static void check_tensor_parts(config_checker *k) {
-    const idle_reason unshared = {
-        {"parallel.tensor_model_parallel_size"},
-        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence",
-        NULL,
-        false};
-    const idle_reason alone = {{"parallel.tensor_model_parallel_size"},
-                               "with parallel.tensor_model_parallel_size 1",
-                               NULL,
-                               false};
     if (k->c->parallel_tensor_model_parallel_size > 1) return;
-    config_refuse_idle(k, &unshared, "parallel.sequence_parallel", NULL);
-    config_refuse_idle(k, &alone, "parallel.allow_tensor_across_nodes", NULL);
+    config_refuse_idle(k, "parallel.sequence_parallel", TENSOR,
+                       "with " TENSOR " 1: only tensor ranks share a sequence", NULL, false);
+    config_refuse_idle(k, "parallel.allow_tensor_across_nodes", TENSOR, "with " TENSOR " 1", NULL,
+                       false);
 }
 
 static void check_parallel(config_checker *k) {
     config_check_pipeline(k);
     config_check_speeds(k);
     config_check_sharding(k);
-    if (config_sound(k, "parallel.tensor_model_parallel_size", NULL)) check_tensor_parts(k);
+    if (config_sound(k, TENSOR, NULL)) check_tensor_parts(k);
 }
 
-static void refuse_dynamic_scale(config_checker *k, const idle_reason *reason) {
-    config_refuse_idle(k, reason, "fp16.initial_scale_power", "fp16.loss_scale_window",
-                       "fp16.hysteresis", "fp16.min_loss_scale", NULL);
-}
+#define DYNAMIC_SCALE                                                                              \
+    "fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis fp16.min_loss_scale"
 
 static void check_precision(config_checker *k) {
     const z3d_config *c = k->c;
@@ -126,20 +118,14 @@ static void check_precision(config_checker *k) {
     }
     if (!c->fp16_enabled) {
         /* A pasted block with enabled: false is fine; a block without `enabled` is a mistake. */
-        const idle_reason off = {{"fp16.enabled"},
-                                 "while fp16.enabled is false",
-                                 "set fp16.enabled to true",
-                                 config_is_written(c, "fp16.enabled")};
-        refuse_dynamic_scale(k, &off);
-        config_refuse_idle(k, &off, "fp16.loss_scale", NULL);
+        config_refuse_idle(k, DYNAMIC_SCALE " fp16.loss_scale", "fp16.enabled",
+                           "while fp16.enabled is false", "set fp16.enabled to true",
+                           config_is_written(c, "fp16.enabled"));
         return;
     }
     if (c->fp16_loss_scale != 0) {
-        const idle_reason fixed = {{"fp16.loss_scale"},
-                                   "with a fixed fp16.loss_scale",
-                                   "set fp16.loss_scale to 0 (dynamic)",
-                                   false};
-        refuse_dynamic_scale(k, &fixed);
+        config_refuse_idle(k, DYNAMIC_SCALE, "fp16.loss_scale", "with a fixed fp16.loss_scale",
+                           "set fp16.loss_scale to 0 (dynamic)", false);
         return;
     }
     if (config_sound(k, "fp16.min_loss_scale", "fp16.initial_scale_power", NULL) &&
@@ -181,61 +167,50 @@ bool z3d_config_wants_checkpoints(const z3d_config *c) {
            c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL;
 }
 
+#define GRANULARITY "activation_checkpointing.granularity"
+#define PARTITION "activation_checkpointing.partition_activations"
+#define CPU "activation_checkpointing.cpu_checkpointing"
+#define FOLDER "activation_checkpointing.nvme_path"
+#define NUMBER "activation_checkpointing.number_checkpoints"
+
 static void check_activation_parts(config_checker *k) {
     const z3d_config *c = k->c;
     const int cpu = c->activation_checkpointing_cpu_checkpointing;
-    const idle_reason parts = {{"activation_checkpointing.granularity"},
-                               "unless activation_checkpointing.granularity is full",
-                               "set it to full",
-                               false};
-    const idle_reason no_replay = {
-        {"activation_checkpointing.granularity"},
-        c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
-            ? "with activation_checkpointing.granularity none, which replays nothing"
-            : "with activation_checkpointing.granularity selective, which never replays a whole "
-              "block",
-        "set it to full",
-        false};
+    static const char whole[] = "set it to full", full[] = "unless " GRANULARITY " is full";
     if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL ||
         c->activation_checkpointing_granularity == Z3D_GRANULARITY_AUTO)
         return;
-    config_refuse_idle(k, &parts, "activation_checkpointing.partition_activations", NULL);
-    if (cpu != Z3D_OFFLOAD_AUTO)
-        config_refuse_idle(k, &parts, "activation_checkpointing.cpu_checkpointing", NULL);
-    if (cpu == Z3D_OFFLOAD_NVME)
-        config_refuse_idle(k, &parts, "activation_checkpointing.nvme_path", NULL);
-    config_refuse_idle(k, &parts, "activation_checkpointing.number_checkpoints", NULL);
-    config_refuse_idle(k, &no_replay, "activation_checkpointing.replay", NULL);
+    config_refuse_idle(k,
+                       cpu == Z3D_OFFLOAD_AUTO   ? PARTITION " " NUMBER
+                       : cpu == Z3D_OFFLOAD_NVME ? PARTITION " " CPU " " FOLDER " " NUMBER
+                                                 : PARTITION " " CPU " " NUMBER,
+                       GRANULARITY, full, whole, false);
+    config_refuse_idle(k, "activation_checkpointing.replay", GRANULARITY,
+                       c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
+                           ? "with " GRANULARITY " none, which replays nothing"
+                           : "with " GRANULARITY " selective, which never replays a whole block",
+                       whole, false);
 }
 
 static void check_activation(config_checker *k) {
-    static const char partition[] = "activation_checkpointing.partition_activations";
-    static const char tensor[] = "parallel.tensor_model_parallel_size";
     const z3d_config *c = k->c;
-    const idle_reason decided = {
-        {"activation_checkpointing.cpu_checkpointing"},
-        "unless it decides a key that is auto: activation_checkpointing.cpu_checkpointing; with "
-        "stage 3 and pipeline stages zero_optimization.pipeline_gather; with an offloaded "
-        "optimizer zero_optimization.offload_optimizer.ratio",
-        NULL,
-        false};
     bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
                   c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
     bool ratio = c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE &&
                  z3d_is_auto(c->zero_optimization_offload_optimizer_ratio);
-    const idle_reason one_rank = {
-        {tensor},
-        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
-        NULL,
-        false};
-    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather && !ratio) {
-        config_refuse_idle(k, &decided, "training.hardware", NULL);
-    }
+    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather && !ratio)
+        config_refuse_idle(
+            k, "training.hardware", CPU,
+            "unless " CPU " is auto, which is what it decides; with stage 3 and "
+            "pipeline stages also zero_optimization.pipeline_gather auto, with an "
+            "offloaded optimizer also zero_optimization.offload_optimizer.ratio auto",
+            NULL, false);
     check_activation_parts(k);
     config_check_checkpoint_folder(k);
     check_checkpoint_number(k);
     if (c->parallel_tensor_model_parallel_size == 1)
-        config_refuse_idle(k, &one_rank, partition, NULL);
+        config_refuse_idle(k, PARTITION, TENSOR,
+                           "with " TENSOR " 1: only tensor ranks share a checkpoint", NULL, false);
 }
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
@@ -328,8 +303,7 @@ static void refuse_unread(config_checker *k) {
             (any_end && strcmp(path, TOTAL_STEPS) == 0))
             continue;
         append_readers(&readers, path);
-        config_refuse_idle(k, &(idle_reason){{"scheduler.type"}, because, readers.text, false},
-                           path, NULL);
+        config_refuse_idle(k, path, "scheduler.type", because, readers.text, false);
         z3d_string_free(&readers);
     }
 }
@@ -353,33 +327,26 @@ static void check_schedule(config_checker *k) {
 
 static void check_checkpoint(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_reason nothing_loaded = {
-        {"checkpoint.resume", "checkpoint.init_from"},
-        "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded",
-        NULL,
-        false};
-    const idle_reason resumes = {
-        {"checkpoint.resume"},
-        "with checkpoint.resume from a path: a run resumes or starts from other weights, not both",
-        NULL,
-        false};
-    const idle_reason none_saved = {{"checkpoint.interval"},
-                                    "while checkpoint.interval is 0",
-                                    "set checkpoint.interval",
-                                    false};
     bool never = strcmp(c->checkpoint_resume, "never") == 0;
     bool from_path = z3d_config_resumes_path(c);
     if (c->checkpoint_resume[0] == '\0') {
         config_complain(k, "checkpoint.resume",
                         "is empty; write auto, never or the path of a checkpoint");
     } else if (from_path) {
-        config_refuse_idle(k, &resumes, "checkpoint.init_from", NULL);
+        config_refuse_idle(k, "checkpoint.init_from", "checkpoint.resume",
+                           "with checkpoint.resume from a path: a run resumes or starts from other "
+                           "weights, not both",
+                           NULL, false);
     }
     if (never && c->checkpoint_init_from[0] == '\0')
-        config_refuse_idle(k, &nothing_loaded, "checkpoint.verify", NULL);
+        config_refuse_idle(
+            k, "checkpoint.verify", "checkpoint.resume checkpoint.init_from",
+            "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded", NULL,
+            false);
     if (c->checkpoint_interval == 0)
-        config_refuse_idle(k, &none_saved, "checkpoint.keep", "checkpoint.async",
-                           "checkpoint.keep_best", NULL);
+        config_refuse_idle(k, "checkpoint.keep checkpoint.async checkpoint.keep_best",
+                           "checkpoint.interval", "while checkpoint.interval is 0",
+                           "set checkpoint.interval", false);
 }
 
 #define GRADIENTS "data_types.grad_accum_dtype"
@@ -431,25 +398,24 @@ void config_check_wire(config_checker *k) {
 static void check_types(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
-    const idle_reason plain = {{"bf16.enabled", "fp16.enabled"},
-                               "in an fp32 run, whose gradients are fp32",
-                               "set bf16.enabled or fp16.enabled to true",
-                               false};
-    const idle_reason type = {{"bf16.enabled", "fp16.enabled"},
-                              c->bf16_enabled   ? "in a bf16 run"
-                              : c->fp16_enabled ? "in an fp16 run"
-                                                : "in an fp32 run",
-                              c->bf16_enabled   ? "use training.gemm.bf16"
-                              : c->fp16_enabled ? "use training.gemm.fp16"
-                                                : "use training.gemm.fp32",
-                              false};
+    static const char types[] = "bf16.enabled fp16.enabled";
     if (fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32)
-        config_refuse_idle(k, &plain, GRADIENTS, NULL);
+        config_refuse_idle(k, GRADIENTS, types, "in an fp32 run, whose gradients are fp32",
+                           "set bf16.enabled or fp16.enabled to true", false);
     check_gradients(k);
     if (c->training_device != Z3D_TRAINING_CPU) return;
-    if (!fp32) config_refuse_idle(k, &type, "training.gemm.fp32", NULL);
-    if (!c->bf16_enabled) config_refuse_idle(k, &type, "training.gemm.bf16", NULL);
-    if (!c->fp16_enabled) config_refuse_idle(k, &type, "training.gemm.fp16", NULL);
+    config_refuse_idle(k,
+                       c->bf16_enabled   ? "training.gemm.fp32 training.gemm.fp16"
+                       : c->fp16_enabled ? "training.gemm.fp32 training.gemm.bf16"
+                                         : "training.gemm.bf16 training.gemm.fp16",
+                       types,
+                       c->bf16_enabled   ? "in a bf16 run"
+                       : c->fp16_enabled ? "in an fp16 run"
+                                         : "in an fp32 run",
+                       c->bf16_enabled   ? "use training.gemm.bf16"
+                       : c->fp16_enabled ? "use training.gemm.fp16"
+                                         : "use training.gemm.fp32",
+                       false);
 }
 
 /* A graph launches the step as a whole: nothing can look at single instructions. */
@@ -465,47 +431,37 @@ static void check_graph(config_checker *k) {
                     looks, looks);
 }
 
-static const idle_reason on_cpu = {
-    {"training.device"}, "on the cpu device", "set training.device to cuda", false};
+static void refuse_on_cpu(config_checker *k, const char *keys) {
+    config_refuse_idle(k, keys, "training.device", "on the cpu device",
+                       "set training.device to cuda", false);
+}
 
 static void check_nccl(config_checker *k) {
     const z3d_config *c = k->c;
     static const char windows[] = "training.nccl.windows";
-    const idle_reason host = {{"training.collectives"},
-                              "with training.collectives host",
-                              "set training.collectives to nccl",
-                              false};
     if (c->training_device == Z3D_TRAINING_CPU)
-        config_refuse_idle(k, &on_cpu, windows, NULL);
+        refuse_on_cpu(k, windows);
     else if (c->training_collectives == Z3D_COLLECTIVES_HOST)
-        config_refuse_idle(k, &host, windows, NULL);
+        config_refuse_idle(k, windows, "training.collectives", "with training.collectives host",
+                           "set training.collectives to nccl", false);
 }
 
 static void check_cpu_device(config_checker *k) {
     const z3d_config *c = k->c;
-    if (c->training_collectives == Z3D_COLLECTIVES_NCCL)
-        config_refuse_idle(k, &on_cpu, "training.collectives", NULL);
-    config_refuse_idle(k, &on_cpu, "training.attention", "training.tf32", "training.deterministic",
-                       "training.cuda_graph", NULL);
-    if (z3d_config_cuda_gemm(c) != Z3D_CUDA_GEMM_HEURISTIC)
-        config_refuse_idle(k, &on_cpu, "training.gemm.cuda", NULL);
+    if (c->training_collectives == Z3D_COLLECTIVES_NCCL) refuse_on_cpu(k, "training.collectives");
+    refuse_on_cpu(k, "training.attention training.tf32 training.deterministic training.cuda_graph");
+    if (z3d_config_cuda_gemm(c) != Z3D_CUDA_GEMM_HEURISTIC) refuse_on_cpu(k, "training.gemm.cuda");
 }
 
 static void check_cuda_device(config_checker *k) {
     const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled,
          cudnn = c->training_attention == Z3D_CONFIG_ATTENTION_CUDNN;
-    const idle_reason cublas = {
-        {"training.device"}, "on the cuda device, which uses cuBLASLt", NULL, false};
-    const idle_reason short_type = {
-        {"bf16.enabled", "fp16.enabled"}, "in a 16-bit run", NULL, false};
-    const idle_reason own = {{"training.attention", "bf16.enabled", "fp16.enabled"},
-                             "where cuDNN does not compute attention",
-                             NULL,
-                             false};
-    config_refuse_idle(k, &cublas, "training.gemm.fp32", "training.gemm.bf16", "training.gemm.fp16",
-                       NULL);
-    if (!fp32) config_refuse_idle(k, &short_type, "training.tf32", NULL);
+    config_refuse_idle(k, "training.gemm.fp32 training.gemm.bf16 training.gemm.fp16",
+                       "training.device", "on the cuda device, which uses cuBLASLt", NULL, false);
+    if (!fp32)
+        config_refuse_idle(k, "training.tf32", "bf16.enabled fp16.enabled", "in a 16-bit run", NULL,
+                           false);
     if (z3d_config_cuda_gemm(c) == Z3D_CUDA_GEMM_LIST &&
         !strstr(c->training_gemm_cuda.path[0], ", cuBLASLt "))
         config_complain(k, "training.gemm.cuda",
@@ -514,7 +470,9 @@ static void check_cuda_device(config_checker *k) {
                         c->training_gemm_cuda.path[0]);
     check_graph(k);
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
-        config_refuse_idle(k, &own, "training.deterministic", NULL);
+        config_refuse_idle(k, "training.deterministic",
+                           "training.attention bf16.enabled fp16.enabled",
+                           "where cuDNN does not compute attention", NULL, false);
     if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
         config_complain(k, "training.attention",
                         "cudnn computes attention only in bf16 and fp16, and without dropout on "
@@ -525,44 +483,36 @@ static void check_cuda_device(config_checker *k) {
 /* Keys for files or a prompt that are not given. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_reason windows = {
-        {"data.samples"}, "with data.samples windows", "set data.samples to documents", false};
-    const idle_reason no_file = {
-        {"data.validation"}, "without data.validation", "set data.validation", false};
-    const idle_reason one_loss = {{"training.eval_interval"},
-                                  "while training.eval_interval is 0: one validation loss, at the "
-                                  "end",
-                                  "set training.eval_interval",
-                                  false};
-    const idle_reason no_prompt = {{"generate.prompt", "generate.prompts"},
-                                   "without generate.prompt and generate.prompts",
-                                   "set one of them",
-                                   false};
-    const idle_reason bytes = {{"data.tokenizer"},
-                               "with data.tokenizer bytes",
-                               "set data.tokenizer to gpt2 or huggingface",
-                               false};
-    const idle_reason one_file = {{"data.tokenizer"},
-                                  "with data.tokenizer huggingface: tokenizer.json has its own",
-                                  "leave it out",
-                                  false};
     if (c->data_samples == Z3D_SAMPLES_WINDOWS)
-        config_refuse_idle(k, &windows, "data.too_long", NULL);
+        config_refuse_idle(k, "data.too_long", "data.samples", "with data.samples windows",
+                           "set data.samples to documents", false);
     if (c->data_validation.count == 0)
-        config_refuse_idle(k, &no_file, "training.eval_interval", "training.eval_steps",
-                           "training.early_stopping_patience", "checkpoint.keep_best", NULL);
+        config_refuse_idle(k,
+                           "training.eval_interval training.eval_steps "
+                           "training.early_stopping_patience checkpoint.keep_best",
+                           "data.validation", "without data.validation", "set data.validation",
+                           false);
     else if (c->training_eval_interval == 0)
-        config_refuse_idle(k, &one_loss, "training.early_stopping_patience", "checkpoint.keep_best",
-                           NULL);
+        config_refuse_idle(k, "training.early_stopping_patience checkpoint.keep_best",
+                           "training.eval_interval",
+                           "while training.eval_interval is 0: one validation loss, at the end",
+                           "set training.eval_interval", false);
     if (!z3d_config_has_prompts(c))
-        config_refuse_idle(k, &no_prompt, "generate.tokens", "generate.temperature",
-                           "generate.top_k", "generate.seed", "generate.top_p",
-                           "generate.repetition_penalty", "generate.stop", "generate.ignore_eos",
-                           "generate.batch", "generate.every", NULL);
+        config_refuse_idle(k,
+                           "generate.tokens generate.temperature generate.top_k generate.seed "
+                           "generate.top_p generate.repetition_penalty generate.stop "
+                           "generate.ignore_eos generate.batch generate.every",
+                           "generate.prompt generate.prompts",
+                           "without generate.prompt and generate.prompts", "set one of them",
+                           false);
     if (c->data_tokenizer == Z3D_TOKENIZER_BYTES)
-        config_refuse_idle(k, &bytes, "data.vocab", "data.merges", NULL);
+        config_refuse_idle(k, "data.vocab data.merges", "data.tokenizer",
+                           "with data.tokenizer bytes", "set data.tokenizer to gpt2 or huggingface",
+                           false);
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
-        config_refuse_idle(k, &one_file, "data.merges", NULL);
+        config_refuse_idle(k, "data.merges", "data.tokenizer",
+                           "with data.tokenizer huggingface: tokenizer.json has its own",
+                           "leave it out", false);
 }
 
 bool z3d_config_has_prompts(const z3d_config *c) {

@@ -53,14 +53,13 @@ static void check_names(config_checker *k) {
 
 void config_check_comms(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_reason off = {{ENABLED}, "while " ENABLED " is false", "set it to true", true},
-                      all = {{ALL}, "while " ALL " is true", "set it to false", false};
     if (!config_sound(k, ENABLED, ALL, OPS, NULL)) return;
     check_names(k);
     if (!c->comms_logger_enabled)
-        config_refuse_idle(k, &off, OPS, ALL, NULL);
+        config_refuse_idle(k, OPS " " ALL, ENABLED, "while " ENABLED " is false", "set it to true",
+                           true);
     else if (c->comms_logger_prof_all)
-        config_refuse_idle(k, &all, OPS, NULL);
+        config_refuse_idle(k, OPS, ALL, "while " ALL " is true", "set it to false", false);
     else if (c->comms_logger_prof_ops.count == 0)
         config_complain(k, ALL, "false, but " OPS " names no collective; name some, or write true");
 }

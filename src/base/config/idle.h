@@ -4,19 +4,11 @@
 
 #include "src/base/config/table.h"
 
-enum { MAX_CAUSES = 3 };
-
-/* Why a key has no effect: the keys that cause it, and a text. */
-typedef struct idle_reason {
-    const char *cause[MAX_CAUSES]; /* up to NULL */
-    const char *because;
-    const char *remedy; /* besides leaving the key out; NULL: none */
-    bool accepted;      /* only noted, even if the file itself is the cause: a block that is off */
-} idle_reason;
-
-/* Refuses or notes each of the keys (up to NULL) that the user set to a value other than its
- * default. Does nothing if a cause has an error. */
-void config_refuse_idle(config_checker *k, const idle_reason *reason, ...)
-    __attribute__((sentinel));
+/* Refuses or notes each of `keys` ("a b") that the user set to a value other than its default,
+ * because the values of the keys `causes` leave it without effect. Does nothing if a cause has an
+ * error. remedy: besides leaving the key out; NULL: none. accepted: only notes it, even if the file
+ * itself is the cause: a block that is off. */
+void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
+                        const char *because, const char *remedy, bool accepted);
 
 #endif

@@ -70,36 +70,31 @@ typedef struct offload_block {
     const char *folder;
 } offload_block;
 
-static offload_block block_of(const char *device, const char *path, bool nvme, const char *folder) {
-    return (offload_block){device, path, nvme, folder};
-}
-
 static offload_block optimizer_block(const z3d_config *c) {
-    return block_of(OPTIMIZER ".device", OPTIMIZER ".nvme_path",
-                    c->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME,
-                    c->zero_optimization_offload_optimizer_nvme_path);
+    return (offload_block){OPTIMIZER ".device", OPTIMIZER ".nvme_path",
+                           c->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME,
+                           c->zero_optimization_offload_optimizer_nvme_path};
 }
 
 static offload_block param_block(const z3d_config *c) {
-    return block_of(PARAM ".device", PARAM ".nvme_path",
-                    c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME,
-                    c->zero_optimization_offload_param_nvme_path);
+    return (offload_block){PARAM ".device", PARAM ".nvme_path",
+                           c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME,
+                           c->zero_optimization_offload_param_nvme_path};
 }
 
 static offload_block checkpoint_block(const z3d_config *c) {
-    return block_of(CHECKPOINTS ".cpu_checkpointing", CHECKPOINTS ".nvme_path",
-                    c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME,
-                    c->activation_checkpointing_nvme_path);
+    return (offload_block){CHECKPOINTS ".cpu_checkpointing", CHECKPOINTS ".nvme_path",
+                           c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME,
+                           c->activation_checkpointing_nvme_path};
 }
 
 static void check_disk(config_checker *k, const offload_block *b) {
     char because[96];
     bool switched = config_is_written(k->c, b->device) || k->c->origin->report;
     /* A pasted block may have a folder with any device. */
-    const idle_reason unused = {{b->device}, because, "set it to nvme", switched};
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
     if (!b->nvme)
-        config_refuse_idle(k, &unused, b->path, NULL);
+        config_refuse_idle(k, b->path, b->device, because, "set it to nvme", switched);
     else if (!*b->folder && config_sound(k, b->device, b->path, NULL))
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path);
 }
@@ -120,19 +115,15 @@ static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
     const int where = c->zero_optimization_offload_optimizer_device;
     const offload_block block = optimizer_block(c);
-    const idle_reason on_device = {{block.device},
-                                   "while " OPTIMIZER
-                                   ".device is none: the optimizer steps whole parameter groups",
-                                   "set it to cpu or nvme",
-                                   true};
-    const idle_reason off = {{block.device},
-                             "while " OPTIMIZER ".device is none",
-                             "set it to cpu or nvme",
-                             config_is_written(c, block.device) || c->origin->report};
     check_disk(k, &block);
     if (where == Z3D_OFFLOAD_DEVICE_NONE) {
-        config_refuse_idle(k, &on_device, GROUP, NULL);
-        config_refuse_idle(k, &off, OPTIMIZER ".buffer_count", OPTIMIZER ".ratio", DELAYED, NULL);
+        config_refuse_idle(k, GROUP, block.device,
+                           "while " OPTIMIZER
+                           ".device is none: the optimizer steps whole parameter groups",
+                           "set it to cpu or nvme", true);
+        config_refuse_idle(k, OPTIMIZER ".buffer_count " OPTIMIZER ".ratio " DELAYED, block.device,
+                           "while " OPTIMIZER ".device is none", "set it to cpu or nvme",
+                           config_is_written(c, block.device) || c->origin->report);
     } else {
         check_delayed(k);
     }
@@ -154,10 +145,8 @@ static void check_param(config_checker *k) {
     const z3d_config *c = k->c;
     const bool off = c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE;
     const offload_block block = param_block(c), optimizer = optimizer_block(c);
-    const idle_reason whole = {{STAGE},
-                               "below " STAGE " 3: every rank keeps whole parameters",
-                               "set the stage to 3",
-                               false};
+    static const char why[] = "below " STAGE " 3: every rank keeps whole parameters",
+                      instead[] = "set the stage to 3";
     bool below = c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL);
     if (off || !below) {
         check_disk(k, &block);
@@ -165,24 +154,21 @@ static void check_param(config_checker *k) {
         return;
     }
     /* One error is enough: the other keys depend on the device. */
-    config_refuse_idle(k, &whole, block.device, NULL);
-    if (config_sound(k, block.device, NULL)) config_refuse_idle(k, &whole, block.path, NULL);
+    config_refuse_idle(k, block.device, STAGE, why, instead, false);
+    if (config_sound(k, block.device, NULL))
+        config_refuse_idle(k, block.path, STAGE, why, instead, false);
 }
 
 static void check_prefetch(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_reason whole = {{STAGE},
-                               "below " STAGE " 3: parameters are gathered once a step",
-                               "set the stage to 3",
-                               true};
-    const idle_reason apart = {{OVERLAP},
-                               "while " OVERLAP " is false: each unit gathers its own parameters",
-                               "set it to true",
-                               true};
     if (c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL))
-        config_refuse_idle(k, &whole, PREFETCH, NULL);
+        config_refuse_idle(k, PREFETCH, STAGE,
+                           "below " STAGE " 3: parameters are gathered once a step",
+                           "set the stage to 3", true);
     else if (!c->zero_optimization_overlap_comm)
-        config_refuse_idle(k, &apart, PREFETCH, NULL);
+        config_refuse_idle(k, PREFETCH, OVERLAP,
+                           "while " OVERLAP " is false: each unit gathers its own parameters",
+                           "set it to true", true);
 }
 
 void config_check_offload_alone(config_checker *k) {

@@ -35,8 +35,8 @@ int64_t z3d_config_chunks(const z3d_config *config) {
 /* ---- the checks ---- */
 
 static void check_one_stage(config_checker *k) {
-    const idle_reason one = {{SIZE}, "with " SIZE " 1", NULL, false};
-    config_refuse_idle(k, &one, VIRTUAL, SCHEDULE, SCHEDULE_FILE, PARTITION, GATHER, NULL);
+    config_refuse_idle(k, VIRTUAL " " SCHEDULE " " SCHEDULE_FILE " " PARTITION " " GATHER, SIZE,
+                       "with " SIZE " 1", NULL, false);
 }
 
 /* The model's units; 0: not known. A converted file may not describe the model. */
@@ -86,11 +86,10 @@ static void check_schedule_chunks(config_checker *k) {
 static void check_schedule_file(config_checker *k) {
     const char *path = k->c->parallel_pipeline_schedule_file;
     bool file = k->c->parallel_pipeline_schedule == Z3D_PIPELINE_FILE;
-    const idle_reason generated = {
-        {SCHEDULE}, "unless " SCHEDULE " is file", "set it to file", false};
     if (!config_sound(k, SCHEDULE, SCHEDULE_FILE, NULL)) return;
     if (!file)
-        config_refuse_idle(k, &generated, SCHEDULE_FILE, NULL);
+        config_refuse_idle(k, SCHEDULE_FILE, SCHEDULE, "unless " SCHEDULE " is file",
+                           "set it to file", false);
     else if (!*path)
         config_complain(k, SCHEDULE,
                         "file needs the path of a schedule; set " SCHEDULE_FILE
@@ -135,11 +134,10 @@ static void check_partition(config_checker *k) {
 
 /* Only sharded parameters are gathered. */
 static void check_gather(config_checker *k) {
-    const idle_reason whole = {{"zero_optimization.stage"},
-                               "below zero_optimization.stage 3: every rank keeps whole parameters",
-                               NULL,
-                               false};
-    if (k->c->zero_optimization_stage < 3) config_refuse_idle(k, &whole, GATHER, NULL);
+    if (k->c->zero_optimization_stage < 3)
+        config_refuse_idle(k, GATHER, "zero_optimization.stage",
+                           "below zero_optimization.stage 3: every rank keeps whole parameters",
+                           NULL, false);
 }
 
 void config_check_pipeline(config_checker *k) {

@@ -48,42 +48,36 @@ int64_t z3d_config_data_inner(const z3d_config *config, int64_t data) {
 
 static void check_node(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_reason ring = {{ALGORITHM, HPZ, COMMS},
-                              "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false",
-                              NULL,
-                              true};
     if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled &&
         config_sound(k, NODE, ALGORITHM, HPZ, COMMS, NULL))
-        config_refuse_idle(k, &ring, NODE, NULL);
+        config_refuse_idle(k, NODE, ALGORITHM " " HPZ " " COMMS,
+                           "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false", NULL,
+                           true);
 }
 
 /* With gathers for each use, the limit affects only parameters gathered ahead or kept. */
 static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
-    const idle_reason kept = {
-        {GATHER}, "while " GATHER " is per_step: all stay gathered", NULL, true};
-    const idle_reason alone = {{OVERLAP, REUSE},
-                               "while " OVERLAP " is false and " REUSE " is 0: only the unit that "
-                               "runs has gathered parameters",
-                               NULL,
-                               true};
     if (!config_sound(k, LIVE, REUSE, GATHER, OVERLAP, NULL)) return;
     if (per_step)
-        config_refuse_idle(k, &kept, REUSE, NULL);
+        config_refuse_idle(k, REUSE, GATHER, "while " GATHER " is per_step: all stay gathered",
+                           NULL, true);
     else if (!c->zero_optimization_overlap_comm &&
              c->zero_optimization_stage3_max_reuse_distance == 0)
-        config_refuse_idle(k, &alone, LIVE, NULL);
+        config_refuse_idle(k, LIVE, OVERLAP " " REUSE,
+                           "while " OVERLAP " is false and " REUSE " is 0: only the unit that runs "
+                           "has gathered parameters",
+                           NULL, true);
 }
 
 /* Keys that decide how stage 3 gathers. */
 static void check_stage_3(config_checker *k) {
     const z3d_config *c = k->c;
-    const idle_reason whole = {
-        {STAGE}, "below " STAGE " 3: every rank keeps whole parameters", NULL, true};
     if (!config_sound(k, STAGE, NULL)) return;
     if (c->zero_optimization_stage < 3)
-        config_refuse_idle(k, &whole, PERSISTENCE, LIVE, REUSE, NULL);
+        config_refuse_idle(k, PERSISTENCE " " LIVE " " REUSE, STAGE,
+                           "below " STAGE " 3: every rank keeps whole parameters", NULL, true);
     else
         check_live(k);
 }

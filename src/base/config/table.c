@@ -203,11 +203,20 @@ void z3d_config_destroy(z3d_config *config) {
 }
 
 z3d_status z3d_config_leave_training(z3d_config *config) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++)
+        if (z3d_config_meanings[i].inference == Z3D_INFERENCE_STANDARD)
+            Z3D_TRY(z3d_config_leave(config, config_table[i].path));
+    return Z3D_OK;
+}
+
+z3d_status z3d_config_leave(z3d_config *config, const char *paths) {
+    char path[128];
     z3d_status status = Z3D_OK;
-    for (int i = 0; i < CONFIG_KEY_COUNT && status == Z3D_OK; i++) {
+    while (status == Z3D_OK && z3d_next_word(&paths, path, sizeof path)) {
+        const int key = config_find(path);
         z3d_string assignment = {0};
-        if (z3d_config_meanings[i].inference != Z3D_INFERENCE_STANDARD) continue;
-        z3d_string_append(&assignment, "%s=%s", config_table[i].path, config_table[i].standard);
+        Z3D_REQUIRE(key >= 0, "there is no key %s", path);
+        z3d_string_append(&assignment, "%s=%s", path, config_table[key].standard);
         status = assignment.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a key")
                                    : z3d_config_override(config, assignment.text);
         z3d_string_free(&assignment);

@@ -104,26 +104,20 @@ static void cpu_model(char *out, size_t size) {
 }
 
 static const char *library_isa(void) {
-    switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41:
-        return "sse4.1";
-    case dnnl_cpu_isa_avx:
-        return "avx";
-    case dnnl_cpu_isa_avx2:
-        return "avx2";
-    case dnnl_cpu_isa_avx2_vnni:
-        return "avx2_vnni";
-    case dnnl_cpu_isa_avx512_core:
-        return "avx512";
-    case dnnl_cpu_isa_avx512_core_vnni:
-        return "avx512_vnni";
-    case dnnl_cpu_isa_avx512_core_bf16:
-        return "avx512_bf16";
-    case dnnl_cpu_isa_avx512_core_amx:
-        return "avx512_amx";
-    default:
-        return "any isa";
-    }
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *name;
+    } known[] = {{dnnl_cpu_isa_sse41, "sse4.1"},
+                 {dnnl_cpu_isa_avx, "avx"},
+                 {dnnl_cpu_isa_avx2, "avx2"},
+                 {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
+                 {dnnl_cpu_isa_avx512_core, "avx512"},
+                 {dnnl_cpu_isa_avx512_core_vnni, "avx512_vnni"},
+                 {dnnl_cpu_isa_avx512_core_bf16, "avx512_bf16"},
+                 {dnnl_cpu_isa_avx512_core_amx, "avx512_amx"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].isa == dnnl_get_effective_cpu_isa()) return known[i].name;
+    return "any isa";
 }
 
 static void describe(z3d_cpu *cpu) {

@@ -45,8 +45,8 @@ static void cut_tiles(const z3d_gemm *gemm, z3d_gemm_plan *plan) {
     plan->chunk_k = equal_parts(gemm->k, CHUNK_K, 16);
 }
 
-/* Whether rows of this fp32 operand lie such that oneDNN reads them slowly, and each element is used
- * often enough. */
+/* Whether rows of this fp32 operand lie such that oneDNN reads them slowly, and each element is
+ * used often enough. */
 static bool worth_a_copy(int64_t ld, int64_t uses) {
     return z3d_gemm_panel_ld(ld) != ld && uses >= FEWEST_USES;
 }

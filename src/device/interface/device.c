@@ -21,6 +21,8 @@ struct z3d_device {
     void *scratch;
     z3d_access_observer observer; /* NULL: none */
     void *access_context;
+    z3d_status (*record)(void *context, const z3d_kernel *kernel); /* NULL: none */
+    void *record_context;
 };
 
 static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record,
@@ -220,6 +222,7 @@ z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
         if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
     }
     if (device->observer) touch_operands(device, kernel);
+    if (device->record) Z3D_TRY(device->record(device->record_context, kernel));
     if (device->tape) {
         double seconds;
         Z3D_TRY(z3d_device_time(device, kernel, &seconds));
@@ -352,5 +355,6 @@ z3d_status z3d_device_choose_gemm(z3d_device *device, const z3d_gemm_choice *cho
 void z3d_device_set_recorder(z3d_device *device,
                              z3d_status (*observe)(void *context, const z3d_kernel *kernel),
                              void *context) {
-    if (device->ops->set_recorder) device->ops->set_recorder(device->self, observe, context);
+    device->record = observe;
+    device->record_context = context;
 }

@@ -70,9 +70,6 @@ typedef struct z3d_device_ops {
     z3d_status (*gemm_machine)(void *self, char *out, size_t size);
     z3d_status (*gemm_choice)(void *self, const z3d_gemm *gemm, z3d_gemm_choice *out);
     z3d_status (*choose_gemm)(void *self, const z3d_gemm_choice *choice);
-    /* Optional: for devices whose kernels can be observed. */
-    void (*set_recorder)(void *self, z3d_status (*observe)(void *, const z3d_kernel *),
-                         void *context);
 } z3d_device_ops;
 
 extern const z3d_device_ops z3d_device_ops_cpu, z3d_device_ops_record, z3d_device_ops_sim;

@@ -15,8 +15,7 @@ z3d_status z3d_unbacked_alloc(void *self, z3d_space space, int64_t bytes, void *
     uint64_t size = ((uint64_t)bytes + PAGE - 1) / PAGE * PAGE + PAGE;
     if (size > ((uint64_t)1 << SPACE_SHIFT) - FIRST_ADDRESS - memory->used)
         return Z3D_ERROR(Z3D_ERR_MEMORY,
-                         "no addresses left for %lld bytes on a device without "
-                         "memory",
+                         "no addresses left for %lld bytes on a device without memory",
                          (long long)bytes);
     *out = (void *)(uintptr_t)(((uint64_t)space << SPACE_SHIFT) + FIRST_ADDRESS + memory->used);
     memory->used += size;

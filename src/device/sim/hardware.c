@@ -337,11 +337,8 @@ bool z3d_hardware_describe(const char *path, double *low, double *high, const ch
 
 /* Numbers that decide whether a run fits into memory, not how long it takes. */
 static bool decides_fit(int number) {
-    static const char *const paths[] = {"device.memory_gib", "device.overhead_gb",
-                                        "node.host_memory_gib", "node.nvme_gib"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (strcmp(numbers[number].path, paths[i]) == 0) return true;
-    return false;
+    return z3d_has_word("device.memory_gib device.overhead_gb node.host_memory_gib node.nvme_gib",
+                        numbers[number].path);
 }
 
 /* Numbers that decide neither of the two. */

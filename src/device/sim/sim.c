@@ -12,8 +12,6 @@ typedef struct sim {
     int threads;
     int64_t next_copy;
     z3d_tape *tape;
-    z3d_status (*observe)(void *context, const z3d_kernel *kernel); /* NULL: no observer */
-    void *context;
 } sim;
 
 static z3d_status create(const z3d_device_config *config, void **self) {
@@ -53,15 +51,7 @@ static z3d_space space_of(const z3d_kernel *kernel) {
 
 static z3d_status launch(void *self, const z3d_kernel *kernel) {
     const sim *to = self;
-    if (to->observe) Z3D_TRY(to->observe(to->context, kernel));
     return z3d_tape_kernel(to->tape, kernel, space_of(kernel), 0);
-}
-
-static void set_recorder(void *self, z3d_status (*observe)(void *, const z3d_kernel *),
-                         void *context) {
-    sim *to = self;
-    to->observe = observe;
-    to->context = context;
 }
 
 static z3d_status read_zeros(void *self, void *host, const void *source, int64_t bytes) {
@@ -100,5 +90,4 @@ const z3d_device_ops z3d_device_ops_sim = {
     .write = z3d_unbacked_write,
     .copy_start = copy_start,
     .copy_wait = copy_wait,
-    .set_recorder = set_recorder,
 };

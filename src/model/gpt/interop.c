@@ -58,30 +58,14 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *config) {
 /* ---- config.json ---- */
 
 /* Known keys besides z3d_common_keys. check_kind checks the values of some. */
-static const z3d_known_key known_keys[] = {{"n_layer", Z3D_KEY_ANY},
-                                           {"n_head", Z3D_KEY_ANY},
-                                           {"n_embd", Z3D_KEY_ANY},
-                                           {"n_positions", Z3D_KEY_ANY},
-                                           {"n_ctx", Z3D_KEY_ANY},
-                                           {"vocab_size", Z3D_KEY_ANY},
-                                           {"n_inner", Z3D_KEY_ANY},
-                                           {"activation_function", Z3D_KEY_ANY},
-                                           {"layer_norm_epsilon", Z3D_KEY_ANY},
-                                           {"scale_attn_weights", Z3D_KEY_ANY},
-                                           {"scale_attn_by_inverse_layer_idx", Z3D_KEY_ANY},
-                                           {"reorder_and_upcast_attn", Z3D_KEY_ANY},
-                                           {"tie_word_embeddings", Z3D_KEY_ANY},
-                                           {"attn_pdrop", Z3D_KEY_ANY},
-                                           {"embd_pdrop", Z3D_KEY_ANY},
-                                           {"resid_pdrop", Z3D_KEY_ANY},
-                                           {"n_special", Z3D_KEY_ANY},
-                                           {"predict_special_tokens", Z3D_KEY_ANY},
-                                           {"summary_activation", Z3D_KEY_ANY},
-                                           {"summary_first_dropout", Z3D_KEY_ANY},
-                                           {"summary_proj_to_labels", Z3D_KEY_ANY},
-                                           {"summary_type", Z3D_KEY_ANY},
-                                           {"summary_use_proj", Z3D_KEY_ANY},
-                                           {NULL, Z3D_KEY_ANY}};
+static const z3d_known_keys known_keys[] = {
+    {Z3D_KEY_ANY,
+     "n_layer n_head n_embd n_positions n_ctx vocab_size n_inner activation_function "
+     "layer_norm_epsilon scale_attn_weights scale_attn_by_inverse_layer_idx "
+     "reorder_and_upcast_attn tie_word_embeddings attn_pdrop embd_pdrop resid_pdrop n_special "
+     "predict_special_tokens summary_activation summary_first_dropout summary_proj_to_labels "
+     "summary_type summary_use_proj"},
+    {Z3D_KEY_ANY, NULL}};
 
 /* A missing key has GPT-2's value. */
 static void check_kind(const z3d_json *root, int64_t hidden, z3d_problems *problems) {

@@ -187,7 +187,7 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
                              run->input_gradient);
 }
 
-static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
+static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     block_saved saved;
     void *d_x1;
     Z3D_TRY(take_saved(run, &saved));
@@ -198,19 +198,5 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     return attention_backward(run, halves, &saved, d_x1);
 }
 
-static z3d_status backward(z3d_unit_run *run) {
-    return run_backward(run, Z3D_BOTH_HALVES);
-}
-
-static z3d_status backward_input(z3d_unit_run *run) {
-    return run_backward(run, Z3D_INPUT_HALF);
-}
-
-static z3d_status backward_weight(z3d_unit_run *run) {
-    return run_backward(run, Z3D_WEIGHT_HALF);
-}
-
 const struct z3d_unit_ops z3d_llama_block_ops = {.forward = forward,
-                                                 .backward = backward,
-                                                 .backward_input = backward_input,
-                                                 .backward_weight = backward_weight};
+                                                 .backward_halves = backward_halves};

@@ -80,49 +80,23 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *c) {
 
 /* ---- config.json: known keys besides z3d_common_keys ---- */
 
-static const z3d_known_key known_keys[] = {{"hidden_size", Z3D_KEY_ANY},
-                                           {"num_hidden_layers", Z3D_KEY_ANY},
-                                           {"num_attention_heads", Z3D_KEY_ANY},
-                                           {"num_key_value_heads", Z3D_KEY_ANY},
-                                           {"head_dim", Z3D_KEY_ANY},
-                                           {"intermediate_size", Z3D_KEY_ANY},
-                                           {"vocab_size", Z3D_KEY_ANY},
-                                           {"max_position_embeddings", Z3D_KEY_ANY},
-                                           {"rms_norm_eps", Z3D_KEY_ANY},
-                                           {"rope_theta", Z3D_KEY_ANY},
-                                           {"rope_scaling", Z3D_KEY_ANY},
-                                           {"rope_parameters", Z3D_KEY_ANY},
-                                           {"sliding_window", Z3D_KEY_ANY},
-                                           {"use_sliding_window", Z3D_KEY_ANY},
-                                           {"max_window_layers", Z3D_KEY_ANY},
-                                           {"layer_types", Z3D_KEY_ANY},
-                                           {"tie_word_embeddings", Z3D_KEY_ANY},
-                                           {"attention_bias", Z3D_KEY_ANY},
-                                           {"hidden_act", Z3D_KEY_SILU},
-                                           {"mlp_bias", Z3D_KEY_FALSE},
-                                           {"rope_interleaved", Z3D_KEY_FALSE},
-                                           {"use_mrope", Z3D_KEY_FALSE},
-                                           {"partial_rotary_factor", Z3D_KEY_ONE},
-                                           {"attention_dropout", Z3D_KEY_ANY},
-                                           {"pretraining_tp", Z3D_KEY_ANY},
-                                           {"is_llama_config", Z3D_KEY_ANY},
-                                           {NULL, Z3D_KEY_ANY}};
+static const z3d_known_keys known_keys[] = {
+    {Z3D_KEY_ANY,
+     "hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim "
+     "intermediate_size vocab_size max_position_embeddings rms_norm_eps rope_theta rope_scaling "
+     "rope_parameters sliding_window use_sliding_window max_window_layers layer_types "
+     "tie_word_embeddings attention_bias attention_dropout pretraining_tp is_llama_config"},
+    {Z3D_KEY_SILU, "hidden_act"},
+    {Z3D_KEY_FALSE, "mlp_bias rope_interleaved use_mrope"},
+    {Z3D_KEY_ONE, "partial_rotary_factor"},
+    {Z3D_KEY_ANY, NULL}};
 
-static const z3d_known_key rope_keys[] = {{"rope_type", Z3D_KEY_ANY},
-                                          {"type", Z3D_KEY_ANY},
-                                          {"rope_theta", Z3D_KEY_ANY},
-                                          {"factor", Z3D_KEY_ANY},
-                                          {"original_max_position_embeddings", Z3D_KEY_ANY},
-                                          {"low_freq_factor", Z3D_KEY_ANY},
-                                          {"high_freq_factor", Z3D_KEY_ANY},
-                                          {"beta_fast", Z3D_KEY_ANY},
-                                          {"beta_slow", Z3D_KEY_ANY},
-                                          {"attention_factor", Z3D_KEY_ANY},
-                                          {"mscale", Z3D_KEY_ANY},
-                                          {"mscale_all_dim", Z3D_KEY_ANY},
-                                          {"finetuned", Z3D_KEY_ANY},
-                                          {"partial_rotary_factor", Z3D_KEY_ONE},
-                                          {NULL, Z3D_KEY_ANY}};
+static const z3d_known_keys rope_keys[] = {
+    {Z3D_KEY_ANY,
+     "rope_type type rope_theta factor original_max_position_embeddings low_freq_factor "
+     "high_freq_factor beta_fast beta_slow attention_factor mscale mscale_all_dim finetuned"},
+    {Z3D_KEY_ONE, "partial_rotary_factor"},
+    {Z3D_KEY_ANY, NULL}};
 
 /* ---- config.json: values ---- */
 

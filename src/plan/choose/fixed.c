@@ -8,19 +8,12 @@
 #define PIPELINE "parallel.pipeline_model_parallel_size"
 #define CHUNKS "parallel.virtual_pipeline_model_parallel_size"
 
-static z3d_status override_all(z3d_config *config, const char *const *assignment, int count) {
-    for (int i = 0; i < count; i++) Z3D_TRY(z3d_config_override(config, assignment[i]));
-    return Z3D_OK;
-}
-
 z3d_status z3d_ways_leave_pipeline(z3d_config *config) {
-    static const char *const none[] = {
-        "parallel.pipeline_partition=time",
-        "parallel.pipeline_schedule_file=", "zero_optimization.pipeline_gather=auto"};
     config->parallel_pipeline_model_parallel_size = 1;
     config->parallel_virtual_pipeline_model_parallel_size = 1;
     config->parallel_pipeline_schedule = Z3D_PIPELINE_AUTO;
-    return override_all(config, none, sizeof none / sizeof *none);
+    return z3d_config_leave(config, "parallel.pipeline_partition parallel.pipeline_schedule_file "
+                                    "zero_optimization.pipeline_gather");
 }
 
 static void leave_tensor(z3d_config *config) {
@@ -32,37 +25,34 @@ static void leave_tensor(z3d_config *config) {
 static z3d_status leave_sizes(z3d_config *config) {
     leave_tensor(config);
     Z3D_TRY(z3d_ways_leave_pipeline(config));
-    return z3d_config_override(config, "parallel.device_speeds=equal");
+    return z3d_config_leave(config, "parallel.device_speeds");
 }
 
 /* Clears all keys of offload. */
 static z3d_status leave_tiers(z3d_config *config) {
-    static const char *const none[] = {"zero_optimization.sub_group_size=1e9",
-                                       "zero_optimization.stage3_prefetch_bucket_size=auto",
-                                       "zero_optimization.offload_optimizer.buffer_count=4",
-                                       "zero_optimization.offload_optimizer.ratio=1"};
     config->zero_optimization_offload_optimizer_delayed_param_update = false;
     Z3D_TRY(z3d_tiers_apply(config, (z3d_fit_tiers){0, 0}));
-    return override_all(config, none, sizeof none / sizeof *none);
+    return z3d_config_leave(config, "zero_optimization.sub_group_size "
+                                    "zero_optimization.stage3_prefetch_bucket_size "
+                                    "zero_optimization.offload_optimizer.buffer_count "
+                                    "zero_optimization.offload_optimizer.ratio");
 }
 
 /* The data axis is whole, and parameters are gathered for each use. */
-static void leave_sharding(z3d_config *config) {
-    config->zero_optimization_mics_shard_size = -1;
-    config->zero_optimization_zero_hpz_partition_size = 1;
-    config->zero_optimization_stage3_param_persistence_threshold = 0;
-    config->zero_optimization_stage3_max_live_parameters = Z3D_ANY_LIVE;
-    config->zero_optimization_stage3_max_reuse_distance = 0;
-    config->parallel_collective_algorithm = Z3D_ALGORITHM_RING;
-    config->parallel_ranks_per_node = Z3D_AUTO;
+static z3d_status leave_sharding(z3d_config *config) {
+    return z3d_config_leave(config, "zero_optimization.mics_shard_size "
+                                    "zero_optimization.zero_hpz_partition_size "
+                                    "zero_optimization.stage3_param_persistence_threshold "
+                                    "zero_optimization.stage3_max_live_parameters "
+                                    "zero_optimization.stage3_max_reuse_distance "
+                                    "parallel.collective_algorithm parallel.ranks_per_node");
 }
 
 /* Clears the keys that every search decides. */
 static z3d_status leave_methods(z3d_config *config) {
     config->activation_checkpointing_partition_activations = false;
     config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
-    Z3D_TRY(z3d_config_override(config, "activation_checkpointing.nvme_path="));
-    return z3d_config_override(config, "training.hardware=");
+    return z3d_config_leave(config, "activation_checkpointing.nvme_path training.hardware");
 }
 
 static int if_set(const z3d_config *config, const char *path, int value, int open) {
@@ -151,7 +141,7 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     if (w->alone->bf16_enabled && w->alone->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO)
         w->alone->data_types_grad_accum_dtype = /* the type that needs least */
             c->communication_data_type == Z3D_ACCUM_AUTO ? Z3D_ACCUM_BF16 : Z3D_ACCUM_FP32;
-    leave_sharding(w->alone);
+    Z3D_TRY(leave_sharding(w->alone));
     Z3D_TRY(leave_tiers(w->alone));
     return leave_sizes(w->alone);
 }

@@ -99,9 +99,8 @@ static z3d_status refuse(const order *o, z3d_status last) {
             o->goal->days, o->goal->tokens, MOST_RANKS);
     return Z3D_ERROR(
         Z3D_ERR_CONFIG,
-        "no number of nodes that was tried trains on the tokens in %g days; the fastest "
-        "takes %s: allow more days, or write a larger train_batch_size, which more "
-        "ranks can share",
+        "no number of nodes that was tried trains on the tokens in %g days; the fastest takes %s: "
+        "allow more days, or write a larger train_batch_size, which more ranks can share",
         o->goal->days, z3d_format_seconds(o->goal->tokens / o->best, time, sizeof time));
 }
 

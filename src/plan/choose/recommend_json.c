@@ -70,11 +70,12 @@ void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
     z3d_string_append_json(out, r->hardware.name);
     z3d_string_append(out, ", \"software\": ");
     z3d_string_append_json(out, r->hardware.software[0] ? r->hardware.software : NULL);
-    z3d_string_append(out,
-                      ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"candidates\": %d, "
-                      "\"too_large\": %d, \"priced\": %d, \"estimates\": ",
-                      r->ranks, (long long)r->samples, r->layouts, r->ways,
-                      r->misses.device + r->misses.elsewhere, r->priced);
+    z3d_string_append(
+        out,
+        ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"candidates\": %d, "
+        "\"too_large\": %d, \"priced\": %d, \"estimates\": ",
+        r->ranks, (long long)r->samples, r->layouts, r->ways,
+        r->misses.device + r->misses.elsewhere, r->priced);
     estimates_json(&r->hardware, out);
     z3d_string_append(out, ", \"best\": ");
     row_json(r, &r->row[0], out);

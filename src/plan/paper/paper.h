@@ -87,8 +87,6 @@ z3d_status z3d_paper_table1(z3d_points *out);
 /* Adds table 2: by formula (row 1; the other rows are multiples of its printed numbers), and the
  * largest models that fit here. */
 z3d_status z3d_paper_table2(const z3d_hardware *hardware, z3d_points *out);
-/* Adds the points of one figure ("fig2"). */
-z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3d_points *out);
 /* The largest number of layers of a row's shape that fits, 0: none. */
 z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
                              double *parameters);

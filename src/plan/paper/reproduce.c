@@ -54,31 +54,25 @@ static z3d_status add_row(int index, const z3d_hardware *hardware, z3d_points *o
     return Z3D_OK;
 }
 
-z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3d_points *out) {
+static z3d_status figure_points(const char *figure, const z3d_hardware *hardware, z3d_points *out) {
     for (int i = 0; i < z3d_paper_row_count; i++)
         if (strcmp(z3d_paper_rows[i].figure, figure) == 0) Z3D_TRY(add_row(i, hardware, out));
     return Z3D_OK;
 }
 
-static const char *const figures[] = {"fig2", "fig3", "fig4", "fig6", "fig7", "fig8"};
+#define FIGURES "fig2 fig3 fig4 fig6 fig7 fig8"
 
 bool z3d_paper_has(const char *what) {
-    static const char *const others[] = {"zero", "table1", "table2"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(what, others[i]) == 0) return true;
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        if (strcmp(what, figures[i]) == 0) return true;
-    return false;
+    return z3d_has_word("zero table1 table2 " FIGURES, what);
 }
 
 z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out) {
     bool all = strcmp(what, "all") == 0 || strcmp(what, "zero") == 0;
     if (all || strcmp(what, "table1") == 0) Z3D_TRY(z3d_paper_table1(out));
     if (all || strcmp(what, "table2") == 0) Z3D_TRY(z3d_paper_table2(hardware, out));
-    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
-        if (!all && strcmp(what, figures[f]) != 0) continue;
-        Z3D_TRY(z3d_paper_figure(figures[f], hardware, out));
-    }
+    const char *figures = FIGURES;
+    for (char figure[8]; z3d_next_word(&figures, figure, sizeof figure);)
+        if (all || strcmp(what, figure) == 0) Z3D_TRY(figure_points(figure, hardware, out));
     return Z3D_OK;
 }
 

@@ -26,7 +26,7 @@ static size_t place_of(bool nodes) {
     return nodes ? offsetof(z3d_hardware, nodes_runs) : offsetof(z3d_hardware, node_runs);
 }
 
-z3d_compared_class z3d_compared_of(const z3d_hardware *hardware, bool nodes) {
+static z3d_compared_class compared_of(const z3d_hardware *hardware, bool nodes) {
     z3d_compared_class out;
     memcpy(&out, (const char *)hardware + place_of(nodes), sizeof out);
     return out;
@@ -51,7 +51,7 @@ bool z3d_compared_find(const z3d_hardware *hardware, const z3d_run_kind *run, z3
         *out = (z3d_compared){z3d_accuracies[0].count, 0.94, 1.07}; /* of the page's 15 runs */
         return is_compared_cpu(hardware, run);
     }
-    const z3d_compared_class c = z3d_compared_of(hardware, has_several_nodes(hardware, run));
+    const z3d_compared_class c = compared_of(hardware, has_several_nodes(hardware, run));
     const double billions = 1e-9 * run->parameters;
     *out = (z3d_compared){(int)c.runs, c.low, c.high};
     return c.runs > 0 && strcmp(hardware->compared, hardware->device) == 0 &&
@@ -70,8 +70,8 @@ void z3d_software_print(const z3d_hardware *hardware, z3d_string *out) {
 static void print_nearest(const z3d_hardware *hardware, bool nodes, z3d_string *out) {
     static const char *const offloads[] = {"no offload", "at most activation checkpoints offloaded",
                                            "offload"};
-    z3d_compared_class c = z3d_compared_of(hardware, nodes);
-    if (c.runs == 0) c = z3d_compared_of(hardware, !nodes);
+    z3d_compared_class c = compared_of(hardware, nodes);
+    if (c.runs == 0) c = compared_of(hardware, !nodes);
     if (c.runs == 0) return;
     z3d_string_append(out, "  nearest: %s %d measured step%s of this software on ",
                       c.runs < Z3D_COMPARED_FEW ? "all" : "8 of 10 of", (int)c.runs,
@@ -95,7 +95,7 @@ static int steps_of(const char *software, const z3d_hardware *hardware) {
     if (z3d_hardware_adjust(software, &other) != Z3D_OK ||
         strcmp(other.compared, hardware->device) != 0)
         return 0;
-    return (int)(z3d_compared_of(&other, false).runs + z3d_compared_of(&other, true).runs);
+    return (int)(compared_of(&other, false).runs + compared_of(&other, true).runs);
 }
 
 void z3d_compared_others_print(const z3d_hardware *hardware, z3d_string *out) {

@@ -28,7 +28,6 @@ typedef struct z3d_compared {
 typedef struct z3d_compared_class {
     double runs, low, high, ranks_least, ranks_most, billions_least, billions_most;
 } z3d_compared_class;
-z3d_compared_class z3d_compared_of(const z3d_hardware *hardware, bool nodes);
 void z3d_compared_set(z3d_hardware *hardware, bool nodes, const z3d_compared_class *to);
 
 /* The properties of a run that decide which compared steps are like it. */

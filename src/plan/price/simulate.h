@@ -95,7 +95,6 @@ enum {
     Z3D_LANE_HOST, /* kernels on host memory */
     Z3D_LANES
 };
-const char *z3d_lane_name(int lane); /* lane >= Z3D_LANE_COPY */
 
 typedef struct z3d_span {
     z3d_span_kind kind;

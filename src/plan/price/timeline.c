@@ -1,14 +1,14 @@
 /* The spans of this rank as Chrome trace events. */
 #include "src/plan/price/simulate.h"
 
-const char *z3d_lane_name(int lane) {
+static const char *name_lane(int lane) {
     static const char *const names[] = {"copies", "disk", "disk writes", "host"};
     _Static_assert(sizeof names / sizeof *names == Z3D_LANES - Z3D_LANE_COPY, "a name each");
     return names[lane - Z3D_LANE_COPY];
 }
 
 static const char *name_of(int lane, z3d_axes_text *axes) {
-    if (lane >= Z3D_LANE_COPY) return z3d_lane_name(lane);
+    if (lane >= Z3D_LANE_COPY) return name_lane(lane);
     *axes = z3d_axes_name((z3d_axes)lane);
     return axes->text;
 }
@@ -35,7 +35,7 @@ void z3d_timeline_begin(const z3d_timeline *t) {
         if (t->simulation->group[axes])
             name_row(t, row_of(t->simulation, axes), z3d_axes_name((z3d_axes)axes).text, " group");
     for (int lane = Z3D_LANE_COPY; lane < Z3D_LANES; lane++)
-        name_row(t, row_of(t->simulation, lane), z3d_lane_name(lane), "");
+        name_row(t, row_of(t->simulation, lane), name_lane(lane), "");
 }
 
 void z3d_timeline_take(void *timeline, const z3d_span *span) {

@@ -274,26 +274,11 @@ WIDEN(u32, uint32_t)
 WIDEN(i32, int32_t)
 WIDEN(i64, int64_t)
 
-static int64_t widen(z3d_token_type type, const unsigned char *bytes, int64_t count,
-                     int32_t vocab_size, int32_t *out) {
-    switch (type) {
-    case Z3D_TOKEN_U8:
-        return widen_u8(bytes, count, vocab_size, out);
-    case Z3D_TOKEN_I8:
-        return widen_i8(bytes, count, vocab_size, out);
-    case Z3D_TOKEN_U16:
-        return widen_u16(bytes, count, vocab_size, out);
-    case Z3D_TOKEN_I16:
-        return widen_i16(bytes, count, vocab_size, out);
-    case Z3D_TOKEN_U32:
-        return widen_u32(bytes, count, vocab_size, out);
-    case Z3D_TOKEN_I32:
-        return widen_i32(bytes, count, vocab_size, out);
-    case Z3D_TOKEN_I64:
-        return widen_i64(bytes, count, vocab_size, out);
-    }
-    return 0;
-}
+static int64_t (*const widen[])(const unsigned char *bytes, int64_t count, int32_t vocab_size,
+                                int32_t *out) = {
+    [Z3D_TOKEN_U8] = widen_u8,   [Z3D_TOKEN_I8] = widen_i8,   [Z3D_TOKEN_U16] = widen_u16,
+    [Z3D_TOKEN_I16] = widen_i16, [Z3D_TOKEN_U32] = widen_u32, [Z3D_TOKEN_I32] = widen_i32,
+    [Z3D_TOKEN_I64] = widen_i64};
 
 static long long stored_value(z3d_token_type type, const unsigned char *bytes) {
     uint64_t value = 0;
@@ -338,12 +323,11 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
             stretch = rest < count ? rest : count;
         }
         const unsigned char *bytes = file->data.data + byte;
-        int64_t bad = widen(file->type, bytes, stretch, vocab_size, out);
+        int64_t bad = widen[file->type](bytes, stretch, vocab_size, out);
         if (bad >= 0)
             return Z3D_ERROR(
                 Z3D_ERR_DATA,
-                "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids "
-                "0 to %d)",
+                "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids 0 to %d)",
                 file->path, (long long)(first + bad), stored_value(file->type, bytes + bad * size),
                 vocab_size, vocab_size - 1);
         first += stretch, out += stretch, count -= stretch;

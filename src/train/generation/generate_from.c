@@ -36,8 +36,7 @@ static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *r
     if (z3d_is_assigned(request->assignments, request->count, "generate.prompts"))
         return z3d_config_error(
             config, "generate.prompts",
-            "a run uses these prompts; give --prompts FILE, with a prompt in each "
-            "line");
+            "a run uses these prompts; give --prompts FILE, with a prompt in each line");
     if (z3d_is_assigned(request->assignments, request->count, "generate.every"))
         return z3d_config_error(config, "generate.every", "only a run has steps; leave it out");
     if (!request->prompts && config->generate_batch != Z3D_AUTO &&

@@ -119,10 +119,7 @@ static void append_value(const z3d_json *value, z3d_string *out) { /* NOLINT(mis
 }
 
 static bool is_of_answer(const char *key) {
-    static const char *const keys[] = {"text", "tokens", "finish"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    return false;
+    return z3d_has_word("text tokens finish", key);
 }
 
 /* key: the one of the prompt. */

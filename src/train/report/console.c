@@ -34,13 +34,11 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
 static void say_model(z3d_console *console, const z3d_run_facts *facts) {
     char parameters[96];
     const z3d_model_facts *model = &facts->model->facts;
-    z3d_console_say(console,
-                    "model       %s, %s: %s, %lld tokens per sample, vocabulary %lld "
-                    "(padded %lld)",
-                    model->type,
-                    z3d_model_parameters_text(facts->model, parameters, sizeof parameters),
-                    model->shape, (long long)model->tokens, (long long)model->vocabulary,
-                    (long long)model->padded_vocabulary);
+    z3d_console_say(
+        console, "model       %s, %s: %s, %lld tokens per sample, vocabulary %lld (padded %lld)",
+        model->type, z3d_model_parameters_text(facts->model, parameters, sizeof parameters),
+        model->shape, (long long)model->tokens, (long long)model->vocabulary,
+        (long long)model->padded_vocabulary);
 }
 
 static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
@@ -243,8 +241,7 @@ static void say_packing(z3d_console *console, const z3d_config *config,
     if (p->untrained_parts)
         z3d_console_say(
             console,
-            "            %lld part%s of split documents without a token that is trained: "
-            "left out",
+            "            %lld part%s of split documents without a token that is trained: left out",
             (long long)p->untrained_parts, z3d_plural(p->untrained_parts));
 }
 
@@ -280,8 +277,7 @@ static void say_passes(z3d_console *console, const z3d_run_facts *facts) {
                         z3d_plural(facts->train_samples));
     else if (passes_of(facts) > MANY)
         z3d_console_say(console,
-                        "            more than %d passes over the data; "
-                        "training.epochs=3 makes 3",
+                        "            more than %d passes over the data; training.epochs=3 makes 3",
                         MANY);
 }
 

@@ -27,7 +27,7 @@ int64_t z3d_trainer_own_bytes(void) {
     return bytes > 0 ? bytes : 0;
 }
 
-int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {
+static int64_t buffer_bytes(const z3d_trainer *trainer) {
     int64_t bytes = 0;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         bytes += z3d_group_buffer_bytes(trainer->group[axes]);
@@ -68,7 +68,7 @@ int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
     /* Not getrusage's peak, which also counts memory from before exec. */
     int64_t peak = status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
-                                                  z3d_trainer_buffer_bytes(trainer) +
+                                                  buffer_bytes(trainer) +
                                                   snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours
@@ -115,7 +115,7 @@ int64_t z3d_trainer_reserve(const z3d_trainer *trainer, bool opened) {
 static z3d_rank_memory own_memory(const z3d_trainer *trainer) {
     z3d_rank_memory out = {.rank = trainer->rank,
                            .arena_bytes = z3d_engine_arena_bytes(trainer->engine),
-                           .buffer_bytes = z3d_trainer_buffer_bytes(trainer),
+                           .buffer_bytes = buffer_bytes(trainer),
                            .outside = z3d_trainer_outside_bytes(trainer)};
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
         out.planned[s] = *z3d_engine_planned(trainer->engine, (z3d_space)s);

@@ -162,8 +162,7 @@ static z3d_status add_system(run *r, const z3d_chat *chat, const z3d_message *m)
     if (m && kind->system == Z3D_SYSTEM_REFUSED)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "the %s chat template has no place for a system message before an answer; "
-                         "put its text into "
-                         "the first message of the user",
+                         "put its text into the first message of the user",
                          kind->name);
     if (kind->system != Z3D_SYSTEM_OWN_TURN || (!m && !usual)) return Z3D_OK;
     add_text(r, kind->before[Z3D_CHAT_SYSTEM]);

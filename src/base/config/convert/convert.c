@@ -68,8 +68,7 @@ void config_take_device(config_conversion *v) {
     config_take_quietly(v, path, "cuda");
     config_report_add(
         &v->report, CONFIG_DEFAULTED, path,
-        "cuda: %s trains on GPUs, and zero3d's default is cpu; to train on CPUs write "
-        "cpu",
+        "cuda: %s trains on GPUs, and zero3d's default is cpu; to train on CPUs write cpu",
         v->peer);
 }
 

@@ -4,73 +4,56 @@
 
 /* Reasons that several keys share. */
 #define Z3D_CONFIG_PINNED "host memory for a GPU is always page-locked"
+#define Z3D_CONFIG_EXPORT "zero3d checkpoint export writes such a file"
+#define Z3D_CONFIG_WHOLE "stage3_param_persistence_threshold says what is kept whole"
+#define Z3D_CONFIG_UNITS "units are the model's blocks"
 #define Z3D_CONFIG_OWN_IO "sizes and number of requests to the disk are fixed"
 
 /* Keys of pasted blocks, mostly DeepSpeed's, that are accepted and change nothing here: X(path,
  * why). The reader notes it in one line; their values are not checked. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
-    X("zero_optimization.contiguous_gradients",                                                    \
-      "gradients are always contiguous: the memory planner lays them out")                         \
+    X("zero_optimization.contiguous_gradients", "gradients are always contiguous")                 \
     X("zero_optimization.reduce_scatter", "gradients are always reduce-scattered")                 \
-    X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
-    X("zero_optimization.round_robin_gradients",                                                   \
-      "shards are equal column ranges; there is no rank order to rotate")                          \
-    X("zero_optimization.stage3_gather_16bit_weights_on_model_save",                               \
-      "zero3d checkpoint export makes such a file from any checkpoint")                            \
-    X("zero_optimization.ignore_unused_parameters",                                                \
-      "the step program knows every parameter's use")                                              \
+    X("zero_optimization.allgather_partitions", "parameters are gathered")                         \
+    X("zero_optimization.round_robin_gradients", "shards are equal column ranges")                 \
+    X("zero_optimization.stage3_gather_16bit_weights_on_model_save", Z3D_CONFIG_EXPORT)            \
+    X("zero_optimization.ignore_unused_parameters", "the step program knows each use")             \
     X("zero_optimization.elastic_checkpoint", "every checkpoint loads on any topology")            \
-    X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
-    X("zero_optimization.stage3_gather_fp16_weights_on_model_save",                                \
-      "zero3d checkpoint export makes such a file from any checkpoint")                            \
-    X("zero_optimization.stage3_model_persistence_threshold",                                      \
-      "groups up to stage3_param_persistence_threshold are kept whole, however many there are")    \
-    X("zero_optimization.stage3_module_granularity_threshold",                                     \
-      "units are the model's blocks, and always the same")                                         \
-    X("zero_optimization.stage3_use_all_reduce_for_fetch_params",                                  \
-      "parameters are always all-gathered")                                                        \
+    X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights")                 \
+    X("zero_optimization.stage3_gather_fp16_weights_on_model_save", Z3D_CONFIG_EXPORT)             \
+    X("zero_optimization.stage3_model_persistence_threshold", Z3D_CONFIG_WHOLE)                    \
+    X("zero_optimization.stage3_module_granularity_threshold", Z3D_CONFIG_UNITS)                   \
+    X("zero_optimization.stage3_use_all_reduce_for_fetch_params", "parameters are gathered")       \
     X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
-    X("zero_optimization.model_persistence_threshold",                                             \
-      "groups up to stage3_param_persistence_threshold are kept whole, however many there are")    \
-    X("zero_optimization.gather_16bit_weights_on_model_save",                                      \
-      "zero3d checkpoint export makes such a file from any checkpoint")                            \
-    X("zero_optimization.module_granularity_threshold",                                            \
-      "units are the model's blocks, and always the same")                                         \
-    X("zero_optimization.use_all_reduce_for_fetch_params", "parameters are always all-gathered")   \
+    X("zero_optimization.model_persistence_threshold", Z3D_CONFIG_WHOLE)                           \
+    X("zero_optimization.gather_16bit_weights_on_model_save", Z3D_CONFIG_EXPORT)                   \
+    X("zero_optimization.module_granularity_threshold", Z3D_CONFIG_UNITS)                          \
+    X("zero_optimization.use_all_reduce_for_fetch_params", "parameters are gathered")              \
     X("zero_optimization.allgather_sequential", "one unit is gathered at a time")                  \
     X("zero_optimization.legacy_stage1", "there is one implementation of stage 1")                 \
-    X("zero_optimization.use_multi_rank_bucket_allreduce",                                         \
-      "gradients are always reduce-scattered")                                                     \
-    X("zero_optimization.memory_efficient_linear", "the memory planner places every tensor")       \
-    X("zero_optimization.override_module_apply", "parameters are partitioned from the start")      \
+    X("zero_optimization.use_multi_rank_bucket_allreduce", "gradients are reduce-scattered")       \
+    X("zero_optimization.memory_efficient_linear", "the memory planner places tensors")            \
+    X("zero_optimization.override_module_apply", "parameters are divided from the start")          \
     X("zero_optimization.log_trace_cache_warnings", "there is no trace cache")                     \
     X("zero_optimization.enable_sanity_checks", "every step program is verified")                  \
     X("zero_optimization.cpu_offload_use_pin_memory", Z3D_CONFIG_PINNED)                           \
     X("zero_optimization.offload_optimizer.pin_memory", Z3D_CONFIG_PINNED)                         \
-    X("zero_optimization.offload_optimizer.pipeline_read",                                         \
-      "reads run beside the step, with overlap_comm")                                              \
-    X("zero_optimization.offload_optimizer.pipeline_write",                                        \
-      "writes run beside the step, with overlap_comm")                                             \
-    X("zero_optimization.offload_optimizer.fast_init", "there is one way to make initial states")  \
-    X("zero_optimization.offload_optimizer.convert_grad_on_cpu",                                   \
-      "where gradients are converted changes no result")                                           \
-    X("zero_optimization.offload_optimizer.cpuadam_cores_perc", "training.threads says how many")  \
+    X("zero_optimization.offload_optimizer.pipeline_read", "reads run beside the step")            \
+    X("zero_optimization.offload_optimizer.pipeline_write", "writes run beside the step")          \
+    X("zero_optimization.offload_optimizer.fast_init", "there is one way to make states")          \
+    X("zero_optimization.offload_optimizer.convert_grad_on_cpu", "it changes no result")           \
+    X("zero_optimization.offload_optimizer.cpuadam_cores_perc", "training.threads says it")        \
     X("zero_optimization.offload_param.pin_memory", Z3D_CONFIG_PINNED)                             \
-    X("zero_optimization.offload_param.buffer_count",                                              \
-      "the program says how far ahead parameters are fetched")                                     \
-    X("zero_optimization.offload_param.buffer_size",                                               \
-      "the memory planner gives buffers their size")                                               \
-    X("zero_optimization.offload_param.max_in_cpu",                                                \
-      "with nvme host memory has only parameters that are under way")                              \
+    X("zero_optimization.offload_param.buffer_count", "the program fetches in time")               \
+    X("zero_optimization.offload_param.buffer_size", "the memory planner sizes buffers")           \
+    X("zero_optimization.offload_param.max_in_cpu", "host memory has what is moved")               \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \
     X("optimizer.params.fused", "an optimizer is always one kernel")                               \
     X("optimizer.legacy_fusion", "an optimizer is always one kernel")                              \
-    X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
-      "streams are ordered by the step program")                                                   \
-    X("activation_checkpointing.contiguous_memory_optimization",                                   \
-      "the memory planner packs everything; nothing fragments")                                    \
+    X("activation_checkpointing.synchronize_checkpoint_boundary", "streams are ordered")           \
+    X("activation_checkpointing.contiguous_memory_optimization", "nothing fragments")              \
     X("activation_checkpointing.profile", "use training.trace_steps")                              \
     X("bf16.check_grad_overflow", "overflow is always checked")                                    \
     X("bf16.immediate_grad_update", "gradients are always summed immediately")                     \
@@ -83,7 +66,7 @@
     X("seq_parallel_communication_data_type", "there is no DeepSpeed-Ulysses")                     \
     X("dataloader_drop_last", "a step is always a full batch")                                     \
     X("use_data_before_expert_parallel_", "there are no experts")                                  \
-    X("disable_allgather", "parameters are always all-gathered")                                   \
+    X("disable_allgather", "parameters are gathered")                                              \
     X("zero_optimization.aio", Z3D_CONFIG_OWN_IO)                                                  \
     X("aio", Z3D_CONFIG_OWN_IO)                                                                    \
     X("pipeline.seed_layers", "initial weights are the same however units are split")              \

@@ -5,18 +5,14 @@
 #include <string.h>
 
 #define ACCELERATE                                                                                 \
-    "a file of Accelerate; its deepspeed_config block, or the file that its "                      \
-    "deepspeed_config_file "                                                                       \
-    "names, is DeepSpeed's: write that as JSON and convert it"
-#define MODEL                                                                                      \
-    "the description of a model; `zero3d checkpoint import FOLDER TO` reads the model in its "     \
-    "folder"
+    "a file of Accelerate; convert its deepspeed_config block, written as JSON, or the file that " \
+    "its deepspeed_config_file names"
+#define MODEL "the description of a model; `zero3d checkpoint import FOLDER TO` reads its folder"
 #define NEOX                                                                                       \
-    "a file of GPT-NeoX, which is not read; write its model by hand, and convert its DeepSpeed "   \
-    "keys as a file of their own"
+    "a file of GPT-NeoX, which is not read; convert its DeepSpeed keys as a file of their own"
 #define NEMO                                                                                       \
-    ", which is not read; convert the list of arguments that Megatron-LM prints in the run's log " \
-    "(--from-megatron LOG)"
+    ", which is not read; convert the run's log, with Megatron-LM's arguments (--from-megatron "   \
+    "LOG)"
 
 static const struct {
     const char *key, *what; /* key: with - instead of _ */

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const megatron_argument megatron_arguments[] = {
-#define X(name, kind, text) {name, text, MEGATRON_##kind},
-    MEGATRON_ARGUMENTS(X)
-#undef X
-};
-const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron_arguments;
-
 enum { HIGH_SCALE_POWER = 24 };
 
 /* Megatron-LM ignores the flags of another optimizer. */
@@ -20,7 +13,7 @@ static void report_unread(megatron_converter *m, const char *name) {
     const z3d_optimizer optimizer = (z3d_optimizer)m->v.config->optimizer_type;
     char why[64];
     snprintf(why, sizeof why, "%s does not read it", z3d_optimizer_name(optimizer));
-    if (megatron_has(m, name)) megatron_row(m, CONFIG_NO_EFFECT, name, why);
+    megatron_rows(m, CONFIG_NO_EFFECT, name, why);
 }
 
 static bool is_read(megatron_converter *m, const char *name, const char *path) {
@@ -100,14 +93,10 @@ static void convert_decay(megatron_converter *m) {
     for (size_t i = 0; i < 2; i++) {
         bool same = megatron_number(m, ends[i], &end) &&
                     megatron_number(m, "weight-decay", &decay) && end == decay;
-        if (megatron_has(m, ends[i]))
-            megatron_row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, ends[i],
-                         same ? "same as --weight-decay" : changes);
+        megatron_rows(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, ends[i],
+                      same ? "same as --weight-decay" : changes);
     }
-    bool constant = style && strcmp(style, "constant") == 0;
-    if (style)
-        megatron_row(m, constant ? CONFIG_TAKEN : CONFIG_REFUSED, "weight-decay-incr-style",
-                     constant ? "same as zero3d" : changes);
+    megatron_must(m, "weight-decay-incr-style", style && strcmp(style, "constant") == 0, changes);
 }
 
 static void convert_optimizer(megatron_converter *m) {
@@ -150,61 +139,48 @@ static void convert_first_scale(megatron_converter *m) {
 }
 
 static void convert_precision(megatron_converter *m) {
-    static const char *const dynamic[] = {"initial-loss-scale", "loss-scale-window", "hysteresis",
-                                          "min-loss-scale"};
     bool fp16 = megatron_has(m, "fp16"), fixed = megatron_has(m, "loss-scale");
-    static const char sums[] = "accumulate-allreduce-grads-in-fp32";
+    static const char sums[] = "accumulate-allreduce-grads-in-fp32",
+                      type[] = "data_types.grad_accum_dtype";
     if (fp16 && fixed) megatron_take(m, "loss-scale", "fp16.loss_scale");
     if (fp16 && !fixed) {
         convert_first_scale(m);
         megatron_take(m, "loss-scale-window", "fp16.loss_scale_window");
-        if (megatron_has(m, "hysteresis") &&
-            !megatron_counts(m, "hysteresis")) /* 0 is the same as 1: the scale falls at once */
-            config_take(&m->v, "--hysteresis", "fp16.hysteresis", "1");
-        else
-            megatron_take(m, "hysteresis", "fp16.hysteresis");
+        megatron_take_as(m, "hysteresis", "fp16.hysteresis", /* 0 and 1: at once */
+                         megatron_counts(m, "hysteresis") ? NULL : "1");
         megatron_take(m, "min-loss-scale", "fp16.min_loss_scale");
     } else {
-        for (size_t i = 0; i < sizeof dynamic / sizeof *dynamic; i++) {
-            if (megatron_has(m, dynamic[i]))
-                megatron_row(m, CONFIG_NO_EFFECT, dynamic[i],
-                             fp16 ? "the loss scale is fixed" : "it is for --fp16");
-        }
-        if (!fp16 && fixed) megatron_row(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
+        megatron_rows(m, CONFIG_NO_EFFECT,
+                      "initial-loss-scale loss-scale-window hysteresis min-loss-scale",
+                      fp16 ? "the loss scale is fixed" : "it is for --fp16");
+        if (!fp16) megatron_rows(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
     }
-    if (megatron_has(m, sums) && (fp16 || megatron_has(m, "bf16")))
-        config_take(&m->v, "--accumulate-allreduce-grads-in-fp32", "data_types.grad_accum_dtype",
-                    "fp32");
-    else if (megatron_has(m, sums))
-        megatron_row(m, CONFIG_TAKEN, sums, "an fp32 run always does");
-    else if (megatron_has(m, "bf16"))
-        config_take_default(&m->v, "data_types.grad_accum_dtype", "fp32", megatron_default);
+    if (!fp16 && !megatron_has(m, "bf16"))
+        megatron_rows(m, CONFIG_TAKEN, sums, "an fp32 run always does");
+    else if (!megatron_take_as(m, sums, type, "fp32") && megatron_has(m, "bf16"))
+        config_take_default(&m->v, type, "fp32", megatron_default);
 }
 
 static void convert_offload(megatron_converter *m) {
-    if (megatron_has(m, "optimizer-cpu-offload"))
-        config_take(&m->v, "--optimizer-cpu-offload", "zero_optimization.offload_optimizer.device",
-                    "cpu");
+    megatron_take_as(m, "optimizer-cpu-offload", "zero_optimization.offload_optimizer.device",
+                     "cpu");
     megatron_take(m, "remote-device", "zero_optimization.offload_param.device");
 }
 
 static void convert_zero(megatron_converter *m) {
     static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
                                              "optim_grads_params"};
-    static const char *const fsdp[] = {"use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2"};
     static const char key[] = "zero_optimization.stage";
     const char *strategy = megatron_value(&m->text, "data-parallel-sharding-strategy");
-    bool whole = false;
+    const bool whole = megatron_has(m, "use-megatron-fsdp") || megatron_has(m, "use-custom-fsdp") ||
+                       megatron_has(m, "use-torch-fsdp2");
     if (megatron_take(m, "zero-stage", key) || megatron_is_unknown(&m->text, "zero-stage")) {
         convert_offload(m);
         return;
     }
-    for (size_t i = 0; i < sizeof fsdp / sizeof *fsdp; i++) {
-        if (megatron_has(m, fsdp[i])) megatron_row(m, CONFIG_TAKEN, fsdp[i], key);
-        whole = whole || megatron_has(m, fsdp[i]);
-    }
-    if (megatron_has(m, "use-distributed-optimizer"))
-        megatron_row(m, CONFIG_TAKEN, "use-distributed-optimizer", key);
+    megatron_rows(m, CONFIG_TAKEN,
+                  "use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 use-distributed-optimizer",
+                  key);
     convert_offload(m);
     if (strategy && !whole) {
         megatron_row(m, CONFIG_NO_EFFECT, "data-parallel-sharding-strategy",
@@ -270,23 +246,19 @@ static void convert_recompute(megatron_converter *m) {
     /* Older versions had a switch or a method instead of granularities. */
     const bool given = megatron_has(m, "checkpoint-activations"),
                older = given || megatron_is_renamed(&m->text, "recompute-method");
-    if (megatron_has(m, "recompute-activations"))
-        config_take(&m->v, "--recompute-activations", key, "selective");
-    else if (older && !granularity)
+    const bool selective = megatron_take_as(m, "recompute-activations", key, "selective");
+    if (!selective && older && !granularity)
         config_take(&m->v, given ? "--checkpoint-activations" : "--recompute-method", key,
                     granularity = "full");
-    else
+    else if (!selective)
         megatron_take_or_default(m, "recompute-granularity", key, "none");
     const bool full = granularity && strcmp(granularity, "full") == 0;
-    if (megatron_has(m, parts) && full)
-        config_take(&m->v, "--distribute-saved-activations",
-                    "activation_checkpointing.partition_activations", "true");
-    else if (megatron_has(m, parts))
-        megatron_row(m, CONFIG_NO_EFFECT, parts, "it is for --recompute-granularity full");
+    if (full)
+        megatron_take_as(m, parts, "activation_checkpointing.partition_activations", "true");
+    else
+        megatron_rows(m, CONFIG_NO_EFFECT, parts, "it is for --recompute-granularity full");
     convert_recompute_layers(m, full);
-    if (megatron_has(m, "checkpoint-in-cpu"))
-        config_take(&m->v, "--checkpoint-in-cpu", "activation_checkpointing.cpu_checkpointing",
-                    "true");
+    megatron_take_as(m, "checkpoint-in-cpu", "activation_checkpointing.cpu_checkpointing", "true");
 }
 
 static bool take_data(megatron_converter *m, const char *name, const char *path) {
@@ -312,8 +284,8 @@ static void take_vocabulary(megatron_converter *m, const char *name, const char 
                             const char *why) {
     if (reads)
         megatron_take(m, name, path);
-    else if (megatron_has(m, name))
-        megatron_row(m, CONFIG_NO_EFFECT, name, why);
+    else
+        megatron_rows(m, CONFIG_NO_EFFECT, name, why);
 }
 
 static void convert_tokenizer(megatron_converter *m) {
@@ -351,11 +323,12 @@ static void convert_data(megatron_converter *m) {
          "no validation data is taken; write data.validation and training.eval_steps"}};
     const bool splits = take_data(m, "data-path", "data.train");
     if (splits)
-        megatron_row(m, CONFIG_DIFFERENT, "split",
-                     "data is not split here: training uses all of --data-path; write another file "
-                     "in data.validation");
-    else if (megatron_has(m, "split"))
-        megatron_row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
+        megatron_row(
+            m, CONFIG_DIFFERENT, "split",
+            "data is not split here: all of --data-path is trained on; write a file of its own in "
+            "data.validation");
+    else
+        megatron_rows(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
     take_data(m, "train-data-path", "data.train");
     const bool unknown = megatron_is_unknown(&m->text, "valid-data-path");
     if (take_data(m, "valid-data-path", "data.validation") && !unknown) {
@@ -363,10 +336,9 @@ static void convert_data(megatron_converter *m) {
         megatron_take_or_default(m, "eval-iters", "training.eval_steps", "100");
     } else {
         for (size_t i = 0; i < 2; i++)
-            if (megatron_has(m, evaluates[i][0]))
-                megatron_row(m, splits || unknown ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT,
-                             evaluates[i][0],
-                             splits || unknown ? evaluates[i][1] : "there is no --valid-data-path");
+            megatron_rows(m, splits || unknown ? CONFIG_DIFFERENT : CONFIG_NO_EFFECT,
+                          evaluates[i][0],
+                          splits || unknown ? evaluates[i][1] : "there is no --valid-data-path");
     }
     convert_tokenizer(m);
     megatron_take_or_default(m, "seed", "training.seed", "1234");
@@ -390,8 +362,7 @@ static void convert_checkpoints(megatron_converter *m) {
         config_take_default(&m->v, "checkpoint.interval", steps,
                             "Megatron-LM's default (at the end only)");
     }
-    if (!saves && megatron_has(m, "save-interval"))
-        megatron_row(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
+    if (!saves) megatron_rows(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
     if (load && save && strcmp(load, save) == 0)
         megatron_row(m, CONFIG_TAKEN, "load", "checkpoint.resume: auto");
     else if (load)
@@ -403,13 +374,8 @@ static void convert_checkpoints(megatron_converter *m) {
 }
 
 static void convert_by_table(megatron_converter *m, const megatron_given *given) {
-    const megatron_argument *found = NULL;
-    for (int i = 0; i < megatron_argument_count && !found; i++) {
-        if (strcmp(megatron_arguments[i].name, given->name) == 0) found = &megatron_arguments[i];
-    }
-    if (!found && m->text.is_log && megatron_is_printed(given->name, given->values)) {
-        megatron_row(m, CONFIG_NO_EFFECT, given->name, "nothing here reads it");
-    } else if (!found) {
+    const megatron_argument *found = megatron_find(&m->text, given);
+    if (!found) {
         megatron_row(m, CONFIG_REFUSED, given->name,
                      "unknown here; it may change the model or the run");
         config_doubt(m->v.config, given->name);
@@ -418,14 +384,12 @@ static void convert_by_table(megatron_converter *m, const megatron_given *given)
     } else if (found->kind == MEGATRON_TRUE && given->values[0]) {
         megatron_row(m, CONFIG_REFUSED, given->name, "it is a switch, which has no value");
     } else if (found->kind == MEGATRON_TRUE) {
-        char flag[80];
-        snprintf(flag, sizeof flag, "--%.70s", given->name);
-        config_take(&m->v, flag, found->text, "true");
+        megatron_take_as(m, given->name, found->text, "true");
     } else if (found->kind != MEGATRON_OWN) {
         megatron_row(m,
-                     found->kind == MEGATRON_SAME   ? CONFIG_TAKEN
-                     : found->kind == MEGATRON_NONE ? CONFIG_NO_EFFECT
-                                                    : CONFIG_REFUSED,
+                     found->kind == MEGATRON_SAME    ? CONFIG_TAKEN
+                     : found->kind == MEGATRON_LATER ? CONFIG_REFUSED
+                                                     : CONFIG_NO_EFFECT,
                      given->name, found->text);
     }
 }

@@ -36,9 +36,7 @@ static bool says(megatron_converter *m, const char *name, const char *wanted) {
 /* Refuses an argument unless it has the value `only`. */
 static void must_be(megatron_converter *m, const char *name, double only, const char *why) {
     double value;
-    bool same = megatron_number(m, name, &value) && value == only;
-    megatron_row_if_given(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, name,
-                          same ? "same as zero3d" : why);
+    megatron_must(m, name, megatron_number(m, name, &value) && value == only, why);
 }
 
 static bool has_sign(megatron_converter *m, int i) {
@@ -55,7 +53,7 @@ static void refuse_or_ignore(megatron_converter *m, const char *name, const char
     char ignored[80];
     snprintf(ignored, sizeof ignored, "it is for --%s", with);
     bool on = megatron_has(m, with);
-    megatron_row_if_given(m, on ? CONFIG_REFUSED : CONFIG_NO_EFFECT, name, on ? why : ignored);
+    megatron_rows(m, on ? CONFIG_REFUSED : CONFIG_NO_EFFECT, name, on ? why : ignored);
 }
 
 /* "it is only for a Llama, which also needs --disable-bias-linear": the missing arguments. */
@@ -70,59 +68,47 @@ static void name_missing_signs(megatron_converter *m, char *out, size_t size) {
 
 /* Arguments that must have a GPT-2's value, and arguments of rotary positions. */
 static void convert_heads(megatron_converter *m, const char *llama) {
-    static const char *const rotary[] = {"rotary-base", PERCENT};
     double width, hidden, heads;
     bool same = megatron_number(m, "kv-channels", &width) &&
                 megatron_number(m, "hidden-size", &hidden) &&
                 megatron_number(m, "num-attention-heads", &heads) && width * heads == hidden;
     bool turns = megatron_value(&m->text, ROTARY) || says(m, "position-embedding-type", "rope");
-    megatron_row_if_given(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "kv-channels",
-                          same ? "same as zero3d" : llama);
-    for (size_t i = 0; i < 2; i++)
-        megatron_row_if_given(m, turns ? CONFIG_REFUSED : CONFIG_NO_EFFECT, rotary[i],
-                              turns ? llama : "it is for --position-embedding-type rope");
+    megatron_must(m, "kv-channels", same, llama);
+    megatron_rows(m, turns ? CONFIG_REFUSED : CONFIG_NO_EFFECT, "rotary-base " PERCENT,
+                  turns ? llama : "it is for --position-embedding-type rope");
     bool biases = !megatron_value(&m->text, "disable-bias-linear");
-    megatron_row_if_given(m, biases ? CONFIG_TAKEN : CONFIG_REFUSED, "add-qkv-bias",
-                          biases ? "a GPT-2 has all biases" : llama);
+    megatron_rows(m, biases ? CONFIG_TAKEN : CONFIG_REFUSED, "add-qkv-bias",
+                  biases ? "a GPT-2 has all biases" : llama);
 }
 
 static void convert_positions(megatron_converter *m) {
     double length, positions;
     if (!megatron_number(m, POSITIONS, &positions)) return;
     bool same = megatron_number(m, "seq-length", &length) && length == positions;
-    megatron_row_if_given(
-        m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
-        same ? "model.seq_length"
-             : "there is a position for each token of a sample; write the value of --seq-length");
+    megatron_rows(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
+                  same ? "model.seq_length"
+                       : "positions are those of a sample; write --seq-length's");
 }
 
 static void convert_gpt(megatron_converter *m) {
-    static const char *const of_llama[] = {
-        "swiglu", "disable-bias-linear", ROTARY, GROUPED, "qk-layernorm",
-        SCALING,  INTERPOLATION,         UNTIED};
     char llama[256];
     double hidden, inner;
     name_missing_signs(m, llama, sizeof llama);
     megatron_take_or_default(m, DROPOUT, "model.hidden_dropout", "0.1");
     convert_positions(m);
-    if (megatron_number(m, INNER, &inner)) {
-        bool same = megatron_number(m, "hidden-size", &hidden) && inner == 4 * hidden;
-        megatron_row_if_given(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, INNER,
-                              same ? "same as zero3d"
-                                   : "a GPT-2 has 4 x hidden size here: it is another model");
-    }
-    for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
-        megatron_row_if_given(m, CONFIG_REFUSED, of_llama[i], llama);
+    if (megatron_number(m, INNER, &inner))
+        megatron_must(m, INNER, megatron_number(m, "hidden-size", &hidden) && inner == 4 * hidden,
+                      "a GPT-2 has 4 x hidden size here: it is another model");
+    megatron_rows(m, CONFIG_REFUSED,
+                  "swiglu disable-bias-linear qk-layernorm " ROTARY " " GROUPED " " SCALING
+                  " " INTERPOLATION " " UNTIED " " NO_POSITIONS,
+                  llama);
     refuse_or_ignore(m, GROUPS, GROUPED, llama);
     refuse_or_ignore(m, FACTOR, SCALING, llama);
     convert_heads(m, llama);
-    bool layer_norm = says(m, "normalization", "LayerNorm");
-    bool learned = says(m, "position-embedding-type", "learned_absolute");
-    megatron_row_if_given(m, layer_norm ? CONFIG_TAKEN : CONFIG_REFUSED, "normalization",
-                          layer_norm ? "same as zero3d" : llama);
-    megatron_row_if_given(m, learned ? CONFIG_TAKEN : CONFIG_REFUSED, "position-embedding-type",
-                          learned ? "same as zero3d" : llama);
-    megatron_row_if_given(m, CONFIG_REFUSED, NO_POSITIONS, llama);
+    megatron_must(m, "normalization", says(m, "normalization", "LayerNorm"), llama);
+    megatron_must(m, "position-embedding-type",
+                  says(m, "position-embedding-type", "learned_absolute"), llama);
     must_be(m, "norm-epsilon", 1e-5, "a GPT-2 has 1e-5 here: it is another model");
 }
 
@@ -141,10 +127,10 @@ static void convert_inner(megatron_converter *m) {
 static void convert_groups(megatron_converter *m) {
     static const char key[] = "model.num_key_value_heads";
     if (!megatron_value(&m->text, GROUPED)) {
-        megatron_row_if_given(m, CONFIG_NO_EFFECT, GROUPS, "it is for --" GROUPED);
+        megatron_rows(m, CONFIG_NO_EFFECT, GROUPS, "it is for --" GROUPED);
         return;
     }
-    megatron_row_if_given(m, CONFIG_TAKEN, GROUPED, key);
+    megatron_rows(m, CONFIG_TAKEN, GROUPED, key);
     megatron_take_or_default(m, GROUPS, key, "1");
 }
 
@@ -155,13 +141,13 @@ static void convert_rope(megatron_converter *m) {
     megatron_take(m, "rotary-base", "model.rope_theta");
     must_be(m, PERCENT, 1, "a whole head is turned here: it is another model");
     if (megatron_value(&m->text, SCALING) && megatron_value(&m->text, INTERPOLATION)) {
-        megatron_row_if_given(m, CONFIG_REFUSED, INTERPOLATION,
-                              "positions are stretched once: leave out this or --" SCALING);
+        megatron_rows(m, CONFIG_REFUSED, INTERPOLATION,
+                      "positions are stretched once: leave out this or --" SCALING);
     } else if (megatron_take(m, INTERPOLATION, factor)) {
         config_take_quietly(&m->v, type, "linear");
     }
     if (!megatron_take_as(m, SCALING, type, "llama3")) {
-        megatron_row_if_given(m, CONFIG_NO_EFFECT, FACTOR, "it is for --" SCALING);
+        megatron_rows(m, CONFIG_NO_EFFECT, FACTOR, "it is for --" SCALING);
         return;
     }
     megatron_take_or_default(m, FACTOR, factor, "8");
@@ -174,18 +160,18 @@ static void convert_dropout(megatron_converter *m) {
     megatron_number(m, DROPOUT, &dropout);
     if (!megatron_value(&m->text, DROPOUT))
         config_report_add(&m->v.report, CONFIG_DIFFERENT, "--" DROPOUT, "%s",
-                          "not given, so Megatron-LM has 0.1; a Llama has none here");
-    megatron_row_if_given(m, dropout == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, DROPOUT,
-                          dropout == 0 ? "same as zero3d" : "a Llama has none here; write 0");
+                          "not given, so it is 0.1 there; a Llama has none here");
+    megatron_rows(m, dropout == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, DROPOUT,
+                  dropout == 0 ? "same as zero3d" : "a Llama has none here; write 0");
 }
 
 static void convert_llama(megatron_converter *m) {
     config_take_quietly(&m->v, "model.type", "llama");
     for (int i = 0; i < SIGNS; i++)
-        megatron_row_if_given(m, CONFIG_TAKEN, signs[i].name, "model.type: llama");
-    megatron_row_if_given(m, CONFIG_TAKEN, ROTARY, "model.type: llama");
-    megatron_row_if_given(m, CONFIG_NO_EFFECT, POSITIONS, "rotary positions have no table");
-    megatron_row_if_given(m, CONFIG_TAKEN, NO_POSITIONS, "rotary positions have no table");
+        megatron_rows(m, CONFIG_TAKEN, signs[i].name, "model.type: llama");
+    megatron_rows(m, CONFIG_TAKEN, ROTARY, "model.type: llama");
+    megatron_rows(m, CONFIG_NO_EFFECT, POSITIONS, "rotary positions have no table");
+    megatron_rows(m, CONFIG_TAKEN, NO_POSITIONS, "rotary positions have no table");
     convert_dropout(m);
     convert_inner(m);
     convert_groups(m);
@@ -203,13 +189,13 @@ static void convert_llama(megatron_converter *m) {
 static void convert_sequence_parallel(megatron_converter *m) {
     static const char name[] = "sequence-parallel";
     if (megatron_is_unknown(&m->text, "tensor-model-parallel-size"))
-        megatron_row_if_given(m, CONFIG_REFUSED, name,
-                              "--tensor-model-parallel-size is not known; with more than 1 write "
-                              "parallel.sequence_parallel: true");
+        megatron_rows(m, CONFIG_REFUSED, name,
+                      "--tensor-model-parallel-size is not known; with more than 1 write "
+                      "parallel.sequence_parallel: true");
     else if (m->v.config->parallel_tensor_model_parallel_size > 1)
         megatron_take_as(m, name, "parallel.sequence_parallel", "true");
     else
-        megatron_row_if_given(m, CONFIG_NO_EFFECT, name, "only tensor ranks share a sequence");
+        megatron_rows(m, CONFIG_NO_EFFECT, name, "only tensor ranks share a sequence");
 }
 
 void megatron_convert_model(megatron_converter *m) {

@@ -65,7 +65,7 @@ static void take_chunks(megatron_converter *m, split *s) {
     s->chunks = 1;
     if (given) {
         config_take(&m->v, "--" CHUNKS, chunks_key, given);
-        megatron_row_if_given(m, CONFIG_REFUSED, LAYERS, "--" CHUNKS " is given; leave it out");
+        megatron_rows(m, CONFIG_REFUSED, LAYERS, "--" CHUNKS " is given; leave it out");
     } else if (megatron_value(&m->text, LAYERS)) {
         if (!layers_of(m, LAYERS, &layers) || layers < 1 || s->uneven || s->middle < 1 ||
             s->middle % layers != 0) {
@@ -81,21 +81,19 @@ static void take_chunks(megatron_converter *m, split *s) {
 }
 
 static void take_split(megatron_converter *m, const split *s) {
-    static const char *const flags[] = {EMBEDDING, LOSS, FIRST, LAST};
-    const size_t count = sizeof flags / sizeof *flags;
+    static const char flags[] = EMBEDDING " " LOSS " " FIRST " " LAST;
     z3d_string units = {0};
     bool fits = s->stages * s->chunks <= Z3D_MAX_CHUNKS && append_units(s, &units);
     if (fits) {
         config_take_default(&m->v, partition, units.text, "Megatron-LM's split");
-        for (size_t i = 0; i < count; i++)
-            megatron_row_if_given(m, CONFIG_TAKEN, flags[i], partition);
+        megatron_rows(m, CONFIG_TAKEN, flags, partition);
     } else {
-        megatron_row(m, CONFIG_REFUSED, "pipeline-model-parallel-size",
-                     "the layers do not divide over these chunks; parallel.pipeline_partition "
-                     "stays time, which splits any number of layers");
-        for (size_t i = 0; i < count; i++)
-            megatron_row_if_given(m, CONFIG_REFUSED, flags[i],
-                                  "write the units of each chunk in parallel.pipeline_partition");
+        megatron_row(
+            m, CONFIG_REFUSED, "pipeline-model-parallel-size",
+            "the layers do not divide into these chunks; parallel.pipeline_partition is time, "
+            "which splits any number of layers");
+        megatron_rows(m, CONFIG_REFUSED, flags,
+                      "write the units of each chunk in parallel.pipeline_partition");
     }
     z3d_string_free(&units);
 }
@@ -103,26 +101,19 @@ static void take_split(megatron_converter *m, const split *s) {
 /* Groups of micro-batches always have as many as there are pipeline stages. */
 static void check_group(megatron_converter *m, const split *s) {
     int64_t group;
-    if (!megatron_value(&m->text, GROUP)) return;
-    bool same = layers_of(m, GROUP, &group) && group == s->stages;
-    megatron_row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, GROUP,
-                 same ? "same as zero3d"
-                      : "write the number of pipeline stages, which it always is here");
+    megatron_must(m, GROUP, layers_of(m, GROUP, &group) && group == s->stages,
+                  "it is the number of pipeline stages here; write that");
 }
 
 void megatron_convert_pipeline(megatron_converter *m) {
-    static const char *const flags[] = {EMBEDDING, LOSS, FIRST, LAST, LAYERS, CHUNKS, GROUP};
     split s = {.layers = m->v.config->model_num_layers,
                .stages = m->v.config->parallel_pipeline_model_parallel_size};
-    megatron_row_if_given(m, s.stages == 1 ? CONFIG_TAKEN : CONFIG_REFUSED, "no-pipeline-parallel",
-                          s.stages == 1
-                              ? "same as zero3d"
-                              : "--pipeline-model-parallel-size says otherwise; leave out one");
-    if (s.stages == 1) {
-        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-            megatron_row_if_given(m, CONFIG_NO_EFFECT, flags[i], "there is one pipeline stage");
-        return;
-    }
+    megatron_must(m, "no-pipeline-parallel", s.stages == 1,
+                  "--pipeline-model-parallel-size says otherwise; leave out one");
+    if (s.stages == 1)
+        return megatron_rows(m, CONFIG_NO_EFFECT,
+                             EMBEDDING " " LOSS " " FIRST " " LAST " " LAYERS " " CHUNKS " " GROUP,
+                             "there is one pipeline stage");
     share_layers(m, &s);
     take_chunks(m, &s);
     check_group(m, &s);

@@ -5,7 +5,10 @@
 
 #include "src/base/config/convert/megatron.h"
 
-/* *out: --iterations, or --samples divided by the global batch; false: not given, or not known. */
+/* What only WSD reads. */
+#define OF_STABLE "lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
+
+/* --samples divided by the global batch; false: not given, or it cannot be known. */
 static bool steps_of(megatron_converter *m, const char *samples, const char *iterations,
                      double *out) {
     double count, batch;
@@ -73,8 +76,8 @@ static bool convert_warmup(megatron_converter *m) {
             steps_of(m, "lr-warmup-samples", "lr-warmup-iters", &iterations) && iterations > 0;
         if (warms) take_steps(m, "lr-warmup-samples", "lr-warmup-iters", key);
         for (size_t i = 0; !warms && i < 2; i++)
-            if (megatron_has(m, beside[i]) && !megatron_counts(m, beside[i]))
-                megatron_row(m, CONFIG_TAKEN, beside[i], "no warm-up, same as zero3d");
+            if (!megatron_counts(m, beside[i]))
+                megatron_rows(m, CONFIG_TAKEN, beside[i], "no warm-up, same as zero3d");
         return warms;
     }
     for (size_t i = 0; i < 2; i++) report_second(m, beside[i], "lr-warmup-fraction", false);
@@ -91,19 +94,10 @@ static bool convert_warmup(megatron_converter *m) {
 
 /* Refuses all arguments of a schedule whose form is not known. */
 static void report_open_schedule(megatron_converter *m) {
-    static const char *const parts[] = {"min-lr",
-                                        "lr-warmup-iters",
-                                        "lr-warmup-samples",
-                                        "lr-decay-iters",
-                                        "lr-decay-samples",
-                                        "lr-warmup-fraction",
-                                        "lr-wsd-decay-style",
-                                        "lr-wsd-decay-iters",
-                                        "lr-wsd-decay-samples"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (megatron_has(m, parts[i]))
-            megatron_row(m, CONFIG_REFUSED, parts[i],
-                         "the schedule is not known; write scheduler.type and scheduler.params");
+    megatron_rows(m, CONFIG_REFUSED,
+                  "min-lr lr-warmup-iters lr-warmup-samples lr-decay-iters lr-decay-samples "
+                  "lr-warmup-fraction " OF_STABLE,
+                  "the schedule is not known; write scheduler.type and scheduler.params");
 }
 
 static const char wsd[] = "warmup_stable_decay";
@@ -142,17 +136,7 @@ static void convert_stable(megatron_converter *m) {
     take_steps(m, "lr-wsd-decay-samples", "lr-wsd-decay-iters", "scheduler.params.num_decay_steps");
 }
 
-/* Arguments that only WSD reads have no effect. */
-static void report_unread_stable(megatron_converter *m) {
-    static const char *const parts[] = {"lr-wsd-decay-style", "lr-wsd-decay-iters",
-                                        "lr-wsd-decay-samples"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (megatron_has(m, parts[i]))
-            megatron_row(m, CONFIG_NO_EFFECT, parts[i], "--lr-decay-style is not WSD");
-}
-
 void megatron_convert_schedule(megatron_converter *m) {
-    static const char *const ends[] = {"min-lr", "lr-decay-iters", "lr-decay-samples"};
     config_conversion *v = &m->v;
     const char *form = form_of(m);
     take_steps(m, "train-samples", "train-iters", "training.steps");
@@ -169,11 +153,10 @@ void megatron_convert_schedule(megatron_converter *m) {
     if (stable)
         convert_stable(m);
     else
-        report_unread_stable(m);
-    for (size_t i = 0; constant && i < sizeof ends / sizeof *ends; i++)
-        if (megatron_has(m, ends[i]))
-            megatron_row(m, CONFIG_NO_EFFECT, ends[i], "a constant rate never decays");
-    if (constant) return;
+        megatron_rows(m, CONFIG_NO_EFFECT, OF_STABLE, "--lr-decay-style is not WSD");
+    if (constant)
+        return megatron_rows(m, CONFIG_NO_EFFECT, "min-lr lr-decay-iters lr-decay-samples",
+                             "a constant rate never decays");
     megatron_take(m, "min-lr", "scheduler.params.min_lr");
     take_steps(m, "lr-decay-samples", "lr-decay-iters", "scheduler.params.total_num_steps");
 }

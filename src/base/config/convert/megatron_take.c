@@ -30,9 +30,16 @@ void megatron_row(megatron_converter *m, config_verdict verdict, const char *nam
     config_report_add(&m->v.report, verdict, flag, "%s", what);
 }
 
-void megatron_row_if_given(megatron_converter *m, config_verdict verdict, const char *name,
-                           const char *what) {
-    if (megatron_has(m, name)) megatron_row(m, verdict, name, what);
+void megatron_rows(megatron_converter *m, config_verdict verdict, const char *names,
+                   const char *what) {
+    char name[80];
+    while (z3d_next_word(&names, name, sizeof name))
+        if (megatron_has(m, name)) megatron_row(m, verdict, name, what);
+}
+
+void megatron_must(megatron_converter *m, const char *name, bool same, const char *else_why) {
+    megatron_rows(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, name,
+                  same ? "same as zero3d" : else_why);
 }
 
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text) {

@@ -190,13 +190,12 @@ static z3d_status read_word(list *l, z3d_string *word) {
 
 /* Refuses a line whose first word is a shell's. */
 static z3d_status check_first_word(const list *l, const char *word) {
-    static const char *const of_shell[] = {"if",   "then", "else",     "elif",   "fi",     "case",
-                                           "esac", "for",  "while",    "until",  "do",     "done",
-                                           "{",    "}",    "function", "export", "source", "eval"};
     const char *equals = strchr(word, '=');
     if (l->ended) return refuse_shell(l, "more than one command");
-    for (size_t i = 0; i < sizeof of_shell / sizeof *of_shell; i++)
-        if (strcmp(word, of_shell[i]) == 0) return refuse_shell(l, word);
+    if (z3d_has_word("if then else elif fi case esac for while until do done { } function export "
+                     "source eval",
+                     word))
+        return refuse_shell(l, word);
     return equals && !is_flag(word) && !memchr(word, '/', (size_t)(equals - word))
                ? refuse_shell(l, "an assignment")
                : Z3D_OK;
@@ -282,20 +281,17 @@ static z3d_status add_each(megatron_text *out, const char *text, const char *sou
     }
     return !list ? Z3D_OK
                  : Z3D_ERROR(Z3D_ERR_DATA,
-                             "%.200s: %.80s: a list without its end; write it on one "
-                             "line",
-                             source, text);
+                             "%.200s: %.80s: a list without its end; write it on one line", source,
+                             text);
 }
 
 /* Adds a value as YAML and Python write it. False and None remove the argument. */
 static z3d_status add_values(megatron_text *out, const char *value, const char *source) {
-    static const char *const off[] = {"false", "False", "None", "null", "[]"};
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
-        if (strcmp(value, off[i]) != 0) continue;
+    if (z3d_has_word("false False None null []", value)) {
         free_given(&out->given[--out->count]);
         return Z3D_OK;
     }
-    if (strcmp(value, "true") == 0 || strcmp(value, "True") == 0) return Z3D_OK;
+    if (z3d_has_word("true True", value)) return Z3D_OK;
     if (!out->is_log && *value && strchr("|>&*!{", *value))
         return Z3D_ERROR(Z3D_ERR_DATA, "%.200s: '%.80s' is not read; write the value itself",
                          source, value);

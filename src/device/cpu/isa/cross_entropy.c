@@ -33,12 +33,7 @@ static void max_rows(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(cross_entropy_max)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_cross_entropy_max *max = &kernel->as.cross_entropy_max;
-    REQUIRE_FLOAT(cross_entropy_max, max->dtype);
-    for_rows(cpu, max->rows, max->cols, max_rows, max);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(cross_entropy_max, max_rows)
 
 /* The column of this rank that holds `target`, or -1. */
 static inline int64_t target_column(int32_t target, int64_t first, int64_t valid) {
@@ -68,12 +63,7 @@ static void sum_rows(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(cross_entropy_sum)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_cross_entropy_sum *sum = &kernel->as.cross_entropy_sum;
-    REQUIRE_FLOAT(cross_entropy_sum, sum->dtype);
-    for_rows(cpu, sum->rows, sum->cols, sum_rows, sum);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(cross_entropy_sum, sum_rows)
 
 /* The loss: rows are cut into at most this many chunks. */
 enum { LOSS_CHUNKS = 64 };
@@ -142,9 +132,4 @@ static void gradient_rows(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(cross_entropy_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_cross_entropy_backward *cross = &kernel->as.cross_entropy_backward;
-    REQUIRE_FLOAT(cross_entropy_backward, cross->dtype);
-    for_rows(cpu, cross->rows, cross->cols, gradient_rows, cross);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(cross_entropy_backward, gradient_rows)

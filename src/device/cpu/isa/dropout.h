@@ -14,7 +14,6 @@
 /* Bits of the counter's high half: head 16, row 24, column / 4 24. */
 #define Z3D_DROPOUT_MAX_HEADS ((int64_t)1 << 16)
 #define Z3D_DROPOUT_MAX_ROWS ((int64_t)1 << 24)
-#define Z3D_DROPOUT_MAX_COLUMNS ((int64_t)1 << 26)
 
 /* Values that are equal for a whole kernel. */
 typedef struct z3d_dropout_rule {

@@ -127,12 +127,7 @@ static void scale_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(scale)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_scale *scale = &kernel->as.scale;
-    REQUIRE_FLOAT(scale, scale->dtype);
-    for_elements(cpu, scale->count, scale_block, scale);
-    return Z3D_OK;
-}
+KERNEL_BY_ELEMENTS(scale, scale_block)
 
 static void add_bias_rows(const void *context, int64_t first, int64_t end) {
     const z3d_add_bias *add = context;
@@ -151,12 +146,7 @@ static void add_bias_rows(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(add_bias)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_add_bias *add = &kernel->as.add_bias;
-    REQUIRE_FLOAT(add_bias, add->dtype);
-    for_rows(cpu, add->rows, add->cols, add_bias_rows, add);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(add_bias, add_bias_rows)
 
 /* 0.5 (1 + tanh(u)) = 1 / (1 + e^-2u): one exponential, and no cancellation if x is negative. 2u =
  * x (GELU_LINEAR + GELU_CUBIC x^2). */
@@ -202,12 +192,7 @@ static void gelu_forward_block(const void *context, int64_t first, int64_t end) 
     }
 }
 
-z3d_status Z3D_CPU_NAME(gelu_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_gelu_forward *gelu = &kernel->as.gelu_forward;
-    REQUIRE_FLOAT(gelu_forward, gelu->dtype);
-    for_elements(cpu, gelu->count, gelu_forward_block, gelu);
-    return Z3D_OK;
-}
+KERNEL_BY_ELEMENTS(gelu_forward, gelu_forward_block)
 
 static void gelu_backward_block(const void *context, int64_t first, int64_t end) {
     const z3d_gelu_backward *gelu = context;
@@ -222,9 +207,4 @@ static void gelu_backward_block(const void *context, int64_t first, int64_t end)
     }
 }
 
-z3d_status Z3D_CPU_NAME(gelu_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_gelu_backward *gelu = &kernel->as.gelu_backward;
-    REQUIRE_FLOAT(gelu_backward, gelu->dtype);
-    for_elements(cpu, gelu->count, gelu_backward_block, gelu);
-    return Z3D_OK;
-}
+KERNEL_BY_ELEMENTS(gelu_backward, gelu_backward_block)

@@ -15,12 +15,7 @@ static void embedding_forward_rows(const void *context, int64_t first, int64_t e
     }
 }
 
-z3d_status Z3D_CPU_NAME(embedding_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_embedding_forward *embedding = &kernel->as.embedding_forward;
-    REQUIRE_FLOAT(embedding_forward, embedding->dtype);
-    for_rows(cpu, embedding->rows, embedding->cols, embedding_forward_rows, embedding);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(embedding_forward, embedding_forward_rows)
 
 /* Backward sorts the rows by token, so that each table row is summed in fp32, in row order, and
  * rounded once. A key is (table row) << 32 | row. */
@@ -156,12 +151,7 @@ static void position_forward_rows(const void *context, int64_t first, int64_t en
         }
 }
 
-z3d_status Z3D_CPU_NAME(position_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_position_forward *position = &kernel->as.position_forward;
-    REQUIRE_FLOAT(position_forward, position->dtype);
-    for_rows(cpu, position->rows, position->cols, position_forward_rows, position);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(position_forward, position_forward_rows)
 
 static void position_backward_block(const void *context, int64_t first, int64_t end) {
     const z3d_position_backward *position = context;

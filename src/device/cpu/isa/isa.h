@@ -93,6 +93,19 @@ static inline void for_rows(z3d_cpu *cpu, int64_t rows, int64_t cols, block_body
     for_blocks(cpu, rows, block, cols < 1 ? 1 : cols, body, kernel);
 }
 
+/* A kernel with nothing but such blocks. */
+#define KERNEL_OF_BLOCKS(id, blocks)                                                               \
+    z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *launched) {                       \
+        const z3d_##id *kernel = &launched->as.id;                                                 \
+        REQUIRE_FLOAT(id, kernel->dtype);                                                          \
+        blocks;                                                                                    \
+        return Z3D_OK;                                                                             \
+    }
+#define KERNEL_BY_ELEMENTS(id, body)                                                               \
+    KERNEL_OF_BLOCKS(id, for_elements(cpu, kernel->count, body, kernel))
+#define KERNEL_BY_ROWS(id, body)                                                                   \
+    KERNEL_OF_BLOCKS(id, for_rows(cpu, kernel->rows, kernel->cols, body, kernel))
+
 /* Element `index` of an array of any type. */
 static inline const void *element(const void *base, z3d_dtype dtype, int64_t index) {
     return (const char *)base + index * (dtype == Z3D_F32 ? 4 : 2);

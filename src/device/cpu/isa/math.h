@@ -1,4 +1,4 @@
-/* exp, tanh and log in fp32, sine and cosine for angles in fp32, without branches or calls, so that
+/* exp and log in fp32, sine and cosine for angles in fp32, without branches or calls, so that
  * loops over them vectorise on every instruction set. Within 1.3 ulp of the true value over all
  * floats (multiplied and added in one rounding or in two); infinities, NaN, zeros and denormals
  * behave as in the C library. The polynomials are Chebyshev fits of our own. */
@@ -47,21 +47,6 @@ static inline float z3d_exp(float x) {
     float low = z3d_float_of_bits((half + 127u) << 23);
     float high = z3d_float_of_bits((power - half + 127u) << 23);
     return e * low * high;
-}
-
-/* Odd polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel. */
-static inline float z3d_tanh(float x) {
-    float magnitude = fabsf(x);
-    float z = x * x;
-    float t = -0.006094641315f;
-    t = t * z + 0.02099575389f;
-    t = t * z - 0.05385060911f;
-    t = t * z + 0.1333276776f;
-    t = t * z - 0.3333332892f;
-    float small = magnitude + magnitude * (z * t);
-    float large = 1.0f - 2.0f / (z3d_exp(2.0f * magnitude) + 1.0f);
-    float result = magnitude < 0.625f ? small : large;
-    return copysignf(result, x);
 }
 
 /* Natural logarithm: x = 2^n (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2). */

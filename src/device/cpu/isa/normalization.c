@@ -47,12 +47,7 @@ static void forward_rows(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(layernorm_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_layernorm_forward *norm = &kernel->as.layernorm_forward;
-    REQUIRE_FLOAT(layernorm_forward, norm->dtype);
-    for_rows(cpu, norm->rows, norm->cols, forward_rows, norm);
-    return Z3D_OK;
-}
+KERNEL_BY_ROWS(layernorm_forward, forward_rows)
 
 /* Backward: with g = dy * weight and x^ = (x - mean) * rstd,
  * dx = rstd * (g - mean(g) - x^ * mean(g x^)). Weight and bias gradient are sums over rows, by
