@@ -88,10 +88,9 @@ static void take_split(megatron_converter *m, const split *s) {
         config_take_default(&m->v, partition, units.text, "Megatron-LM's split");
         megatron_rows(m, CONFIG_TAKEN, flags, partition);
     } else {
-        megatron_row(
-            m, CONFIG_REFUSED, "pipeline-model-parallel-size",
-            "the layers do not divide into these chunks; parallel.pipeline_partition is time, "
-            "which splits any number of layers");
+        megatron_row(m, CONFIG_REFUSED, "pipeline-model-parallel-size",
+                     "the layers do not divide over these chunks; parallel.pipeline_partition "
+                     "time splits any number of layers");
         megatron_rows(m, CONFIG_REFUSED, flags,
                       "write the units of each chunk in parallel.pipeline_partition");
     }
