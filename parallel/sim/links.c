@@ -211,11 +211,10 @@ static double calls(const z3d_hardware *hardware, const z3d_event *call) {
     return call->of == Z3D_COLLECTIVE_ALL_REDUCE ? 2 : pieces(hardware, call);
 }
 
-/* Seconds in which the host makes the lists of tensors of single parameters. It waits for the
- * device before each. */
-static double lists(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
+double z3d_links_lists(const z3d_hardware *hardware, const z3d_links *links,
+                       const z3d_event *call) {
     const double count = pieces(hardware, call);
-    return count > 1 ? count * links->members * hardware->list_us * 1e-6 : 0;
+    return count > 1 && links->members > 1 ? count * links->members * hardware->list_us * 1e-6 : 0;
 }
 
 static double copies(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
@@ -233,8 +232,7 @@ double z3d_links_core(const z3d_hardware *hardware, double between_nodes) {
 double z3d_links_taken(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double between_nodes) {
     if (links->members < 2) return 0;
-    return copies(hardware, links, call) + lists(hardware, links, call) +
-           z3d_links_core(hardware, between_nodes);
+    return copies(hardware, links, call) + z3d_links_core(hardware, between_nodes);
 }
 
 /* Seconds in levels: first the members of each node, then the members with the same place in their

@@ -36,9 +36,11 @@ z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_
 /* Seconds of one collective (an event Z3D_EVENT_START of a tape) without other traffic. */
 double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links,
                             const z3d_event *call);
+/* Seconds in which the host makes lists of the tensors of single parameters (software.list_us). It
+ * waits for the device before each list, so the device stands still. */
+double z3d_links_lists(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call);
 /* Seconds that it takes from the device's other work: kernels that copy its data
- * (software.collective_copies), the host's lists of tensors, for which the device stands still
- * (software.list_us), and z3d_links_core. */
+ * (software.collective_copies), and z3d_links_core. */
 double z3d_links_taken(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double between_nodes);
 /* Seconds of the core that computes, to send so many bytes to other nodes and to receive as many

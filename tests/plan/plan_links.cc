@@ -87,11 +87,10 @@ TEST(Links, InPieces) {
     hardware.reduce_pieces = 12;
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gradients) - whole, 11 * 106e-6, 1e-12);
     // Each piece is a list of as many tensors as there are members.
-    EXPECT_EQ(z3d_links_taken(&hardware, &links, &gradients, 0), 0);
+    EXPECT_EQ(z3d_links_lists(&hardware, &links, &gradients), 0);
     hardware.list_us = 4;
-    EXPECT_NEAR(z3d_links_taken(&hardware, &links, &gradients, 0), 12 * links.members * 4e-6,
-                1e-12);
-    EXPECT_EQ(z3d_links_taken(&hardware, &links, &others, 0), 0);
+    EXPECT_NEAR(z3d_links_lists(&hardware, &links, &gradients), 12 * links.members * 4e-6, 1e-12);
+    EXPECT_EQ(z3d_links_lists(&hardware, &links, &others), 0);
 }
 
 TEST(Links, CopiesOfWhatGathersAndReduceScattersMove) {

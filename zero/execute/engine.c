@@ -16,6 +16,8 @@ static z3d_status open_disk(z3d_engine *engine) {
     const int count = z3d_program_set_list(&engine->set, all);
     int requests = 1;
     if (engine->config.without_values) return Z3D_OK;
+    if (!engine->config.nvme_path)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "states on the disk need a folder: nvme_path");
     for (int k = 0; k < count; k++) {
         int most = z3d_executor_disk_requests(all[k]);
         if (most > requests) requests = most;

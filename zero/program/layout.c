@@ -126,10 +126,11 @@ static z3d_status check_process_groups(const z3d_unit *unit) {
 static z3d_status check_unit(const z3d_model *model, int index) {
     const z3d_unit *u = &model->unit[index];
     if (!named(u->name) || !u->ops || !u->ops->forward ||
-        (!u->ops->backward && !u->ops->backward_halves))
+        !u->ops->backward == !u->ops->backward_halves)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "unit %d needs a name of 1 to %d bytes, a forward and a backward", index,
-                         Z3D_NAME - 1);
+                         "unit %d needs a name of 1 to %d bytes, a forward, and either backward or "
+                         "backward_halves",
+                         index, Z3D_NAME - 1);
     if (u->kind < 0 || u->kind >= model->num_units)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: kind %d, but it must be 0 to %d", u->name,
                          u->kind, model->num_units - 1);

@@ -39,12 +39,17 @@ const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int 
 
 z3d_status z3d_states_check(const z3d_program_config *config) {
     const int most = Z3D_MAX_STATES - Z3D_STATE_COUNT;
-    if (config->num_added_states < 0 || config->num_added_states > most)
+    if (config->num_added_states < 0 || config->num_added_states > most ||
+        (config->num_added_states > 0 && !config->added_state))
         return Z3D_ERROR(Z3D_ERR_CONFIG, "%d classes of states were added, but at most %d can be",
                          config->num_added_states, most);
     for (int role = Z3D_STATE_COUNT; role < z3d_state_classes(config); role++) {
         const z3d_state_class *added = z3d_state_class_of(config, role);
         const z3d_axes axes = added->state.at.sharded;
+        if (!added->name || (unsigned)added->state.at.space >= Z3D_SPACE_COUNT ||
+            (unsigned)added->category >= Z3D_CATEGORY_COUNT)
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "an added class of states needs a name, a space and a category");
         if (axes != Z3D_AXES_NONE && axes != Z3D_ROLE_ROWS && axes != Z3D_ROLE_BLOCKS)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "states %s: they cannot be sharded over axes %s, only over %s, over "

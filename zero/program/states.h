@@ -28,7 +28,8 @@ typedef enum z3d_state_role {
 
 /* The place of a state on each rank. */
 typedef struct z3d_placement {
-    z3d_axes sharded; /* its rows are divided over these; NONE: each rank has all */
+    z3d_axes sharded; /* its rows are divided over these; NONE: each rank has all. ROWS means the
+                         group's shard axes, which in hybrid sharding are those of a block */
     z3d_space space;
     z3d_dtype codec;
 } z3d_placement;
@@ -57,7 +58,8 @@ typedef struct z3d_state_class {
  * NULL for a role of zero/. */
 int z3d_state_classes(const z3d_program_config *config);
 const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int role);
-/* ERR_CONFIG for too many classes, and for one that is sharded over other axes. */
+/* ERR_CONFIG for too many classes, for one without a name, and for one whose axes, space or
+ * category cannot be. */
 z3d_status z3d_states_check(const z3d_program_config *config);
 
 /* The axes over which states may be sharded; nodes: the size of Z3D_ROLE_NODES. */

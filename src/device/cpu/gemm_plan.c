@@ -62,10 +62,14 @@ z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method, bo
     }
     plan.wide_c = gemm->c_dtype != Z3D_F32;
     if (plan.panel_a || plan.panel_b) {
-        plan.panel_k = smaller(gemm->k, 4 * plan.chunk_k);
+        /* Sums of 16-bit tiles must stay in scratch from panel to panel, so there are few along k.
+         * Else panels are short along k: then they have many tiles, which all threads share. */
+        plan.panel_k = smaller(gemm->k, plan.wide_c ? 4 * plan.chunk_k : plan.chunk_k);
         int64_t lines = PANEL_ELEMENTS / (plan.panel_k > 0 ? plan.panel_k : 1);
-        plan.panel_m = smaller(gemm->m, lines / plan.tile_m * plan.tile_m);
-        plan.panel_n = smaller(gemm->n, lines / plan.tile_n * plan.tile_n);
+        if (plan.panel_a || plan.wide_c)
+            plan.panel_m = smaller(gemm->m, lines / plan.tile_m * plan.tile_m);
+        if (plan.panel_b || plan.wide_c)
+            plan.panel_n = smaller(gemm->n, lines / plan.tile_n * plan.tile_n);
     }
     plan.panel_c = plan.wide_c && plan.panel_k < gemm->k;
     return plan;

@@ -1,5 +1,6 @@
-/* How a product is cut. The cuts decide the order of sums, so they depend only on the product's
- * shape and types, not on the number of threads, the method or polling. Inside cpu/ only.
+/* How a product is cut. Tiles and chunks decide the order of sums, so they depend only on the
+ * product's shape and types, not on the number of threads, the method or polling; panels do not
+ * change it. Inside cpu/ only.
  *
  * C is cut into tiles; a tile is one thread's task. Along k a tile is summed in chunks. A chunk is
  * one call of the multiplier, at most 0.8 GFLOP; the launching thread polls between chunks. 16-bit
@@ -16,7 +17,7 @@ typedef struct z3d_gemm_plan {
     int64_t tile_m, tile_n;            /* one task */
     int64_t chunk_k;                   /* one call of the multiplier */
     int64_t panel_m, panel_n, panel_k; /* multiples of the tile and the chunk; the whole product if
-                                          nothing is widened */
+                                          nothing is widened or copied */
     bool panel_a, panel_b;             /* operands that are widened or copied into panels */
     bool wide_c;  /* C is 16-bit: tiles are summed in fp32 scratch and rounded once */
     bool panel_c; /* and that scratch must hold a whole panel, because k has several panels */

@@ -19,7 +19,8 @@ typedef struct lane {
 typedef struct price {
     double seconds, bytes, between_nodes;
     double launch;  /* seconds of the host's thread before the event */
-    double taken;   /* seconds of a collective in which the device cannot compute */
+    double taken;   /* seconds that a collective takes from the device's other work */
+    double lists;   /* seconds of the host before it starts, while the device stands still */
     double overlap; /* of a send or receive */
     bool host;      /* a kernel of the host's lane */
 } price;
@@ -87,7 +88,8 @@ static price price_transfer(const player *p, const z3d_event *event) {
     if (!of.between_nodes) out.seconds *= w->crowding;
     if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
     if (of.between_nodes) out.between_nodes = out.bytes;
-    out.taken = w->crowding * z3d_links_core(w->hardware, out.between_nodes);
+    /* Each end pays half of what sending and receiving a byte takes. */
+    out.taken = w->crowding * z3d_links_core(w->hardware, of.between_nodes ? of.bytes / 2 : 0);
     return out;
 }
 
@@ -111,6 +113,7 @@ static price price_of(const player *p, const z3d_event *event) {
         if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu the cores move the data */
         out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
         out.taken = w->crowding * z3d_links_taken(w->hardware, links, event, out.between_nodes);
+        out.lists = z3d_links_lists(w->hardware, links, event);
         break;
     case Z3D_EVENT_COPY_START:
         out.seconds = z3d_hardware_copy(w->hardware, event, w->ranks);
@@ -160,6 +163,14 @@ static void launch(player *p, double seconds) {
     if (missing <= 0) return;
     stand_still(p, Z3D_LANE_HOST, missing);
     p->out->launch += missing;
+}
+
+/* The host works before it starts a collective, after the device has done all that came before. */
+static void make_lists(player *p, double seconds) {
+    if (seconds <= 0) return;
+    stand_still(p, Z3D_LANE_HOST, seconds);
+    p->host = p->now;
+    p->out->launch += seconds;
 }
 
 /* The host's thread runs a kernel; the device goes on with its enqueued work. */
@@ -362,6 +373,7 @@ static z3d_status start_collective(player *p, const z3d_event *event, int id, co
         return Z3D_OK;
     }
     launch(p, times * of->launch);
+    make_lists(p, times * of->lists);
     if (of->taken > 0) compute(p, times * of->taken);
     p->out->busy[event->axes] += times * of->seconds;
     p->out->bytes[event->axes] += times * of->bytes;
