@@ -78,7 +78,8 @@ TEST(Models, WrongOnesAreRefused) {
     } cases[] = {
         {[](z3d_model *m) { m->unit[1].num_groups = 65; },
          "unit unit.1: 65 parameter groups, but at most 64", 1},
-        {[](z3d_model *m) { m->unit[1].ops = nullptr; }, "a forward, and either backward or backward_halves", 1},
+        {[](z3d_model *m) { m->unit[1].ops = nullptr; },
+         "a forward, and either backward or backward_halves", 1},
         {[](z3d_model *m) { m->unit[1].kind = -1; }, "unit unit.1: kind -1", 1},
         {[](z3d_model *m) { m->unit[2].group[0] = 1; }, "parameter group 1 does not exist", 1},
         {[](z3d_model *m) { m->unit[2].output_elements[0] = -4; }, "its output has -4 elements", 1},
