@@ -63,9 +63,8 @@ typedef struct z3d_executor {
                             those of the step before, and skip 1 while no gradients are pending */
     double transfer_wait_seconds, disk_wait_seconds, host_step_seconds; /* since creation */
     z3d_ledger measured[Z3D_SPACE_COUNT];
-    int next_child; /* the next inner collective of the unit that runs */
-    float
-        gradient_scale; /* of the last step: its gradients are this times those of the mean loss */
+    int next_child;       /* the next inner collective of the unit that runs */
+    float gradient_scale; /* of the last step, whose gradients are this times the mean loss's */
 } z3d_executor;
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor);

@@ -55,14 +55,8 @@ static void fill_panel(const product *p, float *panel, const void *x, bool trans
     const int64_t panel_ld = z3d_gemm_panel_ld(inner.length), size = element_size(p);
     const char *from = (const char *)x + (outer.first * ld + inner.first) * size;
 #pragma omp parallel for num_threads(p->cpu->threads) schedule(static)
-    for (int64_t line = 0; line < outer.length; line++) {
-        float *to = panel + line * panel_ld;
-        const char *of = from + line * ld * size;
-        if (dtype == Z3D_F32)
-            memcpy(to, of, (size_t)(inner.length * size));
-        else
-            p->cpu->isa->widen(to, (const uint16_t *)of, dtype, inner.length);
-    }
+    for (int64_t line = 0; line < outer.length; line++)
+        p->cpu->isa->widen(panel + line * panel_ld, from + line * ld * size, dtype, inner.length);
     z3d_cpu_poll(p->cpu);
 }
 

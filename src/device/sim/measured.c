@@ -39,14 +39,16 @@ static double apart(const z3d_sample *a, const z3d_sample *b) {
     return most;
 }
 
+bool z3d_sample_same(const z3d_sample *a, const z3d_sample *b) {
+    return same_curve(a, b) && apart(a, b) == 0;
+}
+
 z3d_status z3d_measured_add(z3d_measured *measured, const z3d_sample *sample) {
     const double close = 0.07; /* octaves: 5 % */
     for (int i = 0; i < measured->count; i++) {
         z3d_sample *other = &measured->sample[i];
-        if (!same_curve(other, sample)) continue;
-        double distance = apart(other, sample);
-        if (distance == 0) other->seconds = fmin(other->seconds, sample->seconds);
-        if (distance < close) return Z3D_OK;
+        if (z3d_sample_same(other, sample)) other->seconds = fmin(other->seconds, sample->seconds);
+        if (same_curve(other, sample) && apart(other, sample) < close) return Z3D_OK;
     }
     if (measured->count == Z3D_MEASURED_MOST)
         return Z3D_ERROR(Z3D_ERR_MEMORY, "too many measured sizes: at most %d", Z3D_MEASURED_MOST);

@@ -36,6 +36,8 @@ typedef struct z3d_measured {
 
 /* The sample of a kernel of a tape, with its seconds. */
 z3d_sample z3d_sample_of_kernel(const z3d_event *kernel);
+/* Whether two samples are of one kernel or collective with equal sizes. */
+bool z3d_sample_same(const z3d_sample *a, const z3d_sample *b);
 /* Adds a sample. If the table has the same sizes already, the shorter time stays; if it has almost
  * the same sizes (5 %), nothing changes. ERR_MEMORY: the table is full. */
 z3d_status z3d_measured_add(z3d_measured *measured, const z3d_sample *sample);

@@ -138,12 +138,6 @@ static z3d_status run_turn(bench *b, const shape *shape, int turn, double *betwe
     return Z3D_OK;
 }
 
-static bool same_kernel(const z3d_sample *a, const z3d_sample *b) {
-    bool same = a->of == b->of && a->dtype == b->dtype && a->form == b->form;
-    for (int i = 0; i < Z3D_MEASURED_SIZES; i++) same = same && a->size[i] == b->size[i];
-    return same;
-}
-
 /* Adds each kernel of the step: the lower quartile of all its times, in all turns. */
 static z3d_status add_quartiles(bench *b, int turns, z3d_measured *out) {
     const int64_t events = b->tape->count;
@@ -157,7 +151,7 @@ static z3d_status add_quartiles(bench *b, int turns, z3d_measured *out) {
         for (int64_t k = 0; k < events; k++) {
             const z3d_event other = z3d_tape_at(b->tape, k);
             const z3d_sample like = z3d_sample_of_kernel(&other);
-            if (!same_kernel(&sample, &like)) continue;
+            if (!z3d_sample_same(&sample, &like)) continue;
             memcpy(all + count, &b->seconds[k * REPEATS], (size_t)turns * sizeof *all);
             count += (size_t)turns;
         }
