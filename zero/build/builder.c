@@ -6,7 +6,7 @@
 
 #include "zero/build/builder.h"
 
-/* Longer steps are refused: every rank's list would take gigabytes. */
+/* Steps with more runs of units are refused (MAX_ENTRIES). */
 enum { MAX_UNIT_RUNS = 200000 };
 
 static struct decisions decide(const z3d_program_config *config, const z3d_layout *layout,
@@ -52,8 +52,8 @@ static void add_persistent(struct builder *b) {
             int buffer =
                 z3d_builder_buffer(b, of->category, 1, of->name, p->model->group[g].name, -1);
             if (buffer < 0) continue;
-            /* 0 bytes if another pipeline stage has the group: buffer numbers are equal on all
-             * stages. */
+            /* 0 bytes if this pipeline stage does not hold the group: buffer numbers are equal on
+             * all stages. */
             p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = z3d_state_rows(p->layout, g, (z3d_state_role)role);
@@ -102,7 +102,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
         state->output =
             z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, w.unit),
                                "output", unit->name, w.micro);
-    /* The last unit's backward follows at once: its logits are temporary. */
+    /* Mostly the last unit's backward follows at once: its logits are temporary. */
     bool activation = keep && !z3d_model_is_last(p->model, w.unit);
     state->saved =
         z3d_builder_buffer(b, activation ? Z3D_CATEGORY_ACTIVATIONS : Z3D_CATEGORY_TEMPORARY,
@@ -125,7 +125,7 @@ static int input_gradient_buffer(struct builder *b, struct work w) {
                                   "output gradient", p->model->unit[source].name, w.micro);
 }
 
-/* Backward, or one of its halves: the second reads what the first has left. */
+/* Backward, or one of its halves: the second reads what the first wrote. */
 static void backward(struct builder *b, struct work w) {
     static const z3d_opcode opcode[] = {[WORK_BACKWARD] = Z3D_OP_BACKWARD,
                                         [WORK_BACKWARD_INPUT] = Z3D_OP_BACKWARD_INPUT,
@@ -307,7 +307,7 @@ static z3d_status find_writers(struct builder *b) {
     }
     if (p->mode == Z3D_MODE_TRAIN &&
         p->model->unit[p->model->num_units - 1].output_elements[p->mode] > 0)
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "the last unit, %s, has an output: it must end in a loss",
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "the last unit, %s, must end in a loss; it has an output",
                          p->model->unit[p->model->num_units - 1].name);
     return Z3D_OK;
 }
@@ -359,9 +359,8 @@ static z3d_status check_config(const z3d_program_config *c) {
             "gradients in %s with a model in %s are not supported; use the model's type or fp32",
             z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->dtype));
     if (c->wire != Z3D_F32 && c->grad_dtype != Z3D_F32)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "gradients in %s cannot travel in %s: only fp32 gradients can",
-                         z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->wire));
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "gradients that travel in %s must be in fp32, not in %s",
+                         z3d_dtype_name(c->wire), z3d_dtype_name(c->grad_dtype));
     return Z3D_OK;
 }
 
@@ -373,7 +372,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     if (config->gathered && mode == Z3D_MODE_TRAIN)
         return Z3D_ERROR(
             Z3D_ERR_CONFIG,
-            "a training step cannot use gathered parameters: the step before it changed them");
+            "a training step must gather parameters again: the step before it changed them");
     if (mode == Z3D_MODE_TRAIN && layout->first_trained == model->num_units)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "all parameters are frozen, so there is nothing to train");
     if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)

@@ -6,8 +6,7 @@
 #include "zero/program/layout.h"
 #include "zero/program/pipeline.h"
 
-/* What must move for a parameter group: follows from the placements of its states and from when
- * gradients are reduced. */
+/* What must move for a parameter group, as decide() finds from its layout and the configuration. */
 struct decisions {
     bool gather_each_use;  /* parameters: gathered before each use, then released */
     bool gather_at_start;  /* parameters: each rank has stepped its own rows; the next step begins
@@ -38,10 +37,11 @@ struct route {
     int legs, left, ticket;
 };
 
-/* How many starts and waits a route has left. */
+/* Values of route.left: how many starts and waits are still to come. */
 enum { ARRIVED = 0, ON_LAST_LEG = 1, ON_LEG_BEFORE = 3 };
 
-/* One of a group's sums of gradients (z3d_layout_use). */
+/* The sum of a group's gradients over the micro-batches, of one chunk that uses the group
+ * (z3d_layout_use). */
 struct sum_state {
     int group;
     int kept;        /* buffer with the step's sum */
@@ -50,45 +50,47 @@ struct sum_state {
     int last_writer; /* the unit whose backward completes the gradient */
     int reducing;    /* first entry of the reduction under way, -1: none */
     int narrowing;   /* the same for the second half of a reduction in parts */
-    bool under_way;  /* the reduction, including its second half */
+    bool under_way;  /* the reduction has started and is not over */
 };
 
 struct group_state {
-    int parameters;                   /* buffer to read parameters from, -1: not gathered */
-    int last_reader;                  /* the last work that reads the parameters */
-    int wanted;                       /* the next work that reads the gathered parameters */
-    int block;                        /* buffer for the parameters of its row block, -1: none */
-    bool fresh;                       /* hpZ: the secondary value is up to date */
-    int widening, gathering, sharing; /* first entries of collectives under way, -1: none */
-    int summing;                      /* ticket */
-    bool shared;                      /* this rank has all rows of its gradients */
+    int parameters;  /* buffer to read parameters from, -1: not gathered */
+    int last_reader; /* the last work that reads the parameters */
+    int wanted;      /* the next work that reads the gathered parameters */
+    int block;       /* buffer for the parameters of its row block, -1: none */
+    bool fresh;      /* hpZ: the secondary value is up to date */
+    /* First entries of collectives under way, -1: none. Parameters: the half over the nodes, the
+     * rest; gradients: gathered after their reduction. */
+    int widening, gathering, sharing;
+    int summing; /* ticket */
+    bool shared; /* this rank has all rows of its gradients */
     /* Offload: parameters to the device; gradients to host or disk, and back. */
     struct route parameters_in, gradients_out, gradients_in;
     int first_piece, end_piece; /* its part of host_steps.piece */
     struct decisions decided;
-    struct sum_state sum[2]; /* of its first use, and of another chunk's */
+    struct sum_state sum[2]; /* by chunk of this pipeline stage that uses the group */
 };
 
 /* Columns of a group that the host steps at a time. */
 struct piece {
     struct subject subject;
     struct route gradients, states;                  /* to host memory */
-    struct route stepped_parameters, stepped_states; /* back to host or disk */
+    struct route stepped_parameters, stepped_states; /* to where they are kept */
 };
 
-/* The host's steps in their order. Pieces below `begun` are on their way to the host, those below
- * `stepped` are stepped, and the states of those below `over` are stored. */
+/* The host's steps in their order. The first `begun` pieces have left for the host, the first
+ * `stepped` are stepped, the states of the first `over` are stored. */
 struct host_steps {
     struct piece *piece;
     int count, begun, stepped, over;
     /* Delayed steps: pieces whose parameters are being stored, in this order; the stores of the
      * first `arrived` are over. */
-    int *leaving, left, left_before, arrived; /* left_before: `left` before the last work */
+    int *leaving, left, left_before, arrived; /* left_before: `left` one work earlier */
     int64_t elements, done;                   /* of all pieces; of the stepped ones */
     double beside, been; /* FLOPs of all work that may overlap the steps; of the work so far */
 };
 
-/* Sums of gradients of one micro-batch with a collective under way, by descending group. */
+/* The sums of one micro-batch that have a collective under way, by descending group. */
 enum { REDUCTIONS = 16 };
 struct started {
     int count, micro, task;
@@ -98,14 +100,15 @@ struct started {
 /* The buffers of one unit and micro-batch. */
 struct unit_state {
     int output, output_gradient, saved; /* output: its newest copy */
-    int deferred, input; /* between the halves of backward: the memory that the first leaves, and
-                            the unit's input */
-    int in_host;         /* its kept input in host memory, or on its way through there, -1: none */
+    int deferred, input; /* for the second half of backward: what the first half wrote, and the
+                            unit's input */
+    int in_host;         /* buffer in host memory for its input, also if that goes on to the disk or
+                            comes from there, -1: none */
     int kept;            /* struct kept_input, -1: none */
 };
 
-/* The routes of an activation checkpoint. Apart from unit_state, because few units of a large
- * program have one. */
+/* The routes of an activation checkpoint. Not in unit_state, because few units of a large program
+ * have one. */
 struct kept_input {
     struct route save, load;
     bool loads; /* `load` has begun */
@@ -141,14 +144,14 @@ struct crossing {
     int receive, send;
 };
 
-/* Longer steps are refused: every rank's list would take gigabytes. */
+/* Steps with more entries are refused: every rank's list would take gigabytes. */
 enum { MAX_ENTRIES = 5000000 };
 
 struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
-    bool joins; /* Moves of a unit's groups may be joined: if a group is frozen. Else a unit has one
-                   group, or is an embedding, whose table alone mostly fills a message. */
+    bool joins; /* Moves of a unit's groups may be joined: only if the model has a frozen group.
+                   Else a unit with two groups has a table, which mostly fills a message alone. */
     struct group_state *group;
     /* Under way: reductions, the oldest first; second halves of reductions in parts; sums of
      * reduced gradients. */
@@ -160,9 +163,10 @@ struct builder {
     struct unit_state *state; /* z3d_builder_state */
     struct kept_input *input; /* in the order of z3d_builder_keep */
     int input_capacity, num_inputs;
-    struct work saving, storing; /* whose activation checkpoints are on their way to the host, from
-                                    there to the disk; unit -1: none */
-    int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
+    struct work saving, storing; /* work whose activation checkpoint is on the way to the host
+                                    (saving), from there to the disk (storing); unit -1: none */
+    int *kept_from; /* by unit: the nearest unit of its chunk, at or below it, that keeps its input,
+                       -1: none */
     struct work *work;
     z3d_timetables *timetables; /* NULL: the configuration's are used */
     const z3d_timetable *timetable;
@@ -174,8 +178,8 @@ struct builder {
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
-/* list.c. Allocates one entry and one kept input, which z3d_builder_emit_slots and z3d_builder_keep
- * return after a failure. */
+/* list.c. Makes room, so that z3d_builder_emit_slots and z3d_builder_keep have an entry and a kept
+ * input to return after a failure. */
 void z3d_builder_begin(struct builder *b);
 /* A new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A start sets
  * *ticket to a new one, a wait takes the ticket of its start. */
@@ -200,23 +204,24 @@ struct matrix_move {
     z3d_opcode opcode;
     z3d_axes axes;
     int group, micro, buffer, from;
-    int *under_way; /* set to its first entry: a field of its group_state or sum_state */
+    int *under_way; /* the field of group_state or sum_state that gets its first entry */
 };
 
 /* moves.c. The axes of a collective on group g: `part` if it is in parts, else all that the group
  * is sharded over. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
-/* joined: how many moves, from the first on, travel as one collective, because their own rows
- * together fit in a bucket and in a message; 1: the first travels alone. Buffers need not be set.
- * start: starts so many moves, or fewer: an entry for each, or for each bucket of a single one. */
+/* joined: how many moves, from the first on, travel as one collective, because their matrices
+ * together fit in a bucket and their own rows in a message; 1: the first travels alone. Buffers
+ * need not be set. start: starts up to `count` moves: an entry for each, or for each bucket of a
+ * single one. */
 int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, int count);
 void z3d_builder_start(struct builder *b, const struct matrix_move *move, int count);
 /* Waits for the moves that start with entry `first` and resets their under_way; -1: none. */
 void z3d_builder_wait(struct builder *b, int first);
 
 /* routes.c. route: begins in buffer `from`. extend: adds a leg to buffer `to`, unless it is a copy
- * to where the route ends already. end: the last buffer. advance: starts and waits until `left` are
- * left. next_leg: one wait, and the start of the next leg. */
+ * to where the route ends already. end: the last buffer. advance: adds starts and
+ * waits until `left` remain. next_leg: one wait, and the start of the next leg. */
 struct route z3d_builder_route(struct subject subject, int from);
 void z3d_builder_extend(struct route *route, z3d_opcode opcode, int to);
 int z3d_builder_end(const struct route *route);
@@ -226,8 +231,8 @@ void z3d_builder_next_leg(struct builder *b, struct route *route);
 void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                       struct subject subject, int from, int to);
 
-/* gathers.c. Gathers of parameters at the start of a step; before work number `step`, for it and
- * ahead of later work. */
+/* gathers.c. Gathers of parameters at the start of a step; before work number `step`, for this
+ * work and for later work. */
 void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int step);
 
@@ -243,20 +248,21 @@ bool z3d_builder_keeps_block(const struct builder *b, int g);
 void z3d_builder_release_after(struct builder *b, int step);
 bool z3d_builder_make_room(struct builder *b, int step);
 
-/* gradients.c: makes buffers for the sums. */
+/* gradients.c: chooses or makes the buffers of the sums. */
 void z3d_builder_place_sums(struct builder *b);
-/* Where backward `w` writes group g's gradients; all these buffers are given to its entry i. */
+/* The buffer where backward `w` writes group g's gradients. give: puts the buffers of all groups
+ * into its entry i. */
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
                                 const int gradients[Z3D_MAX_UNIT_GROUPS]);
 /* reduce_after, after a backward: starts the reductions of the groups that it completes.
- * reduce_between, after a task whose last work is number `step`: reductions continue beside the
- * next task: up to its backward if their gradients need no more memory than the backward's, and
- * beside the backward if they persist. */
+ * reduce_between, after a task whose last work is number `step`: ends the oldest reductions until
+ * the gradients of the rest need no more memory than those of the next backward. Gradients that
+ * persist need none. */
 void z3d_builder_reduce_after(struct builder *b, struct work w);
 void z3d_builder_reduce_between(struct builder *b, int step);
-/* complete_gradients, after the last task: every group's own row. share_wait, before a step of
- * group g: all its rows, if the step needs them. */
+/* complete_gradients, after the last task: ends all sums. share_wait, before a step of group g:
+ * waits for all its rows, if the step needs them. */
 void z3d_builder_complete_gradients(struct builder *b);
 void z3d_builder_share_wait(struct builder *b, int g);
 
@@ -265,13 +271,14 @@ z3d_status z3d_builder_order(struct builder *b);
 /* Whether work number `step` is the first (last) of its task. */
 bool z3d_builder_begins_task(const struct builder *b, int step);
 bool z3d_builder_ends_task(const struct builder *b, int step);
-/* Unit u has a backward: it or a unit before it is trained. */
+/* The unit has a backward: it or a unit before it is trained. */
 bool z3d_builder_goes_back(const z3d_program *p, int unit);
-/* Unit u's forward is repeated from an activation checkpoint before its backward. */
+/* The unit's forward is repeated from an activation checkpoint before its backward. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit);
-/* Unit u's input is an activation checkpoint. */
+/* The unit's input is an activation checkpoint. */
 bool z3d_builder_keeps_input(const struct builder *b, int unit);
-/* Whether u's recompute gives its output, because the next unit's recompute reads it. */
+/* Whether the unit's recompute gives its output: config.replay_full, or the next unit's recompute
+ * reads it. */
 bool z3d_builder_replays_output(const struct builder *b, int unit);
 /* The recording that a piece of work follows. */
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
@@ -279,8 +286,9 @@ const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 
 /* transfers.c: transfers between pipeline stages. receive, before a task: what it reads; send,
- * after a task: what it made. exchange: two stages hold the group, and each sends the other the own
- * shard of its kept gradients; returns the buffer with the other's shard. */
+ * after a task: what it made. finish_sends: waits for all that have started. exchange: two stages
+ * hold the group and swap their shards of its kept gradients; returns the buffer with the other's
+ * shard. */
 z3d_status z3d_builder_list_transfers(struct builder *b);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
@@ -288,11 +296,11 @@ void z3d_builder_finish_sends(struct builder *b);
 int z3d_builder_exchange(struct builder *b, int group);
 
 /* offload.c. fetches: whether group g's parameters must come from host or disk. fetch: advances
- * their route until `left` starts and waits are left; returns its last buffer, where they are its
- * own row. */
+ * their route until `left` starts and waits remain; returns its last buffer, which holds the own
+ * row. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 int z3d_builder_fetch(struct builder *b, int g, int left);
-/* fetch_sum: brings the sum so far, as fetch does. store_sum: sends it from sum[0].kept.
+/* fetch_sum: like fetch, for the sum so far. store_sum: sends it from sum[0].kept.
  * go_on_storing: advances all sums that leave. */
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
@@ -300,17 +308,19 @@ void z3d_builder_go_on_storing(struct builder *b);
 /* Whether the host steps group g; all steps of the host. */
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
-/* The host's steps, one step late (else these do nothing). begin_delayed: before all work.
- * step_before: before an entry writes group g's kept gradients. step_beside: after a unit's entry,
- * which overlaps the steps. let_parameters_go: after each piece of work. */
+/* Delayed steps of the host (without offload.delayed these do nothing). begin_delayed: before all
+ * work. step_before: before an entry writes group g's kept gradients. step_beside: after a unit's
+ * entry, which overlaps the steps. let_parameters_go: after each piece of work. finish_delayed:
+ * after all work. */
 void z3d_builder_begin_delayed(struct builder *b);
 void z3d_builder_step_before(struct builder *b, int g);
 void z3d_builder_step_beside(struct builder *b);
 void z3d_builder_let_parameters_go(struct builder *b);
 void z3d_builder_finish_delayed(struct builder *b);
 
-/* activation_checkpointing/checkpoints.c. save_input: after a unit's forward. finish_saves: before
- * the next work. load_input: before its recompute. prefetch_input: before earlier backward work. */
+/* activation_checkpointing/checkpoints.c. save_input: after a unit's forward. finish_saves: after
+ * the next forward, before other work. load_input: before a recompute. prefetch_input: in backward,
+ * for later loads. */
 void z3d_builder_save_input(struct builder *b, struct work w);
 void z3d_builder_finish_saves(struct builder *b);
 void z3d_builder_load_input(struct builder *b, struct work w);

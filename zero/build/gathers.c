@@ -1,5 +1,5 @@
-/* Gathers of parameters: before a use, ahead of it, or at the start of a step. In parts a gather
- * has two halves: over the nodes, then over the ranks of a node. */
+/* Gathers of parameters: before a use, ahead of it, or at the start of a step. A gather in
+ * parts has two halves: over the nodes, then over the ranks of a node. */
 #include "zero/build/builder.h"
 
 /* The gather copies the own rows from buffer `from`, unless they are in place. */
@@ -8,7 +8,7 @@ static void set_buffers(const struct builder *b, struct matrix_move *move, int b
     move->from = from == buffer || z3d_builder_fetches(b, move->group) ? -1 : from;
 }
 
-/* In parts: starts the first half of gathers, over the nodes, into this rank's row blocks. */
+/* Starts the first half of gathers in parts: over the nodes, into this rank's row blocks. */
 static void start_widening(struct builder *b, struct matrix_move *move, int count) {
     struct matrix_move half[Z3D_MAX_UNIT_GROUPS];
     int halves = 0;
@@ -52,8 +52,8 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
 
 typedef void start_function(struct builder *b, struct matrix_move *move, int count);
 
-/* Starts the gathers, or in parts their first halves, of the groups that work `step` reads and that
- * are not gathered. A gather that travels alone starts before the next one is fetched. */
+/* Calls `start` for the groups that work `step` reads and that are not gathered, once for joined
+ * ones. A gather that is not joined starts before the next group's fetch. */
 static void start_some(struct builder *b, int step, bool at_start, start_function *start) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
@@ -109,7 +109,7 @@ static void fetch_for(struct builder *b, int step, int left) {
     }
 }
 
-/* Elements of the matrices that work `step` gathers; fetched: of those from host or disk. */
+/* Elements of the matrices that work `step` gathers; fetched: only of those from host or disk. */
 static int64_t gathered_elements(const struct builder *b, int step, bool fetched) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     int64_t elements = 0;
@@ -124,8 +124,8 @@ static int64_t gathered_elements(const struct builder *b, int step, bool fetched
 }
 
 /* Advances the fetches of work `step`, and of the units after it while the sum is at most
- * config.prefetch elements. Returns the work after them. After num_units units the first comes
- * again. */
+ * config.prefetch elements. Returns the work after them. At most num_units
+ * units. */
 static int fetch_ahead(struct builder *b, int step, int left) {
     int64_t elements = 0;
     for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
@@ -158,7 +158,7 @@ static int gather_ahead(struct builder *b, int step) {
 void z3d_builder_gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     z3d_builder_make_room(b, step);
-    if (widens(b) && b->program->config.overlap) { /* only for the first work */
+    if (widens(b) && b->program->config.overlap) { /* has mostly started before */
         start_for(b, step, start_widening);
         start_ahead(b, next_unit(b, step), start_widening);
     }
@@ -175,7 +175,7 @@ void z3d_builder_gather_before(struct builder *b, int step) {
     fetch_ahead(b, fetched, ON_LEG_BEFORE);
 }
 
-/* In parts the second half starts before the first use. */
+/* With overlap a gather in parts starts its first half. */
 static void start_at_start(struct builder *b, struct matrix_move *move, int count) {
     const bool overlap = b->program->config.overlap;
     if (widens(b) && overlap) {
@@ -186,7 +186,7 @@ static void start_at_start(struct builder *b, struct matrix_move *move, int coun
     if (!overlap) z3d_builder_wait(b, b->group[move->group].gathering);
 }
 
-/* At the start of a step, in the order of first use, so that they overlap the forward. */
+/* In the order of first use: they overlap the forward. */
 void z3d_builder_gather_at_start(struct builder *b) {
     for (int step = 0; step < b->num_work; step++) start_some(b, step, true, start_at_start);
 }

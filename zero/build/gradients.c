@@ -1,4 +1,4 @@
-/* Gradients: reduced as soon as a group's backward is done, then summed over copies, kept,
+/* Gradients: reduced as soon as a group's backward is done, then kept, summed over copies,
  * gathered. */
 #include <string.h>
 
@@ -42,8 +42,8 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
 
 /* ---- reductions, sums ---- */
 
-/* The sums follow the last reduction: once a step, on 1/N of the elements, the same ones in every
- * ZeRO stage. */
+/* sum_copies and sum_replicated follow the last reduction: once a step, on the same 1/N of the
+ * elements in every ZeRO stage. */
 static void emit_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g) {
     z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
@@ -69,7 +69,7 @@ static void wait_sum(struct builder *b, int g) {
 
 /* ---- gathers of reduced gradients ---- */
 
-/* In parts: first the rows of its block, over the nodes. The groups' gradients are complete at
+/* first: the half over the nodes of a gather in parts. The groups' gradients are complete at
  * different times, so their gathers are not joined. */
 static void start_sharing(struct builder *b, int g, bool first) {
     const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_NODES : Z3D_ROLE_BLOCKS);
@@ -211,7 +211,7 @@ static void end_until(struct builder *b, const struct sum_state *sum) {
     }
 }
 
-/* Ends reductions of earlier tasks, so that a backward takes no memory beside theirs. */
+/* Ends reductions of earlier tasks, to free their memory before a backward takes more. */
 static void end_earlier(struct builder *b, int task) {
     while (b->num_reducing > 0 && b->reducing[0].task != task) end_oldest(b);
     if (b->narrowing.count > 0 && b->narrowing.task != task) wait_narrowings(b);
@@ -267,7 +267,7 @@ static int64_t temporary_elements(const struct builder *b, int g) {
     return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
 }
 
-/* Their sum over all reductions under way. */
+/* The temporary elements of all reductions under way. */
 static int64_t temporary_under_way(const struct builder *b) {
     int64_t elements = 0;
     for (int r = 0; r < b->num_reducing; r++)
@@ -308,9 +308,9 @@ static int next_backward(const struct builder *b, int step) {
     return -1;
 }
 
-/* Whether all reductions may stay under way until backward `next`: their gradients need no more
- * memory than those that `next` writes, not counting the ones that `next` waits for first; and none
- * must still leave the device, which takes long. */
+/* Whether all reductions may stay under way until backward `next`. None may have gradients that go
+ * to host or disk, which takes long. Their gradients may need as much memory as those of `next`;
+ * reductions that `next` ends first do not count. */
 static bool may_stay_under_way(const struct builder *b, int next) {
     const struct work w = b->work[next];
     const z3d_unit *unit = &b->program->model->unit[w.unit];

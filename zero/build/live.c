@@ -1,5 +1,5 @@
-/* Gathered parameters: their buffers, which ones stay for later work (config.reuse_distance, or all
- * of a step), and the limit of their elements (config.max_live). */
+/* Gathered parameters: their buffers, which ones stay for later work (reuse_distance,
+ * gather_per_step), and the limit of their elements (config.max_live). */
 #include "zero/build/builder.h"
 
 int z3d_builder_whole_buffer(struct builder *b, int g) {
@@ -34,9 +34,9 @@ static int64_t coming(const struct builder *b, int step) {
     return elements;
 }
 
-/* The next work that reads group g, if g stays gathered until then: it is the very next work; or
- * fewer than config.reuse_distance elements of other groups come before it; or parameters are
- * gathered once a step. -1: g is released. */
+/* The next work that reads group g; -1: g is released. g stays if the very next work reads it, if
+ * fewer than config.reuse_distance elements of other groups come before its reader, or with
+ * gather_per_step. */
 static int stays_for(const struct builder *b, int step, int g) {
     const z3d_program_config *c = &b->program->config;
     const int64_t most = c->pipeline.gather_per_step ? INT64_MAX : c->reuse_distance;
@@ -86,7 +86,7 @@ static int64_t live_with(const struct builder *b, int step) {
     return elements;
 }
 
-/* The gathered group that is wanted last, and later than by work `step`; -1: none. */
+/* The gathered group with the latest next reader, if that comes after work `step`; -1: none. */
 static int wanted_last(const struct builder *b, int step) {
     int last = -1;
     for (int g = 0; g < b->program->model->num_groups; g++) {

@@ -3,7 +3,7 @@
 
 #include "zero/build/builder.h"
 
-/* Most bytes of a packed matrix: larger copies cost as much as joining saves. */
+/* Largest packed matrix in bytes: larger copies cost what joining saves. */
 enum { MOST_PACKED = 4 * Z3D_RING_SEGMENT };
 
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
@@ -41,7 +41,6 @@ static void check_entries(struct builder *b, const struct matrix_move *move, int
         p->model->group[move->group].name, (long long)buckets, key);
 }
 
-/* The start of the move of these columns. */
 static z3d_instruction *emit_start(struct builder *b, const struct matrix_move *move, int64_t first,
                                    int64_t count) {
     int ticket;

@@ -1,8 +1,8 @@
-/* Offload: states of a parameter group that are kept in host memory or on the disk come to their
- * user and go back, beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity, Rajbhandari
+/* Offload: states in host memory or on the disk travel to the device or host that uses them, and
+ * back, beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity, Rajbhandari
  * et al. 2104.07857). Parameters travel ahead of the gathers that read them. The host steps pieces
- * of groups: while it steps one, gradients and states of the next arrive, and those of the one
- * before leave. */
+ * of groups. Meanwhile gradients and states of the next piece arrive, and parameters and states of
+ * the one before leave. */
 #include <stdlib.h>
 
 #include "src/base/disk.h"
@@ -164,7 +164,7 @@ static void begin(struct builder *b, struct piece *piece) {
     z3d_builder_advance(b, &piece->states, ON_LAST_LEG);
 }
 
-/* Delayed, the new parameters need a buffer of their own: the old ones are still read. */
+/* Delayed steps need a buffer for new parameters: the old ones are still read. */
 static void step(struct builder *b, struct piece *piece) {
     const int home = kept(b, piece, Z3D_STATE_VALUE);
     const z3d_space space =
@@ -244,7 +244,6 @@ static z3d_status make_room(struct builder *b) {
                    &b->host.leaving);
 }
 
-/* Waits for the stores of the oldest piece. */
 static void finish_oldest(struct builder *b) {
     struct piece *piece = &b->host.piece[b->host.over++];
     if (!is_delayed(b)) z3d_builder_advance(b, &piece->stepped_parameters, ARRIVED);
@@ -261,8 +260,8 @@ static bool is_read_out(const struct builder *b, int g) {
     return b->group[g].last_reader < b->work_over;
 }
 
-/* Under way at once: pieces whose gradients and states arrive, the piece that is stepped, and the
- * one before it, which leaves. */
+/* Under way together: arriving pieces, the piece that is stepped, and the one before it, which
+ * leaves. */
 static void step_next(struct builder *b) {
     const z3d_program_config *c = &b->program->config;
     struct host_steps *host = &b->host;
@@ -291,10 +290,10 @@ void z3d_builder_step_on_host(struct builder *b) {
     while (host->over < host->count && b->status == Z3D_OK) finish_oldest(b);
 }
 
-/* ---- the same one step late, beside forward and backward ---- */
+/* ---- delayed: a step late, beside forward and backward ---- */
 
-/* Whether this work leads to a write of the kept gradients of its unit's group number `s`: any
- * backward if backward adds to them directly, else the backward that completes the gradients. */
+/* Whether the kept gradients of the unit's group number `s` change in or after this work: in any
+ * backward that adds to them directly, else after the one that completes them. */
 static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
     const int g = b->program->model->unit[work.unit].group[s];
     const bool backward = work.kind == WORK_BACKWARD || work.kind == WORK_BACKWARD_WEIGHT;
@@ -333,7 +332,6 @@ void z3d_builder_step_before(struct builder *b, int g) {
     while (b->host.stepped < b->group[g].end_piece && b->status == Z3D_OK) step_next(b);
 }
 
-/* Ends the first `left` stores of parameters. */
 static void finish_parameters(struct builder *b, int left) {
     struct host_steps *host = &b->host;
     while (host->arrived < left)
@@ -341,7 +339,7 @@ static void finish_parameters(struct builder *b, int left) {
                             ARRIVED);
 }
 
-/* Whether the next piece's share of the work is enqueued, so that its step overlaps this work. */
+/* Whether the share of elements, with the next piece, is at most that of the FLOPs so far. */
 static bool is_due(const struct host_steps *host) {
     const double elements = (double)(host->done + host->piece[host->stepped].subject.count);
     return elements * host->beside <= host->been * (double)host->elements;

@@ -1,5 +1,5 @@
 /* Routes: copies and gathers that follow each other from buffer to buffer, beside compute. The
- * caller says how much of a route may be left. */
+ * caller says how many entries may remain. */
 #include "zero/build/builder.h"
 
 struct route z3d_builder_route(struct subject subject, int from) {

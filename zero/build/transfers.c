@@ -1,7 +1,7 @@
 /* Transfers between pipeline stages: inputs of units, their gradients, and the gradients of groups
- * that two stages hold. They run beside compute, on a lane that every rank serves first in, first
- * out, in one order over all ranks (struct transfer), so no send needs a buffer. With tensor
- * parallelism each tensor rank sends its part, and the receiving side gathers the parts (Narayanan
+ * that two stages hold. They run beside compute on a lane of their own: first in, first out, in one
+ * order over all ranks (struct transfer). So no send needs a buffer. With tensor parallelism each
+ * tensor rank sends its part, and the receiving side gathers the parts (Narayanan
  * et al. 2104.04473, section 4.1). */
 #include <stdlib.h>
 
@@ -28,8 +28,8 @@ static void add_transfer(struct builder *b, int task, int chunk, bool gradient, 
                                                         .send = send};
 }
 
-/* Equal on both ends. At equal times a stage's receives come before its sends, because a receive
- * can start a task ahead. */
+/* Both ends have this order. At equal times inputs come before gradients, and a chunk receives
+ * before it sends, because a receive can start a task ahead. */
 static int in_order(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->when != y->when) return x->when < y->when ? -1 : 1;
@@ -129,7 +129,6 @@ static void start_through(struct builder *b, int last) {
     while (b->started <= last) start(b, &b->transfer[b->started++]);
 }
 
-/* Waits for all sends that have started. */
 void z3d_builder_finish_sends(struct builder *b) {
     for (; b->finished < b->started; b->finished++)
         if (b->transfer[b->finished].send)

@@ -9,7 +9,7 @@ bool z3d_builder_goes_back(const z3d_program *p, int unit) {
     return p->mode == Z3D_MODE_TRAIN && unit >= p->layout->first_trained;
 }
 
-/* A unit without gradients of its own has no second half. */
+/* A unit whose groups are all frozen has no second half. */
 static bool has_weight_half(const z3d_program *p, int unit) {
     const z3d_unit *u = &p->model->unit[unit];
     bool frozen = u->num_groups > 0;
@@ -17,13 +17,13 @@ static bool has_weight_half(const z3d_program *p, int unit) {
     return !frozen;
 }
 
-/* Not the last unit: its backward follows its forward at once, so everything is still in memory. */
+/* The last unit is not recomputed: mostly its backward follows its forward at once. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit) {
     return z3d_builder_goes_back(p, unit) && p->config.recompute &&
            p->model->unit[unit].checkpoint && !z3d_model_is_last(p->model, unit);
 }
 
-/* One unit in `checkpoint_every` of each stretch of recomputed ones keeps its input. A stretch ends
+/* In each stretch of recomputed units, one in `checkpoint_every` keeps its input. A stretch ends
  * with its chunk. */
 static void place_checkpoints(struct builder *b) {
     const z3d_program *p = b->program;
@@ -94,7 +94,7 @@ static void append_task(struct builder *b, int task) {
     z3d_task t = b->task[task];
     const z3d_layout *layout = b->program->layout;
     const int *first_unit = &layout->first_unit[t.chunk];
-    int last = first_unit[1] - 1, end = first_unit[0]; /* of backward */
+    int last = first_unit[1] - 1, end = first_unit[0]; /* end: backward */
     if (end < layout->first_trained) end = layout->first_trained;
     if (t.pass == Z3D_PASS_BACKWARD) append_backward(b, WORK_BACKWARD, end, last, t.micro, task);
     if (t.pass == Z3D_PASS_BACKWARD_INPUT)
@@ -114,8 +114,8 @@ static z3d_status check_halves(const struct builder *b) {
     for (int u = 0; u < p->model->num_units && halves; u++)
         if (!p->model->unit[u].ops->backward_halves)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
-                             "unit %s has no backward in halves, which this pipeline schedule "
-                             "needs; use %s",
+                             "unit %s has no backward in halves, and this pipeline schedule "
+                             "needs it; use %s",
                              p->model->unit[u].name, z3d_schedule_choices(0, true).text);
     return Z3D_OK;
 }
