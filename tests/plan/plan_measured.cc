@@ -99,7 +99,7 @@ TEST(Measured, NeverCompared) {
     z3d_compared_print(&hardware, &kind, 1, &text);
     EXPECT_NE(strstr(text.text, "never compared"), nullptr) << text.text;
     EXPECT_NE(strstr(text.text,
-                     "\n  nearest: 8 of 10 of 360 measured steps of this software on 2 to 8 "
+                     "\n  nearest: 8 in 10 of 360 measured steps of this software on 2 to 8 "
                      "A100-SXM4-80GB took 0.87 to 1.13\n  times as long as predicted (0.2 to 1.32 "
                      "billion parameters, ZeRO stage at most 1, no offload)\n"),
               nullptr)
@@ -148,7 +148,7 @@ TEST(Measured, NeverComparedWithSuchARun) {
     EXPECT_STREQ(
         text.text,
         "never compared with measured steps of this software on several nodes of "
-        "A100-SXM4-80GB\n  nearest: 8 of 10 of 36 measured steps of this software on 64 to "
+        "A100-SXM4-80GB\n  nearest: 8 in 10 of 36 measured steps of this software on 64 to "
         "512 A100-SXM4-80GB took 0.94 to 1.2\n  times as long as predicted (3.5 to 175 billion "
         "parameters, ZeRO stage at most 1, no offload)\n");
     z3d_string_free(&text);

@@ -74,7 +74,7 @@ static void print_nearest(const z3d_hardware *hardware, bool nodes, z3d_string *
     if (c.runs == 0) c = compared_of(hardware, !nodes);
     if (c.runs == 0) return;
     z3d_string_append(out, "  nearest: %s %d measured step%s of this software on ",
-                      c.runs < Z3D_COMPARED_FEW ? "all" : "8 of 10 of", (int)c.runs,
+                      c.runs < Z3D_COMPARED_FEW ? "all" : "8 in 10 of", (int)c.runs,
                       z3d_plural((int64_t)c.runs));
     if (c.ranks_least < c.ranks_most) z3d_string_append(out, "%g to ", c.ranks_least);
     z3d_string_append(out,
@@ -126,8 +126,8 @@ void z3d_compared_print(const z3d_hardware *hardware, const z3d_run_kind *run, d
     }
     z3d_string_append(
         out,
-        "measured steps of this kind: %.4g to %.4g s (%+.0f to %+.0f %%), as %s %d that "
-        "were compared on %s\n",
+        "measured steps of this kind: %.4g to %.4g s (%+.0f to %+.0f %%), the range of %s %d "
+        "compared on %s\n",
         range.low * seconds, range.high * seconds, 100 * (range.low - 1), 100 * (range.high - 1),
-        range.runs < Z3D_COMPARED_FEW ? "all" : "8 of 10 of", range.runs, where);
+        range.runs < Z3D_COMPARED_FEW ? "all" : "8 in 10 of", range.runs, where);
 }
