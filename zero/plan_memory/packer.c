@@ -342,8 +342,7 @@ static const struct attempt {
                 {by_size_duration, true}};
 enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
-/* A class ends where the next longer duration is more than twice as long; all short ones are one
- * class. */
+/* A class ends where the next duration is over twice as long; all short ones are one class. */
 static void classify(packer *p, item *sorted, const int *place) {
     enum { SHORT = 64 };
     memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);

@@ -321,7 +321,7 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
         return z3d_flow_fail(flow, "its %s may not be the persistent %s", what,
                              z3d_buffer_name(b).text);
     if (o->rows & ~(unsigned)b->rows)
-        return z3d_flow_fail(flow, "its %s, %s, lacks rows of other ranks", what,
+        return z3d_flow_fail(flow, "its %s, %s, lacks other ranks' rows", what,
                              z3d_buffer_name(b).text);
     if (o->first < b->first_column)
         return z3d_flow_fail(flow, "its %s, %s, begins with column %lld", what,

@@ -127,7 +127,8 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     Z3D_TRY(check_slots(p, index));
     for (int s = 0; s < in->num_slots; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
-            return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
+            return FAIL_ENTRY(p, index, "its %s is buffer %d, but must be -1 (none) to %d",
+                              z3d_slot_text(s), in->buffer[s], p->num_buffers - 1);
         if (in->buffer[s] >= 0 && z3d_instruction_access(in, s) == Z3D_ACCESS_NONE)
             return FAIL_ENTRY(p, index, "it cannot have a buffer for its %s", z3d_slot_text(s));
     }
