@@ -462,7 +462,10 @@ TEST(Verifier, NamesTheFirstWrongEntryOfADelayedUpdate) {
 
 TEST(Verifier, NamesWrongMemory) {
     Options plain = options(2, 1, 2, 1), disk = options(3, 1, 2, 1), kept = plain;
+    Options nodes = options(3, 1, 4, 1);
     kept.recompute = true;
+    nodes.outer = 2;
+    nodes.sharding = Z3D_SHARDING_HIERARCHICAL;
     disk.tiers.optimizer = disk.tiers.parameters = Z3D_SPACE_DISK;
     const Wrong list[] = {
         {"a disk's block begins within another",
@@ -529,6 +532,13 @@ TEST(Verifier, NamesWrongMemory) {
              c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)].first = INT64_MAX;
          },
          {"its matrix has columns 0 to"}},
+        {"shards that are not complete before they become blocks",
+         nodes,
+         [](Copy &c) {
+             for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
+                 c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, phase)].count = 64;
+         },
+         {"the rows of its parameters have 128 columns; before they can have 256, this rank's"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }

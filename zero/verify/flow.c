@@ -262,9 +262,9 @@ static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells 
     }
     if (known && !whole)
         return z3d_flow_fail(flow,
-                             "its %s has rows of %lld columns; to use it in rows of %lld, this "
-                             "rank's block must hold one value and the rest one, and nothing may "
-                             "be in flight",
+                             "the rows of its %s have %lld columns; before they can have %lld, "
+                             "this rank's block must hold one value and the other rows one, and "
+                             "nothing may be in flight",
                              what, (long long)c->columns, (long long)o->columns);
     if (known) {
         z3d_cell all = *first;
