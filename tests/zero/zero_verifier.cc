@@ -346,7 +346,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT));
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START));
          },
-         {"gather_grads", "must hold a value that all ranks have finished", "not reduced"}},
+         {"gather_grads", "must hold a complete value", "not reduced"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
@@ -433,7 +433,8 @@ TEST(Verifier, NamesTheFirstWrongEntryOfADelayedUpdate) {
              for (int next = 0; next < 3; next++) // until it is stepped
                  move_entry(c, store, c.find(Z3D_OP_BACKWARD) + 1 + next);
          },
-         {"host_step wte", "gradients of wte from the step before", "contributions to sum 0"}},
+         {"host_step wte", "gradients of wte from the step before",
+          "contributions to gradient sum 0"}},
         {"a step behind the control",
          host,
          [](Copy &c) { step_again(c, c.find(Z3D_OP_STEP_CONTROL) + 1); },
@@ -454,13 +455,17 @@ TEST(Verifier, NamesTheFirstWrongEntryOfADelayedUpdate) {
         {"a step left out",
          host,
          [](Copy &c) { erase(c, c.find(Z3D_OP_HOST_STEP)); },
-         {"store_params", "a value that it may move", "nothing defined"}},
+         {"store_params", "a value that the entry may move", "nothing defined"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
 
 TEST(Verifier, NamesWrongMemory) {
-    Options plain = options(2, 1, 2, 1), disk = options(3, 1, 2, 1);
+    Options plain = options(2, 1, 2, 1), disk = options(3, 1, 2, 1), kept = plain;
+    Options nodes = options(3, 1, 4, 1);
+    kept.recompute = true;
+    nodes.outer = 2;
+    nodes.sharding = Z3D_SHARDING_HIERARCHICAL;
     disk.tiers.optimizer = disk.tiers.parameters = Z3D_SPACE_DISK;
     const Wrong list[] = {
         {"a disk's block begins within another",
@@ -513,12 +518,27 @@ TEST(Verifier, NamesWrongMemory) {
          plain,
          [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_FORWARD)].unit = 99; },
          {"unit is 99, but must be 0 to 3"}},
+        {"a buffer that the program does not have",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_FORWARD, 1)].buffer[0] = 9999; },
+         {"its input is buffer 9999, but must be -1 (none) to "}},
+        {"rows of other ranks",
+         kept,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_SAVE_INPUT)].rows = Z3D_ROWS_BLOCK; },
+         {"rows is 3, but must be Z3D_ROWS_OWN or Z3D_ROWS_ALL"}},
         {"columns out of range",
          plain,
          [](Copy &c) {
              c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)].first = INT64_MAX;
          },
-         {"the shard has columns 0 to"}},
+         {"its matrix has columns 0 to"}},
+        {"shards that are not complete before they become blocks",
+         nodes,
+         [](Copy &c) {
+             for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
+                 c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, phase)].count = 64;
+         },
+         {"the rows of its parameters have 128 columns; before they can have 256, this rank's"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
@@ -732,7 +752,8 @@ TEST(SequenceParallel, TheSumIsNeededAfterTheReduction) {
     EXPECT_EQ(z3d_program_verify(&without.program), Z3D_ERR_PROGRAM);
     EXPECT_NE(std::string(z3d_error_message()).find("step_control"), std::string::npos)
         << z3d_error_message();
-    EXPECT_NE(std::string(z3d_error_message()).find("still to be summed"), std::string::npos)
+    EXPECT_NE(std::string(z3d_error_message()).find("without other ranks' addends"),
+              std::string::npos)
         << z3d_error_message();
     Copy early(*world.programs[0]);
     int start = early.find(Z3D_OP_SUM_REPLICATED, 0, Z3D_PHASE_START);

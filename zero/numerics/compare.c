@@ -1,12 +1,12 @@
-/* Compares sums of two configurations. Where data ranks begin their sums in different places,
- * element by element: terms of micro-batches become terms of their samples. */
+/* Compares sums of two configurations as whole terms. If these or the samples of data ranks
+ * differ, it compares elements: terms of micro-batches become terms of their samples. */
 #include <stdlib.h>
 
 #include "zero/numerics.h"
 #include "zero/program/buffers.h"
 #include "zero/program/layout.h"
 
-/* A term whose elements are cut into rows of `shard`, the first of them row `first_row`. */
+/* A term. Its elements are in rows of `shard` elements, from row `first_row` on. */
 typedef struct sum {
     const z3d_numerics *of;
     int term;
@@ -20,7 +20,7 @@ typedef struct evaluation {
     int root;
     bool loosely;      /* additions inside a backward count as additions after it */
     bool *needed;      /* by term up to the root */
-    int *local, *over; /* of one data rank, -1: not defined on one; over all of them */
+    int *local, *over; /* by term: its value on one data rank, -1: none; over all of them */
 } evaluation;
 
 static int data_size(const z3d_numerics *n) {
@@ -125,7 +125,7 @@ static int evaluate(evaluation *e, int row) {
     return e->over[e->root];
 }
 
-/* Whether data ranks have the same samples. */
+/* Whether data ranks have the same samples in both. */
 static bool same_shares(const z3d_numerics *a, const z3d_numerics *b) {
     bool same = data_size(a) == data_size(b);
     for (int d = 0; d < data_size(a) && same; d++) {
@@ -148,7 +148,7 @@ static int64_t end_of_row(const sum *s, int64_t element) {
     return (element / s->shard + 1) * s->shard;
 }
 
-/* Compares one element of each stretch that lies in one row of both, up to the first difference. */
+/* Compares one element of each run that is in one row of `a` and one of `b`, until two differ. */
 static z3d_status compare_rows(evaluation e[2], const sum *a, const sum *b, int64_t elements,
                                bool *same) {
     int64_t at = 0;
@@ -165,7 +165,7 @@ static int nodes_of(const z3d_numerics *n) {
     return z3d_mesh_size(&n->mesh, Z3D_ROLE_NODES);
 }
 
-/* Sums in parts are compared only as whole terms. */
+/* Sums inside nodes and then over nodes are compared only as whole terms. */
 static bool adds_in_parts(const z3d_numerics *n) {
     return n->config.sharding != Z3D_SHARDING_FLAT && nodes_of(n) > 1;
 }
@@ -185,8 +185,8 @@ static z3d_status compare(z3d_terms *terms, const sum *a, const sum *b, int64_t 
     return status;
 }
 
-/* The first addend of a sum over more than two tensor ranks depends on the shard. If addends are
- * rounded on the wire, so does the rank whose addend is not rounded. */
+/* In a sum over more than two tensor ranks the shard decides which addend is the first. If addends
+ * are rounded on the wire, it also decides which one is not rounded. */
 static bool tensor_sums_agree(const z3d_numerics *a, const z3d_numerics *b, int group) {
     const bool rounds = a->config.wire != Z3D_F32 || b->config.wire != Z3D_F32;
     return a->layout->tensor_size <= (rounds ? 1 : 2) || data_size(a) == data_size(b) ||
@@ -200,7 +200,7 @@ z3d_status z3d_numerics_compare_gradient(z3d_terms *terms, const z3d_numerics *a
     const sum there = {b, b->gradient[group], y->shard, 0};
     bool same = false, alike = false;
     *out = x->frozen ? Z3D_SUMS_EQUAL : Z3D_SUMS_DIFFERENT;
-    if (x->frozen) return Z3D_OK; /* it has none */
+    if (x->frozen) return Z3D_OK; /* no gradient */
     if (!tensor_sums_agree(a, b, group)) return Z3D_OK;
     Z3D_TRY(compare(terms, &here, &there, x->elements, false, &same));
     if (!same && a->config.grad_dtype == Z3D_F32)
@@ -211,8 +211,8 @@ z3d_status z3d_numerics_compare_gradient(z3d_terms *terms, const z3d_numerics *a
 
 /* ---- the control vector: losses and squares of all ranks ---- */
 
-/* Whether the numbers of `ranks` ranks are added in the same order; all other ranks have zeros. In
- * a long vector the first addend depends on the element's row, and so on the world. */
+/* Whether both add the numbers of `ranks` ranks in the same order; other ranks have zeros. A long
+ * vector has a row for each rank of the world; an element's row decides its first addend. */
 static bool same_control_order(const z3d_numerics *a, const z3d_numerics *b, int64_t ranks) {
     int64_t bytes = z3d_control_capacity(a->layout) * (int64_t)sizeof(double);
     bool same_world = true;
@@ -221,7 +221,7 @@ static bool same_control_order(const z3d_numerics *a, const z3d_numerics *b, int
     return bytes <= Z3D_SMALL_BYTES || ranks <= 2 || same_world;
 }
 
-/* The loss is added in the order of the data ranks, as an element of the last row. */
+/* Losses are added in the order of the data ranks: that is the order of the last row. */
 static sum loss_of(const z3d_numerics *n) {
     return (sum){n, n->loss, 1, data_size(n) - 1};
 }

@@ -3,7 +3,7 @@
 
 #include "zero/numerics.h"
 
-/* Operands of a long sum that are shown: the first ones, and the last. */
+/* A sum of more than CHAIN + 1 operands shows the first FIRST_SHOWN ones and the last. */
 enum { FIRST_SHOWN = 3, CHAIN = 5 };
 
 typedef struct printer {
@@ -22,7 +22,7 @@ static bool is_chain(const z3d_term *term) {
     return term->kind == Z3D_TERM_ADD || term->kind == Z3D_TERM_INTO;
 }
 
-/* The second operand of an addition is the sum so far, unless it is a part itself. */
+/* The second operand of an addition is the sum so far if only that one is a sum. */
 static bool sum_is_second(const printer *p, const z3d_term *term) {
     return term->kind == Z3D_TERM_ADD && is_chain(at(p, term->b)) && !is_chain(at(p, term->a));
 }
@@ -116,7 +116,7 @@ static void print(const printer *p, int64_t id, bool inside) {
         print_chain(p, term);
         if (inside) z3d_string_append(p->out, ")");
         break;
-    default: /* a configuration's own terms have no others */
+    default: /* one configuration's terms have no other kinds */
         break;
     }
 }

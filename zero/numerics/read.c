@@ -128,7 +128,7 @@ static void read_entry(reader *r, const z3d_instruction *in) {
     }
 }
 
-/* A delayed update steps the gradients of the step before, which are known in the second step. */
+/* A delayed update applies the previous step's gradients, so two steps are read. */
 static z3d_status read_program(reader *r) {
     const z3d_program *p = r->program;
     const int steps = p->config.offload.delayed ? 2 : 1;
@@ -162,7 +162,7 @@ static z3d_status read_stage(reader *r, const z3d_traces *traces, int stage) {
     return status;
 }
 
-/* Two turns: what a stage receives is known after the other one was read. */
+/* Two turns: the first learns what each stage sends, the second what each receives. */
 static z3d_status read_stages(reader *r) {
     const int stages = r->out->layout->stages, times = stages > 1 ? 2 : 1;
     z3d_traces *traces = NULL;
@@ -192,7 +192,7 @@ z3d_status z3d_numerics_read(z3d_terms *terms, const z3d_model *model, const z3d
     z3d_status status = read_stages(&r);
     z3d_timetables_destroy(timetables);
     out->config.pipeline.timetables = NULL;
-    if (status == Z3D_OK) /* of all data ranks */
+    if (status == Z3D_OK) /* over all data ranks */
         out->loss = z3d_terms_find(terms, (z3d_term){Z3D_TERM_REDUCE, out->loss, 0, 0});
     return status == Z3D_OK ? terms->status : status;
 }

@@ -1,9 +1,9 @@
-/* Packing of lifetimes. For a given order there are two ways to place a span: on the skyline (above
- * all spans that were placed in its lifetime; a segment tree over time makes it O(log n)), or in
- * the lowest (or tightest) gap among the placed spans that overlap it in time. An interval tree
- * finds these; while the order goes forward in time, living spans are carried from one span to the
- * next. Several orders are tried with gaps, and the best is improved: the highest spans move to the
- * front. Effort is counted in spans, not in seconds, so the result depends only on the spans. */
+/* Packing of lifetimes. Spans are placed one by one, in an order, in one of two ways. Skyline:
+ * above all placed spans that overlap it in time; a segment tree over time makes it O(log n). Gaps:
+ * in the lowest (or tightest) gap among these spans. An interval tree finds these; while the order
+ * goes forward in time, the list of living spans is only updated. Several orders are tried with
+ * gaps, and the best is improved: the highest spans are placed earlier. Effort is counted in spans,
+ * not in seconds, so the result depends only on the spans. */
 #include "zero/plan_memory/packer.h"
 
 #include <limits.h>
@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Spans looked at by all gap searches of one packing: about half a second. */
+/* In spans that the gap searches of one packing look at; the limit is about half a second. */
 static const int64_t effort_limit = 60 * 1000 * 1000, enough_effort = 1000 * 1000;
 
 typedef struct item {
     int first, last;
     int64_t size;       /* rounded */
     int64_t contention; /* most bytes alive at a moment of its life */
-    int until;          /* items before this place begin before its end */
+    int until;          /* the first item that begins after its end */
     int class;          /* of its duration (classify) */
-    int span;           /* its span */
+    int span;           /* its index in the caller's array */
 } item;
 
 typedef struct extent {
@@ -30,7 +30,7 @@ typedef struct extent {
 
 typedef struct packer {
     int count, times;
-    item *items; /* by first */
+    item *items; /* sorted by first */
     int64_t *offset, *best_offset;
     int *order, *best_order; /* best_order: improve begins with it */
     int64_t best, bound, effort;
@@ -38,8 +38,8 @@ typedef struct packer {
     int time_leaves, item_leaves; /* powers of two */
     int64_t *high, *laid;         /* segment tree over time, see skyline_* */
     int *latest;                  /* interval tree: latest end of placed items, by place in items */
-    /* Extents of placed items, by address: those alive at the moment `now`, and those that begin
-     * later, before item `seen`. Items before `reached` have begun. */
+    /* Extents of placed items, sorted by address. alive: of those alive at moment `now`; later: of
+     * items `reached`, the first that begins after `now`, to `seen` - 1. */
     extent *alive, *later, *found; /* found: scratch */
     int num_alive, num_later, now, reached, seen;
 } packer;
@@ -150,7 +150,7 @@ static void insert_alive(packer *p, extent new) {
     p->alive[low] = new;
 }
 
-/* Makes `alive` the placed items that are alive at the moment. */
+/* Makes `alive` the placed items that are alive at moment `now`. */
 static void go_to(packer *p, int now) {
     int until = p->now <= now ? p->reached : p->count, kept = 0;
     if (p->now > now) {
@@ -168,9 +168,9 @@ static void go_to(packer *p, int now) {
     p->reached = until;
 }
 
-/* Extends `later` to the placed items that begin in the item's life; it may have more. While the
- * order goes forward in time, all items placed meanwhile have begun, so `later` changes only at its
- * ends. */
+/* Adds to `later` the placed items that begin in the item's life; it may have others. While the
+ * order goes forward in time, what was placed since the last call has begun: so only items from
+ * `seen` on can be new in `later`. */
 static void look_ahead(packer *p, const item *it) {
     int from = p->seen > p->reached ? p->seen : p->reached, kept = 0;
     int fresh = from < it->until ? collect_sorted(p, from, it->until, it->first, p->found) : 0;
@@ -296,7 +296,7 @@ static int by_contention_size(const void *x, const void *y) {
     return c != 0 ? c : by_size(x, y);
 }
 
-/* Long lives at the bottom; equal ones in their order. */
+/* Long lives at the bottom; in a class large items first. */
 static int by_class_size(const void *x, const void *y) {
     const item *a = x, *b = y;
     int c = compare64(a->class, b->class);
@@ -342,8 +342,7 @@ static const struct attempt {
                 {by_size_duration, true}};
 enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
-/* A class ends where the next longer duration is at least twice as long; all short ones are one
- * class. */
+/* A class ends where the next duration is over twice as long; all short ones are one class. */
 static void classify(packer *p, item *sorted, const int *place) {
     enum { SHORT = 64 };
     memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
@@ -371,12 +370,12 @@ static void keep_if_better(packer *p, int64_t height) {
     memcpy(p->best_order, p->order, sizeof *p->order * (size_t)p->count);
 }
 
-/* Half a thousandth above the bound; after much effort three percent. */
+/* At most 1/2000 above the bound; after PATIENT_ATTEMPTS and enough_effort 1/32. */
 static bool good_enough(const packer *p) {
     return p->best <= p->bound + p->bound / (p->patient ? 2000 : 32);
 }
 
-/* The item that ends at the top, the first in order; its place in `order`. */
+/* The place in `order` of the first item that ends at the top. */
 static int place_of_top(const packer *p, const int *order, const int64_t *offset, int64_t height) {
     for (int i = 0; i < p->count; i++) {
         if (offset[order[i]] + p->items[order[i]].size == height) return i;
@@ -390,7 +389,7 @@ static void move_to(int *order, int from, int to) {
     order[to] = moved;
 }
 
-/* Moves the highest item to an earlier place: to the front, then halfway, a quarter of the way. */
+/* Moves the highest item forward until it helps: to the front, then 1/2, 1/3, 1/4 of the way. */
 static void improve(packer *p) {
     for (int round = 0; round < 400 && !good_enough(p); round++) {
         int64_t before = p->best;
@@ -406,7 +405,7 @@ static void improve(packer *p) {
     }
 }
 
-/* Drops every item into the lowest gap, lowest first: never raises one. */
+/* Drops each item into the lowest gap, the lowest item first: none rises. */
 static void settle(packer *p) {
     item *sorted = NULL;
     if (z3d_new((size_t)p->count, sizeof *sorted, "packing", &sorted) != Z3D_OK) return;
@@ -457,7 +456,7 @@ static int64_t count_live(const z3d_span *spans, int count, int times, int64_t *
     return most;
 }
 
-/* Finds the bytes alive at each moment, the bound and every item's contention. */
+/* Finds the bound, and every item's contention and `until`. */
 static z3d_status measure(packer *p, const z3d_span *spans) {
     int64_t *live = NULL;
     Z3D_TRY(z3d_new((size_t)p->times + 1, sizeof *live, "packing", &live));

@@ -73,7 +73,7 @@ static bool uses_disk(z3d_program *const *programs, int count) {
     return false;
 }
 
-/* align: of sizes, before the packer's. */
+/* align: sizes are first rounded up to it. */
 static int64_t place_persistent(z3d_program *program, z3d_space space, int align) {
     int64_t top = 0;
     for (int i = 0; i < program->num_buffers; i++) {
@@ -118,7 +118,7 @@ z3d_status z3d_program_plan(z3d_program **programs, int count) {
         Z3D_TRY(check_buffers(programs[i]));
         Z3D_TRY(check_persistent(programs[i > 0 ? i - 1 : 0], programs[i]));
         for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
-            /* What travels to or from a disk begins and ends with its blocks. */
+            /* With a disk, buffers on it and in host memory are whole blocks. */
             const int align = disk && space != Z3D_SPACE_DEVICE ? Z3D_DISK_ALIGN : 1;
             int64_t base = place_persistent(programs[i], (z3d_space)space, align);
             Z3D_TRY(place_lifetimes(programs[i], (z3d_space)space, align, base));

@@ -1,5 +1,4 @@
-/* What buffers hold while a program is run symbolically: runs of columns with the name of their
- * value, and which started entries read or write them. */
+/* The symbolic run of a program: values in runs of columns, and started entries that use them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +7,7 @@
 #include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
-/* Numbers the contributions of units to each group's gradient, in the order of backward: from the
- * last unit to the first. */
+/* Gives each contribution to a gradient its place, in the order of backward: last unit first. */
 static void count_contributions(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = p->model->num_units - 1; u >= 0; u--) {
@@ -57,7 +55,7 @@ void z3d_flow_release(z3d_flow *flow) {
     free(flow->place);
 }
 
-/* ---- words ---- */
+/* ---- texts of errors ---- */
 
 z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
     char why[512], entry[160];
@@ -96,17 +94,17 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
                  v.kind == Z3D_VALUE_OPTIMIZER ? "optimizer state" : "parameters", name,
                  v.count > 0 ? "after" : "before");
     } else if (v.kind == Z3D_VALUE_GRADIENT_SUM) {
-        snprintf(buf, size, "%d contributions to sum %d of %s's gradients, not reduced", v.count,
+        snprintf(buf, size, "%d contributions to gradient sum %d of %s, not reduced", v.count,
                  v.micro, name);
     } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED || v.kind == Z3D_VALUE_GRADIENT_TWIN) {
         bool twin = v.kind == Z3D_VALUE_GRADIENT_TWIN;
         snprintf(buf, size, "reduced gradients of %s%s, sums %d to %d%s%s", name,
                  twin    ? " of the other pipeline stage"
-                 : v.use ? " of its second chunk"
+                 : v.use ? " in its second chunk"
                          : "",
                  v.micro, v.micro + v.count - 1,
-                 v.partial & Z3D_AXES_WORLD ? ", still to be summed" : "",
-                 v.partial & Z3D_PARTIAL_TWIN ? ", without the other chunk's" : "");
+                 v.partial & Z3D_AXES_WORLD ? ", without other ranks' addends" : "",
+                 v.partial & Z3D_PARTIAL_TWIN ? ", without the other chunk's sum" : "");
     } else if (v.kind == Z3D_VALUE_GRADIENT_LATE) {
         snprintf(buf, size, "gradients of %s from the step before", name);
     } else if (v.kind == Z3D_VALUE_ADDED) {
@@ -248,8 +246,7 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
     return Z3D_OK;
 }
 
-/* Rows of blocks and rows of shards are the same bytes. To change from one to the other, each kind
- * of rows must hold one value in all columns, and nothing may be in flight there. */
+/* Makes the buffer's rows those of the operand, shards or blocks, if z3d_cells allows it. */
 static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells *c,
                               const z3d_buffer_operand *o) {
     if (o->columns == 0 || o->columns == c->columns) return Z3D_OK;
@@ -264,8 +261,11 @@ static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells 
                     cell->writer[row] < 0 && cell->readers[row] == 0;
     }
     if (known && !whole)
-        return z3d_flow_fail(flow, "its %s does not hold one value in all columns of these rows",
-                             what);
+        return z3d_flow_fail(flow,
+                             "the rows of its %s have %lld columns; before they can have %lld, "
+                             "this rank's block must hold one value and the other rows one, and "
+                             "nothing may be in flight",
+                             what, (long long)c->columns, (long long)o->columns);
     if (known) {
         z3d_cell all = *first;
         all.end = INT64_MAX;
@@ -281,7 +281,7 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
                         bool write, z3d_value value) {
     z3d_cells *c = &flow->cells[o.buffer];
     int from, to;
-    if (write && action != UNLOCK && c->group != o.group) { /* the same bytes, in other columns */
+    if (write && action != UNLOCK && c->group != o.group) { /* another group: no value stays */
         c->group = o.group;
         const z3d_buffer_operand all = {
             .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
@@ -318,10 +318,10 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
         return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d", what,
                              z3d_buffer_name(b).text, b->first, b->last);
     if (b->persistent && b->group < 0)
-        return z3d_flow_fail(flow, "its %s would be the persistent %s", what,
+        return z3d_flow_fail(flow, "its %s may not be the persistent %s", what,
                              z3d_buffer_name(b).text);
     if (o->rows & ~(unsigned)b->rows)
-        return z3d_flow_fail(flow, "its %s, %s, has this rank's row only", what,
+        return z3d_flow_fail(flow, "its %s, %s, lacks other ranks' rows", what,
                              z3d_buffer_name(b).text);
     if (o->first < b->first_column)
         return z3d_flow_fail(flow, "its %s, %s, begins with column %lld", what,

@@ -9,7 +9,7 @@
 #include "zero/program/layout.h"
 #include "zero/verify/verifier.h"
 
-/* Refuses an entry: z3d_flow_fail without a run. */
+/* Refuses an entry as z3d_flow_fail does; there is no symbolic run yet. */
 #define FAIL_ENTRY(p, index, ...)                                                                  \
     z3d_flow_fail(&(const z3d_flow){.program = (p), .at = (index)}, __VA_ARGS__)
 
@@ -24,7 +24,8 @@ static z3d_status check_columns(const z3d_program *p, int index) {
     if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count) {
         return Z3D_OK;
     }
-    return FAIL_ENTRY(p, index, "%lld columns from column %lld; the shard has columns 0 to %lld",
+    return FAIL_ENTRY(p, index,
+                      "it has %lld columns from column %lld, but its matrix has columns 0 to %lld",
                       (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
 
@@ -46,13 +47,14 @@ static z3d_status check_joined(const z3d_program *p, int index) {
         (first || (index > 0 && follows(in, in - 1))) &&
         (last || (index + 1 < p->num_instructions && follows(in + 1, in))))
         return Z3D_OK;
-    return FAIL_ENTRY(p, index,
-                      "it travels in %lld columns from column %lld of %lld, but its neighbours do "
-                      "not have the rest",
-                      (long long)in->count, (long long)in->column, (long long)in->columns);
+    return FAIL_ENTRY(
+        p, index,
+        "it has %lld columns from column %lld of %lld in a joined collective, but its "
+        "neighbours or its own matrix do not fit",
+        (long long)in->count, (long long)in->column, (long long)in->columns);
 }
 
-/* An entry moves one rank's part of a unit's input, or the whole. */
+/* An entry moves one rank's part of a unit's input or of its gradient, or the whole. */
 static z3d_status check_part(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -60,7 +62,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
     if (z3d_instruction_source(p, in) < 0) return FAIL_ENTRY(p, index, "the unit has no input");
     bool gathers = z3d_is_collective(in) && !z3d_is_point_to_point(in);
     if (in->rows != Z3D_ROWS_OWN && (in->rows != Z3D_ROWS_ALL || gathers))
-        return bad_entry(p, index, "rows", in->rows, Z3D_ROWS_ALL);
+        return FAIL_ENTRY(p, index, "rows is %d, but must be Z3D_ROWS_OWN%s", (int)in->rows,
+                          gathers ? "" : " or Z3D_ROWS_ALL");
     int64_t part = z3d_instruction_matrix(p, in).columns;
     if ((in->first == 0 && in->count == part) || (stays && in->count == 0)) return Z3D_OK;
     return FAIL_ENTRY(p, index,
@@ -124,7 +127,8 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     Z3D_TRY(check_slots(p, index));
     for (int s = 0; s < in->num_slots; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
-            return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
+            return FAIL_ENTRY(p, index, "its %s is buffer %d, but must be -1 (none) to %d",
+                              z3d_slot_text(s), in->buffer[s], p->num_buffers - 1);
         if (in->buffer[s] >= 0 && z3d_instruction_access(in, s) == Z3D_ACCESS_NONE)
             return FAIL_ENTRY(p, index, "it cannot have a buffer for its %s", z3d_slot_text(s));
     }
@@ -154,7 +158,7 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s, has %lld bytes (%s) of group %d, but must be %s: persistent, "
-                     "%s, %lld bytes (%s) of group %d",
+                     "%s, with %lld bytes (%s) of group %d",
                      index, z3d_buffer_name(b).text, (long long)b->bytes, rows_text(b->rows),
                      b->group, what, z3d_space_text(space), (long long)bytes, rows_text(rows),
                      group);
@@ -223,7 +227,7 @@ static z3d_status check_lifetimes(const z3d_program *p) {
     return Z3D_OK;
 }
 
-/* A disk transfers whole blocks, at both ends. */
+/* The disk and host memory exchange whole blocks. */
 static int alignment(const z3d_program *p, z3d_space space) {
     bool blocks = space != Z3D_SPACE_DEVICE && p->arena[Z3D_SPACE_DISK] > 0;
     return blocks ? Z3D_DISK_ALIGN : Z3D_PACK_ALIGN;
@@ -247,8 +251,8 @@ static z3d_status check_place(const z3d_program *p, int index) {
                      (long long)arena, align);
 }
 
-/* Buffers in the orders of birth, of death and of addresses. The ones alive at the moment are a
- * tree over the order of addresses: a node knows whether a buffer below it is alive. */
+/* Buffers in the orders of birth, of death and of addresses. `alive` is a tree over the order of
+ * addresses: a node says whether a buffer below it is alive at the moment. */
 typedef struct sweep {
     const z3d_program *program;
     int *birth, *death, *address; /* buffers in these orders */
@@ -293,7 +297,7 @@ static int neighbour(const sweep *s, int index, int side) {
     return s->address[node - s->leaves];
 }
 
-/* Living buffers do not overlap, so a new one can overlap only with a neighbour. */
+/* Living buffers do not overlap each other. If the new one overlaps some, one is a neighbour. */
 static z3d_status bring_alive(sweep *s, int index) {
     const z3d_buffer *buffers = s->program->buffer, *b = &buffers[index];
     while (s->dead < s->count && buffers[s->death[s->dead]].last < b->first)

@@ -1,7 +1,7 @@
 /* The rules of moves: within a rank, between ranks, between pipeline stages. */
 #include "zero/verify/rules.h"
 
-/* An entry moves only values of its own kind, group and unit: they have its type and size. */
+/* Whether the entry may move `v`: it is its kind of data, of its group or of the unit before. */
 static bool is_moved(const z3d_flow *flow, z3d_value v) {
     switch (info(flow)->moves) {
     case Z3D_MOVES_PARAMETERS:
@@ -33,10 +33,10 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
     bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM;
     *out = held;
     if (!is_moved(flow, held))
-        return z3d_flow_mismatch(flow, from, "a value that it may move", held);
+        return z3d_flow_mismatch(flow, from, "a value that the entry may move", held);
     switch (info(flow)->rules) {
     case Z3D_CLASS_ALL_GATHER:
-        if (differs_by_rank(flow, held)) must = "a value that all ranks have finished";
+        if (differs_by_rank(flow, held)) must = "a complete value, equal on all ranks";
         break;
     case Z3D_CLASS_REDUCE_SCATTER:
         if (is_sum ? held.count != contributions(flow, held.of, held.use)
@@ -48,8 +48,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         }
         out->partial &= ~axes;
         break;
-    case Z3D_CLASS_ALL_REDUCE: /* it counts for the whole row: the layout says which columns are
-                                  summed */
+    case Z3D_CLASS_ALL_REDUCE: /* the value is the whole row's; the layout says which of its columns
+                                  are summed */
         if ((held.partial & axes) != axes || held.partial & Z3D_PARTIAL_TWIN)
             must = "parts of a sum";
         out->partial &= ~axes;
@@ -65,8 +65,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
     return must ? z3d_flow_mismatch(flow, from, must, held) : Z3D_OK;
 }
 
-/* The two ends of a move. Without a source of its own it works in place: an all-gather moves the
- * own rows to the others, the rest work on all of `to`. A sum needs a source. */
+/* The operands of a move. A move without a source is in place: an all-gather copies the own rows to
+ * the others; any other move uses all of `to`. A sum needs a source. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
@@ -79,7 +79,7 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* Adds the sums that follow those in `to`; or, to a complete `to`, the other chunk's. */
+/* Adds the next sums to those in `to`; or the other chunk's sum, if `to` has all of its own. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
@@ -93,13 +93,13 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
     }
     if (before.kind != value->kind || before.of != value->of || before.partial != value->partial ||
         before.micro + before.count != value->micro)
-        return z3d_flow_mismatch(flow, to, "the sums before the added ones", before);
+        return z3d_flow_mismatch(flow, to, "the sums that come before the added ones", before);
     value->micro = before.micro;
     value->count += before.count;
     return Z3D_OK;
 }
 
-/* A copy beside compute has an end in host memory. */
+/* A copy beside compute is from or to host memory. */
 static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from,
                             const z3d_buffer_operand *to) {
     const z3d_buffer *buffer = flow->program->buffer;
@@ -112,7 +112,7 @@ static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from
                          a == b ? "too" : z3d_space_text(b));
 }
 
-/* From its start to its wait no other entry uses its columns of the packed matrix. */
+/* Between a start and its wait no other entry may use these columns of the packed matrix. */
 static z3d_status check_packed(z3d_flow *flow, bool start) {
     const z3d_instruction *in = entry(flow);
     if (in->columns == 0) return Z3D_OK;
@@ -126,7 +126,7 @@ static z3d_status check_packed(z3d_flow *flow, bool start) {
     return z3d_flow_lock(flow, o, true);
 }
 
-/* From its start to its wait no entry may write its source, or use its destination. */
+/* Between a start and its wait no entry may write the source or use the destination. */
 z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
     z3d_buffer_operand from, to;
     z3d_value value;
@@ -154,7 +154,7 @@ z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
 
 /* ---- transfers between pipeline stages ---- */
 
-/* The value that crosses. The play of all ranks checks that the ends belong together. */
+/* The value that is sent or received. world.c checks that both ends belong together. */
 static z3d_value crossing_value(const z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     if (info(flow)->moves == Z3D_MOVES_ACTIVATIONS) return output_of(source_of(flow), in->micro);
@@ -163,7 +163,7 @@ static z3d_value crossing_value(const z3d_flow *flow) {
     return reduced(flow, in->group, 0, 0, sums(flow));
 }
 
-/* A unit's input comes from the stage of the unit before it; a group is on both stages. */
+/* The other end: for a unit's input the stage of the other unit, for a group its twin. */
 static z3d_status check_peer(z3d_flow *flow, bool send) {
     const z3d_instruction *in = entry(flow);
     const z3d_layout *layout = flow->program->layout;
@@ -181,7 +181,7 @@ static z3d_status check_peer(z3d_flow *flow, bool send) {
                          send ? "sends to" : "receives from", in->peer, "is not the other end");
 }
 
-/* From its start to its wait a send reads its source, and a receive writes its destination. */
+/* Between start and wait a send reads its source, and a receive writes its destination. */
 z3d_status z3d_rule_cross(z3d_flow *flow, bool start) {
     bool send = info(flow)->rules == Z3D_CLASS_SEND;
     z3d_value value = crossing_value(flow);

@@ -20,7 +20,7 @@ static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
         return z3d_bytes_of(m.dtype,
                             z3d_rows_elements(&p->layout->group[o->group], rows) * m.tensors);
     bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
-    if (!own && !pads) /* without a part's padding */
+    if (!own && !pads) /* the whole output has no padding */
         return output_bytes(flow, source_of(flow));
     return z3d_bytes_of(m.dtype, (own ? 1 : m.ranks) * m.columns * m.tensors);
 }

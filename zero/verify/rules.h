@@ -1,5 +1,5 @@
-/* Private to the verifier: one rule for each class of instructions. It says what an entry's
- * operands must hold before it and what they hold after it. Errors: ERR_PROGRAM. */
+/* Private to the verifier: the naive step's values, and the rules of the classes: what operands
+ * must hold before an entry, and hold after it. Errors: ERR_PROGRAM, ERR_MEMORY. */
 #ifndef ZERO3D_ZERO_VERIFY_RULES_H
 #define ZERO3D_ZERO_VERIFY_RULES_H
 
@@ -25,7 +25,7 @@ static inline int micro_batches(const z3d_flow *flow) {
     return trains(flow) ? config_of(flow)->accumulation : 1;
 }
 
-/* Number of reductions in a step: each rank sums gradients until the next one. */
+/* A step's sums of gradients: one in all, or one for each micro-batch. Each is reduced once. */
 static inline int sums(const z3d_flow *flow) {
     return config_of(flow)->reduce_per_step ? 1 : config_of(flow)->accumulation;
 }
@@ -75,7 +75,7 @@ static inline z3d_value final_gradient(const z3d_flow *flow, int group) {
     return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0, 0};
 }
 
-/* The gradient that the optimizer applies: with offload.delayed the step before's. */
+/* The gradient that the optimizer applies; with offload.delayed the previous step's. */
 static inline z3d_value applied_gradient(const z3d_flow *flow, int group) {
     if (config_of(flow)->offload.delayed)
         return (z3d_value){Z3D_VALUE_GRADIENT_LATE, group, 0, 0, 0, 0};
@@ -108,15 +108,15 @@ static inline int source_of(const z3d_flow *flow) {
 
 /* ---- operands.c ---- */
 
-/* Bytes of `tensors` own rows, from the buffer's first column to the operand's last. */
+/* Bytes of the buffer up to the operand's last column, if it has `tensors` own rows. */
 int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
                            z3d_dtype dtype);
-/* The operand of a move: it exists and is large enough. */
+/* A move's operand. It must exist and be large enough. */
 z3d_status z3d_flow_moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out);
 z3d_status z3d_flow_must_not_persist(const z3d_flow *flow, int slot);
-/* No other operand may use the same buffer: a unit reads and writes in any order. */
+/* No other slot may have this buffer: an entry may read and write in any order. */
 z3d_status z3d_flow_must_be_alone(const z3d_flow *flow, int slot);
-/* The slot's first `bytes` must hold (read) or get (write) one value. */
+/* The slot's buffer has at least `bytes`. It must hold one value (read), or gets one (write). */
 z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);
 z3d_status z3d_flow_write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);
 
@@ -126,7 +126,7 @@ z3d_status z3d_rule_forward(z3d_flow *flow);
 /* Backward, or one of its halves. */
 z3d_status z3d_rule_backward(z3d_flow *flow);
 
-/* ---- moves.c: start: the entry only starts the move ---- */
+/* ---- moves.c. start: the entry only starts the move; another one waits for it ---- */
 
 z3d_status z3d_rule_move(z3d_flow *flow, bool start);
 z3d_status z3d_rule_cross(z3d_flow *flow, bool start);

@@ -17,7 +17,7 @@ static z3d_status end_step(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* Squares of gradients that leave the device are added up once, before step_control. */
+/* If gradients leave the device, their squares are added up once, before step_control. */
 z3d_status z3d_rule_norm(z3d_flow *flow) {
     const int group = entry(flow)->group;
     z3d_buffer_operand gradient;
@@ -32,8 +32,8 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* It reads the loss and, in training, the own row of each group's kept gradients (norm, overflow),
- * unless square_grads added up the squares. */
+/* The entry reads the loss and, in training, the own row of each group's kept gradients (norm,
+ * overflow), unless square_grads added up its squares. */
 z3d_status z3d_rule_exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
@@ -59,7 +59,7 @@ z3d_status z3d_rule_result(z3d_flow *flow) {
     return z3d_flow_write_plain(flow, (int)info(flow)->to, bytes, output_of(last, 0));
 }
 
-/* An operand that must be the group's persistent buffer, where the executor reads it. */
+/* The operand must be the group's persistent buffer: states stay there between steps. */
 static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_state_role role,
                                z3d_buffer_operand *out) {
     const z3d_program *p = flow->program;
@@ -97,16 +97,16 @@ z3d_status z3d_rule_optimizer(z3d_flow *flow) {
     return z3d_flow_write(flow, states, optimizer_of(group, true));
 }
 
-/* A delayed step uses the results of the step before, which step_control overwrites. */
+/* A delayed update uses the previous step's results; step_control overwrites them. */
 static z3d_status check_control(const z3d_flow *flow) {
     if (flow->ended != config_of(flow)->offload.delayed) return Z3D_OK;
     return z3d_flow_fail(flow, flow->ended
-                                   ? "it must come before step_control, which overwrites its "
-                                     "results for these gradients"
+                                   ? "it must come before step_control, which overwrites the "
+                                     "results that it needs"
                                    : "it must come after step_control");
 }
 
-/* The optimizer on columns of a group, in host memory. Parameters follow from the master copy. */
+/* The optimizer on columns of a group, in host memory. The master copy gives the parameters. */
 z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     const int group = entry(flow)->group;
@@ -120,7 +120,7 @@ z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     if (entry(flow)->rows != z3d_state_rows(p->layout, group, Z3D_STATE_OPTIMIZER))
         return z3d_flow_fail(flow, "this rank steps other rows");
     if (state[Z3D_STATE_OPTIMIZER].at.space == Z3D_SPACE_DEVICE)
-        return z3d_flow_fail(flow, "the device keeps and steps the group's states");
+        return z3d_flow_fail(flow, "the group's states are on the device, which steps them");
     if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
         return z3d_flow_fail(flow, "it needs gradients, states and parameters");
     Z3D_TRY(

@@ -83,9 +83,8 @@ static z3d_status use_cache(const z3d_flow *flow, const z3d_trace *trace) {
     int own = trace->uses_cache ? z3d_program_cache_buffer(p, unit) : -1;
     if (buffer == own) return Z3D_OK;
     if (buffer < 0) return z3d_flow_fail(flow, "its cache is missing");
-    return z3d_flow_fail(flow, "its cache would be buffer %d, %s", buffer,
-                         buffer < p->num_buffers ? z3d_buffer_name(&p->buffer[buffer]).text
-                                                 : "which does not exist");
+    return z3d_flow_fail(flow, "its cache may not be buffer %d, %s", buffer,
+                         z3d_buffer_name(&p->buffer[buffer]).text);
 }
 
 z3d_status z3d_rule_forward(z3d_flow *flow) {
@@ -164,7 +163,6 @@ static z3d_status use_saved(z3d_flow *flow, const z3d_trace *trace, z3d_call cal
                                 first ? deferred_of(in->unit, in->micro) : nothing);
 }
 
-/* Backward, or one of its halves. */
 z3d_status z3d_rule_backward(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_trace *trace;
@@ -181,7 +179,7 @@ z3d_status z3d_rule_backward(z3d_flow *flow) {
         return in->buffer[Z3D_SLOT_INPUT_GRADIENT] < 0
                    ? Z3D_OK
                    : z3d_flow_fail(flow,
-                                   "no unit before it is trained, so it has no input gradient");
+                                   "it cannot have an input gradient: no earlier unit is trained");
     return z3d_flow_write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, source),
                                 output_gradient_of(source, in->micro));
 }

@@ -1,7 +1,7 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
- * how values are named), with one rule for each class of instructions. It reads neither ZeRO's
- * stage nor overlap. From the configuration it reads what a step means (number of micro-batches,
- * one reduction or one for each), from the layout which rows persist. */
+ * how values are named), with a rule for every class of instructions. It reads neither ZeRO's stage
+ * nor overlap. The configuration says what a step means (micro-batches, reductions, types), the
+ * layout what this rank keeps, and where. */
 #include <string.h>
 
 #include "zero/verify/rules.h"
@@ -17,15 +17,14 @@ static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
            memcmp(a->buffer, b->buffer, (size_t)a->num_slots * sizeof *a->buffer) == 0;
 }
 
-/* *start: the entry starts a move; a wait must be the only one for an earlier start. */
+/* *start: the entry is a start. A wait needs an earlier start that has no wait yet. */
 static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
     if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
     int *started = &flow->started[in->ticket];
     if (*start != (*started < 0))
-        return z3d_flow_fail(flow, *start ? "no entry has waited for the earlier start with its "
-                                            "ticket"
+        return z3d_flow_fail(flow, *start ? "an earlier start with the same ticket has no wait yet"
                                           : "it waits for an entry that was not started, or that "
                                             "another wait finished");
     if (!*start && !same_move(&flow->program->instruction[*started], in))
@@ -93,7 +92,7 @@ static z3d_status perform(z3d_flow *flow) {
     }
 }
 
-/* Before the first entry and after the last one: no entry writes a state of an added class. */
+/* Sets added states at the start, checks them at the end: no entry may write them. */
 static z3d_status keep_added(z3d_flow *flow, int group,
                              z3d_status (*check)(z3d_flow *flow, int buffer, z3d_rows rows,
                                                  z3d_value value)) {
@@ -105,8 +104,8 @@ static z3d_status keep_added(z3d_flow *flow, int group,
     return Z3D_OK;
 }
 
-/* The own rows are up to date. The other rows are, too, if this rank steps them itself or if they
- * were gathered since; else they are those of the step before. */
+/* Parameters are up to date in the rows that this rank steps; with config.gathered, in all rows
+ * that it keeps. Other rows may be old: here they are undefined. */
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int g = 0; g < p->model->num_groups; g++) {
@@ -129,7 +128,7 @@ static z3d_status set_start(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* Parameters that a program without a step has gathered stay for its next run (config.gathered). */
+/* A program that does not train keeps gathered parameters for its next run (config.gathered). */
 static z3d_status check_gathered(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = 0; u < p->model->num_units && !trains(flow); u++) {

@@ -1,17 +1,18 @@
-/* Private to the verifier: what buffers hold, as names of values. The names are those of the naive
+/* Private to the verifier: names of the values that buffers hold. The names are those of the naive
  * step: for every micro-batch forward and backward through all units; gradients added in that
- * order, reduced over the data group once a step or once a micro-batch; gradients of replicated
- * parameters summed over the tensor group (sequence parallelism); one optimizer step for each
- * group. A frozen group has no gradient and no step, and backward ends at the first unit with
- * trained parameters. The naive step knows no stages, buckets or overlap. If an entry's operands
- * hold the naive step's values, its result is the naive step's value. */
+ * order, reduced over the data group once a step or once a micro-batch; partial gradients of
+ * replicated parameters summed over the tensor group; one optimizer step for each group. A frozen
+ * group has no gradient and no step, and backward ends at the first unit with trained parameters.
+ * The naive step knows no stages, buckets or overlap. If an entry's operands hold the naive step's
+ * values, its result is the naive step's value. */
 #ifndef ZERO3D_ZERO_VERIFIER_H
 #define ZERO3D_ZERO_VERIFIER_H
 
 #include "zero/program.h"
 
+/* A contribution is what one unit's backward of one micro-batch adds to a sum of gradients. */
 typedef enum z3d_value_kind {
-    Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
+    Z3D_VALUE_NOTHING,         /* no value: never written, released, overwritten or undefined */
     Z3D_VALUE_OUTPUT,          /* of unit `of`, micro-batch `micro` */
     Z3D_VALUE_OUTPUT_GRADIENT, /* the loss's gradient with respect to that output */
     Z3D_VALUE_SAVED,      /* what unit `of` saved for its backward; count 1: after the input half of
@@ -19,29 +20,29 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_DEFERRED,   /* what the input half of backward leaves to the other half */
     Z3D_VALUE_PARAMETERS, /* of group `of`; count: 0 before, 1 after the optimizer step */
     Z3D_VALUE_OPTIMIZER,  /* its optimizer state, likewise */
-    Z3D_VALUE_ADDED,      /* its state of role `count` (z3d_state_class), which no entry changes */
-    Z3D_VALUE_GRADIENT_SUM,  /* this rank's gradients of group `of`: the first `count`
-                                contributions to sum `micro` (a micro-batch's, or the step's 0) */
+    Z3D_VALUE_ADDED,      /* its state of an added class (role `count`); no entry changes it */
+    Z3D_VALUE_GRADIENT_SUM,  /* this rank's sum number `micro` of group `of`'s gradients (a
+                                micro-batch's; the step's is 0): its first `count` contributions */
     Z3D_VALUE_GRADIENT_TWIN, /* the reduced sum of the other pipeline stage that holds the group */
-    Z3D_VALUE_GRADIENT_REDUCED, /* over the shard axes: sums micro .. micro + count - 1, added */
-    Z3D_VALUE_GRADIENT_LATE     /* the step before's (offload.delayed) */
+    Z3D_VALUE_GRADIENT_REDUCED, /* sums `micro` to `micro` + `count` - 1, reduced and added */
+    Z3D_VALUE_GRADIENT_LATE     /* the previous step's gradients (offload.delayed) */
 } z3d_value_kind;
 
-/* Which addends a reduced gradient lacks: those of other ranks along these axes (z3d_axes), those
+/* What a reduced gradient may lack: the addends of other ranks along axes (z3d_axes); TWIN: the sum
  * of the other chunk that uses the group. */
 enum { Z3D_PARTIAL_TWIN = Z3D_AXES_COUNT };
 
 typedef struct z3d_value {
     z3d_value_kind kind;
     int of, micro, count;
-    int partial; /* of a reduced gradient: axes, Z3D_PARTIAL_TWIN */
-    int use;     /* of gradients: which of the group's sums (z3d_layout_use) */
+    int partial; /* what a reduced gradient lacks: axes, Z3D_PARTIAL_TWIN */
+    int use;     /* of gradients: 1: of this stage's second chunk that uses the group; else 0 */
 } z3d_value;
 
-/* Own row, the others of its block, the rest: bit k of z3d_rows is kind k. */
+/* Own row, near rows (the others of its row block), the rest: bit k of z3d_rows is kind k. */
 enum { Z3D_ROW_KINDS = 3 };
 
-/* A run of columns. A buffer that is no matrix has all columns. */
+/* A run of columns. A buffer that is no matrix is one run. */
 typedef struct z3d_cell {
     int64_t end; /* the first column after it */
     z3d_value value[Z3D_ROW_KINDS];
@@ -49,10 +50,10 @@ typedef struct z3d_cell {
     int readers[Z3D_ROW_KINDS]; /* number of started entries that are reading it */
 } z3d_cell;
 
-/* The free space is before cell `gap`, where the last change was: most changes are near the last
- * one. The columns are those of one group's matrix: a write for another group makes all values
- * undefined. Where another entry cuts the group's rows in another way, each kind of rows must hold
- * one value. */
+/* A gap buffer: the free space is before cell `gap`, where the last change was: most changes are
+ * near the last one. The columns are those of one group's matrix: a write for another group makes
+ * all values undefined. The rows are shards or blocks. An entry may change that if no other is in
+ * flight there, and each kind of rows holds one value, own and near rows the same. */
 typedef struct z3d_cells {
     int count, capacity, gap;
     int group;       /* whose matrix, -1: none */
@@ -66,8 +67,8 @@ typedef struct z3d_flow {
     int at;            /* current entry */
     z3d_cells *cells;  /* by buffer */
     int *started;      /* by ticket: the started entry that no wait has ended, -1: none */
-    int *total;        /* by group and use: contributions of one micro-batch to its gradient */
-    int *place;        /* by unit and slot: the number of its contribution */
+    int *total;        /* by group and use: number of contributions of one micro-batch */
+    int *place;        /* by unit and number of its group: its contribution's place among these */
     bool *squared;     /* by group: its squares were added up before step_control */
     int losses;        /* micro-batches whose loss was added */
     bool begun, ended; /* ended: step_control, sum_loss or gather_output ran */
@@ -87,20 +88,20 @@ const char *z3d_space_text(z3d_space space); /* "on the device" */
 /* The operand's buffer must exist, be alive at this entry, have these rows and at least `bytes`. It
  * must be in device memory (the host's step: host memory; a copy beside compute: anywhere). */
 z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *operand, int64_t bytes);
-/* The value that the operand holds: one only, and no entry in flight may be writing it. */
+/* Gives the operand's value. It must hold only one, and no entry in flight may be writing it. */
 z3d_status z3d_flow_take(z3d_flow *flow, z3d_buffer_operand operand, z3d_value *out);
 /* The operand must hold `value`, and no entry in flight may be writing it. */
 z3d_status z3d_flow_read(z3d_flow *flow, z3d_buffer_operand operand, z3d_value value);
 /* No entry in flight may use the operand; it holds `value` from here. */
 z3d_status z3d_flow_write(z3d_flow *flow, z3d_buffer_operand operand, z3d_value value);
-/* From a start to its wait: other entries may only read the operand, or with `write` not use it. */
+/* From lock (a start) to unlock (its wait) other entries may only read the operand; with `write`
+ * they may not use it. */
 z3d_status z3d_flow_lock(z3d_flow *flow, z3d_buffer_operand operand, bool write);
-/* Ends the lock of z3d_flow_lock. */
 z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_buffer_operand operand, bool write);
 /* The entry's operand must hold another value: fails and names both. */
 z3d_status z3d_flow_mismatch(const z3d_flow *flow, const z3d_buffer_operand *operand,
                              const char *must, z3d_value holds);
-/* Sets persistent buffers before the first entry, checks them after the last one. */
+/* Of a persistent buffer, without an operand: sets its value at the start; checks its value. */
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 

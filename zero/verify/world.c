@@ -3,9 +3,9 @@
  * completes when it is the head of every member's queue, with the same operands; a send and a
  * receive when each is the head of its rank's queue: nothing is buffered. NCCL with an old driver
  * works in this way, and every other backend is less strict, so programs that pass cannot deadlock.
- * A start puts its collective into the queue and continues. A wait, or an inner collective of a
- * unit, stops the rank until it is complete. Nothing polls: a rank runs until it must wait and goes
- * on when the wait is over, so the play always ends. */
+ * A start puts its collective into the queue and continues. A wait, an inner collective of a unit,
+ * or a collective without a start stops the rank until it is complete. Nothing polls: a rank runs
+ * until it must wait and goes on when the wait is over, so the play always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "zero/program.h"
 #include "zero/program/layout.h"
 
-/* A collective: all fields but `peer` must be equal on all members. */
+/* A collective, send or receive. same_call and are_ends say what must agree. */
 typedef struct call {
     int opcode, child; /* child: its number within a unit, -1: the entry's own */
     z3d_axes axes;
@@ -36,7 +36,7 @@ typedef struct queued {
 /* First in, first out. */
 typedef struct lane {
     int64_t started, done; /* how many were put into the queue; how many of them are over */
-    queued *queue;         /* ring of the others */
+    queued *queue;         /* ring of those that are not over */
     int capacity;
 } lane;
 
@@ -47,7 +47,7 @@ typedef struct player {
     bool scheduled, ended; /* it is in world.to_run; it came to its end */
     bool listed;           /* it is in world.heads */
     lane lane;
-    int64_t *number; /* by ticket: its number in the lane; COPY, or IDLE: not started */
+    int64_t *number; /* by ticket: number in the lane; COPY: not in it; IDLE: not started */
 } player;
 
 typedef struct meeting {
@@ -105,7 +105,7 @@ static int meeting_of(const world *w, int rank, z3d_axes axes) {
     return axes * w->count + z3d_mesh_member(w->mesh, axes, rank, 0);
 }
 
-/* ---- words ---- */
+/* ---- texts of errors ---- */
 
 static void describe_call(const player *p, queued q, char *buf, size_t size) {
     char entry[128];
@@ -142,7 +142,6 @@ static void schedule(world *w, int rank) {
     w->to_run[w->num_to_run++] = rank;
 }
 
-/* Lists the rank if its queue has a head. */
 static void list_head(world *w, int rank) {
     player *p = &w->player[rank];
     if (p->listed || !waits(&p->lane)) return;
@@ -215,7 +214,7 @@ static z3d_status meet_peer(world *w, int rank) {
     return Z3D_OK;
 }
 
-/* Ends collectives until no new head ends another one. */
+/* Ends what can end: each collective and transfer at a head, then at the new heads. */
 static z3d_status meet(world *w) {
     while (w->num_heads > 0) {
         int rank = w->heads[--w->num_heads];
@@ -442,7 +441,7 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     return play_world(programs, count, RANK, &programs[0]->mesh);
 }
 
-/* Ranks with equal programs reach each collective together, so one of them plays alone. */
+/* Ranks with equal programs reach each collective together, so one plays for all. */
 z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages) {
     z3d_mesh alone;
     Z3D_TRY(z3d_mesh_make(1, 1, stages, 0, &alone));
