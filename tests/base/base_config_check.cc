@@ -15,6 +15,9 @@ TEST(Check, TokenizerFiles) {
     EXPECT_NE(check("data: {merges: m.txt}").find("set data.tokenizer to gpt2"), std::string::npos);
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: gpt2}"), "accepted");
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: v.json, merges: m.txt}"), "accepted");
+    expect_check("data: {tokenizer: huggingface, merges: m.txt}",
+                 "run.yaml:1:32: data.merges: has no effect with data.tokenizer huggingface: "
+                 "tokenizer.json has its own; leave this key out");
 }
 
 TEST(Check, StraddlingWithNothingToStraddle) {
@@ -92,6 +95,31 @@ TEST(Check, ActivationCheckpointsWithEffectOnly) {
                     .find("has no effect unless activation_checkpointing.granularity is full"),
                 std::string::npos)
                 << granularity << " " << key;
+}
+
+// An override of any key that training.hardware depends on leaves a note, as for every key.
+TEST(Check, OverridesMayMakeTheHardwareUseless) {
+    const std::string hardware = "training: {hardware: here.yaml}\n",
+                      gather = "zero_optimization: {stage: 3}\n"
+                               "parallel: {pipeline_model_parallel_size: 2}\n",
+                      ratio = "zero_optimization: {offload_optimizer: {device: cpu, ratio: auto}}",
+                      cpu = "activation_checkpointing: {cpu_checkpointing: auto}";
+    for (auto [file, override] :
+         {std::pair(cpu, "activation_checkpointing.cpu_checkpointing=true"),
+          std::pair(gather, "zero_optimization.stage=2"),
+          std::pair(gather, "parallel.pipeline_model_parallel_size=1"),
+          std::pair(gather, "zero_optimization.pipeline_gather=per_step"),
+          std::pair(ratio, "zero_optimization.offload_optimizer.device=none"),
+          std::pair(ratio, "zero_optimization.offload_optimizer.ratio=0.5")}) {
+        EXPECT_EQ(check(hardware + file), "accepted") << file;
+        Config c(hardware + file);
+        ASSERT_EQ(c.set(override), Z3D_OK);
+        testing::internal::CaptureStderr();
+        EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
+        EXPECT_NE(testing::internal::GetCapturedStderr().find("training.hardware has no effect"),
+                  std::string::npos)
+            << override;
+    }
 }
 
 // One in every n blocks: not every number of checkpoints comes out.

@@ -192,23 +192,31 @@ static void check_activation_parts(config_checker *k) {
                        whole, false);
 }
 
-static void check_activation(config_checker *k) {
+/* training.hardware describes the machine for three keys that may be auto. */
+static void check_hardware(config_checker *k) {
     const z3d_config *c = k->c;
     bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
                   c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
     bool ratio = c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE &&
                  z3d_is_auto(c->zero_optimization_offload_optimizer_ratio);
-    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather && !ratio)
-        config_refuse_idle(
-            k, "training.hardware", CPU,
-            "unless " CPU " is auto, which is what it decides; with stage 3 and "
-            "pipeline stages also zero_optimization.pipeline_gather auto, with an "
-            "offloaded optimizer also zero_optimization.offload_optimizer.ratio auto",
-            NULL, false);
+    if (c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO || gather || ratio)
+        return;
+    config_refuse_idle(
+        k, "training.hardware",
+        CPU " zero_optimization.stage parallel.pipeline_model_parallel_size "
+            "zero_optimization.pipeline_gather zero_optimization.offload_optimizer.device "
+            "zero_optimization.offload_optimizer.ratio",
+        "unless a key that it decides is auto: " CPU ", zero_optimization.pipeline_gather (stage 3 "
+        "with pipeline stages) or zero_optimization.offload_optimizer.ratio (with offload)",
+        NULL, false);
+}
+
+static void check_activation(config_checker *k) {
+    check_hardware(k);
     check_activation_parts(k);
     config_check_checkpoint_folder(k);
     check_checkpoint_number(k);
-    if (c->parallel_tensor_model_parallel_size == 1)
+    if (k->c->parallel_tensor_model_parallel_size == 1)
         config_refuse_idle(k, PARTITION, TENSOR,
                            "with " TENSOR " 1: only tensor ranks share a checkpoint", NULL, false);
 }
@@ -511,8 +519,8 @@ static void check_unused_parts(config_checker *k) {
                            false);
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
         config_refuse_idle(k, "data.merges", "data.tokenizer",
-                           "with data.tokenizer huggingface: tokenizer.json has its own",
-                           "leave it out", false);
+                           "with data.tokenizer huggingface: tokenizer.json has its own", NULL,
+                           false);
 }
 
 bool z3d_config_has_prompts(const z3d_config *c) {
