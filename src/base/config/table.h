@@ -220,6 +220,10 @@ bool config_is_standard(const z3d_config *config, const char *path);
 /* Appends the keys that are set, as YAML. */
 void config_write_set(const z3d_config *config, z3d_string *out);
 
+/* Writes the multiples of `unit` below and above a value: "8 or 16"; "8": 0 is below. */
+enum { CONFIG_MULTIPLES = 48 };
+const char *config_multiples(int64_t value, int64_t unit, char out[CONFIG_MULTIPLES]);
+
 /* Keeps a copy of the name; *source is its index. ERR_MEMORY. */
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* Appends "run.yaml:12:3" or "override model.num_layers=3". */
@@ -233,14 +237,16 @@ size_t config_repeated_key(const z3d_config *config, config_place place, const c
 int config_find(const char *path);
 int config_find_accepted(const char *path);
 int config_find_later(const char *path);
-/* Whether some key's path (of any of the three tables) begins with "path." */
+/* Whether some key's path (in any of the tables) begins with "path." */
 bool config_is_section(const char *path);
+/* The part of a path after its last dot; whether the parts up to there are equal. */
+const char *config_leaf(const char *path);
+bool config_is_beside(const char *a, const char *b);
 /* The key or section that a user may have meant, also by its name in other frameworks
  * ("global_batch_size"); NULL: none is near. May use buf. */
 const char *config_nearest(const char *path, char *buf, size_t size);
 /* Sets a key from a text as in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
-/* Frees the heap memory of a key's value. */
 void config_release_value(z3d_config *config, const config_key *key);
 /* The option of "a|b|c" nearest to text, in buf; NULL: none is near. */
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
@@ -272,6 +278,8 @@ config_type config_list_type(const config_key *key);
 void config_expected(const config_key *key, z3d_string *out);
 /* A type's name for people: "integer". */
 const char *config_type_name(config_type type);
+/* The comment in a YAML text; NULL: none. */
+const char *config_comment(const char *text);
 /* Option `index` of "a|b|c" into buf; false if there are fewer. */
 bool config_option(const char *options, int index, char *buf, size_t size);
 
@@ -281,6 +289,8 @@ typedef struct config_scalar {
     bool quoted;
 } config_scalar;
 
+/* Stores "<problem>; expected <values>" as ERR_CONFIG. `problem` may be the stored message. */
+z3d_status config_refuse(const config_key *key, const char *problem);
 /* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
