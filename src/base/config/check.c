@@ -80,7 +80,6 @@ static void idle(void *checker, const char *key, const char *cause, const char *
     config_refuse_idle(checker, key, cause, because, NULL, false);
 }
 
-/* The model's own limits. */
 static void check_model(config_checker *k) {
     if (!k->rules || !config_sound(k, "model.type", NULL)) return;
     k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
@@ -412,17 +411,15 @@ static void check_types(config_checker *k) {
                            "set bf16.enabled or fp16.enabled to true", false);
     check_gradients(k);
     if (c->training_device != Z3D_TRAINING_CPU) return;
-    config_refuse_idle(k,
-                       c->bf16_enabled   ? "training.gemm.fp32 training.gemm.fp16"
-                       : c->fp16_enabled ? "training.gemm.fp32 training.gemm.bf16"
-                                         : "training.gemm.bf16 training.gemm.fp16",
-                       types,
-                       c->bf16_enabled   ? "in a bf16 run"
-                       : c->fp16_enabled ? "in an fp16 run"
-                                         : "in an fp32 run",
-                       c->bf16_enabled   ? "use training.gemm.bf16"
-                       : c->fp16_enabled ? "use training.gemm.fp16"
-                                         : "use training.gemm.fp32",
+    static const struct {
+        const char *others, *because, *remedy;
+    } kinds[] = {
+        {"training.gemm.bf16 training.gemm.fp16", "in an fp32 run", "use training.gemm.fp32"},
+        {"training.gemm.fp32 training.gemm.fp16", "in a bf16 run", "use training.gemm.bf16"},
+        {"training.gemm.fp32 training.gemm.bf16", "in an fp16 run", "use training.gemm.fp16"},
+    };
+    const int kind = c->bf16_enabled ? 1 : c->fp16_enabled ? 2 : 0;
+    config_refuse_idle(k, kinds[kind].others, types, kinds[kind].because, kinds[kind].remedy,
                        false);
 }
 

@@ -129,7 +129,6 @@ static void check_optimizer(config_checker *k) {
     }
 }
 
-/* A rank has one file. */
 static void check_folders(config_checker *k, const offload_block *one, const offload_block *other) {
     if (!one->nvme || !other->nvme || !*one->folder || !*other->folder ||
         strcmp(one->folder, other->folder) == 0)

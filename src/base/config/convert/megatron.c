@@ -67,15 +67,11 @@ static void convert_moments(megatron_converter *m) {
     }
 }
 
-/* Sets optimizer.type from --optimizer NAME. */
 static void convert_optimizer_type(megatron_converter *m) {
     static const char *const types[][2] = {{"sgd", "SGD"}, {"lion", "Lion"}};
     const char *type = megatron_value(&m->text, "optimizer");
-    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
-        if (strcmp(type, types[i][0]) == 0) {
-            config_take(&m->v, "--optimizer", "optimizer.type", types[i][1]);
-            return;
-        }
+    const char *own = megatron_choice(m, "optimizer", types, sizeof types / sizeof *types);
+    if (own) return config_take(&m->v, "--optimizer", "optimizer.type", own);
     if (!type) return;
     const bool adam = strcmp(type, "adam") == 0;
     megatron_row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
@@ -168,10 +164,11 @@ static void convert_offload(megatron_converter *m) {
 }
 
 static void convert_zero(megatron_converter *m) {
-    static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
-                                             "optim_grads_params"};
-    static const char key[] = "zero_optimization.stage";
-    const char *strategy = megatron_value(&m->text, "data-parallel-sharding-strategy");
+    static const char *const strategies[][2] = {
+        {"no_shard", "0"}, {"optim", "1"}, {"optim_grads", "2"}, {"optim_grads_params", "3"}};
+    static const char key[] = "zero_optimization.stage", name[] = "data-parallel-sharding-strategy";
+    const char *stage =
+        megatron_choice(m, name, strategies, sizeof strategies / sizeof *strategies);
     const bool whole = megatron_has(m, "use-megatron-fsdp") || megatron_has(m, "use-custom-fsdp") ||
                        megatron_has(m, "use-torch-fsdp2");
     if (megatron_take(m, "zero-stage", key) || megatron_is_unknown(&m->text, "zero-stage")) {
@@ -182,21 +179,13 @@ static void convert_zero(megatron_converter *m) {
                   "use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 use-distributed-optimizer",
                   key);
     convert_offload(m);
-    if (strategy && !whole) {
-        megatron_row(m, CONFIG_NO_EFFECT, "data-parallel-sharding-strategy",
-                     "it is for --use-megatron-fsdp");
-        strategy = NULL;
-    }
-    for (int i = 0; strategy && i < 4; i++) {
-        char stage[2] = {(char)('0' + i), '\0'};
-        if (strcmp(strategy, strategies[i]) == 0) {
-            config_take(&m->v, "--data-parallel-sharding-strategy", key, stage);
-            return;
-        }
-    }
-    if (strategy)
-        megatron_row(m, CONFIG_REFUSED, "data-parallel-sharding-strategy",
-                     "write no_shard, optim, optim_grads or optim_grads_params");
+    if (!whole)
+        megatron_rows(m, CONFIG_NO_EFFECT, name, "it is for --use-megatron-fsdp");
+    else if (stage)
+        return config_take(&m->v, "--data-parallel-sharding-strategy", key, stage);
+    else
+        megatron_rows(m, CONFIG_REFUSED, name,
+                      "write no_shard, optim, optim_grads or optim_grads_params");
     if (whole || megatron_has(m, "use-distributed-optimizer"))
         config_take_quietly(&m->v, key, whole ? "3" : "1");
     else

@@ -86,6 +86,9 @@ bool megatron_take(megatron_converter *m, const char *name, const char *path);
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
 void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
                               const char *text);
+/* The second word of the row whose first word is the argument's value; NULL: none. */
+const char *megatron_choice(const megatron_converter *m, const char *name,
+                            const char *const (*rows)[2], size_t count);
 extern const char megatron_default[]; /* "Megatron-LM's default" */
 
 /* Convert the arguments of the model, of pipelines, of steps and learning rate. The keys for tensor
