@@ -293,10 +293,9 @@ TEST(Check, Schedule) {
         testing::internal::CaptureStderr();
         EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
         const std::string said = testing::internal::GetCapturedStderr();
-        EXPECT_NE(
-            said.find("scheduler.params.warmup_num_steps is cut to 1 steps, where the command "
-                      "line ends"),
-            std::string::npos)
+        EXPECT_NE(said.find("scheduler.params.warmup_num_steps is cut to 1 steps: the command line "
+                            "sets"),
+                  std::string::npos)
             << said;
         EXPECT_EQ(c->scheduler_params_warmup_num_steps, 1);
         ASSERT_EQ(c.set("scheduler.params.warmup_num_steps=2"), Z3D_OK);
@@ -355,7 +354,7 @@ TEST(Check, TypesOnTheWire) {
               "accepted");
     const std::string gpu = "bf16" + bf16 + two + "training: {device: cuda";
     EXPECT_EQ(on(gpu + "}\n", 2),
-              at + "bf16 is not built for NCCL, which adds in the type that travels; set "
+              at + "bf16 is not built for NCCL, which adds in the type it sends; set "
                    "training.collectives to host, or leave this key out");
     EXPECT_EQ(on(gpu + ", collectives: host}\n", 2), "accepted");
     EXPECT_NE(on("int8", 2).find("use one of auto, fp32, bf16, fp16"), std::string::npos)

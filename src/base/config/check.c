@@ -135,7 +135,7 @@ static void check_precision(config_checker *k) {
     }
 }
 
-/* The number of activation checkpoints, one for equal runs of blocks, if a user wants `asked`. */
+/* The number of activation checkpoints for `asked`: one for each run of `every` blocks. */
 static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     int64_t every = (layers + asked - 1) / asked;
     return (layers + every - 1) / every;
@@ -222,8 +222,8 @@ static void check_activation(config_checker *k) {
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* If the command line ends a run or a decay early, the warm-up ends there, too. whole: a longer
- * warm-up would be valid, since another run may continue this one. */
+/* If the command line ends a run or a decay early, the warm-up ends there, too. whole: the
+ * warm-up may also stay, since another run may continue this one. */
 static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
@@ -232,8 +232,8 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
         !config_is_overridden(k->c, end) || steps == Z3D_AUTO || warmup <= steps)
         return;
     snprintf(keep, sizeof keep, "; to keep it, write %s=%lld there too", path, (long long)warmup);
-    snprintf(why, sizeof why, "%lld steps, where the command line ends it: %s%s", (long long)steps,
-             end, whole ? keep : "");
+    snprintf(why, sizeof why, "%lld steps: the command line sets %s%s", (long long)steps, end,
+             whole ? keep : "");
     config_tell(k->c, k->c->origin->place[config_find(path)], path, "is cut to", why);
     k->c->scheduler_params_warmup_num_steps = steps;
 }
@@ -396,7 +396,7 @@ void config_check_wire(config_checker *k) {
     else if (wire != Z3D_ACCUM_FP32 && c->training_device == Z3D_TRAINING_CUDA &&
              c->training_collectives != Z3D_COLLECTIVES_HOST)
         config_complain(k, WIRE,
-                        "%s is not built for NCCL, which adds in the type that travels; set "
+                        "%s is not built for NCCL, which adds in the type it sends; set "
                         "training.collectives to host, or leave this key out",
                         accum_name(wire));
 }
@@ -485,7 +485,7 @@ static void check_cuda_device(config_checker *k) {
     }
 }
 
-/* Keys for files or a prompt that are not given. */
+/* Keys whose files, prompt or mode are not set. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
     if (c->data_samples == Z3D_SAMPLES_WINDOWS)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A message holds 8192 bytes; the last line says how many more there are. */
+/* A message holds 8192 bytes; its last line counts the errors left out. */
 enum { ERRORS_SHOWN = 50, ERROR_BYTES = 7800, REPORT_COLUMN = 48 };
 
 void config_errors_add(config_errors *errors) {

@@ -93,8 +93,8 @@ static bool is_elsewhere(const char *path, const char *candidate) {
     return config_is_section(section) && strncmp(path, candidate, length) != 0;
 }
 
-/* The distance of `candidate` from the path that was written: that of the last words, plus one for
- * another section. So a key of the same section wins. */
+/* The distance of `candidate` from the path that was written: twice that of the last words, plus 1
+ * in another section: the same section wins. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = config_leaf(path);
     if (is_elsewhere(path, candidate)) return Z3D_FAR_AWAY;

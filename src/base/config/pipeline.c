@@ -132,14 +132,6 @@ static void check_partition(config_checker *k) {
                         (long long)sum, (long long)all);
 }
 
-/* Only sharded parameters are gathered. */
-static void check_gather(config_checker *k) {
-    if (k->c->zero_optimization_stage < 3)
-        config_refuse_idle(k, GATHER, "zero_optimization.stage",
-                           "below zero_optimization.stage 3: every rank keeps whole parameters",
-                           NULL, false);
-}
-
 void config_check_pipeline(config_checker *k) {
     if (!config_sound(k, SIZE, VIRTUAL, SCHEDULE, NULL)) return;
     if (k->c->parallel_pipeline_model_parallel_size == 1) {
@@ -150,7 +142,7 @@ void config_check_pipeline(config_checker *k) {
     check_schedule_chunks(k);
     check_schedule_file(k);
     if (cut) check_partition(k);
-    check_gather(k);
+    config_refuse_below_3(k, GATHER, NULL, false);
 }
 
 /* If the batch gives the number of micro-batches, the error names the batch. */

@@ -1,5 +1,5 @@
-/* Reads YAML into the configuration from libyaml's events, without building a tree, so depth and
- * length of the file do not matter. After an entry with an error it reads the next entry. */
+/* Reads YAML into the configuration from libyaml's events, without building a tree. After an entry
+ * with an error it reads the next entry. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>
@@ -149,8 +149,8 @@ static z3d_status refuse_folded(config_reader *r, const config_key *key,
                          key->path);
 }
 
-/* Handles null and "auto" for keys without a rule for auto: the key keeps its default, and auto
- * gets a note. False: the scalar is a value to read. */
+/* Handles null, and "auto" if the rule has none: the key gets its default, and auto gets a note.
+ * False: the scalar is a value to read. */
 static bool leave_default(config_reader *r, int index, config_place place, config_scalar scalar) {
     const config_key *key = &config_table[index];
     config_range range = {0};
@@ -363,7 +363,7 @@ static z3d_status close_document(config_reader *r) {
     Z3D_TRY(status);
     status = reader_next(r, &event);
     if (status == Z3D_OK && event.type != YAML_STREAM_END_EVENT) {
-        status = reader_refuse(r, event.start_mark, "a second document; a configuration is one");
+        status = reader_refuse(r, event.start_mark, "a second document; a file has only one");
     }
     yaml_event_delete(&event);
     return status;

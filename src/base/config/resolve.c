@@ -128,7 +128,7 @@ static bool resolve_batch_size(config_checker *k, int64_t data) {
         config_complain(
             k, micro > times ? "train_micro_batch_size_per_gpu" : "gradient_accumulation_steps",
             "micro-batch %lld x accumulation %lld x data-parallel size %lld is too much; at most "
-            "10^6 x 10^6 and 10^9 samples a step",
+            "10^6 for each of the first two, and 10^9 samples a step",
             (long long)micro, (long long)times, (long long)data);
         return false;
     }
@@ -227,7 +227,7 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
-/* A shorter run saves only at its end. */
+/* checkpoint.interval auto. A shorter run saves at its end. */
 enum { AUTO_SAVE_STEPS = 1000 };
 
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {

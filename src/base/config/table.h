@@ -9,6 +9,8 @@
 #include "src/base/config.h"
 #include "src/base/config/convert/foreign.h"
 
+enum { CONFIG_FILE_LIMIT = 1 << 20 }; /* bytes of a file */
+
 typedef enum config_type {
     CONFIG_INT,
     CONFIG_FLOAT,
@@ -125,7 +127,7 @@ struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
     bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: no check uses its value */
     bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
-    bool cut;                        /* a syntax error ended the reading: the rest is not known */
+    bool cut;                        /* reading ended early: the rest is not known */
     config_errors errors;            /* of reading */
     char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
@@ -143,14 +145,14 @@ struct z3d_config_origin {
 void config_add_error(z3d_config *config, const char *path);
 /* Marks the key `path`, or all keys below the section `path`, as wrong. */
 void config_mark_wrong(z3d_config *config, const char *path);
-/* Marks the keys that an unknown setting of another framework may be about as wrong. */
+/* Marks as wrong the keys that an unknown setting of another framework may mean. */
 void config_doubt(z3d_config *config, const char *name);
 /* Stores a note for z3d_config_tell: "<place>: <path> <what> <why>". place: where `path` was
  * written; what: static. In a conversion the note becomes a row of the report. */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);
 void config_forget_told(struct z3d_config_origin *origin);
-/* Sets a key back to its default, as if nobody had set it. */
+/* Sets a key to its default, and removes its place. */
 void config_unset(z3d_config *config, int key);
 /* The same for all keys below `path`. */
 void config_unset_section(z3d_config *config, const char *path);
@@ -178,13 +180,13 @@ bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void config_check_into(config_checker *k);
-/* Checks of pipelines: without and with the number of data ranks, which gives the micro-batches.
- * False: refused. */
+/* Checks of pipelines: of keys alone; of the micro-batches, after the batch is resolved. False:
+ * refused. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
-/* Checks communication_data_type; the batch is resolved. */
+/* Checks communication_data_type of a resolved batch. */
 void config_check_wire(config_checker *k);
-/* Checks of hpZ, hybrid sharding and hierarchical collectives: without and with the number of data
+/* Checks of hpZ, hybrid sharding and hierarchical collectives: of keys alone; with `data` data
  * ranks. False: refused. */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
@@ -199,15 +201,15 @@ void config_check_offload(config_checker *k);
 void config_check_offload_alone(config_checker *k);
 
 void config_check_checkpoint_folder(config_checker *k);
-/* training.epochs: training.steps becomes auto; then a number, if the samples of a pass are known.
- * False: refused. */
+/* training.epochs: sets training.steps to auto; the second to a number, if the samples of a pass
+ * are known. False: refused. */
 void config_check_epochs(config_checker *k);
 bool config_resolve_epochs(config_checker *k);
-/* Checks that the warm-up ends before the decay, if the decay's end is known. given: the key that
- * sets the length of the run. */
+/* Checks that the warm-up is not beyond the decay's end, if that is known, or cuts the warm-up.
+ * given: the key that sets the length of the run. */
 void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
-/* Replaces Adam with adam_w_mode by AdamW. */
+/* Adam with adam_w_mode becomes AdamW. */
 void config_settle_optimizer(z3d_config *c);
 /* Sets our keys from Z3D_CONFIG_PEERS; complains if a key of ours has another value. */
 void config_settle_peers(config_checker *k);
@@ -229,8 +231,8 @@ z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* Appends "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
 
-/* The length of the "key: " that begins `message`, if `place` is an override of this key: its text
- * names the key already. Else 0. */
+/* The length of "key: " at the start of `message`, if `place` is an override of that key, which
+ * names it already. Else 0. */
 size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
 /* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
@@ -267,11 +269,11 @@ z3d_status config_parse_numbers(const char *text, config_type type, void *out, i
                                 int *count);
 /* Whether a text looks like such a list. */
 bool config_is_numbers(const char *text);
-/* The index of a STRING's text among its rule's words. For a list the number of these words: then
- * *count is the list's length, and out (may be NULL) gets the first `capacity` numbers. */
+/* The index of a STRING's text among its rule's words. For a list: the number of these words;
+ * *count is its length, and out (may be NULL) gets the first `capacity` numbers. */
 int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
                         int *count);
-/* INT or FLOAT: the numbers in the list that a STRING's rule allows. */
+/* The type of a list's numbers in a STRING's rule: INT or FLOAT. */
 config_type config_list_type(const config_key *key);
 
 /* Appends the values that a key accepts: "an integer from 1 to 65536 or auto". */

@@ -8,8 +8,8 @@
 
 #include "src/base/log.h"
 
-/* Up to REASONS_TOLD reasons of a single key have a line each; more share one line. KEYS_TOLD
- * limits the notes about a file of nonsense. */
+/* Up to REASONS_TOLD reasons with one key each get a line; more share one line. KEYS_TOLD limits
+ * the notes about a file of nonsense. */
 enum { REASONS_TOLD = 6, KEYS_TOLD = 500 };
 
 typedef struct z3d_config_origin origin;

@@ -221,7 +221,7 @@ static bool is_optimizer(const config_key *key) {
     return strcmp(key->path, "optimizer.type") == 0;
 }
 
-/* Today's option for the name in an older version, its checkpoints, or another framework. */
+/* The option for a name of an older version, its checkpoints, or another framework. */
 static const char *option_now(const config_key *key, const char *text) {
     if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
     if (strcmp(key->path, "scheduler.type") == 0) return z3d_lr_schedule_named(text);

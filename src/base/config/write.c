@@ -265,7 +265,7 @@ static void describe_text(z3d_string *out) {
     }
 }
 
-/* Escapes text in a Markdown table: | would end the cell, < would begin a tag. */
+/* Escapes text in a Markdown table: | would end the cell, < begin a tag, _ begin emphasis. */
 static void append_cell(z3d_string *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|' || *text == '<' || *text == '_') z3d_string_append(out, "\\");

@@ -7,7 +7,7 @@
 
 #include <yaml.h>
 
-enum { CONFIG_FILE_LIMIT = 1 << 20, CONFIG_DEPTH_LIMIT = 64, CONFIG_ERROR_LIMIT = 500 };
+enum { CONFIG_DEPTH_LIMIT = 64, CONFIG_ERROR_LIMIT = 500 };
 
 /* A path that this text has set already, and its place. */
 typedef struct seen_path {
@@ -45,10 +45,10 @@ z3d_status reader_accepted(config_reader *r, const config_note *note, config_pla
                            const yaml_event_t *value);
 z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
                         const yaml_event_t *value);
-/* The same for a key below such a key, as an override may name one. *known: `path` is one. */
+/* The same for a key below such a key, which an override may name. *known: it is one. */
 z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
                              yaml_mark_t mark, const yaml_event_t *value, bool *known);
-/* Adds a mapping of optimizer.param_groups to the list, as a text; its first event is read. */
+/* Adds a mapping of optimizer.param_groups to the list as a text. Its start was read. */
 z3d_status reader_param_group(config_reader *r, const config_key *key, z3d_data_list *list);
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value);
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);

@@ -1,5 +1,5 @@
 /* Converts a DeepSpeed file to our configuration. Our reader reads it, because the names are the
- * same. Then every default of DeepSpeed that differs from ours is written out. */
+ * same. Then DeepSpeed's defaults that change the training are written out. */
 #include "src/base/config/convert/convert.h"
 
 #include <stdio.h>
@@ -236,7 +236,7 @@ static void convert(config_conversion *v, const char *type) {
 static z3d_status refuse_file(const char *path) {
     char *text;
     size_t length;
-    Z3D_TRY(z3d_read_file(path, 1 << 20, &text, &length));
+    Z3D_TRY(z3d_read_file(path, CONFIG_FILE_LIMIT, &text, &length));
     z3d_status status = config_refuse_format(text, path, "--from-deepspeed");
     free(text);
     return status;

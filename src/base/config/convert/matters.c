@@ -1,5 +1,5 @@
-/* Guesses by the words in an unknown setting's name which of our keys it may be about. These keys
- * get no default of the other framework. */
+/* Guesses by its words which of our keys an unknown setting may be about. These keys get no default
+ * of the other framework. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>

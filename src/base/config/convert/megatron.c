@@ -83,7 +83,7 @@ static void convert_optimizer_type(megatron_converter *m) {
 /* Accepts only a constant weight decay. */
 static void convert_decay(megatron_converter *m) {
     static const char *const ends[] = {"start-weight-decay", "end-weight-decay"};
-    static const char changes[] = "the weight decay is fixed here: it is another run";
+    static const char changes[] = "the weight decay is fixed here: the run differs";
     const char *style = megatron_value(&m->text, "weight-decay-incr-style");
     double decay, end;
     for (size_t i = 0; i < 2; i++) {
@@ -152,7 +152,7 @@ static void convert_precision(megatron_converter *m) {
         if (!fp16) megatron_rows(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
     }
     if (!fp16 && !megatron_has(m, "bf16"))
-        megatron_rows(m, CONFIG_TAKEN, sums, "an fp32 run always does");
+        megatron_rows(m, CONFIG_TAKEN, sums, "always so in an fp32 run");
     else if (!megatron_take_as(m, sums, type, "fp32") && megatron_has(m, "bf16"))
         config_take_default(&m->v, type, "fp32", megatron_default);
 }
@@ -285,10 +285,10 @@ static void convert_tokenizer(megatron_converter *m) {
     if (gpt2 || huggingface)
         config_take(&m->v, "--tokenizer-type", "data.tokenizer", gpt2 ? "gpt2" : "huggingface");
     else if (!megatron_is_given(m, "tokenizer-type") && !megatron_is_given(m, "vocab-size"))
-        megatron_row(
-            m, CONFIG_DIFFERENT, "tokenizer-type",
-            "not given, so the vocabulary is not known: without model.vocab_size a run has 50257 "
-            "tokens; write its size");
+        megatron_row(m, CONFIG_DIFFERENT, "tokenizer-type",
+                     "not given, so the vocabulary is not known: write its size in "
+                     "model.vocab_size, which is "
+                     "50257 if unset");
     else if (type)
         megatron_row(
             m, CONFIG_DIFFERENT, "tokenizer-type",
@@ -314,7 +314,7 @@ static void convert_data(megatron_converter *m) {
     if (splits)
         megatron_row(
             m, CONFIG_DIFFERENT, "split",
-            "data is not split here: all of --data-path is trained on; write a file of its own in "
+            "data is not split here: all of --data-path is trained on; write another file in "
             "data.validation");
     else
         megatron_rows(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
@@ -393,7 +393,7 @@ static void report_given(megatron_converter *m) {
                      given->values);
             megatron_row(m, CONFIG_REFUSED, given->name, what);
         }
-        snprintf(what, sizeof what, "it is --%.80s", given->name);
+        snprintf(what, sizeof what, "an older name of --%.80s", given->name);
         if (given->old) megatron_row(m, CONFIG_TAKEN, given->old, what);
     }
 }

@@ -8,7 +8,7 @@
 /* What only WSD reads. */
 #define OF_STABLE "lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
 
-/* --samples divided by the global batch; false: not given, or it cannot be known. */
+/* --iterations, or --samples / global batch; false: not given, or not known. */
 static bool steps_of(megatron_converter *m, const char *samples, const char *iterations,
                      double *out) {
     double count, batch;
@@ -102,7 +102,7 @@ static void report_open_schedule(megatron_converter *m) {
 
 static const char wsd[] = "warmup_stable_decay";
 
-/* The decay's form; NULL: unknown. */
+/* NULL: unknown. */
 static const char *form_of(megatron_converter *m) {
     static const char *const forms[][2] = {{"linear", "WarmupDecayLR"},
                                            {"cosine", "WarmupCosineLR"},

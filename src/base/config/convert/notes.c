@@ -41,7 +41,7 @@ static bool is_option(const char *options, const char *text) {
     return false;
 }
 
-/* Reads one entry of a later key's mapping. *says: it is `enabled`. */
+/* Reads one entry of the mapping. *says: it is `enabled`. */
 static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
                               bool *end) {
     yaml_event_t name, field;
@@ -66,8 +66,8 @@ static z3d_status read_switch(config_reader *r, const char *off, bool *says, boo
     return status;
 }
 
-/* Reads a later key's value. *is_off: the value asks for nothing. It is one of `off`, or a mapping
- * whose `enabled` is, or an empty mapping. */
+/* Reads a later key's value. *is_off: it asks for nothing: it is in `off`, or a mapping that is
+ * empty or has such an `enabled` (or none, if `off` has "unsaid"). */
 static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
                            bool *is_off) {
     const char *text = (const char *)value->data.scalar.value;

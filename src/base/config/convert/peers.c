@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Compares in fp32, which the learning rate has, and allows rounding. */
+/* Compares in the learning rate's fp32, and allows rounding. */
 static bool alike(double a, double b) {
     return (float)a == (float)b || fabs(a - b) <= 1e-6 * fabs(b);
 }
