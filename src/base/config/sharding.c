@@ -71,13 +71,6 @@ static void check_live(config_checker *k) {
                            NULL, true);
 }
 
-bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted) {
-    if (k->c->zero_optimization_stage == 3 || !config_sound(k, STAGE, NULL)) return false;
-    config_refuse_idle(k, keys, STAGE, "below " STAGE " 3: every rank keeps whole parameters",
-                       remedy, accepted);
-    return true;
-}
-
 void config_check_sharding(config_checker *k) {
     const z3d_config *c = k->c;
     const int64_t hpz = c->zero_optimization_zero_hpz_partition_size,

@@ -1,4 +1,4 @@
-/* The options of a rule "a|b|c"; comments. */
+/* The options of a rule "a|b|c"; where a comment begins. */
 #include "src/base/config/table.h"
 
 #include <string.h>

@@ -45,7 +45,7 @@ z3d_status reader_accepted(config_reader *r, const config_note *note, config_pla
                            const yaml_event_t *value);
 z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
                         const yaml_event_t *value);
-/* The same for a key below such a key, which an override may name. *known: it is one. */
+/* The same for a key below such a key, which an override may name. *known: `path` is one. */
 z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
                              yaml_mark_t mark, const yaml_event_t *value, bool *known);
 /* Adds a mapping of optimizer.param_groups to the list as a text. Its start was read. */

@@ -1,5 +1,5 @@
-/* Guesses by its words which of our keys an unknown setting may be about. These keys get no default
- * of the other framework. */
+/* Guesses which of our keys an unknown setting may be about, by the words in its name. These keys
+ * get no default of the other framework. */
 #include "src/base/config/convert/convert.h"
 
 #include <ctype.h>

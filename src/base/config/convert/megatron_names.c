@@ -67,7 +67,7 @@ const megatron_argument megatron_arguments[] = {
     {MEGATRON_LATER, "use data.samples documents: each document has its own attention",
      "reset-attention-mask"},
     {MEGATRON_LATER, "the activation is gelu, or swiglu: the model differs", "squared-relu"},
-    {MEGATRON_LATER, "the norm is another: the model differs", "apply-layernorm-1p"},
+    {MEGATRON_LATER, "there is no such norm: the model differs", "apply-layernorm-1p"},
     {MEGATRON_LATER, "rotary positions turn the halves of a head: the model differs",
      "rotary-interleaved"},
     {MEGATRON_LATER, "there are no experts: the model differs", "num-experts"},

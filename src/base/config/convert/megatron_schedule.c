@@ -102,7 +102,7 @@ static void report_open_schedule(megatron_converter *m) {
 
 static const char wsd[] = "warmup_stable_decay";
 
-/* NULL: unknown. */
+/* The value of scheduler.type; NULL: not known. */
 static const char *form_of(megatron_converter *m) {
     static const char *const forms[][2] = {{"linear", "WarmupDecayLR"},
                                            {"cosine", "WarmupCosineLR"},
