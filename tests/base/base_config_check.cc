@@ -15,6 +15,9 @@ TEST(Check, TokenizerFiles) {
     EXPECT_NE(check("data: {merges: m.txt}").find("set data.tokenizer to gpt2"), std::string::npos);
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: gpt2}"), "accepted");
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: v.json, merges: m.txt}"), "accepted");
+    expect_check("data: {tokenizer: huggingface, merges: m.txt}",
+                 "run.yaml:1:32: data.merges: has no effect with data.tokenizer huggingface: "
+                 "tokenizer.json has its own; leave this key out");
 }
 
 TEST(Check, StraddlingWithNothingToStraddle) {
@@ -92,6 +95,31 @@ TEST(Check, ActivationCheckpointsWithEffectOnly) {
                     .find("has no effect unless activation_checkpointing.granularity is full"),
                 std::string::npos)
                 << granularity << " " << key;
+}
+
+// An override of any key that training.hardware depends on leaves a note, as for every key.
+TEST(Check, OverridesMayMakeTheHardwareUseless) {
+    const std::string hardware = "training: {hardware: here.yaml}\n",
+                      gather = "zero_optimization: {stage: 3}\n"
+                               "parallel: {pipeline_model_parallel_size: 2}\n",
+                      ratio = "zero_optimization: {offload_optimizer: {device: cpu, ratio: auto}}",
+                      cpu = "activation_checkpointing: {cpu_checkpointing: auto}";
+    for (auto [file, override] :
+         {std::pair(cpu, "activation_checkpointing.cpu_checkpointing=true"),
+          std::pair(gather, "zero_optimization.stage=2"),
+          std::pair(gather, "parallel.pipeline_model_parallel_size=1"),
+          std::pair(gather, "zero_optimization.pipeline_gather=per_step"),
+          std::pair(ratio, "zero_optimization.offload_optimizer.device=none"),
+          std::pair(ratio, "zero_optimization.offload_optimizer.ratio=0.5")}) {
+        EXPECT_EQ(check(hardware + file), "accepted") << file;
+        Config c(hardware + file);
+        ASSERT_EQ(c.set(override), Z3D_OK);
+        testing::internal::CaptureStderr();
+        EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
+        EXPECT_NE(testing::internal::GetCapturedStderr().find("training.hardware has no effect"),
+                  std::string::npos)
+            << override;
+    }
 }
 
 // One in every n blocks: not every number of checkpoints comes out.
@@ -265,10 +293,9 @@ TEST(Check, Schedule) {
         testing::internal::CaptureStderr();
         EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_OK) << z3d_error_message();
         const std::string said = testing::internal::GetCapturedStderr();
-        EXPECT_NE(
-            said.find("scheduler.params.warmup_num_steps is cut to 1 steps, where the command "
-                      "line ends"),
-            std::string::npos)
+        EXPECT_NE(said.find("scheduler.params.warmup_num_steps is cut to 1 steps: the command line "
+                            "sets"),
+                  std::string::npos)
             << said;
         EXPECT_EQ(c->scheduler_params_warmup_num_steps, 1);
         ASSERT_EQ(c.set("scheduler.params.warmup_num_steps=2"), Z3D_OK);
@@ -327,7 +354,7 @@ TEST(Check, TypesOnTheWire) {
               "accepted");
     const std::string gpu = "bf16" + bf16 + two + "training: {device: cuda";
     EXPECT_EQ(on(gpu + "}\n", 2),
-              at + "bf16 is not built for NCCL, which adds in the type that travels; set "
+              at + "bf16 is not built for NCCL, which adds in the type it sends; set "
                    "training.collectives to host, or leave this key out");
     EXPECT_EQ(on(gpu + ", collectives: host}\n", 2), "accepted");
     EXPECT_NE(on("int8", 2).find("use one of auto, fp32, bf16, fp16"), std::string::npos)

@@ -279,7 +279,7 @@ TEST(Dialects, MegatronDeepSpeedAndOlderNames) {
     EXPECT_EQ(m->scheduler_params_warmup_num_steps, 10);
     EXPECT_EQ(m->activation_checkpointing_granularity, Z3D_GRANULARITY_FULL);
     EXPECT_TRUE(m->activation_checkpointing_partition_activations);
-    EXPECT_TRUE(has(c.table, "it is --micro-batch-size")) << c.table;
+    EXPECT_TRUE(has(c.table, "an older name of --micro-batch-size")) << c.table;
     c = megatron("--activations-checkpoint-method uniform --lr 1");
     EXPECT_EQ(Config(c.yaml)->activation_checkpointing_granularity, Z3D_GRANULARITY_FULL);
     EXPECT_TRUE(

@@ -121,7 +121,7 @@ TEST(Messages, SayWhatToWrite) {
     EXPECT_TRUE(has(all_errors("optimizer: adamw\n", {}), "write optimizer: {type: AdamW}"));
     EXPECT_TRUE(has(all_errors("data: x.bin\n", {}), "write data: {train: FILE}"));
     EXPECT_EQ(all_errors("zero_optimization: {stage: \"auto\"}\n", {}),
-              "run.yaml:1:28: zero_optimization.stage: 'auto' is not supported here; write an "
+              "run.yaml:1:28: zero_optimization.stage: 'auto' is not supported here; expected an "
               "integer from 0 to 3");
     EXPECT_EQ(all_errors("curriculum_learning: {enabled: true}\n", {}),
               "run.yaml:1:1: curriculum_learning: not supported; write \"enabled\": false, or "

@@ -80,7 +80,6 @@ static void idle(void *checker, const char *key, const char *cause, const char *
     config_refuse_idle(checker, key, cause, because, NULL, false);
 }
 
-/* The model's own limits. */
 static void check_model(config_checker *k) {
     if (!k->rules || !config_sound(k, "model.type", NULL)) return;
     k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
@@ -136,7 +135,7 @@ static void check_precision(config_checker *k) {
     }
 }
 
-/* The number of activation checkpoints, one for equal runs of blocks, if a user wants `asked`. */
+/* The number of activation checkpoints for `asked`: one for each run of `every` blocks. */
 static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     int64_t every = (layers + asked - 1) / asked;
     return (layers + every - 1) / every;
@@ -192,31 +191,39 @@ static void check_activation_parts(config_checker *k) {
                        whole, false);
 }
 
-static void check_activation(config_checker *k) {
+/* training.hardware describes the machine for three keys that may be auto. */
+static void check_hardware(config_checker *k) {
     const z3d_config *c = k->c;
     bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
                   c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
     bool ratio = c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE &&
                  z3d_is_auto(c->zero_optimization_offload_optimizer_ratio);
-    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather && !ratio)
-        config_refuse_idle(
-            k, "training.hardware", CPU,
-            "unless " CPU " is auto, which is what it decides; with stage 3 and "
-            "pipeline stages also zero_optimization.pipeline_gather auto, with an "
-            "offloaded optimizer also zero_optimization.offload_optimizer.ratio auto",
-            NULL, false);
+    if (c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO || gather || ratio)
+        return;
+    config_refuse_idle(
+        k, "training.hardware",
+        CPU " zero_optimization.stage parallel.pipeline_model_parallel_size "
+            "zero_optimization.pipeline_gather zero_optimization.offload_optimizer.device "
+            "zero_optimization.offload_optimizer.ratio",
+        "unless a key that it decides is auto: " CPU ", zero_optimization.pipeline_gather (stage 3 "
+        "with pipeline stages) or zero_optimization.offload_optimizer.ratio (with offload)",
+        NULL, false);
+}
+
+static void check_activation(config_checker *k) {
+    check_hardware(k);
     check_activation_parts(k);
     config_check_checkpoint_folder(k);
     check_checkpoint_number(k);
-    if (c->parallel_tensor_model_parallel_size == 1)
+    if (k->c->parallel_tensor_model_parallel_size == 1)
         config_refuse_idle(k, PARTITION, TENSOR,
                            "with " TENSOR " 1: only tensor ranks share a checkpoint", NULL, false);
 }
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
 
-/* If the command line ends a run or a decay early, the warm-up ends there, too. whole: a longer
- * warm-up would be valid, since another run may continue this one. */
+/* If the command line ends a run or a decay early, the warm-up ends there, too. whole: the
+ * warm-up may also stay, since another run may continue this one. */
 static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool whole) {
     static const char path[] = "scheduler.params.warmup_num_steps";
     const int64_t warmup = k->c->scheduler_params_warmup_num_steps;
@@ -225,8 +232,8 @@ static void cut_warmup(config_checker *k, const char *end, int64_t steps, bool w
         !config_is_overridden(k->c, end) || steps == Z3D_AUTO || warmup <= steps)
         return;
     snprintf(keep, sizeof keep, "; to keep it, write %s=%lld there too", path, (long long)warmup);
-    snprintf(why, sizeof why, "%lld steps, where the command line ends it: %s%s", (long long)steps,
-             end, whole ? keep : "");
+    snprintf(why, sizeof why, "%lld steps: the command line sets %s%s", (long long)steps, end,
+             whole ? keep : "");
     config_tell(k->c, k->c->origin->place[config_find(path)], path, "is cut to", why);
     k->c->scheduler_params_warmup_num_steps = steps;
 }
@@ -389,7 +396,7 @@ void config_check_wire(config_checker *k) {
     else if (wire != Z3D_ACCUM_FP32 && c->training_device == Z3D_TRAINING_CUDA &&
              c->training_collectives != Z3D_COLLECTIVES_HOST)
         config_complain(k, WIRE,
-                        "%s is not built for NCCL, which adds in the type that travels; set "
+                        "%s is not built for NCCL, which adds in the type it sends; set "
                         "training.collectives to host, or leave this key out",
                         accum_name(wire));
 }
@@ -404,17 +411,15 @@ static void check_types(config_checker *k) {
                            "set bf16.enabled or fp16.enabled to true", false);
     check_gradients(k);
     if (c->training_device != Z3D_TRAINING_CPU) return;
-    config_refuse_idle(k,
-                       c->bf16_enabled   ? "training.gemm.fp32 training.gemm.fp16"
-                       : c->fp16_enabled ? "training.gemm.fp32 training.gemm.bf16"
-                                         : "training.gemm.bf16 training.gemm.fp16",
-                       types,
-                       c->bf16_enabled   ? "in a bf16 run"
-                       : c->fp16_enabled ? "in an fp16 run"
-                                         : "in an fp32 run",
-                       c->bf16_enabled   ? "use training.gemm.bf16"
-                       : c->fp16_enabled ? "use training.gemm.fp16"
-                                         : "use training.gemm.fp32",
+    static const struct {
+        const char *others, *because, *remedy;
+    } kinds[] = {
+        {"training.gemm.bf16 training.gemm.fp16", "in an fp32 run", "use training.gemm.fp32"},
+        {"training.gemm.fp32 training.gemm.fp16", "in a bf16 run", "use training.gemm.bf16"},
+        {"training.gemm.fp32 training.gemm.bf16", "in an fp16 run", "use training.gemm.fp16"},
+    };
+    const int kind = c->bf16_enabled ? 1 : c->fp16_enabled ? 2 : 0;
+    config_refuse_idle(k, kinds[kind].others, types, kinds[kind].because, kinds[kind].remedy,
                        false);
 }
 
@@ -480,7 +485,7 @@ static void check_cuda_device(config_checker *k) {
     }
 }
 
-/* Keys for files or a prompt that are not given. */
+/* Keys whose files, prompt or mode are not set. */
 static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
     if (c->data_samples == Z3D_SAMPLES_WINDOWS)
@@ -511,8 +516,8 @@ static void check_unused_parts(config_checker *k) {
                            false);
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
         config_refuse_idle(k, "data.merges", "data.tokenizer",
-                           "with data.tokenizer huggingface: tokenizer.json has its own",
-                           "leave it out", false);
+                           "with data.tokenizer huggingface: tokenizer.json has its own", NULL,
+                           false);
 }
 
 bool z3d_config_has_prompts(const z3d_config *c) {

@@ -8,7 +8,7 @@
 #define ALL "comms_logger.prof_all"
 #define OPS "comms_logger.prof_ops"
 
-/* DeepSpeed's and PyTorch's other names of them. */
+/* DeepSpeed's and PyTorch's other names. */
 static const char *own_name(const char *name) {
     static const char *const others[][2] = {{"all_gather_into_tensor", "all_gather"},
                                             {"all_gather_base", "all_gather"},

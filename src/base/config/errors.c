@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A message holds 8192 bytes; the last line says how many more there are. */
+/* A message holds 8192 bytes; its last line counts the errors left out. */
 enum { ERRORS_SHOWN = 50, ERROR_BYTES = 7800, REPORT_COLUMN = 48 };
 
 void config_errors_add(config_errors *errors) {
@@ -69,8 +69,7 @@ void config_add_error(z3d_config *config, const char *path) {
         const char *what = z3d_error_message();
         const char *key = path ? strstr(what, path) : NULL; /* "file:1:2: key: what" */
         size_t length = key ? strlen(path) : 0;
-        const char *dot = path ? strrchr(path, '.') : NULL;
-        if (path && config_find(path) < 0) config_doubt(config, dot ? dot + 1 : path);
+        if (path && config_find(path) < 0) config_doubt(config, config_leaf(path));
         if (key && strncmp(key + length, ": ", 2) == 0) what = key + length + 2;
         config_report_add(config->origin->report, CONFIG_REFUSED, path ? path : "the file", "%s",
                           what);

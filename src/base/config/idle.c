@@ -33,3 +33,12 @@ void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
         }
     }
 }
+
+bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted) {
+    static const char stage[] = "zero_optimization.stage";
+    if (k->c->zero_optimization_stage == 3 || !config_sound(k, stage, NULL)) return false;
+    config_refuse_idle(k, keys, stage,
+                       "below zero_optimization.stage 3: every rank keeps whole parameters", remedy,
+                       accepted);
+    return true;
+}

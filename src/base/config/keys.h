@@ -3,9 +3,9 @@
  *   X(field, path, type, default, rule, bits, resume, inference, help)
  *
  * default: the YAML text of the default ("" = unset, "auto" where the rule allows it).
- * rule: for numbers an interval, "[1,1000000]" or "(0,1)" ("inf" is allowed), then optionally
- * " auto", then " epoch"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of the
- * words, or a list like the example, of integers or (if it has a point) of numbers; for LIST ""
+ * rule: for numbers an interval, "[1,1000000]" or "(0,1)", then optionally " auto",
+ * then " epoch"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": a word, or a
+ * list like the example (with a point: of numbers, else of integers); for LIST ""
  * (data files), "texts" or "groups" (texts of src/base/param_groups.h).
  * bits (z3d_config_bits): how two values change the bits of losses and parameters. `zero3d prove`
  * relies on it: a class that is too weak makes its proofs wrong.

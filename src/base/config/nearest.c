@@ -84,34 +84,24 @@ static const struct {
     {"lora.target_modules", "lora.targets .lora_target_modules"},
 };
 
-static const char *leaf_of(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-static bool same_parent(const char *a, const char *b) {
-    size_t m = (size_t)(leaf_of(a) - a), n = (size_t)(leaf_of(b) - b);
-    return m == n && strncmp(a, b, m) == 0;
-}
-
 /* If we have the section of `path`, the user means a key of that section. */
 static bool is_elsewhere(const char *path, const char *candidate) {
     char section[2 * Z3D_WORD];
-    const size_t length = (size_t)(leaf_of(path) - path);
+    const size_t length = (size_t)(config_leaf(path) - path);
     if (length == 0 || length > sizeof section) return false;
     snprintf(section, sizeof section, "%.*s", (int)(length - 1), path);
     return config_is_section(section) && strncmp(path, candidate, length) != 0;
 }
 
-/* The distance of `candidate` from the path that was written: that of the last words, plus one for
- * another section. So a key of the same section wins. */
+/* The distance of `candidate` from the path that was written: twice that of the last words, plus 1
+ * in another section: the same section wins. */
 static int score(const char *path, const char *candidate) {
-    const char *leaf = leaf_of(path);
+    const char *leaf = config_leaf(path);
     if (is_elsewhere(path, candidate)) return Z3D_FAR_AWAY;
-    int d = z3d_word_distance(leaf, leaf_of(candidate));
+    int d = z3d_word_distance(leaf, config_leaf(candidate));
     int allowed = 1 + (int)strlen(leaf) / 4;
     if (d > allowed || (d > 0 && (size_t)d >= strlen(leaf))) return Z3D_FAR_AWAY;
-    return 2 * d + !same_parent(path, candidate);
+    return 2 * d + !config_is_beside(path, candidate);
 }
 
 typedef struct nearest {
@@ -141,7 +131,7 @@ static const char *known_elsewhere(const char *path) {
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
         for (const char *at = renamed[i].names; z3d_next_word(&at, name, sizeof name);) {
             const bool leaf = name[0] == '.';
-            if (z3d_word_distance(leaf ? leaf_of(path) : path, name + leaf) == 0)
+            if (z3d_word_distance(leaf ? config_leaf(path) : path, name + leaf) == 0)
                 return renamed[i].path;
         }
     return NULL;
@@ -159,7 +149,7 @@ const char *config_nearest(const char *path, char *buf, size_t size) {
 const char *z3d_config_key_named(const char *name) {
     const char *known = known_elsewhere(name);
     for (int i = 0; i < CONFIG_KEY_COUNT && !known; i++) {
-        if (z3d_word_distance(leaf_of(config_table[i].path), name) == 0)
+        if (z3d_word_distance(config_leaf(config_table[i].path), name) == 0)
             known = config_table[i].path;
     }
     return known && config_find(known) >= 0 ? known : NULL;

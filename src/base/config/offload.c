@@ -129,7 +129,6 @@ static void check_optimizer(config_checker *k) {
     }
 }
 
-/* A rank has one file. */
 static void check_folders(config_checker *k, const offload_block *one, const offload_block *other) {
     if (!one->nvme || !other->nvme || !*one->folder || !*other->folder ||
         strcmp(one->folder, other->folder) == 0)
@@ -145,18 +144,14 @@ static void check_param(config_checker *k) {
     const z3d_config *c = k->c;
     const bool off = c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE;
     const offload_block block = param_block(c), optimizer = optimizer_block(c);
-    static const char why[] = "below " STAGE " 3: every rank keeps whole parameters",
-                      instead[] = "set the stage to 3";
-    bool below = c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL);
-    if (off || !below) {
+    static const char instead[] = "set the stage to 3";
+    if (off || !config_refuse_below_3(k, block.device, instead, false)) {
         check_disk(k, &block);
         check_folders(k, &optimizer, &block);
-        return;
+    } else if (config_sound(k, block.device, NULL)) {
+        /* One error is enough: the other keys depend on the device. */
+        config_refuse_below_3(k, block.path, instead, false);
     }
-    /* One error is enough: the other keys depend on the device. */
-    config_refuse_idle(k, block.device, STAGE, why, instead, false);
-    if (config_sound(k, block.device, NULL))
-        config_refuse_idle(k, block.path, STAGE, why, instead, false);
 }
 
 static void check_prefetch(config_checker *k) {

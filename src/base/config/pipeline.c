@@ -112,7 +112,7 @@ static void check_partition(config_checker *k) {
         config_complain(k, PARTITION,
                         "the list has %d number%s, but there are %lld chunks (pipeline size %lld x "
                         "virtual size %lld); write the units of each chunk",
-                        count, count == 1 ? "" : "s", (long long)chunks,
+                        count, z3d_plural(count), (long long)chunks,
                         (long long)k->c->parallel_pipeline_model_parallel_size,
                         (long long)k->c->parallel_virtual_pipeline_model_parallel_size);
         return;
@@ -132,14 +132,6 @@ static void check_partition(config_checker *k) {
                         (long long)sum, (long long)all);
 }
 
-/* Only sharded parameters are gathered. */
-static void check_gather(config_checker *k) {
-    if (k->c->zero_optimization_stage < 3)
-        config_refuse_idle(k, GATHER, "zero_optimization.stage",
-                           "below zero_optimization.stage 3: every rank keeps whole parameters",
-                           NULL, false);
-}
-
 void config_check_pipeline(config_checker *k) {
     if (!config_sound(k, SIZE, VIRTUAL, SCHEDULE, NULL)) return;
     if (k->c->parallel_pipeline_model_parallel_size == 1) {
@@ -150,7 +142,7 @@ void config_check_pipeline(config_checker *k) {
     check_schedule_chunks(k);
     check_schedule_file(k);
     if (cut) check_partition(k);
-    check_gather(k);
+    config_refuse_below_3(k, GATHER, NULL, false);
 }
 
 /* If the batch gives the number of micro-batches, the error names the batch. */
@@ -164,14 +156,12 @@ bool config_check_micro_batches(config_checker *k, int64_t data) {
     const z3d_schedule_kind kind = z3d_config_pipeline_schedule(c);
     const int64_t round = z3d_schedule_round(kind, stages);
     if (micros % round == 0) return true;
-    int64_t below = micros / round * round, above = below + round;
     bool batch = !z3d_config_is_set(c, accumulation) && z3d_config_is_set(c, "train_batch_size");
     int64_t unit = batch ? samples : 1;
-    char either[32] = "";
-    if (below > 0) snprintf(either, sizeof either, "%lld or ", (long long)(below * unit));
+    char right[CONFIG_MULTIPLES];
     config_complain(k, batch ? "train_batch_size" : accumulation,
-                    "%s in a step, not %lld; write %s%lld, or choose 1 chunk per pipeline stage",
-                    z3d_schedule_round_text(kind, stages).text, (long long)micros, either,
-                    (long long)(above * unit));
+                    "%s in a step, not %lld; write %s, or choose 1 chunk per pipeline stage",
+                    z3d_schedule_round_text(kind, stages).text, (long long)micros,
+                    config_multiples(micros * unit, round * unit, right));
     return false;
 }

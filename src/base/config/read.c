@@ -1,5 +1,5 @@
-/* Reads YAML into the configuration from libyaml's events, without building a tree, so depth and
- * length of the file do not matter. After an entry with an error it reads the next entry. */
+/* Reads YAML into the configuration from libyaml's events, without building a tree. After an entry
+ * with an error it reads the next entry. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>
@@ -10,66 +10,58 @@
 
 static z3d_status refuse_shape(config_reader *r, yaml_mark_t mark, const config_key *key,
                                const char *found) {
-    z3d_string expected = {0};
-    config_expected(key, &expected);
-    z3d_status status = reader_refuse(r, mark, "%s: %s; expected %s", key->path, found,
-                                      expected.failed ? "another value" : expected.text);
-    z3d_string_free(&expected);
-    return status;
+    return reader_refuse_stored(r, mark, key->path, config_refuse(key, found));
+}
+
+/* Two numbers while they are read. */
+typedef struct number_pair {
+    double value[2];
+    int count;
+} number_pair;
+
+static z3d_status take_number(config_reader *r, const config_key *key, const yaml_event_t *event,
+                              void *out) {
+    number_pair *pair = out;
+    config_scalar scalar;
+    if (event->type != YAML_SCALAR_EVENT)
+        return refuse_shape(r, event->start_mark, key, "a list or mapping in the list");
+    if (pair->count == 2) return refuse_shape(r, event->start_mark, key, "a third value");
+    Z3D_TRY(reader_scalar(r, event, &scalar));
+    return reader_refuse_stored(r, event->start_mark, key->path,
+                                config_parse_element(key, scalar, &pair->value[pair->count++]));
 }
 
 static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
-    double value[2];
-    int count = 0;
-    for (;;) {
-        yaml_event_t event;
-        config_scalar scalar;
-        z3d_status status = reader_next(r, &event);
-        yaml_event_type_t type = event.type;
-        if (status == Z3D_OK && type != YAML_SEQUENCE_END_EVENT) {
-            if (type != YAML_SCALAR_EVENT) {
-                status = refuse_shape(r, event.start_mark, key, "a list or mapping in the list");
-            } else if (count == 2) {
-                status = refuse_shape(r, event.start_mark, key, "a third value");
-            } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
-                status = config_parse_element(key, scalar, &value[count++]);
-                status =
-                    status ? reader_refuse_stored(r, event.start_mark, key->path, status) : Z3D_OK;
-            }
-        }
-        yaml_event_delete(&event);
-        Z3D_TRY(status);
-        if (type == YAML_SEQUENCE_END_EVENT) break;
-    }
-    if (count < 2) return refuse_shape(r, start, key, "too few values");
-    memcpy(config_field(r->config, key), value, sizeof value);
+    number_pair pair = {.count = 0};
+    Z3D_TRY(reader_list(r, key, take_number, &pair));
+    if (pair.count < 2) return refuse_shape(r, start, key, "too few values");
+    memcpy(config_field(r->config, key), pair.value, sizeof pair.value);
+    return Z3D_OK;
+}
+
+static z3d_status append_number(config_reader *r, const config_key *key, const yaml_event_t *event,
+                                void *out) {
+    z3d_string *list = out;
+    config_scalar scalar;
+    if (event->type != YAML_SCALAR_EVENT)
+        return refuse_shape(r, event->start_mark, key, "a list or mapping in the list");
+    Z3D_TRY(reader_scalar(r, event, &scalar));
+    z3d_string_append(list, "%s%s", list->length ? ", " : "", scalar.text);
     return Z3D_OK;
 }
 
 /* Keeps a list of numbers as text. */
 static z3d_status read_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
-    z3d_string list = {0};
-    z3d_status status = Z3D_OK;
-    bool end = false;
-    z3d_string_append(&list, "[");
-    while (status == Z3D_OK && !end) {
-        yaml_event_t event;
-        config_scalar scalar;
-        status = reader_next(r, &event);
-        end = status == Z3D_OK && event.type == YAML_SEQUENCE_END_EVENT;
-        if (status == Z3D_OK && !end && event.type != YAML_SCALAR_EVENT)
-            status = refuse_shape(r, event.start_mark, key, "a list or mapping in the list");
-        if (status == Z3D_OK && !end) status = reader_scalar(r, &event, &scalar);
-        if (status == Z3D_OK && !end)
-            z3d_string_append(&list, "%s%s", list.length > 1 ? ", " : "", scalar.text);
-        yaml_event_delete(&event);
-    }
-    z3d_string_append(&list, "]");
-    if (status == Z3D_OK && list.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list");
-    if (status == Z3D_OK) {
-        status = config_set_scalar(r->config, key, (config_scalar){list.text, true});
-        if (status != Z3D_OK) status = reader_refuse_stored(r, start, key->path, status);
-    }
+    z3d_string numbers = {0}, list = {0};
+    z3d_status status = reader_list(r, key, append_number, &numbers);
+    z3d_string_append(&list, "[%s]", numbers.text ? numbers.text : "");
+    if (status == Z3D_OK && (numbers.failed || list.failed))
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list");
+    if (status == Z3D_OK)
+        status = reader_refuse_stored(
+            r, start, key->path,
+            config_set_scalar(r->config, key, (config_scalar){list.text, true}));
+    z3d_string_free(&numbers);
     z3d_string_free(&list);
     return status;
 }
@@ -83,7 +75,8 @@ typedef struct data_item {
 
 /* Sets `field` to the scalar of `event`. */
 static z3d_status set_item_field(config_reader *r, const config_key *key, const char *field,
-                                 const yaml_event_t *event, data_item *item) {
+                                 const yaml_event_t *event, void *out) {
+    data_item *item = out;
     config_scalar scalar;
     bool is_path = strcmp(field, "path") == 0;
     if (event->type != YAML_SCALAR_EVENT) {
@@ -95,8 +88,8 @@ static z3d_status set_item_field(config_reader *r, const config_key *key, const 
     Z3D_TRY(reader_scalar(r, event, &scalar));
     if (!is_path) {
         item->has_weight = true;
-        z3d_status status = config_parse_weight(scalar, &item->weight);
-        return status ? reader_refuse_stored(r, event->start_mark, key->path, status) : Z3D_OK;
+        return reader_refuse_stored(r, event->start_mark, key->path,
+                                    config_parse_weight(scalar, &item->weight));
     }
     if (scalar.text[0] == '\0') {
         return reader_refuse(r, event->start_mark, "%s: the path is empty", key->path);
@@ -105,41 +98,11 @@ static z3d_status set_item_field(config_reader *r, const config_key *key, const 
     return item->path ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
 }
 
-z3d_status reader_field(config_reader *r, const config_key *key, const yaml_event_t *name,
-                        const char *known, const char *way, const char **out) {
-    *out = name->type == YAML_SCALAR_EVENT ? (const char *)name->data.scalar.value
-                                           : "a list or mapping";
-    if (!strchr(*out, '.') && z3d_has_leaf(known, *out)) return Z3D_OK;
-    return reader_refuse(r, name->start_mark, "%s: unknown '%.40s'; %s", key->path, *out, way);
-}
-
-/* Reads one "path: ..." or "weight: ..." of a data file; *end: the mapping ended instead. */
-static z3d_status read_item_field(config_reader *r, const config_key *key, data_item *item,
-                                  bool *end) {
-    yaml_event_t name, value;
-    memset(&value, 0, sizeof value);
-    z3d_status status = reader_next(r, &name);
-    *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
-    if (status != Z3D_OK || *end) goto done;
-    const char *field;
-    Z3D_TRY_GOTO(
-        status,
-        reader_field(r, key, &name, "path weight", "expected {path: ..., weight: ...}", &field),
-        done);
-    Z3D_TRY_GOTO(status, reader_next(r, &value), done);
-    status = set_item_field(r, key, field, &value, item);
-done:
-    yaml_event_delete(&value);
-    yaml_event_delete(&name);
-    return status;
-}
-
 static z3d_status read_item(config_reader *r, const config_key *key, yaml_mark_t start,
                             z3d_data_list *list) {
     data_item item = {.weight = 1};
-    z3d_status status = Z3D_OK;
-    bool end = false;
-    while (status == Z3D_OK && !end) status = read_item_field(r, key, &item, &end);
+    z3d_status status = reader_fields(r, key, "path weight", "expected {path: ..., weight: ...}",
+                                      set_item_field, &item);
     if (status == Z3D_OK && !item.path) {
         status = reader_refuse(
             r, start, "%s: a data file without path; expected {path: ..., weight: ...}", key->path);
@@ -149,41 +112,29 @@ static z3d_status read_item(config_reader *r, const config_key *key, yaml_mark_t
     return status;
 }
 
+static z3d_status append_item(config_reader *r, const config_key *key, const yaml_event_t *event,
+                              void *list) {
+    const bool texts = key->rule[0] != '\0';
+    config_scalar scalar;
+    if (event->type == YAML_MAPPING_START_EVENT && !texts)
+        return read_item(r, key, event->start_mark, list);
+    if (event->type == YAML_MAPPING_START_EVENT && strcmp(key->rule, "groups") == 0)
+        return reader_param_group(r, key, list);
+    if (event->type != YAML_SCALAR_EVENT)
+        return refuse_shape(r, event->start_mark, key,
+                            texts ? "a list or mapping in the list" : "a list in the list");
+    Z3D_TRY(reader_scalar(r, event, &scalar));
+    if (config_is_empty(scalar) || scalar.text[0] == '\0')
+        return refuse_shape(r, event->start_mark, key,
+                            texts ? "the text is empty" : "the path is empty");
+    return config_list_append(list, scalar.text, 1);
+}
+
 static z3d_status read_data_list(config_reader *r, const config_key *key) {
-    z3d_data_list list = {0};
-    z3d_status status = Z3D_OK;
-    bool end = false;
-    while (status == Z3D_OK && !end) {
-        yaml_event_t event;
-        config_scalar scalar;
-        status = reader_next(r, &event);
-        if (status != Z3D_OK) {
-            /* refused already */
-        } else if (event.type == YAML_SEQUENCE_END_EVENT) {
-            end = true;
-        } else if (event.type == YAML_MAPPING_START_EVENT && !key->rule[0]) {
-            status = read_item(r, key, event.start_mark, &list);
-        } else if (event.type == YAML_MAPPING_START_EVENT && strcmp(key->rule, "groups") == 0) {
-            status = reader_param_group(r, key, &list);
-        } else if (event.type != YAML_SCALAR_EVENT) {
-            status =
-                refuse_shape(r, event.start_mark, key,
-                             key->rule[0] ? "a list or mapping in the list" : "a list in the list");
-        } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
-            status = config_is_empty(scalar) || scalar.text[0] == '\0'
-                         ? refuse_shape(r, event.start_mark, key,
-                                        key->rule[0] ? "the text is empty" : "the path is empty")
-                         : config_list_append(&list, scalar.text, 1);
-        }
-        yaml_event_delete(&event);
-    }
-    if (status == Z3D_OK) {
-        z3d_data_list *field = config_field(r->config, key);
-        z3d_data_list before = *field;
-        *field = list;
-        list = before;
-    }
-    config_list_free(&list);
+    z3d_data_list read = {0}, *field = config_field(r->config, key);
+    const z3d_status status = reader_list(r, key, append_item, &read);
+    config_list_free(status == Z3D_OK ? field : &read);
+    if (status == Z3D_OK) *field = read;
     return status;
 }
 
@@ -198,8 +149,8 @@ static z3d_status refuse_folded(config_reader *r, const config_key *key,
                          key->path);
 }
 
-/* Handles null and "auto" for keys without a rule for auto: the key keeps its default, and auto
- * gets a note. False: the scalar is a value to read. */
+/* Handles null, and "auto" if the rule has none: the key gets its default, and auto gets a note.
+ * False: the scalar is a value to read. */
 static bool leave_default(config_reader *r, int index, config_place place, config_scalar scalar) {
     const config_key *key = &config_table[index];
     config_range range = {0};
@@ -226,9 +177,8 @@ static z3d_status read_scalar(config_reader *r, int index, config_place place,
     *set = !leave_default(r, index, place, scalar);
     if (!*set) return Z3D_OK;
     Z3D_TRY(refuse_folded(r, key, value));
-    z3d_status status = config_set_scalar(r->config, key, scalar);
-    return status == Z3D_OK ? status
-                            : reader_refuse_stored(r, value->start_mark, key->path, status);
+    return reader_refuse_stored(r, value->start_mark, key->path,
+                                config_set_scalar(r->config, key, scalar));
 }
 
 static z3d_status read_key(config_reader *r, int index, config_place place,
@@ -357,15 +307,8 @@ static z3d_status read_entry(config_reader *r, const char *section, z3d_string *
 /* Skips the rest of a wrong entry of a mapping at `depth`, without more errors. */
 static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
     while (r->depth > depth || !has_value) {
-        yaml_event_t event;
-        bool first_of_value = r->depth == depth;
-        z3d_status status = reader_next(r, &event);
-        if (!r->broken && r->depth > depth + CONFIG_DEPTH_LIMIT) {
-            r->broken = true;
-            status = reader_refuse(r, event.start_mark, "nested deeper than %d levels",
-                                   CONFIG_DEPTH_LIMIT);
-        }
-        yaml_event_delete(&event);
+        const bool first_of_value = r->depth == depth;
+        const z3d_status status = reader_drop(r, depth);
         if (r->broken || (status != Z3D_OK && status != Z3D_ERR_CONFIG)) return status;
         has_value = has_value || first_of_value;
     }
@@ -420,7 +363,7 @@ static z3d_status close_document(config_reader *r) {
     Z3D_TRY(status);
     status = reader_next(r, &event);
     if (status == Z3D_OK && event.type != YAML_STREAM_END_EVENT) {
-        status = reader_refuse(r, event.start_mark, "a second document; a configuration is one");
+        status = reader_refuse(r, event.start_mark, "a second document; a file has only one");
     }
     yaml_event_delete(&event);
     return status;
@@ -523,9 +466,9 @@ static z3d_status override_text(config_reader *r, int key) {
     yaml_mark_t start = {0, 0, 0};
     Z3D_TRY(reader_check_text(r));
     Z3D_TRY(reader_check_value(r, start, r->text, r->length));
-    z3d_status status =
-        config_set_scalar(r->config, &config_table[key], (config_scalar){r->text, true});
-    if (status != Z3D_OK) return reader_refuse_stored(r, start, config_table[key].path, status);
+    Z3D_TRY(reader_refuse_stored(
+        r, start, config_table[key].path,
+        config_set_scalar(r->config, &config_table[key], (config_scalar){r->text, true})));
     r->config->origin->place[key] = reader_place(r, start);
     return Z3D_OK;
 }
@@ -538,25 +481,8 @@ static bool is_plain_text(const config_key *key, const char *text) {
     return !*text || !strchr(list ? "\"'[{" : "\"'", *text);
 }
 
-/* The comment in a YAML text, or NULL. */
-static const char *comment_in(const char *text) {
-    char quote = '\0';
-    for (const char *at = text; *at; at++) {
-        const bool starts = at == text || strchr(" \t\n[{,:", at[-1]);
-        if (quote == '"' && at[0] == '\\' && at[1])
-            at++;
-        else if (quote)
-            quote = *at == quote ? '\0' : quote;
-        else if (starts && (*at == '"' || *at == '\''))
-            quote = *at;
-        else if (*at == '#' && (at == text || strchr(" \t\n", at[-1])))
-            return at;
-    }
-    return NULL;
-}
-
 static z3d_status override_yaml(config_reader *r, const char *path) {
-    const char *comment = comment_in(r->text);
+    const char *comment = config_comment(r->text);
     yaml_mark_t start = {0, 0, 0};
     if (!comment) return read_yaml(r, path);
     return reader_refuse(r, start,

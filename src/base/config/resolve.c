@@ -1,6 +1,7 @@
 /* Computes the values that depend on the world size: the data-parallel size, the three batch keys,
  * and every `auto` that needs no measurement. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/config/table.h"
@@ -22,31 +23,31 @@ static bool sizes_sound(const config_checker *k) {
     return true;
 }
 
+const char *config_multiples(int64_t value, int64_t unit, char out[CONFIG_MULTIPLES]) {
+    const int64_t below = value / unit * unit;
+    char lower[28] = "";
+    if (below > 0) snprintf(lower, sizeof lower, "%lld or ", (long long)below);
+    snprintf(out, CONFIG_MULTIPLES, "%s%lld", lower, (long long)(below + unit));
+    return out;
+}
+
 /* Refuses a world size that the ranks of one model do not divide. The error names the pipeline
  * size, or the tensor size if there is one pipeline stage. */
 static void refuse_world(config_checker *k, int world_size, int64_t model) {
     static const char pipeline[] = "parallel.pipeline_model_parallel_size",
                       tensor[] = "parallel.tensor_model_parallel_size";
     const z3d_config *c = k->c;
-    int64_t below = world_size / model * model, above = below + model;
-    bool piped = c->parallel_pipeline_model_parallel_size > 1,
-         both = piped && c->parallel_tensor_model_parallel_size > 1;
-    z3d_string right = {0}, times = {0};
-    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
-    z3d_string_append(&right, "%lld", (long long)above);
-    if (both)
-        z3d_string_append(&times, " x %s %lld", tensor,
-                          (long long)c->parallel_tensor_model_parallel_size);
-    bool failed = right.failed || times.failed;
-    config_complain(k, piped ? pipeline : tensor,
+    const int64_t stages = c->parallel_pipeline_model_parallel_size,
+                  parts = c->parallel_tensor_model_parallel_size;
+    const int64_t start = world_size < model ? model : world_size / model * model;
+    char right[CONFIG_MULTIPLES], times[96] = "";
+    if (stages > 1 && parts > 1)
+        snprintf(times, sizeof times, " x %s %lld", tensor, (long long)parts);
+    config_complain(k, stages > 1 ? pipeline : tensor,
                     "%lld%s needs a multiple of %lld ranks, but the run has %d; start %s ranks "
                     "(zero3d-launch -n %lld ...)",
-                    (long long)(piped ? c->parallel_pipeline_model_parallel_size
-                                      : c->parallel_tensor_model_parallel_size),
-                    both && !failed ? times.text : "", (long long)model, world_size,
-                    failed ? "" : right.text, (long long)(below > 0 ? below : above));
-    z3d_string_free(&right);
-    z3d_string_free(&times);
+                    (long long)(stages > 1 ? stages : parts), times, (long long)model, world_size,
+                    config_multiples(world_size, model, right), (long long)start);
 }
 
 bool z3d_config_decays(const z3d_config *config) {
@@ -104,27 +105,18 @@ static int64_t resolve_world(config_checker *k, int world_size) {
 /* Refuses a batch that is no multiple of factor x data samples. what: the name of the factor; NULL:
  * it is 1. */
 static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t factor) {
-    int64_t unit = data * factor, batch = k->c->train_batch_size;
-    int64_t below = batch / unit * unit, above = below + unit, smaller = factor;
-    z3d_string right = {0};
-    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
-    z3d_string_append(&right, "%lld", (long long)above);
+    int64_t unit = data * factor, batch = k->c->train_batch_size, smaller = factor;
+    char right[CONFIG_MULTIPLES], other[64] = "", times[64] = "";
     while (smaller > 1 && batch % (data * smaller) != 0) smaller--;
-    if (what && batch % (data * smaller) == 0) {
-        z3d_string_append(&right, ", or %s %s of %lld", what[0] == 'a' ? "an" : "a", what,
-                          (long long)smaller);
-    }
-    z3d_string step = {0};
-    if (what) z3d_string_append(&step, "%s %lld x ", what, (long long)factor);
-    z3d_string_append(&step, "%lld data rank%s", (long long)data, data == 1 ? "" : "s");
-    bool failed = right.failed || step.failed;
+    if (what && batch % (data * smaller) == 0)
+        snprintf(other, sizeof other, ", or %s %s of %lld", what[0] == 'a' ? "an" : "a", what,
+                 (long long)smaller);
+    if (what) snprintf(times, sizeof times, "%s %lld x ", what, (long long)factor);
     config_complain(k, "train_batch_size",
-                    below > 0 ? "%lld is not a multiple of %lld samples (%s); write %s"
-                              : "%lld is smaller than one step's %lld samples (%s); write %s",
-                    (long long)batch, (long long)unit, failed ? "" : step.text,
-                    failed ? "" : right.text);
-    z3d_string_free(&step);
-    z3d_string_free(&right);
+                    "%lld is %s %lld samples (%s%lld data rank%s); write %s%s", (long long)batch,
+                    batch < unit ? "smaller than one step's" : "not a multiple of", (long long)unit,
+                    times, (long long)data, z3d_plural(data), config_multiples(batch, unit, right),
+                    other);
     return false;
 }
 
@@ -136,7 +128,7 @@ static bool resolve_batch_size(config_checker *k, int64_t data) {
         config_complain(
             k, micro > times ? "train_micro_batch_size_per_gpu" : "gradient_accumulation_steps",
             "micro-batch %lld x accumulation %lld x data-parallel size %lld is too much; at most "
-            "10^6 x 10^6 and 10^9 samples a step",
+            "10^6 for each of the first two, and 10^9 samples a step",
             (long long)micro, (long long)times, (long long)data);
         return false;
     }
@@ -235,7 +227,7 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
-/* A shorter run saves only at its end. */
+/* checkpoint.interval auto. A shorter run saves at its end. */
 enum { AUTO_SAVE_STEPS = 1000 };
 
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {

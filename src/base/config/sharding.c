@@ -55,11 +55,11 @@ static void check_node(config_checker *k) {
                            true);
 }
 
-/* With gathers for each use, the limit affects only parameters gathered ahead or kept. */
+/* With gathers for each use, LIVE limits only parameters gathered ahead or kept. */
 static void check_live(config_checker *k) {
     const z3d_config *c = k->c;
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
-    if (!config_sound(k, LIVE, REUSE, GATHER, OVERLAP, NULL)) return;
+    if (!config_sound(k, STAGE, LIVE, REUSE, GATHER, OVERLAP, NULL)) return;
     if (per_step)
         config_refuse_idle(k, REUSE, GATHER, "while " GATHER " is per_step: all stay gathered",
                            NULL, true);
@@ -71,22 +71,11 @@ static void check_live(config_checker *k) {
                            NULL, true);
 }
 
-/* Keys that decide how stage 3 gathers. */
-static void check_stage_3(config_checker *k) {
-    const z3d_config *c = k->c;
-    if (!config_sound(k, STAGE, NULL)) return;
-    if (c->zero_optimization_stage < 3)
-        config_refuse_idle(k, PERSISTENCE " " LIVE " " REUSE, STAGE,
-                           "below " STAGE " 3: every rank keeps whole parameters", NULL, true);
-    else
-        check_live(k);
-}
-
 void config_check_sharding(config_checker *k) {
     const z3d_config *c = k->c;
     const int64_t hpz = c->zero_optimization_zero_hpz_partition_size,
                   mics = c->zero_optimization_mics_shard_size, stage = c->zero_optimization_stage;
-    check_stage_3(k);
+    if (!config_refuse_below_3(k, PERSISTENCE " " LIVE " " REUSE, NULL, true)) check_live(k);
     check_node(k);
     if (!config_sound(k, STAGE, HPZ, MICS, ALGORITHM, NULL)) return;
     if (mics == 0)
@@ -107,7 +96,7 @@ void config_check_sharding(config_checker *k) {
                         (long long)hpz, (long long)stage);
     else if ((mics > 0 || hpz > 1) && c->parallel_collective_algorithm != Z3D_ALGORITHM_RING)
         config_complain(k, ALGORITHM,
-                        "with %s collectives are over the partition, and then over the nodes; "
+                        "with %s collectives run inside the partition, then over the nodes; "
                         "write ring",
                         mics > 0 ? MICS : HPZ);
 }

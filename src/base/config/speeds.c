@@ -39,6 +39,6 @@ bool config_check_ranks_speeds(config_checker *k, int ranks) {
     config_complain(k, SPEEDS,
                     "the list has %d number%s, but there are %d ranks; write one number per rank, "
                     "or measured",
-                    count, count == 1 ? "" : "s", ranks);
+                    count, z3d_plural(count), ranks);
     return false;
 }

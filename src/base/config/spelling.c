@@ -1,4 +1,4 @@
-/* The options of a rule "a|b|c". */
+/* The options of a rule "a|b|c"; where a comment begins. */
 #include "src/base/config/table.h"
 
 #include <string.h>
@@ -33,4 +33,20 @@ const char *config_nearest_option(const char *options, const char *text, char *b
         }
     }
     return nearest;
+}
+
+const char *config_comment(const char *text) {
+    char quote = '\0';
+    for (const char *at = text; *at; at++) {
+        const bool starts = at == text || strchr(" \t\n[{,:", at[-1]);
+        if (quote == '"' && at[0] == '\\' && at[1])
+            at++;
+        else if (quote)
+            quote = *at == quote ? '\0' : quote;
+        else if (starts && (*at == '"' || *at == '\''))
+            quote = *at;
+        else if (*at == '#' && (at == text || strchr(" \t\n", at[-1])))
+            return at;
+    }
+    return NULL;
 }

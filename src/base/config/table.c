@@ -102,6 +102,16 @@ bool config_is_section(const char *path) {
     return false;
 }
 
+const char *config_leaf(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+bool config_is_beside(const char *a, const char *b) {
+    const size_t m = (size_t)(config_leaf(a) - a), n = (size_t)(config_leaf(b) - b);
+    return m == n && strncmp(a, b, m) == 0;
+}
+
 z3d_status config_add_source(z3d_config *config, const char *name, int *source) {
     struct z3d_config_origin *origin = config->origin;
     char **grown = realloc(origin->name, ((size_t)origin->name_count + 1) * sizeof *grown);
@@ -230,15 +240,11 @@ bool z3d_config_is_set(const z3d_config *config, const char *path) {
 }
 
 bool config_is_from_file(const z3d_config *config, const char *path) {
-    int key = config_find(path);
-    return key >= 0 && config->origin->place[key].source >= 0 &&
-           config->origin->place[key].line > 0;
+    return z3d_config_is_set(config, path) && config->origin->place[config_find(path)].line > 0;
 }
 
 bool config_is_overridden(const z3d_config *config, const char *path) {
-    int key = config_find(path);
-    return key >= 0 && config->origin->place[key].source >= 0 &&
-           config->origin->place[key].line == 0;
+    return z3d_config_is_set(config, path) && config->origin->place[config_find(path)].line == 0;
 }
 
 bool config_is_written(const z3d_config *config, const char *path) {

@@ -9,6 +9,8 @@
 #include "src/base/config.h"
 #include "src/base/config/convert/foreign.h"
 
+enum { CONFIG_FILE_LIMIT = 1 << 20 }; /* bytes of a file */
+
 typedef enum config_type {
     CONFIG_INT,
     CONFIG_FLOAT,
@@ -125,7 +127,7 @@ struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
     bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: no check uses its value */
     bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
-    bool cut;                        /* a syntax error ended the reading: the rest is not known */
+    bool cut;                        /* reading ended early: the rest is not known */
     config_errors errors;            /* of reading */
     char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
@@ -143,14 +145,14 @@ struct z3d_config_origin {
 void config_add_error(z3d_config *config, const char *path);
 /* Marks the key `path`, or all keys below the section `path`, as wrong. */
 void config_mark_wrong(z3d_config *config, const char *path);
-/* Marks the keys that an unknown setting of another framework may be about as wrong. */
+/* Marks as wrong the keys that an unknown setting of another framework may mean. */
 void config_doubt(z3d_config *config, const char *name);
 /* Stores a note for z3d_config_tell: "<place>: <path> <what> <why>". place: where `path` was
  * written; what: static. In a conversion the note becomes a row of the report. */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);
 void config_forget_told(struct z3d_config_origin *origin);
-/* Sets a key back to its default, as if nobody had set it. */
+/* Sets a key to its default, and removes its place. */
 void config_unset(z3d_config *config, int key);
 /* The same for all keys below `path`. */
 void config_unset_section(z3d_config *config, const char *path);
@@ -178,13 +180,13 @@ bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void config_check_into(config_checker *k);
-/* Checks of pipelines: without and with the number of data ranks, which gives the micro-batches.
- * False: refused. */
+/* Checks of pipelines: of keys alone; of the micro-batches, after the batch is resolved. False:
+ * refused. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
-/* Checks communication_data_type; the batch is resolved. */
+/* Checks communication_data_type of a resolved batch. */
 void config_check_wire(config_checker *k);
-/* Checks of hpZ, hybrid sharding and hierarchical collectives: without and with the number of data
+/* Checks of hpZ, hybrid sharding and hierarchical collectives: of keys alone; with `data` data
  * ranks. False: refused. */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
@@ -199,15 +201,15 @@ void config_check_offload(config_checker *k);
 void config_check_offload_alone(config_checker *k);
 
 void config_check_checkpoint_folder(config_checker *k);
-/* training.epochs: training.steps becomes auto; then a number, if the samples of a pass are known.
- * False: refused. */
+/* training.epochs: sets training.steps to auto; the second to a number, if the samples of a pass
+ * are known. False: refused. */
 void config_check_epochs(config_checker *k);
 bool config_resolve_epochs(config_checker *k);
-/* Checks that the warm-up ends before the decay, if the decay's end is known. given: the key that
- * sets the length of the run. */
+/* Checks that the warm-up is not beyond the decay's end, if that is known, or cuts the warm-up.
+ * given: the key that sets the length of the run. */
 void config_check_warmup(config_checker *k, const char *given);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
-/* Replaces Adam with adam_w_mode by AdamW. */
+/* Adam with adam_w_mode becomes AdamW. */
 void config_settle_optimizer(z3d_config *c);
 /* Sets our keys from Z3D_CONFIG_PEERS; complains if a key of ours has another value. */
 void config_settle_peers(config_checker *k);
@@ -220,27 +222,33 @@ bool config_is_standard(const z3d_config *config, const char *path);
 /* Appends the keys that are set, as YAML. */
 void config_write_set(const z3d_config *config, z3d_string *out);
 
+/* Writes the multiples of `unit` below and above a value: "8 or 16"; "8": 0 is below. */
+enum { CONFIG_MULTIPLES = 48 };
+const char *config_multiples(int64_t value, int64_t unit, char out[CONFIG_MULTIPLES]);
+
 /* Keeps a copy of the name; *source is its index. ERR_MEMORY. */
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* Appends "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
 
-/* The length of the "key: " that begins `message`, if `place` is an override of this key: its text
- * names the key already. Else 0. */
+/* The length of "key: " at the start of `message`, if `place` is an override of that key, which
+ * names it already. Else 0. */
 size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
 /* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
 int config_find(const char *path);
 int config_find_accepted(const char *path);
 int config_find_later(const char *path);
-/* Whether some key's path (of any of the three tables) begins with "path." */
+/* Whether some key's path (in any of the tables) begins with "path." */
 bool config_is_section(const char *path);
+/* The part of a path after its last dot; whether the parts up to there are equal. */
+const char *config_leaf(const char *path);
+bool config_is_beside(const char *a, const char *b);
 /* The key or section that a user may have meant, also by its name in other frameworks
  * ("global_batch_size"); NULL: none is near. May use buf. */
 const char *config_nearest(const char *path, char *buf, size_t size);
 /* Sets a key from a text as in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
-/* Frees the heap memory of a key's value. */
 void config_release_value(z3d_config *config, const config_key *key);
 /* The option of "a|b|c" nearest to text, in buf; NULL: none is near. */
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
@@ -261,17 +269,19 @@ z3d_status config_parse_numbers(const char *text, config_type type, void *out, i
                                 int *count);
 /* Whether a text looks like such a list. */
 bool config_is_numbers(const char *text);
-/* The index of a STRING's text among its rule's words. For a list the number of these words: then
- * *count is the list's length, and out (may be NULL) gets the first `capacity` numbers. */
+/* The index of a STRING's text among its rule's words. For a list: the number of these words;
+ * *count is its length, and out (may be NULL) gets the first `capacity` numbers. */
 int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
                         int *count);
-/* INT or FLOAT: the numbers in the list that a STRING's rule allows. */
+/* The type of a list's numbers in a STRING's rule: INT or FLOAT. */
 config_type config_list_type(const config_key *key);
 
 /* Appends the values that a key accepts: "an integer from 1 to 65536 or auto". */
 void config_expected(const config_key *key, z3d_string *out);
 /* A type's name for people: "integer". */
 const char *config_type_name(config_type type);
+/* The comment in a YAML text; NULL: none. */
+const char *config_comment(const char *text);
 /* Option `index` of "a|b|c" into buf; false if there are fewer. */
 bool config_option(const char *options, int index, char *buf, size_t size);
 
@@ -281,6 +291,8 @@ typedef struct config_scalar {
     bool quoted;
 } config_scalar;
 
+/* Stores "<problem>; expected <values>" as ERR_CONFIG. `problem` may be the stored message. */
+z3d_status config_refuse(const config_key *key, const char *problem);
 /* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);

@@ -8,8 +8,8 @@
 
 #include "src/base/log.h"
 
-/* Up to REASONS_TOLD reasons of a single key have a line each; more share one line. KEYS_TOLD
- * limits the notes about a file of nonsense. */
+/* Up to REASONS_TOLD reasons with one key each get a line; more share one line. KEYS_TOLD limits
+ * the notes about a file of nonsense. */
 enum { REASONS_TOLD = 6, KEYS_TOLD = 500 };
 
 typedef struct z3d_config_origin origin;
@@ -91,9 +91,7 @@ static void find_groups(origin *o) {
 
 /* Whether the keys are in the same section. */
 static bool is_beside(const config_told *a, const config_told *b) {
-    const char *dot = strrchr(a->path, '.'), *other = strrchr(b->path, '.');
-    return dot && other && dot - a->path == other - b->path &&
-           strncmp(a->path, b->path, (size_t)(dot - a->path)) == 0;
+    return strchr(a->path, '.') && config_is_beside(a->path, b->path);
 }
 
 /* Appends "zero_optimization.{a, b}, c"; a key that is auto is followed by its value. */

@@ -15,12 +15,6 @@ const char *config_type_name(config_type type) {
 
 static z3d_status parse_bound(const config_key *key, const char *text, double *out,
                               int64_t *out_int) {
-    bool negative = text[0] == '-';
-    if (strcmp(text + negative, "inf") == 0) {
-        *out = negative ? -INFINITY : INFINITY;
-        *out_int = negative ? INT64_MIN + 1 : INT64_MAX;
-        return Z3D_OK;
-    }
     if (key->type == CONFIG_INT) {
         Z3D_TRY(z3d_parse_int(text, out_int));
         *out = (double)*out_int;
@@ -80,10 +74,8 @@ static void append_interval(const config_key *key, const config_range *range, z3
     }
     z3d_string_append(out, "%s %s", range->low_open ? "above" : "of at least",
                       z3d_format_number(range->low, number, sizeof number));
-    if (isfinite(range->high)) {
-        z3d_string_append(out, " and %s %s", range->high_open ? "below" : "at most",
-                          z3d_format_number(range->high, number, sizeof number));
-    }
+    z3d_string_append(out, " and %s %s", range->high_open ? "below" : "at most",
+                      z3d_format_number(range->high, number, sizeof number));
 }
 
 static void append_options(const char *options, z3d_string *out) {
@@ -143,8 +135,7 @@ void config_expected(const config_key *key, z3d_string *out) {
         z3d_string_append(out, " or %s", range.allow_auto ? "auto" : "epoch");
 }
 
-/* Stores "<problem>; expected <values>". `problem` may be the stored message. */
-static z3d_status refuse(const config_key *key, const char *problem) {
+z3d_status config_refuse(const config_key *key, const char *problem) {
     z3d_string text = {0};
     z3d_string_append(&text, "%s; expected ", problem);
     config_expected(key, &text);
@@ -157,7 +148,7 @@ static z3d_status refuse_value(const config_key *key, config_scalar scalar, cons
     z3d_string problem = {0};
     z3d_string_append(&problem, "'%.80s%s' %s", scalar.text, strlen(scalar.text) > 80 ? "..." : "",
                       why);
-    z3d_status status = refuse(key, problem.failed ? why : problem.text);
+    z3d_status status = config_refuse(key, problem.failed ? why : problem.text);
     z3d_string_free(&problem);
     return status;
 }
@@ -170,14 +161,7 @@ bool config_is_empty(config_scalar scalar) {
     return config_is_null(scalar) || (!scalar.quoted && scalar.text[0] == '\0');
 }
 
-static z3d_status refuse_auto(const config_key *key) {
-    z3d_string right = {0};
-    config_expected(key, &right);
-    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'auto' is not supported here; write %s",
-                                  right.failed ? "a number" : right.text);
-    z3d_string_free(&right);
-    return status;
-}
+static const char no_auto[] = "'auto' is not supported here";
 
 static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *out) {
     config_range range;
@@ -191,9 +175,10 @@ static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *
         *out = Z3D_EPOCH;
         return Z3D_OK;
     }
-    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
+    if (strcmp(scalar.text, "auto") == 0) return config_refuse(key, no_auto);
     if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
-    if (z3d_parse_int(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());
+    if (z3d_parse_int(scalar.text, &value) != Z3D_OK)
+        return config_refuse(key, z3d_error_message());
     if (value < range.low_int || value > range.high_int) {
         return refuse_value(key, scalar, "is out of range");
     }
@@ -209,9 +194,10 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
         *out = NAN;
         return Z3D_OK;
     }
-    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
+    if (strcmp(scalar.text, "auto") == 0) return config_refuse(key, no_auto);
     if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
-    if (z3d_parse_float(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());
+    if (z3d_parse_float(scalar.text, &value) != Z3D_OK)
+        return config_refuse(key, z3d_error_message());
     bool low = range.low_open ? value > range.low : value >= range.low;
     bool high = range.high_open ? value < range.high : value <= range.high;
     if (!low || !high) return refuse_value(key, scalar, "is out of range");
@@ -222,7 +208,7 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
 static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *out) {
     bool yes = strcmp(scalar.text, "true") == 0 || strcmp(scalar.text, "True") == 0;
     bool no = strcmp(scalar.text, "false") == 0 || strcmp(scalar.text, "False") == 0;
-    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
+    if (strcmp(scalar.text, "auto") == 0) return config_refuse(key, no_auto);
     if (!yes && !no) {
         return refuse_value(key, scalar, "is neither true nor false");
     }
@@ -235,7 +221,7 @@ static bool is_optimizer(const config_key *key) {
     return strcmp(key->path, "optimizer.type") == 0;
 }
 
-/* Today's option for the name in an older version, its checkpoints, or another framework. */
+/* The option for a name of an older version, its checkpoints, or another framework. */
 static const char *option_now(const config_key *key, const char *text) {
     if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
     if (strcmp(key->path, "scheduler.type") == 0) return z3d_lr_schedule_named(text);
@@ -270,7 +256,7 @@ static z3d_status check_word(const config_key *key, config_scalar scalar) {
     int index, count;
     if (!config_is_numbers(scalar.text)) return set_enum(key, scalar, &index);
     z3d_status status = config_parse_numbers(scalar.text, config_list_type(key), NULL, 0, &count);
-    return status == Z3D_OK ? status : refuse(key, z3d_error_message());
+    return status == Z3D_OK ? status : config_refuse(key, z3d_error_message());
 }
 
 static z3d_status set_string(const config_key *key, config_scalar scalar, const char **out) {
@@ -287,7 +273,7 @@ static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data
     z3d_data_list list = {0};
     if (!config_is_empty(scalar)) {
         if (scalar.text[0] == '\0')
-            return refuse(key, key->rule[0] ? "the text is empty" : "the path is empty");
+            return config_refuse(key, key->rule[0] ? "the text is empty" : "the path is empty");
         Z3D_TRY(config_list_append(&list, scalar.text, 1));
     }
     config_list_free(out);
@@ -298,7 +284,7 @@ static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar) {
     void *field = config_field(config, key);
     bool may_be_null = key->type == CONFIG_LIST || (key->type == CONFIG_STRING && !key->rule[0]);
-    if (config_is_empty(scalar) && !may_be_null) return refuse(key, "the key has no value");
+    if (config_is_empty(scalar) && !may_be_null) return config_refuse(key, "the key has no value");
     switch (key->type) {
     case CONFIG_INT:
         return set_int(key, scalar, field);

@@ -127,7 +127,7 @@ static void append_texts(z3d_string *out, const z3d_data_list *list) {
 }
 
 static void append_weights(z3d_string *out, const z3d_data_list *list) {
-    z3d_string_append(out, "%d file%s with weights", list->count, list->count == 1 ? "" : "s");
+    z3d_string_append(out, "%d file%s with weights", list->count, z3d_plural(list->count));
     for (int i = 0; i < list->count; i++) {
         z3d_string_append(out, " ");
         z3d_string_append_number(out, list->weight[i]);
@@ -182,50 +182,36 @@ static int open_sections(z3d_string *out, const char *before, const char *path) 
     return depth;
 }
 
-static const char *leaf_of(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
+/* Which keys are written. CHANGED: those without their default's value, and those in `also`. */
+typedef enum written { ALL, SET, CHANGED } written;
+
+static bool is_written(const z3d_config *config, int key, written keys, const char *const *also) {
+    if (keys != CHANGED) return keys == ALL || config->origin->place[key].source >= 0;
+    for (; *also; also++)
+        if (strcmp(*also, config_table[key].path) == 0) return true;
+    return !config_is_standard(config, config_table[key].path);
 }
 
-typedef bool wanted(const z3d_config *config, int key, const char *const *also);
-
-static void write_keys(const z3d_config *config, wanted *is_wanted, const char *const *also,
+static void write_keys(const z3d_config *config, written keys, const char *const *also,
                        z3d_string *out) {
     const char *before = "";
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const config_key *key = &config_table[i];
-        if (!is_wanted(config, i, also)) continue;
+        if (!is_written(config, i, keys, also)) continue;
         int depth = open_sections(out, before, key->path);
-        z3d_string_append(out, "%*s%s:", 2 * depth, "", leaf_of(key->path));
+        z3d_string_append(out, "%*s%s:", 2 * depth, "", config_leaf(key->path));
         config_append_value(out, config, key, 2 * depth + 2);
         z3d_string_append(out, "\n");
         before = key->path;
     }
 }
 
-static bool any(const z3d_config *config, int key, const char *const *also) {
-    (void)config, (void)key, (void)also;
-    return true;
-}
-
-static bool is_set(const z3d_config *config, int key, const char *const *also) {
-    (void)also;
-    return config->origin->place[key].source >= 0;
-}
-
-static bool is_changed(const z3d_config *config, int key, const char *const *also) {
-    const char *path = config_table[key].path;
-    for (; *also; also++)
-        if (strcmp(*also, path) == 0) return true;
-    return !config_is_standard(config, path);
-}
-
 void z3d_config_write(const z3d_config *config, z3d_string *out) {
-    write_keys(config, any, NULL, out);
+    write_keys(config, ALL, NULL, out);
 }
 
 void config_write_set(const z3d_config *config, z3d_string *out) {
-    write_keys(config, is_set, NULL, out);
+    write_keys(config, SET, NULL, out);
 }
 
 z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out) {
@@ -244,7 +230,7 @@ z3d_status z3d_config_copy(const z3d_config *config, z3d_config **out) {
 }
 
 void z3d_config_write_changed(const z3d_config *config, const char *const *also, z3d_string *out) {
-    write_keys(config, is_changed, also, out);
+    write_keys(config, CHANGED, also, out);
 }
 
 /* ---- the table as text ---- */
@@ -279,7 +265,7 @@ static void describe_text(z3d_string *out) {
     }
 }
 
-/* Escapes text in a Markdown table: | would end the cell, < would begin a tag. */
+/* Escapes text in a Markdown table: | would end the cell, < begin a tag, _ begin emphasis. */
 static void append_cell(z3d_string *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|' || *text == '<' || *text == '_') z3d_string_append(out, "\\");

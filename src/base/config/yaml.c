@@ -174,20 +174,58 @@ z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, conf
     return reader_check_value(r, event->start_mark, text, event->data.scalar.length);
 }
 
+z3d_status reader_drop(config_reader *r, int depth) {
+    yaml_event_t event;
+    z3d_status status = reader_next(r, &event);
+    if (!r->broken && r->depth > depth + CONFIG_DEPTH_LIMIT) {
+        r->broken = true;
+        status =
+            reader_refuse(r, event.start_mark, "nested deeper than %d levels", CONFIG_DEPTH_LIMIT);
+    }
+    yaml_event_delete(&event);
+    return status;
+}
+
 z3d_status reader_skip(config_reader *r, const yaml_event_t *first) {
-    int depth = first->type == YAML_SCALAR_EVENT ? 0 : 1;
-    while (depth > 0) {
+    const int depth = r->depth - (first->type != YAML_SCALAR_EVENT);
+    while (r->depth > depth) Z3D_TRY(reader_drop(r, depth));
+    return Z3D_OK;
+}
+
+z3d_status reader_list(config_reader *r, const config_key *key, reader_item *take, void *out) {
+    for (bool end = false; !end;) {
         yaml_event_t event;
         z3d_status status = reader_next(r, &event);
-        yaml_event_type_t type = event.type;
-        if (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) depth++;
-        if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) depth--;
-        if (status == Z3D_OK && depth > CONFIG_DEPTH_LIMIT) {
-            r->broken = true;
-            status = reader_refuse(r, event.start_mark, "nested deeper than %d levels",
-                                   CONFIG_DEPTH_LIMIT);
-        }
+        end = event.type == YAML_SEQUENCE_END_EVENT;
+        if (status == Z3D_OK && !end) status = take(r, key, &event, out);
         yaml_event_delete(&event);
+        Z3D_TRY(status);
+    }
+    return Z3D_OK;
+}
+
+/* Gets a field's name. */
+static z3d_status name_of(config_reader *r, const config_key *key, const yaml_event_t *event,
+                          const char *known, const char *way, const char **out) {
+    *out = event->type == YAML_SCALAR_EVENT ? (const char *)event->data.scalar.value
+                                            : "a list or mapping";
+    if (!strchr(*out, '.') && z3d_has_leaf(known, *out)) return Z3D_OK;
+    return reader_refuse(r, event->start_mark, "%s: unknown '%.40s'; %s", key->path, *out, way);
+}
+
+z3d_status reader_fields(config_reader *r, const config_key *key, const char *known,
+                         const char *way, reader_field *take, void *out) {
+    for (bool end = false; !end;) {
+        yaml_event_t name, value;
+        const char *field;
+        memset(&value, 0, sizeof value);
+        z3d_status status = reader_next(r, &name);
+        end = name.type == YAML_MAPPING_END_EVENT;
+        if (status == Z3D_OK && !end) status = name_of(r, key, &name, known, way, &field);
+        if (status == Z3D_OK && !end) status = reader_next(r, &value);
+        if (status == Z3D_OK && !end) status = take(r, key, field, &value, out);
+        yaml_event_delete(&value);
+        yaml_event_delete(&name);
         Z3D_TRY(status);
     }
     return Z3D_OK;

@@ -7,7 +7,7 @@
 
 #include <yaml.h>
 
-enum { CONFIG_FILE_LIMIT = 1 << 20, CONFIG_DEPTH_LIMIT = 64, CONFIG_ERROR_LIMIT = 500 };
+enum { CONFIG_DEPTH_LIMIT = 64, CONFIG_ERROR_LIMIT = 500 };
 
 /* A path that this text has set already, and its place. */
 typedef struct seen_path {
@@ -45,12 +45,11 @@ z3d_status reader_accepted(config_reader *r, const config_note *note, config_pla
                            const yaml_event_t *value);
 z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
                         const yaml_event_t *value);
-/* The same for a key below such a key, as an override may name one. *known: `path` is one. */
+/* The same for a key below such a key, which an override may name. *known: `path` is one. */
 z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
                              yaml_mark_t mark, const yaml_event_t *value, bool *known);
-/* Adds a mapping of optimizer.param_groups to the list, as a text; its first event is read. */
+/* Adds a mapping of optimizer.param_groups to the list as a text. Its start was read. */
 z3d_status reader_param_group(config_reader *r, const config_key *key, z3d_data_list *list);
-/* Refuses a value of a section. */
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value);
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);
 
@@ -61,6 +60,8 @@ z3d_status reader_check_text(const config_reader *r);
 /* The next event; anchors, aliases and tags are refused. The caller deletes it, also after a
  * failure. */
 z3d_status reader_next(config_reader *r, yaml_event_t *event);
+/* Skips one event; refuses more than CONFIG_DEPTH_LIMIT levels below `depth`. */
+z3d_status reader_drop(config_reader *r, int depth);
 /* Reads the rest of the node that begins with the event `first`. */
 z3d_status reader_skip(config_reader *r, const yaml_event_t *first);
 /* Refuses control characters except line breaks and tabs, so that every value can be written again.
@@ -69,9 +70,16 @@ z3d_status reader_check_value(const config_reader *r, yaml_mark_t mark, const ch
                               size_t length);
 /* Gets a scalar event's text; refuses control characters. */
 z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out);
-/* *out: the name of a field of an item in a key's list. Refuses a name that is not in `known`;
- * `way` says what to write. */
-z3d_status reader_field(config_reader *r, const config_key *key, const yaml_event_t *name,
-                        const char *known, const char *way, const char **out);
+
+/* Reads a list after its start: `take` gets each item's first event, and reads the rest. */
+typedef z3d_status reader_item(config_reader *r, const config_key *key, const yaml_event_t *event,
+                               void *out);
+z3d_status reader_list(config_reader *r, const config_key *key, reader_item *take, void *out);
+/* The same for a mapping: `take` gets each field's name and the first event of its value. Refuses
+ * a name that is not in `known`; `way` says what to write. */
+typedef z3d_status reader_field(config_reader *r, const config_key *key, const char *field,
+                                const yaml_event_t *event, void *out);
+z3d_status reader_fields(config_reader *r, const config_key *key, const char *known,
+                         const char *way, reader_field *take, void *out);
 
 #endif

@@ -21,8 +21,8 @@ void config_conversion_end(config_conversion *v);
 bool config_is_mentioned(const config_conversion *v, const char *name);
 /* Sets a key to `text` and adds a row for the setting `name`; also if the key refuses the value. */
 void config_take(config_conversion *v, const char *name, const char *path, const char *text);
-/* Sets a key that no setting has set to `text`, the default of `whose`, if our default differs and
- * no unknown setting may be about the key. Adds a row. */
+/* Sets a key to `text`, another framework's default (`whose` in the row), if ours differs and no
+ * unknown setting may be about the key. */
 void config_take_default(config_conversion *v, const char *path, const char *text,
                          const char *whose);
 /* Sets training.device to cuda unless the file has it: both frameworks train on GPUs. */

@@ -1,5 +1,5 @@
 /* Converts a DeepSpeed file to our configuration. Our reader reads it, because the names are the
- * same. Then every default of DeepSpeed that differs from ours is written out. */
+ * same. Then DeepSpeed's defaults that change the training are written out. */
 #include "src/base/config/convert/convert.h"
 
 #include <stdio.h>
@@ -23,22 +23,14 @@ static void report_taken(config_conversion *v) {
 /* Sets keys that are auto as Hugging Face's Trainer does. False: no key is auto. */
 static bool fill_autos(config_conversion *v) {
     bool any = false;
-    static const char *const filled[][2] = {
-#define X(path, value) {path, value},
-        Z3D_CONFIG_AUTO(X)
-#undef X
-    };
-    for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
-        int key = config_find(filled[i][0]);
-        if (!v->config->origin->is_auto[key]) continue;
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const char *path = config_table[i].path, *value = config_auto(path);
+        if (!v->config->origin->is_auto[i]) continue;
         any = true;
-        config_take_default(v, filled[i][0], filled[i][1],
-                            "the file says auto; the Trainer's default");
-        if (!config_is_mentioned(v, filled[i][0])) {
-            config_report_add(&v->report, CONFIG_TAKEN, filled[i][0],
-                              "%s%s, zero3d's default, is left out",
-                              strcmp(filled[i][1], "auto") == 0 ? "" : "auto: ", filled[i][1]);
-        }
+        config_take_default(v, path, value, "the file says auto; the Trainer's default");
+        if (!config_is_mentioned(v, path))
+            config_report_add(&v->report, CONFIG_TAKEN, path, "%s%s, zero3d's default, is left out",
+                              strcmp(value, "auto") == 0 ? "" : "auto: ", value);
     }
     return any;
 }
@@ -197,17 +189,14 @@ static void fill_wire(config_conversion *v) {
 
 /* The logger's verbosity changes no run, so it is only a row. */
 static void quiet_logger(config_conversion *v) {
-    static const struct {
-        int peer;
-        const char *key;
-    } loud[] = {{CONFIG_PEER_COMMS_VERBOSE, "comms_logger.verbose"},
-                {CONFIG_PEER_COMMS_DEBUG, "comms_logger.debug"}};
+    static const int loud[] = {CONFIG_PEER_COMMS_VERBOSE, CONFIG_PEER_COMMS_DEBUG};
     for (size_t i = 0; i < sizeof loud / sizeof *loud; i++) {
-        config_peer *peer = &v->config->origin->peer[loud[i].peer];
-        if (peer->place.source < 0) continue;
-        peer->place.source = -1;
-        config_report_remove(&v->report, CONFIG_TAKEN, loud[i].key);
-        config_report_add(&v->report, CONFIG_NO_EFFECT, loud[i].key,
+        const char *path = config_peer_key[loud[i]].path;
+        config_place *place = &v->config->origin->peer[loud[i]].place;
+        if (place->source < 0) continue;
+        place->source = -1;
+        config_report_remove(&v->report, CONFIG_TAKEN, path);
+        config_report_add(&v->report, CONFIG_NO_EFFECT, path,
                           "training.trace_steps writes a timeline of each collective");
     }
 }
@@ -247,7 +236,7 @@ static void convert(config_conversion *v, const char *type) {
 static z3d_status refuse_file(const char *path) {
     char *text;
     size_t length;
-    Z3D_TRY(z3d_read_file(path, 1 << 20, &text, &length));
+    Z3D_TRY(z3d_read_file(path, CONFIG_FILE_LIMIT, &text, &length));
     z3d_status status = config_refuse_format(text, path, "--from-deepspeed");
     free(text);
     return status;

@@ -10,7 +10,7 @@
 #define Z3D_CONFIG_OWN_IO "sizes and number of requests to the disk are fixed"
 
 /* Keys of pasted blocks, mostly DeepSpeed's, that are accepted and change nothing here: X(path,
- * why). The reader notes it in one line; their values are not checked. */
+ * why). One line notes them; their values are not checked. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
     X("zero_optimization.contiguous_gradients", "gradients are always contiguous")                 \
     X("zero_optimization.reduce_scatter", "gradients are always reduce-scattered")                 \
@@ -24,12 +24,12 @@
     X("zero_optimization.stage3_model_persistence_threshold", Z3D_CONFIG_WHOLE)                    \
     X("zero_optimization.stage3_module_granularity_threshold", Z3D_CONFIG_UNITS)                   \
     X("zero_optimization.stage3_use_all_reduce_for_fetch_params", "parameters are gathered")       \
-    X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
+    X("zero_optimization.stage3_allgather_sequential", "gathers are in the program's order")       \
     X("zero_optimization.model_persistence_threshold", Z3D_CONFIG_WHOLE)                           \
     X("zero_optimization.gather_16bit_weights_on_model_save", Z3D_CONFIG_EXPORT)                   \
     X("zero_optimization.module_granularity_threshold", Z3D_CONFIG_UNITS)                          \
     X("zero_optimization.use_all_reduce_for_fetch_params", "parameters are gathered")              \
-    X("zero_optimization.allgather_sequential", "one unit is gathered at a time")                  \
+    X("zero_optimization.allgather_sequential", "gathers are in the program's order")              \
     X("zero_optimization.legacy_stage1", "there is one implementation of stage 1")                 \
     X("zero_optimization.use_multi_rank_bucket_allreduce", "gradients are reduce-scattered")       \
     X("zero_optimization.memory_efficient_linear", "the memory planner places tensors")            \
@@ -42,18 +42,18 @@
     X("zero_optimization.offload_optimizer.pipeline_write", "writes run beside the step")          \
     X("zero_optimization.offload_optimizer.fast_init", "there is one way to make states")          \
     X("zero_optimization.offload_optimizer.convert_grad_on_cpu", "it changes no result")           \
-    X("zero_optimization.offload_optimizer.cpuadam_cores_perc", "training.threads says it")        \
+    X("zero_optimization.offload_optimizer.cpuadam_cores_perc", "use training.threads")            \
     X("zero_optimization.offload_param.pin_memory", Z3D_CONFIG_PINNED)                             \
-    X("zero_optimization.offload_param.buffer_count", "the program fetches in time")               \
+    X("zero_optimization.offload_param.buffer_count", "fetches are planned ahead")                 \
     X("zero_optimization.offload_param.buffer_size", "the memory planner sizes buffers")           \
-    X("zero_optimization.offload_param.max_in_cpu", "host memory has what is moved")               \
+    X("zero_optimization.offload_param.max_in_cpu", "host memory has only what is moved")          \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \
     X("optimizer.params.fused", "an optimizer is always one kernel")                               \
     X("optimizer.legacy_fusion", "an optimizer is always one kernel")                              \
     X("activation_checkpointing.synchronize_checkpoint_boundary", "streams are ordered")           \
-    X("activation_checkpointing.contiguous_memory_optimization", "nothing fragments")              \
+    X("activation_checkpointing.contiguous_memory_optimization", "memory is planned")              \
     X("activation_checkpointing.profile", "use training.trace_steps")                              \
     X("bf16.check_grad_overflow", "overflow is always checked")                                    \
     X("bf16.immediate_grad_update", "gradients are always summed immediately")                     \
@@ -86,7 +86,7 @@
     X("tensor_parallel.dtype", "fp16.enabled and bf16.enabled choose the type")                    \
     X("torch_compile", "kernels are compiled with the program")                                    \
     X("use_liger_kernel", "kernels are compiled with the program")                                 \
-    X("average_tokens_across_devices", "the loss is always of all trained tokens of a step")       \
+    X("average_tokens_across_devices", "the loss is the mean over a step's trained tokens")        \
     X("wall_clock_breakdown", "use training.trace_steps")                                          \
     X("memory_breakdown", "zero3d plan shows the memory")                                          \
     X("dump_state", "the resolved configuration is in the run folder")                             \
@@ -133,8 +133,8 @@
     X(TENSORBOARD, "tensorboard.enabled", BOOL, "")
 
 /* Keys without a counterpart: X(path, off, why, instead). A value in `off` ("a|b") asks for nothing
- * and is accepted; of a mapping its `enabled` counts ("unsaid" in `off`: without `enabled` it is
- * off, too). Other values are refused with `instead`; "": "<why>: not supported yet". */
+ * and is accepted, also as a mapping's `enabled` ("unsaid" in `off`: also a mapping without it).
+ * Other values are refused with `instead`; "": "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
     X("zero_optimization.offload_optimizer.super_offload", "false|null", "SuperOffload", "")       \
     X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \
@@ -144,7 +144,7 @@
     X("zero_optimization.mics_hierarchical_params_gather", "false", "hierarchical partitions", "") \
     X("parallel.data_parallel_replicate_degree", "1", "a number of copies",                        \
       "write zero_optimization.mics_shard_size: the data ranks of one copy")                       \
-    X("zero_optimization.pipeline_loading_checkpoint", "false", "loading while reading", "")       \
+    X("zero_optimization.pipeline_loading_checkpoint", "false", "loading rank by rank", "")        \
     X("zero_optimization.zenflow", "null|false", "ZenFlow", "")                                    \
     X("fp32_allreduce", "false", "another type for communication",                                 \
       "not supported: use communication_data_type")                                                \

@@ -1,4 +1,4 @@
-/* Guesses by the words in an unknown setting's name which of our keys it may be about. These keys
+/* Guesses which of our keys an unknown setting may be about, by the words in its name. These keys
  * get no default of the other framework. */
 #include "src/base/config/convert/convert.h"
 

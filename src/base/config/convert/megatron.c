@@ -67,15 +67,11 @@ static void convert_moments(megatron_converter *m) {
     }
 }
 
-/* Sets optimizer.type from --optimizer NAME. */
 static void convert_optimizer_type(megatron_converter *m) {
     static const char *const types[][2] = {{"sgd", "SGD"}, {"lion", "Lion"}};
     const char *type = megatron_value(&m->text, "optimizer");
-    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
-        if (strcmp(type, types[i][0]) == 0) {
-            config_take(&m->v, "--optimizer", "optimizer.type", types[i][1]);
-            return;
-        }
+    const char *own = megatron_choice(m, "optimizer", types, sizeof types / sizeof *types);
+    if (own) return config_take(&m->v, "--optimizer", "optimizer.type", own);
     if (!type) return;
     const bool adam = strcmp(type, "adam") == 0;
     megatron_row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
@@ -87,7 +83,7 @@ static void convert_optimizer_type(megatron_converter *m) {
 /* Accepts only a constant weight decay. */
 static void convert_decay(megatron_converter *m) {
     static const char *const ends[] = {"start-weight-decay", "end-weight-decay"};
-    static const char changes[] = "the weight decay is fixed here: it is another run";
+    static const char changes[] = "the weight decay is fixed here: the run differs";
     const char *style = megatron_value(&m->text, "weight-decay-incr-style");
     double decay, end;
     for (size_t i = 0; i < 2; i++) {
@@ -156,7 +152,7 @@ static void convert_precision(megatron_converter *m) {
         if (!fp16) megatron_rows(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
     }
     if (!fp16 && !megatron_has(m, "bf16"))
-        megatron_rows(m, CONFIG_TAKEN, sums, "an fp32 run always does");
+        megatron_rows(m, CONFIG_TAKEN, sums, "always so in an fp32 run");
     else if (!megatron_take_as(m, sums, type, "fp32") && megatron_has(m, "bf16"))
         config_take_default(&m->v, type, "fp32", megatron_default);
 }
@@ -168,10 +164,11 @@ static void convert_offload(megatron_converter *m) {
 }
 
 static void convert_zero(megatron_converter *m) {
-    static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
-                                             "optim_grads_params"};
-    static const char key[] = "zero_optimization.stage";
-    const char *strategy = megatron_value(&m->text, "data-parallel-sharding-strategy");
+    static const char *const strategies[][2] = {
+        {"no_shard", "0"}, {"optim", "1"}, {"optim_grads", "2"}, {"optim_grads_params", "3"}};
+    static const char key[] = "zero_optimization.stage", name[] = "data-parallel-sharding-strategy";
+    const char *stage =
+        megatron_choice(m, name, strategies, sizeof strategies / sizeof *strategies);
     const bool whole = megatron_has(m, "use-megatron-fsdp") || megatron_has(m, "use-custom-fsdp") ||
                        megatron_has(m, "use-torch-fsdp2");
     if (megatron_take(m, "zero-stage", key) || megatron_is_unknown(&m->text, "zero-stage")) {
@@ -182,21 +179,13 @@ static void convert_zero(megatron_converter *m) {
                   "use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 use-distributed-optimizer",
                   key);
     convert_offload(m);
-    if (strategy && !whole) {
-        megatron_row(m, CONFIG_NO_EFFECT, "data-parallel-sharding-strategy",
-                     "it is for --use-megatron-fsdp");
-        strategy = NULL;
-    }
-    for (int i = 0; strategy && i < 4; i++) {
-        char stage[2] = {(char)('0' + i), '\0'};
-        if (strcmp(strategy, strategies[i]) == 0) {
-            config_take(&m->v, "--data-parallel-sharding-strategy", key, stage);
-            return;
-        }
-    }
-    if (strategy)
-        megatron_row(m, CONFIG_REFUSED, "data-parallel-sharding-strategy",
-                     "write no_shard, optim, optim_grads or optim_grads_params");
+    if (!whole)
+        megatron_rows(m, CONFIG_NO_EFFECT, name, "it is for --use-megatron-fsdp");
+    else if (stage)
+        return config_take(&m->v, "--data-parallel-sharding-strategy", key, stage);
+    else
+        megatron_rows(m, CONFIG_REFUSED, name,
+                      "write no_shard, optim, optim_grads or optim_grads_params");
     if (whole || megatron_has(m, "use-distributed-optimizer"))
         config_take_quietly(&m->v, key, whole ? "3" : "1");
     else
@@ -296,10 +285,10 @@ static void convert_tokenizer(megatron_converter *m) {
     if (gpt2 || huggingface)
         config_take(&m->v, "--tokenizer-type", "data.tokenizer", gpt2 ? "gpt2" : "huggingface");
     else if (!megatron_is_given(m, "tokenizer-type") && !megatron_is_given(m, "vocab-size"))
-        megatron_row(
-            m, CONFIG_DIFFERENT, "tokenizer-type",
-            "not given, so the vocabulary is not known: without model.vocab_size a run has 50257 "
-            "tokens; write its size");
+        megatron_row(m, CONFIG_DIFFERENT, "tokenizer-type",
+                     "not given, so the vocabulary is not known: write its size in "
+                     "model.vocab_size, which is "
+                     "50257 if unset");
     else if (type)
         megatron_row(
             m, CONFIG_DIFFERENT, "tokenizer-type",
@@ -325,7 +314,7 @@ static void convert_data(megatron_converter *m) {
     if (splits)
         megatron_row(
             m, CONFIG_DIFFERENT, "split",
-            "data is not split here: all of --data-path is trained on; write a file of its own in "
+            "data is not split here: all of --data-path is trained on; write another file in "
             "data.validation");
     else
         megatron_rows(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
@@ -404,7 +393,7 @@ static void report_given(megatron_converter *m) {
                      given->values);
             megatron_row(m, CONFIG_REFUSED, given->name, what);
         }
-        snprintf(what, sizeof what, "it is --%.80s", given->name);
+        snprintf(what, sizeof what, "an older name of --%.80s", given->name);
         if (given->old) megatron_row(m, CONFIG_TAKEN, given->old, what);
     }
 }

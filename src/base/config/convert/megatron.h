@@ -15,7 +15,7 @@ typedef enum megatron_kind {
 } megatron_kind;
 
 /* `names`: words with - for _, as patterns of fnmatch; "name=value" has this value only. The first
- * row counts. */
+ * match is used. */
 typedef struct megatron_argument {
     megatron_kind kind;
     const char *text, *names;
@@ -70,7 +70,7 @@ typedef struct megatron_converter {
 bool megatron_has(const megatron_converter *m, const char *name);
 bool megatron_is_given(const megatron_converter *m, const char *name);
 bool megatron_number(const megatron_converter *m, const char *name, double *out);
-/* Whether it is given and not 0. A log has 0 if another argument counts. */
+/* Whether it is given and not 0. In a log 0 means: not used. */
 bool megatron_counts(const megatron_converter *m, const char *name);
 
 void megatron_row(megatron_converter *m, config_verdict verdict, const char *name,
@@ -78,14 +78,17 @@ void megatron_row(megatron_converter *m, config_verdict verdict, const char *nam
 /* A row for each of `names` ("a b c") that is given. */
 void megatron_rows(megatron_converter *m, config_verdict verdict, const char *names,
                    const char *what);
-/* A row for an argument: `same` says whether its value is what we always do; else_why: if not. */
+/* A row for an argument. same: its value is what we always do; else_why: the text if not. */
 void megatron_must(megatron_converter *m, const char *name, bool same, const char *else_why);
-/* Sets our key to the argument's value, if it is given; to `text`, if that is not NULL; to the
- * default `text`, if the argument is neither given nor a placeholder. */
+/* Each sets our key, if the argument has a value, to this value; _as: to `text` unless it is NULL;
+ * _or_default: if the argument is not given, to `text`. */
 bool megatron_take(megatron_converter *m, const char *name, const char *path);
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
 void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
                               const char *text);
+/* The second word of the row whose first word is the argument's value; NULL: none. */
+const char *megatron_choice(const megatron_converter *m, const char *name,
+                            const char *const (*rows)[2], size_t count);
 extern const char megatron_default[]; /* "Megatron-LM's default" */
 
 /* Convert the arguments of the model, of pipelines, of steps and learning rate. The keys for tensor
@@ -93,7 +96,7 @@ extern const char megatron_default[]; /* "Megatron-LM's default" */
 void megatron_convert_model(megatron_converter *m);
 void megatron_convert_pipeline(megatron_converter *m);
 void megatron_convert_schedule(megatron_converter *m);
-/* Whether it is given by an older name. */
+/* Whether an older name is given. */
 bool megatron_is_renamed(const megatron_text *text, const char *name);
 
 #endif

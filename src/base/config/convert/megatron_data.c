@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Splits a word at its blanks. */
 static z3d_status split(const char *word, z3d_data_list *out) {
     char *copy = strdup(word), *rest = NULL;
     z3d_status status = copy ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for data paths");

@@ -86,8 +86,7 @@ static void convert_positions(megatron_converter *m) {
     if (!megatron_number(m, POSITIONS, &positions)) return;
     bool same = megatron_number(m, "seq-length", &length) && length == positions;
     megatron_rows(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
-                  same ? "model.seq_length"
-                       : "positions are those of a sample; write --seq-length's");
+                  same ? "model.seq_length" : "it must be --seq-length here; write that");
 }
 
 static void convert_gpt(megatron_converter *m) {
@@ -98,7 +97,7 @@ static void convert_gpt(megatron_converter *m) {
     convert_positions(m);
     if (megatron_number(m, INNER, &inner))
         megatron_must(m, INNER, megatron_number(m, "hidden-size", &hidden) && inner == 4 * hidden,
-                      "a GPT-2 has 4 x hidden size here: it is another model");
+                      "a GPT-2 has 4 x hidden size here: the model differs");
     megatron_rows(m, CONFIG_REFUSED,
                   "swiglu disable-bias-linear qk-layernorm " ROTARY " " GROUPED " " SCALING
                   " " INTERPOLATION " " UNTIED " " NO_POSITIONS,
@@ -109,7 +108,7 @@ static void convert_gpt(megatron_converter *m) {
     megatron_must(m, "normalization", says(m, "normalization", "LayerNorm"), llama);
     megatron_must(m, "position-embedding-type",
                   says(m, "position-embedding-type", "learned_absolute"), llama);
-    must_be(m, "norm-epsilon", 1e-5, "a GPT-2 has 1e-5 here: it is another model");
+    must_be(m, "norm-epsilon", 1e-5, "a GPT-2 has 1e-5 here: the model differs");
 }
 
 /* ---- Llama ---- */
@@ -134,12 +133,12 @@ static void convert_groups(megatron_converter *m) {
     megatron_take_or_default(m, GROUPS, key, "1");
 }
 
-/* The other numbers of --use-rope-scaling, except its factor, are constants in Megatron-LM. */
+/* The numbers of --use-rope-scaling, except its factor, are constants in Megatron-LM. */
 static void convert_rope(megatron_converter *m) {
     static const char type[] = "model.rope_scaling.rope_type",
                       factor[] = "model.rope_scaling.factor";
     megatron_take(m, "rotary-base", "model.rope_theta");
-    must_be(m, PERCENT, 1, "a whole head is turned here: it is another model");
+    must_be(m, PERCENT, 1, "a whole head is turned here: the model differs");
     if (megatron_value(&m->text, SCALING) && megatron_value(&m->text, INTERPOLATION)) {
         megatron_rows(m, CONFIG_REFUSED, INTERPOLATION,
                       "positions are stretched once: leave out this or --" SCALING);
@@ -213,6 +212,6 @@ void megatron_convert_model(megatron_converter *m) {
     must_be(m, "moe-expert-parallel-size", 1, "there are no experts: write 1");
     must_be(m, "num-distributed-optimizer-instances", 1,
             "states are sharded over the whole data group");
-    must_be(m, "lr-warmup-init", 0, "the warm-up begins at 0 here: it is another run");
+    must_be(m, "lr-warmup-init", 0, "the first rate of a warm-up is fixed here: the run differs");
     convert_sequence_parallel(m);
 }

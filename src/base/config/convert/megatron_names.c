@@ -61,26 +61,25 @@ const megatron_argument megatron_arguments[] = {
     {MEGATRON_SAME, "SIGTERM ends the run after a checkpoint", "exit-signal-handler"},
     {MEGATRON_LATER, "convert that file too (--from-deepspeed), and add what it sets",
      "deepspeed-config"},
-    {MEGATRON_LATER, "every token counts in the loss here: it is another run", "eod-mask-loss"},
-    {MEGATRON_LATER, "positions count from the start of a sample: it is another run",
+    {MEGATRON_LATER, "the ends of documents count in the loss: the run differs", "eod-mask-loss"},
+    {MEGATRON_LATER, "use data.samples documents: each document has its own positions",
      "reset-position-ids"},
-    {MEGATRON_LATER, "attention crosses the ends of documents: it is another run",
+    {MEGATRON_LATER, "use data.samples documents: each document has its own attention",
      "reset-attention-mask"},
-    {MEGATRON_LATER, "the activation is gelu, or swiglu: it is another model", "squared-relu"},
-    {MEGATRON_LATER, "it is another norm: it is another model", "apply-layernorm-1p"},
-    {MEGATRON_LATER, "rotary positions turn the halves of a head: it is another model",
+    {MEGATRON_LATER, "the activation is gelu, or swiglu: the model differs", "squared-relu"},
+    {MEGATRON_LATER, "there is no such norm: the model differs", "apply-layernorm-1p"},
+    {MEGATRON_LATER, "rotary positions turn the halves of a head: the model differs",
      "rotary-interleaved"},
-    {MEGATRON_LATER, "there are no experts: it is another model", "num-experts"},
+    {MEGATRON_LATER, "there are no experts: the model differs", "num-experts"},
     {MEGATRON_LATER,
      "write the units of each chunk in parallel.pipeline_partition, and the chunks per stage in "
      "parallel.virtual_pipeline_model_parallel_size",
      "pipeline-model-parallel-layout"},
-    {MEGATRON_LATER, "there is no encoder: it is another model",
+    {MEGATRON_LATER, "there is no encoder: the model differs",
      "pipeline-model-parallel-split-rank"},
     {MEGATRON_LATER, "write a 1 as the first number of parallel.pipeline_partition",
      "standalone-embedding-stage"},
-    {MEGATRON_LATER, "the batch size is fixed here: the first steps are another run",
-     "rampup-batch-size"},
+    {MEGATRON_LATER, "the batch size is fixed here: the first steps differ", "rampup-batch-size"},
     {MEGATRON_LATER, "use --bf16", "fp8-format"},
     {MEGATRON_LATER, "use activation_checkpointing.cpu_checkpointing", "cpu-offloading"},
     {MEGATRON_LATER, "use checkpoint.init_from", "finetune pretrained-checkpoint"},
@@ -95,7 +94,7 @@ const megatron_argument megatron_arguments[] = {
      "use-mcore-models use-legacy-models transformer-impl DDP-impl"},
     {MEGATRON_NONE, "training.attention chooses", "use-flash-attn* attention-backend"},
     {MEGATRON_NONE, "the softmax is always in fp32", "attention-softmax-in-fp32"},
-    {MEGATRON_NONE, "kernels are fused here as they are",
+    {MEGATRON_NONE, "the fusion of kernels is fixed",
      "*-fusion *-fusion-impl no-persist-layer-norm"},
     {MEGATRON_NONE, "the order of communication is planned",
      "*async-tensor-model-parallel-allreduce *overlap-p2p-comm* batch-p2p-comm "
@@ -131,15 +130,14 @@ const megatron_argument megatron_arguments[] = {
     {MEGATRON_NONE, "data is always mapped, in one order of samples from data.seed",
      "data-impl mmap-warmup *mmap-bin-files data-cache-path dataloader-type num-workers "
      "num-dataset-builder-threads *data-sharding *create-attention-mask-in-dataloader"},
-    {MEGATRON_NONE, "there is no test at the end; zero3d evaluate does it", "test-data-path"},
+    {MEGATRON_NONE, "there is no test at the end; use zero3d evaluate", "test-data-path"},
     {MEGATRON_NONE, "there is one format; each rank writes its part",
      "ckpt-format auto-detect-ckpt-format dist-ckpt-* use-dist-ckpt *ckpt-fully-parallel-* "
      "ckpt-assume-constant-structure"},
-    {MEGATRON_NONE, "checkpoint.resume auto starts anew where there is none",
-     "exit-on-missing-checkpoint"},
-    {MEGATRON_NONE, "the configuration, with its schedule, is this file's",
+    {MEGATRON_NONE, "checkpoint.resume auto needs no checkpoint", "exit-on-missing-checkpoint"},
+    {MEGATRON_NONE, "configuration and schedule come from this file",
      "use-checkpoint-args use-checkpoint-*-scheduler override-*-scheduler"},
-    {MEGATRON_NONE, "random numbers are counted, not stored", "no-save-rng"},
+    {MEGATRON_NONE, "random numbers have no state to save", "no-save-rng"},
     {MEGATRON_NONE, "there is no garbage collector", "manual-gc*"},
     {MEGATRON_NONE, "the stage is in --zero-stage", "deepspeed"},
     {MEGATRON_NONE, "blocks are recomputed with --checkpoint-activations",
@@ -162,8 +160,8 @@ const megatron_argument megatron_arguments[] = {
      "rerun-mode main-grads-dtype=fp32 main-params-dtype=fp32 megatron-fsdp-grad-comm-dtype=auto "
      "megatron-fsdp-main-grads-dtype=auto megatron-fsdp-main-params-dtype=fp32 "
      "megatron-fsdp-version"},
-    /* Defaults of parts that a run of this kind does not use; arguments of their own, which are not
-     * here, switch the parts on. */
+    /* Defaults of parts that a run of this kind does not use; arguments that are not in this table
+     * switch them on. */
     {MEGATRON_PRINTED, "nothing here reads it",
      "moe-layer-freq moe-aux-loss-coeff moe-router-load-balancing-type moe-token-dispatcher-type "
      "moe-router-topk moe-router-score-function moe-router-dtype moe-upcycling-granularity "

@@ -97,7 +97,7 @@ static void take_split(megatron_converter *m, const split *s) {
     z3d_string_free(&units);
 }
 
-/* Groups of micro-batches always have as many as there are pipeline stages. */
+/* A group always has as many micro-batches as there are pipeline stages. */
 static void check_group(megatron_converter *m, const split *s) {
     int64_t group;
     megatron_must(m, GROUP, layers_of(m, GROUP, &group) && group == s->stages,

@@ -8,7 +8,7 @@
 /* What only WSD reads. */
 #define OF_STABLE "lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
 
-/* --samples divided by the global batch; false: not given, or it cannot be known. */
+/* --iterations, or --samples / global batch; false: not given, or not known. */
 static bool steps_of(megatron_converter *m, const char *samples, const char *iterations,
                      double *out) {
     double count, batch;
@@ -102,18 +102,18 @@ static void report_open_schedule(megatron_converter *m) {
 
 static const char wsd[] = "warmup_stable_decay";
 
-/* The decay's form; NULL: unknown. */
+/* The value of scheduler.type; NULL: not known. */
 static const char *form_of(megatron_converter *m) {
     static const char *const forms[][2] = {{"linear", "WarmupDecayLR"},
                                            {"cosine", "WarmupCosineLR"},
                                            {"constant", "constant"},
                                            {"WSD", wsd}};
-    const char *style = megatron_value(&m->text, "lr-decay-style");
-    for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(style, forms[i][0]) == 0) return forms[i][1];
-    if (style)
-        megatron_row(m, CONFIG_REFUSED, "lr-decay-style", "write constant, linear, cosine or WSD");
-    else if (!megatron_is_unknown(&m->text, "lr-decay-style"))
+    static const char style[] = "lr-decay-style";
+    const char *form = megatron_choice(m, style, forms, sizeof forms / sizeof *forms);
+    if (form) return form;
+    if (megatron_has(m, style))
+        megatron_row(m, CONFIG_REFUSED, style, "write constant, linear, cosine or WSD");
+    else if (!megatron_is_unknown(&m->text, style))
         config_take_default(&m->v, "scheduler.type", forms[0][1], megatron_default);
     return z3d_config_is_set(m->v.config, "scheduler.type") ? forms[0][1] : NULL;
 }
@@ -123,14 +123,10 @@ static void convert_stable(megatron_converter *m) {
     static const char *const forms[][2] = {
         {"linear", "linear"}, {"cosine", "cosine"}, {"minus_sqrt", "1-sqrt"}};
     static const char flag[] = "lr-wsd-decay-style", path[] = "scheduler.params.decay_type";
-    const char *style = megatron_value(&m->text, flag);
-    bool known = false;
-    for (size_t i = 0; style && i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(style, forms[i][0]) == 0) {
-            config_take(&m->v, "--lr-wsd-decay-style", path, forms[i][1]);
-            known = true;
-        }
-    if (!known)
+    const char *form = megatron_choice(m, flag, forms, sizeof forms / sizeof *forms);
+    if (form)
+        config_take(&m->v, "--lr-wsd-decay-style", path, form);
+    else
         megatron_row(m, CONFIG_REFUSED, flag,
                      "its default is exponential; write linear, cosine or minus_sqrt");
     take_steps(m, "lr-wsd-decay-samples", "lr-wsd-decay-iters", "scheduler.params.num_decay_steps");

@@ -1,5 +1,6 @@
 /* Single arguments of Megatron-LM: their values, their rows, and our keys that they set. */
 #include <stdio.h>
+#include <string.h>
 
 #include "src/base/config/convert/megatron.h"
 
@@ -58,4 +59,12 @@ void megatron_take_or_default(megatron_converter *m, const char *name, const cha
                               const char *text) {
     if (!megatron_take(m, name, path) && !megatron_is_unknown(&m->text, name))
         config_take_default(&m->v, path, text, megatron_default);
+}
+
+const char *megatron_choice(const megatron_converter *m, const char *name,
+                            const char *const (*rows)[2], size_t count) {
+    const char *value = megatron_value(&m->text, name);
+    for (size_t i = 0; value && i < count; i++)
+        if (strcmp(value, rows[i][0]) == 0) return rows[i][1];
+    return NULL;
 }

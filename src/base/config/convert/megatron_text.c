@@ -314,20 +314,6 @@ static z3d_status add_line(megatron_text *out, const char *name, size_t length, 
 
 /* ---- YAML ---- */
 
-/* Cuts the comment off "a: b # c". */
-static void cut_comment(char *line) {
-    char quote = '\0';
-    for (char *at = line; *at; at++) {
-        const bool begins = at == line || strchr(" \t[,", at[-1]);
-        if (quote)
-            quote = *at == quote ? '\0' : quote;
-        else if (begins && *at == '#')
-            *at-- = '\0';
-        else if (begins && (*at == '"' || *at == '\''))
-            quote = *at;
-    }
-}
-
 /* Reads lines "--num-layers: 24"; "- a" adds a value. Other lines are other settings. */
 static z3d_status read_yaml(char *text, const char *source, megatron_text *out) {
     bool open = false;
@@ -335,7 +321,8 @@ static z3d_status read_yaml(char *text, const char *source, megatron_text *out) 
     for (char *line, *begin = text; (line = next_line(&text)); begin = text) {
         const bool comment = line[0] == '#' || !line[0];
         const size_t here = (size_t)(line - begin);
-        cut_comment(line);
+        const char *cut = config_comment(line);
+        if (cut) line[cut - line] = '\0';
         size_t name = is_flag(line) ? strcspn(line, ":") : 0;
         if (name > 0 && line[name] == ':') {
             char *value = line + name + 1;

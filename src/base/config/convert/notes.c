@@ -41,7 +41,7 @@ static bool is_option(const char *options, const char *text) {
     return false;
 }
 
-/* Reads one entry of a later key's mapping. *says: it is `enabled`. */
+/* Reads one entry of the mapping. *says: it is `enabled`. */
 static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
                               bool *end) {
     yaml_event_t name, field;
@@ -66,8 +66,8 @@ static z3d_status read_switch(config_reader *r, const char *off, bool *says, boo
     return status;
 }
 
-/* Reads a later key's value. *is_off: the value asks for nothing. It is one of `off`, or a mapping
- * whose `enabled` is, or an empty mapping. */
+/* Reads a later key's value. *is_off: it asks for nothing: it is in `off`, or a mapping that is
+ * empty or has such an `enabled` (or none, if `off` has "unsaid"). */
 static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
                            bool *is_off) {
     const char *text = (const char *)value->data.scalar.value;
@@ -156,7 +156,7 @@ z3d_status reader_below_note(config_reader *r, const char *path, config_place pl
     *known = accepted || later;
     if (accepted) return reader_accepted(r, accepted, place, value);
     if (!later) return Z3D_OK;
-    bool is_switch = strcmp(strrchr(path, '.') + 1, "enabled") == 0;
+    bool is_switch = strcmp(config_leaf(path), "enabled") == 0;
     return is_switch ? reader_later(r, later, mark, value) : refuse_later(r, later, mark);
 }
 
@@ -176,7 +176,7 @@ static const char *advice_on(const char *path) {
         {"save_strategy", "unknown key save_strategy; checkpoint.interval is a number of steps or "
                           "epoch, checkpoint.keep_best: true keeps the best checkpoint, too"},
     };
-    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
+    const char *leaf = config_leaf(path);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(leaf, known[i].leaf) == 0) return known[i].advice;
     return NULL;

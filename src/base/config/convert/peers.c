@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Compares in fp32, which the learning rate has, and allows rounding. */
+/* Compares in the learning rate's fp32, and allows rounding. */
 static bool alike(double a, double b) {
     return (float)a == (float)b || fabs(a - b) <= 1e-6 * fabs(b);
 }
@@ -64,31 +64,23 @@ static void settle(config_checker *k, int index, int key, const char *said) {
     z3d_string_free(&value);
 }
 
-static void settle_number(config_checker *k, int index, int key, double value) {
-    char said[40];
-    settle(k, index, key, z3d_format_number(value, said, sizeof said));
+/* The value of a key of ours that another framework's key asks for. */
+static const char *value_for(const z3d_config *c, int index, char *buf, size_t size) {
+    double value = c->origin->peer[index].value;
+    if (index == CONFIG_PEER_TENSORBOARD) return value != 0 ? "true" : "false";
+    if (config_peer_key[index].type == CONFIG_BOOL) return "cpu";
+    if (index == CONFIG_PEER_COS_MIN_RATIO) value *= c->optimizer_params_lr;
+    return z3d_format_number(value, buf, size);
 }
 
-static void settle_offload(config_checker *k) {
-    static const struct {
-        int peer, key;
-    } renamed[] = {
-        {CONFIG_PEER_CPU_OFFLOAD, CONFIG_KEY_zero_optimization_offload_optimizer_device},
-        {CONFIG_PEER_CPU_OFFLOAD_PARAM, CONFIG_KEY_zero_optimization_offload_param_device},
-        {CONFIG_PEER_CPU_OFFLOAD_PARAMS, CONFIG_KEY_zero_optimization_offload_param_device},
-    };
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
-        bool on = k->c->origin->peer[renamed[i].peer].place.source >= 0;
-        if (on && config_sound(k, config_table[renamed[i].key].path, NULL))
-            settle(k, renamed[i].peer, renamed[i].key, "cpu");
-    }
-}
-
-/* Numbers with another name; autotp_size 0 counts as not set. */
+/* Keys with another name. The peak precedes the ratio, which multiplies it; autotp_size 0 counts
+ * as not set. */
 static void settle_renamed(config_checker *k) {
     static const struct {
         int peer, key;
     } renamed[] = {
+        {CONFIG_PEER_WARMUP_MAX_LR, CONFIG_KEY_optimizer_params_lr},
+        {CONFIG_PEER_COS_MIN_RATIO, CONFIG_KEY_scheduler_params_min_lr},
         {CONFIG_PEER_PIPELINE_STAGES, CONFIG_KEY_parallel_pipeline_model_parallel_size},
         {CONFIG_PEER_AUTOTP_SIZE, CONFIG_KEY_parallel_tensor_model_parallel_size},
         {CONFIG_PEER_PREFETCH, CONFIG_KEY_zero_optimization_stage3_prefetch_bucket_size},
@@ -96,13 +88,20 @@ static void settle_renamed(config_checker *k) {
         {CONFIG_PEER_MAX_LIVE, CONFIG_KEY_zero_optimization_stage3_max_live_parameters},
         {CONFIG_PEER_MAX_REUSE, CONFIG_KEY_zero_optimization_stage3_max_reuse_distance},
         {CONFIG_PEER_SHARD_DEGREE, CONFIG_KEY_zero_optimization_mics_shard_size},
+        {CONFIG_PEER_CPU_OFFLOAD, CONFIG_KEY_zero_optimization_offload_optimizer_device},
+        {CONFIG_PEER_CPU_OFFLOAD_PARAM, CONFIG_KEY_zero_optimization_offload_param_device},
+        {CONFIG_PEER_CPU_OFFLOAD_PARAMS, CONFIG_KEY_zero_optimization_offload_param_device},
+        {CONFIG_PEER_TENSORBOARD, CONFIG_KEY_run_tensorboard},
     };
+    char buf[40];
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
-        const config_peer *peer = &k->c->origin->peer[renamed[i].peer];
-        const bool unsaid = renamed[i].peer == CONFIG_PEER_AUTOTP_SIZE && peer->value <= 0;
-        if (peer->place.source >= 0 && !unsaid &&
-            config_sound(k, config_table[renamed[i].key].path, NULL))
-            settle_number(k, renamed[i].peer, renamed[i].key, peer->value);
+        const int index = renamed[i].peer, key = renamed[i].key;
+        const config_peer *peer = &k->c->origin->peer[index];
+        const bool unsaid = index == CONFIG_PEER_AUTOTP_SIZE && peer->value <= 0;
+        const bool scaled = index == CONFIG_PEER_COS_MIN_RATIO;
+        if (peer->place.source >= 0 && !unsaid && config_sound(k, config_table[key].path, NULL) &&
+            (!scaled || config_sound(k, "optimizer.params.lr", NULL)))
+            settle(k, index, key, value_for(k->c, index, buf, sizeof buf));
     }
 }
 
@@ -128,24 +127,7 @@ void config_settle_optimizer(z3d_config *c) {
 }
 
 void config_settle_peers(config_checker *k) {
-    const z3d_config *c = k->c;
-    const config_peer *peer = c->origin->peer;
-    const config_peer *peak = &peer[CONFIG_PEER_WARMUP_MAX_LR];
-    const config_peer *ratio = &peer[CONFIG_PEER_COS_MIN_RATIO];
     config_settle_optimizer(k->c);
-    if (peak->place.source >= 0 && config_sound(k, "optimizer.params.lr", NULL)) {
-        settle_number(k, CONFIG_PEER_WARMUP_MAX_LR, CONFIG_KEY_optimizer_params_lr, peak->value);
-    }
-    if (ratio->place.source >= 0 &&
-        config_sound(k, "scheduler.params.min_lr", "optimizer.params.lr", NULL)) {
-        settle_number(k, CONFIG_PEER_COS_MIN_RATIO, CONFIG_KEY_scheduler_params_min_lr,
-                      ratio->value * c->optimizer_params_lr);
-    }
     settle_renamed(k);
-    settle_offload(k);
     refuse_loud_logger(k);
-    const config_peer *board = &peer[CONFIG_PEER_TENSORBOARD];
-    if (board->place.source >= 0 && config_sound(k, "run.tensorboard", NULL))
-        settle(k, CONFIG_PEER_TENSORBOARD, CONFIG_KEY_run_tensorboard,
-               board->value != 0 ? "true" : "false");
 }

@@ -9,17 +9,16 @@
       "what backward recomputes. full: the whole block, only its input is kept; selective: " \
       "layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block " \
       "are kept. auto: the first of none, selective and full whose planned memory leaves a tenth " \
-      "of the machine's memory free, in a run at least 64 MiB; other programs on the machine do " \
-      "not count (plan --hardware: of the described machine; without a machine: full); full if " \
-      "another key of this section needs it. A resumed run keeps the choice, if it still fits") \
+      "of the machine's memory free (in a run at least 64 MiB). Other programs do not count. " \
+      "plan --hardware takes the described machine. It is full without a machine, and if another " \
+      "key of this section needs it. A resumed run keeps the choice, if it still fits") \
     X(activation_checkpointing_recompute_activation, \
       "activation_checkpointing.recompute_activation", \
       ENUM, "auto", "auto|true|false", SUM, FREE, STANDARD, \
       "whether backward computes the output of GELU or SwiGLU again. false: forward keeps it, in " \
       "GPT 4 b s h more per block (with granularity full only for the blocks that are recomputed " \
-      "at a time). auto: false if it leaves a tenth of the machine's memory free, in a run at " \
-      "least 64 MiB (other programs on the machine do not count), or if it needs no more memory, " \
-      "in a run or on the machine of plan --hardware; true if the memory is not known") \
+      "at a time). auto: false if that leaves as much memory free as granularity auto wants, or " \
+      "needs no more than true does; else true, also without a machine") \
     X(activation_checkpointing_partition_activations, \
       "activation_checkpointing.partition_activations", \
       BOOL, "false", "", SUM, FREE, STANDARD, \

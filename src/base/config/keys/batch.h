@@ -19,11 +19,11 @@
       "largest global gradient norm; 0: no clipping") \
     X(communication_data_type, "communication_data_type", \
       ENUM, "auto", "auto|fp32|bf16|fp16", SUM, FREE, STANDARD, \
-      "type in which fp32 gradients travel to be summed: bf16 or fp16 halves the bytes; the sums " \
-      "are still in fp32. auto, fp32: no conversion (fp32 is refused for gradients of 16 bits). " \
-      "Every rank sends directly to every other rank, so with several data ranks per node use " \
-      "parallel.collective_algorithm hierarchical. With one data rank the choice has no effect " \
-      "and is allowed")
+      "type in which fp32 gradients are sent to be summed: bf16 or fp16 halves the bytes; the " \
+      "sums are still in fp32. auto, fp32: no conversion (fp32 is refused for gradients of 16 " \
+      "bits). With bf16 and fp16 each rank sends to all others, so with several data ranks per " \
+      "node use parallel.collective_algorithm hierarchical. With one data rank the choice has no " \
+      "effect and is allowed")
 /* clang-format on */
 
 #endif

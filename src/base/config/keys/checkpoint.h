@@ -10,8 +10,8 @@
     X(checkpoint_interval, "checkpoint.interval", \
       INT, "auto", "[0,1e12] auto epoch", NONE, FREE, STAYS, \
       "steps between checkpoints. If not 0, the run also saves at its end and when a signal " \
-      "stops it. auto: 1000. epoch: the steps of one pass over data.train, rounded up, with " \
-      "training.epochs. 0: no checkpoints, the model is lost") \
+      "stops it. auto: 1000. epoch (needs training.epochs): the steps of one pass over " \
+      "data.train, rounded up. 0: no checkpoints, the model is lost") \
     X(checkpoint_keep, "checkpoint.keep", \
       INT, "3", "[0,1e6]", NONE, FREE, STAYS, \
       "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged " \
@@ -28,8 +28,8 @@
       "path: resume from that checkpoint") \
     X(checkpoint_init_from, "checkpoint.init_from", \
       STRING, "", "", FILES, FREE, STAYS, \
-      "path of a checkpoint: a new run starts with its weights. A relative name may lie beside " \
-      "this file") \
+      "path of a checkpoint: a new run starts with its weights. A relative path is looked for " \
+      "beside this file first") \
     X(checkpoint_base, "checkpoint.base", \
       STRING, "", "", NONE, FREE, STANDARD, \
       "path of the checkpoint with the frozen parameters that the loaded checkpoint leaves out; " \

@@ -28,13 +28,13 @@
     X(data_vocab, "data.vocab", \
       STRING, "", "", NONE, FREE, STAYS, \
       "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative " \
-      "name may lie beside this file") \
+      "path is looked for beside this file first") \
     X(data_special, "data.special", \
       ENUM, "auto", "auto|none|bos|eos|both", NONE, FREE, STAYS, \
-      "tokens that are put around a text (generate, evaluate): bos: the one that begins it; eos: " \
-      "the one that ends a document. auto: before a text the tokens of tokenizer.json's " \
-      "post_processor, and the end after a document. They are not doubled in a text that has " \
-      "them") \
+      "tokens that are put around a text (generate, evaluate). bos: the token that begins a " \
+      "text; eos: the token that ends a document. auto: before a text the tokens of " \
+      "tokenizer.json's post_processor, after a document the token that ends it. A text that has " \
+      "them already gets no second ones") \
     X(data_merges, "data.merges", \
       STRING, "", "", NONE, FREE, STAYS, \
       "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json")

@@ -21,7 +21,8 @@
       "tokens per sample") \
     X(model_vocab_size, "model.vocab_size", \
       INT, "50257", "[2,16777216]", DIFFER_SUMS, SIZE, STAYS, \
-      "token ids; padded to make_vocab_size_divisible_by x tensor size, padded logits are masked") \
+      "token ids; padded to a multiple of make_vocab_size_divisible_by x tensor size; padding is " \
+      "masked") \
     X(model_make_vocab_size_divisible_by, "model.make_vocab_size_divisible_by", \
       INT, "128", "[1,65536]", DECIDE_SUMS, FREE, STAYS, \
       "vocabulary padding unit, as in Megatron-LM") \
@@ -81,10 +82,10 @@
       "yarn: factor of queries and keys; 0: from factor, mscale and mscale_all_dim") \
     X(model_rope_scaling_mscale, "model.rope_scaling.mscale", \
       FLOAT, "0", "[0,1e6]", DECIDE_SUMS, KEPT, STAYS, \
-      "yarn: weight of the attention factor's numerator; with mscale_all_dim") \
+      "yarn: m in the attention factor's numerator 0.1 m ln(factor) + 1; with mscale_all_dim") \
     X(model_rope_scaling_mscale_all_dim, "model.rope_scaling.mscale_all_dim", \
       FLOAT, "0", "[0,1e6]", DECIDE_SUMS, KEPT, STAYS, \
-      "yarn: weight of the attention factor's denominator; with mscale") \
+      "yarn: m in the attention factor's denominator 0.1 m ln(factor) + 1; with mscale") \
     X(model_sliding_window, "model.sliding_window", \
       INT, "0", "[0,16777216]", DECIDE_SUMS, KEPT, STAYS, \
       "llama: number of latest tokens that a token attends to, itself included; 0: all") \

@@ -34,9 +34,9 @@
       "Adam: true: AdamW; false: L2 regularization, as in torch.optim.Adam") \
     X(optimizer_params_exp_avg_dtype, "optimizer.params.exp_avg_dtype", \
       ENUM, "fp32", "fp32|bf16", DECIDE, KEPT, STAYS, \
-      "AdamW, Adam: type of the momentum between steps. bf16, for both moments: 4 bytes a " \
-      "parameter instead of 8, with random rounding by training.seed, step and place, so that " \
-      "every topology has the same bits") \
+      "AdamW, Adam: type of the momentum between steps. bf16 (for both moments): 4 bytes a " \
+      "parameter instead of 8; random rounding by training.seed, step and place gives every " \
+      "topology the same bits") \
     X(optimizer_params_exp_avg_sq_dtype, "optimizer.params.exp_avg_sq_dtype", \
       ENUM, "fp32", "fp32|bf16", DECIDE, KEPT, STAYS, \
       "AdamW, Adam: type of the variance; must be that of exp_avg_dtype") \
@@ -49,8 +49,8 @@
       LIST, "", "groups", DECIDE, KEPT, STAYS, \
       "parameters with their own learning rate or weight decay: a list of {params: [patterns], " \
       "lr, lr_scale, weight_decay}. lr is a peak, lr_scale a factor of optimizer.params.lr; the " \
-      "schedule is the same. A pattern with * or ? must match a whole name, another pattern a " \
-      "part of it; the first group that matches counts. checkpoint show prints the names")
+      "schedule is the same. A pattern with * or ? must match a whole name, any other a part of " \
+      "one; the first group that matches is used. checkpoint show prints the names")
 /* clang-format on */
 
 #endif

@@ -44,26 +44,26 @@
       "slower data ranks fewer samples of each micro-batch") \
     X(parallel_ranks_per_node, "parallel.ranks_per_node", \
       INT, "auto", "[1,1000000] auto", SUM, FREE, STANDARD, \
-      "ranks of each node, for collective_algorithm and zero_hpz_partition_size. auto: as the " \
-      "launcher started them, or the devices of plan --hardware") \
+      "ranks of each node, for collective_algorithm, zero_hpz_partition_size and comms_logger. " \
+      "auto: as the launcher started them, or the devices of plan --hardware") \
     X(parallel_collective_algorithm, "parallel.collective_algorithm", \
       ENUM, "ring", "ring|hierarchical|auto", SUM, FREE, STANDARD, \
       "path of the data group's collectives. ring: over all its ranks at once; hierarchical: " \
       "over the ranks of each node and over the nodes, one after the other; auto: hierarchical " \
-      "if all nodes have the same number of ranks, in whole tensor groups, and divide the data " \
+      "if all nodes have equally many whole tensor groups, and this number divides the data " \
       "ranks") \
     X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", \
       BOOL, "false", "", NONE, FREE, STAYS, \
-      "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
+      "allow tensor groups across nodes (slow: below 5 % of the peak in the ZeRO paper)") \
     X(parallel_world_size, "parallel.world_size", \
       INT, "auto", "[1,1000000000] auto", NONE, FREE, STANDARD, \
       "number of ranks that the run must have; auto: any number") \
     X(parallel_elastic, "parallel.elastic", \
       BOOL, "false", "", SUM, FREE, STANDARD, \
       "a resumed run may have more or fewer ranks than before; parallel.world_size and " \
-      "gradient_accumulation_steps do not count then. train_batch_size stays: it is divided into " \
-      "the largest micro-batches of at most train_micro_batch_size_per_gpu samples. Needs these " \
-      "two batch keys")
+      "gradient_accumulation_steps then have no effect. train_batch_size stays: it is divided " \
+      "into the largest micro-batches of at most train_micro_batch_size_per_gpu samples. Needs " \
+      "these two batch keys")
 /* clang-format on */
 
 #endif

@@ -8,11 +8,11 @@
 #define Z3D_CONFIG_SCHEDULER_KEYS(X) \
     X(scheduler_type, "scheduler.type", \
       ENUM, "constant", Z3D_LR_SCHEDULE_RULE, DECIDE, KEPT, STAYS, \
-      "learning-rate schedule, by DeepSpeed's name or with transformers' name and numbers " \
+      "learning-rate schedule: DeepSpeed's names, or transformers' names and rates " \
       "(docs/learning-rate.md)") \
     X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", \
       INT, "0", "[0,1e12]", DECIDE, KEPT, STAYS, \
-      "steps of linear warm-up from 0") \
+      "steps of linear warm-up") \
     X(scheduler_params_warmup_ratio, "scheduler.params.warmup_ratio", \
       FLOAT, "0", "[0,1]", DECIDE, KEPT, STAYS, \
       "instead of warmup_num_steps: this share of total_num_steps, rounded up") \
@@ -25,15 +25,15 @@
       "total_num_steps, rounded up") \
     X(scheduler_params_decay_type, "scheduler.params.decay_type", \
       ENUM, "cosine", "cosine|linear|1-sqrt", DECIDE, KEPT, STAYS, \
-      "warmup_stable_decay: the form of the decay; 1-sqrt: 1 - the square root of the share of " \
-      "it that is over") \
+      "warmup_stable_decay: the form of the decay; 1-sqrt: 1 - the square root of the part of " \
+      "the decay that is done") \
     X(scheduler_params_num_cycles, "scheduler.params.num_cycles", \
       INT, "1", "[1,1e6]", DECIDE, KEPT, STAYS, \
       "cosine_with_restarts: number of decays from the peak, one after the other, up to " \
       "total_num_steps") \
     X(scheduler_params_power, "scheduler.params.power", \
       FLOAT, "1", "(0,100]", DECIDE, KEPT, STAYS, \
-      "polynomial: the power of the share of the decay that is left") \
+      "polynomial: the power of the part of the decay that is left") \
     X(scheduler_params_min_lr, "scheduler.params.min_lr", \
       FLOAT, "0", "[0,1e6]", DECIDE, KEPT, STAYS, \
       "learning rate at the end of the decay")

@@ -31,7 +31,7 @@
       BOOL, "false", "", DECIDE_ON_GPUS, FREE, STAYS, \
       "NCCL: register the memory of collectives (ncclCommWindowRegister), so that GPUs with " \
       "direct access to each other need no buffers of NCCL. This may change the order of its " \
-      "sums. The start of the run says which groups have windows") \
+      "sums. The run prints the groups that have windows") \
     X(training_attention, "training.attention", \
       ENUM, "auto", "auto|cudnn|own", DECIDE_ON_GPUS, FREE, STAYS, \
       "cuda: implementation of attention; auto: cuDNN if it is installed and supports the case " \
@@ -47,7 +47,7 @@
       ENUM, "auto", "auto|on|off", NONE, FREE, STAYS, \
       "cuda: capture the train step once, and launch it as one graph from the second step on: " \
       "fewer launches, the same bits. auto: on with one rank, or with NCCL on one node, without " \
-      "training.digest and training.trace_steps. The start of the run says which") \
+      "training.digest and training.trace_steps. The run prints its choice") \
     X(training_hardware, "training.hardware", \
       STRING, "", "", SUM, FREE, STAYS, \
       "the machine for which activation_checkpointing.cpu_checkpointing auto, " \
@@ -71,7 +71,7 @@
       "the same for an fp16 run (always converted to fp32)") \
     X(training_gemm_cuda, "training.gemm.cuda", \
       LIST, "heuristic", "texts", METHOD_ON_GPUS, FREE, STANDARD, \
-      "cuda: the algorithm of cuBLASLt for each product. heuristic: the first of its heuristic " \
+      "cuda: the algorithm of cuBLASLt for each product. heuristic: the first of its proposals " \
       "that runs; timed: the start of the run times each shape of product with up to 8 " \
       "algorithms, with and without its epilogue fused, and keeps the fastest; a list: the " \
       "choices in the config.yaml of a timed run") \
@@ -80,8 +80,8 @@
       "steps between console lines") \
     X(training_eval_interval, "training.eval_interval", \
       INT, "100", "[0,1e12] epoch", NONE, FREE, STAYS, \
-      "steps between validation losses; epoch: the steps of one pass over data.train, rounded " \
-      "up, with training.epochs; 0: only at the end; needs data.validation") \
+      "steps between validation losses; epoch (needs training.epochs): the steps of one pass " \
+      "over data.train, rounded up; 0: only at the end; needs data.validation") \
     X(training_eval_steps, "training.eval_steps", \
       INT, "10", "[1,1e9]", NONE, FREE, STAYS, \
       "batches per validation loss; needs data.validation") \

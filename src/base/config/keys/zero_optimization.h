@@ -11,8 +11,8 @@
       "and allowed") \
     X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", \
       INT, "1e12", "[1,1e12]", SUM, FREE, STAYS, \
-      "largest number of elements in one reduction; the default: all of a parameter group. A " \
-      "smaller one costs NCCL a copy, and memory for a bucket") \
+      "largest number of elements in one reduction; the default: all of a parameter group. If it " \
+      "is smaller, NCCL needs a copy, and memory for a bucket") \
     X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", \
       INT, "1e12", "[1,1e12]", SUM, FREE, STAYS, \
       "largest number of elements in one all-gather; the default: all of a parameter group") \
@@ -87,10 +87,10 @@
     X(zero_optimization_stage3_prefetch_bucket_size, \
       "zero_optimization.stage3_prefetch_bucket_size", \
       INT, "auto", "[0,1e12] auto", SUM, FREE, STAYS, \
-      "stage 3: elements of parameters that may be gathered ahead of their use, at least the " \
-      "next unit's. More elements hide a slow network better and take more memory. With " \
-      "offload_param: elements after the next unit's that may be under way to the device; with " \
-      "nvme the same number after those may be under way from the disk. auto: the next unit's; " \
+      "stage 3: the next units are gathered ahead of their use, up to so many elements, but at " \
+      "least one unit. More elements hide a slow network better and take more memory. With " \
+      "offload_param: the units after the next one are copied to the device ahead, up to so many " \
+      "elements; with nvme as many after those are read from the disk ahead. auto: one unit; " \
       "with offload_param 5e7") \
     X(zero_optimization_stage3_max_live_parameters, \
       "zero_optimization.stage3_max_live_parameters", \
@@ -101,8 +101,9 @@
     X(zero_optimization_stage3_max_reuse_distance, "zero_optimization.stage3_max_reuse_distance", \
       INT, "0", "[0,1e15]", SUM, FREE, STANDARD, \
       "stage 3: gathered parameters stay until their next use, if fewer elements of other " \
-      "parameters are gathered before it: fewer gathers, more memory. 0: only if the next unit " \
-      "uses them. DeepSpeed's default for this key and stage3_max_live_parameters is 1e9")
+      "parameters than this are gathered in between: fewer gathers, more memory. 0: only if the " \
+      "next unit uses them. DeepSpeed's default for this key and stage3_max_live_parameters is " \
+      "1e9")
 /* clang-format on */
 
 #endif
