@@ -119,7 +119,22 @@ TEST(Check, OverridesMayMakeTheHardwareUseless) {
         EXPECT_NE(testing::internal::GetCapturedStderr().find("training.hardware has no effect"),
                   std::string::npos)
             << override;
+        EXPECT_EQ(c.get->training_hardware[0], '\0') << override;
     }
+}
+
+// An override of another key does not excuse the file, and an error beside it is told, too.
+TEST(Check, AHardwareWithoutUseIsAnErrorOfTheFile) {
+    Config c("training: {hardware: here.yaml}\n");
+    ASSERT_EQ(c.set("zero_optimization.stage=3"), Z3D_OK);
+    EXPECT_EQ(z3d_config_check(c.get, nullptr), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("training.hardware: has no effect"),
+              std::string::npos)
+        << z3d_error_message();
+    const std::string both = check("training: {hardware: here.yaml}\n"
+                                   "zero_optimization: {offload_optimizer: {ratio: 0.5}}");
+    EXPECT_NE(both.find("training.hardware: has no effect"), std::string::npos) << both;
+    EXPECT_NE(both.find("offload_optimizer.ratio"), std::string::npos) << both;
 }
 
 // One in every n blocks: not every number of checkpoints comes out.

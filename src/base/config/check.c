@@ -191,20 +191,32 @@ static void check_activation_parts(config_checker *k) {
                        whole, false);
 }
 
-/* training.hardware describes the machine for three keys that may be auto. */
+/* training.hardware describes the machine for three keys that may be auto. Without one of them it
+ * has no effect. The causes are the overridden keys that do not want it: then it is a note. */
 static void check_hardware(config_checker *k) {
     const z3d_config *c = k->c;
-    bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
-                  c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
-    bool ratio = c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE &&
-                 z3d_is_auto(c->zero_optimization_offload_optimizer_ratio);
-    if (c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO || gather || ratio)
-        return;
+    const bool wants[] = {
+        c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO,
+        c->zero_optimization_stage == 3,
+        c->parallel_pipeline_model_parallel_size > 1,
+        c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO,
+        c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE,
+        z3d_is_auto(c->zero_optimization_offload_optimizer_ratio),
+    };
+    static const char *const keys[] = {CPU,
+                                       "zero_optimization.stage",
+                                       "parallel.pipeline_model_parallel_size",
+                                       "zero_optimization.pipeline_gather",
+                                       "zero_optimization.offload_optimizer.device",
+                                       "zero_optimization.offload_optimizer.ratio"};
+    char causes[256] = CPU;
+    size_t length = strlen(causes);
+    if (wants[0] || (wants[1] && wants[2] && wants[3]) || (wants[4] && wants[5])) return;
+    for (size_t i = 1; i < sizeof keys / sizeof *keys; i++)
+        if (!wants[i] && config_is_overridden(c, keys[i]))
+            length += (size_t)snprintf(causes + length, sizeof causes - length, " %s", keys[i]);
     config_refuse_idle(
-        k, "training.hardware",
-        CPU " zero_optimization.stage parallel.pipeline_model_parallel_size "
-            "zero_optimization.pipeline_gather zero_optimization.offload_optimizer.device "
-            "zero_optimization.offload_optimizer.ratio",
+        k, "training.hardware", causes,
         "unless a key that it decides is auto: " CPU ", zero_optimization.pipeline_gather (stage 3 "
         "with pipeline stages) or zero_optimization.offload_optimizer.ratio (with offload)",
         NULL, false);

@@ -363,7 +363,8 @@ static z3d_status close_document(config_reader *r) {
     Z3D_TRY(status);
     status = reader_next(r, &event);
     if (status == Z3D_OK && event.type != YAML_STREAM_END_EVENT) {
-        status = reader_refuse(r, event.start_mark, "a second document; a file has only one");
+        status =
+            reader_refuse(r, event.start_mark, "a second document; a configuration has only one");
     }
     yaml_event_delete(&event);
     return status;

@@ -46,7 +46,7 @@
     X("zero_optimization.offload_param.pin_memory", Z3D_CONFIG_PINNED)                             \
     X("zero_optimization.offload_param.buffer_count", "fetches are planned ahead")                 \
     X("zero_optimization.offload_param.buffer_size", "the memory planner sizes buffers")           \
-    X("zero_optimization.offload_param.max_in_cpu", "host memory has only what is moved")          \
+    X("zero_optimization.offload_param.max_in_cpu", "the memory planner sizes host memory")        \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "each optimizer has one implementation")                      \

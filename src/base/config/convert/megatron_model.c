@@ -86,7 +86,8 @@ static void convert_positions(megatron_converter *m) {
     if (!megatron_number(m, POSITIONS, &positions)) return;
     bool same = megatron_number(m, "seq-length", &length) && length == positions;
     megatron_rows(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, POSITIONS,
-                  same ? "model.seq_length" : "it must be --seq-length here; write that");
+                  same ? "model.seq_length"
+                       : "positions are the tokens of a sample; write the value of --seq-length");
 }
 
 static void convert_gpt(megatron_converter *m) {

@@ -64,10 +64,11 @@ static void settle(config_checker *k, int index, int key, const char *said) {
     z3d_string_free(&value);
 }
 
-/* The value of a key of ours that another framework's key asks for. */
-static const char *value_for(const z3d_config *c, int index, char *buf, size_t size) {
+/* The value of our key that another framework's key asks for. Its switch sets a switch, or a device
+ * to cpu. */
+static const char *value_for(const z3d_config *c, int index, int key, char *buf, size_t size) {
     double value = c->origin->peer[index].value;
-    if (index == CONFIG_PEER_TENSORBOARD) return value != 0 ? "true" : "false";
+    if (config_table[key].type == CONFIG_BOOL) return value != 0 ? "true" : "false";
     if (config_peer_key[index].type == CONFIG_BOOL) return "cpu";
     if (index == CONFIG_PEER_COS_MIN_RATIO) value *= c->optimizer_params_lr;
     return z3d_format_number(value, buf, size);
@@ -101,7 +102,7 @@ static void settle_renamed(config_checker *k) {
         const bool scaled = index == CONFIG_PEER_COS_MIN_RATIO;
         if (peer->place.source >= 0 && !unsaid && config_sound(k, config_table[key].path, NULL) &&
             (!scaled || config_sound(k, "optimizer.params.lr", NULL)))
-            settle(k, index, key, value_for(k->c, index, buf, sizeof buf));
+            settle(k, index, key, value_for(k->c, index, key, buf, sizeof buf));
     }
 }
 

@@ -9,9 +9,9 @@
       "what backward recomputes. full: the whole block, only its input is kept; selective: " \
       "layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block " \
       "are kept. auto: the first of none, selective and full whose planned memory leaves a tenth " \
-      "of the machine's memory free (in a run at least 64 MiB). Other programs do not count. " \
-      "plan --hardware takes the described machine. It is full without a machine, and if another " \
-      "key of this section needs it. A resumed run keeps the choice, if it still fits") \
+      "of the machine's memory free (in a run at least 64 MiB); other programs on the " \
+      "machine do not count. plan --hardware takes the described machine. auto is full without a " \
+      "machine, and if another key of this section needs it. A resumed run keeps the choice, if it still fits") \
     X(activation_checkpointing_recompute_activation, \
       "activation_checkpointing.recompute_activation", \
       ENUM, "auto", "auto|true|false", SUM, FREE, STANDARD, \

@@ -11,8 +11,8 @@
       "and allowed") \
     X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", \
       INT, "1e12", "[1,1e12]", SUM, FREE, STAYS, \
-      "largest number of elements in one reduction; the default: all of a parameter group. If it " \
-      "is smaller, NCCL needs a copy, and memory for a bucket") \
+      "largest number of elements in one reduction; the default: all of a parameter group. A " \
+      "smaller bucket costs NCCL a copy, and memory for a bucket") \
     X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", \
       INT, "1e12", "[1,1e12]", SUM, FREE, STAYS, \
       "largest number of elements in one all-gather; the default: all of a parameter group") \
