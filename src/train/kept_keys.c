@@ -18,20 +18,10 @@ z3d_accum z3d_trainer_saved_accum(const z3d_config *saved) {
 }
 
 static bool must_keep(const z3d_config *config, z3d_config_resume resume) {
-    switch (resume) {
-    case Z3D_RESUME_FREE:
-        return false;
-    case Z3D_RESUME_PENDING:
+    if (resume == Z3D_RESUME_PENDING)
         return config->zero_optimization_offload_optimizer_delayed_param_update;
-    case Z3D_RESUME_END:
-        return z3d_config_decays(config);
-    case Z3D_RESUME_KEPT:
-    case Z3D_RESUME_SIZE:
-    case Z3D_RESUME_ADAPTED:
-    case Z3D_RESUME_SCALE:
-        break;
-    }
-    return true;
+    if (resume == Z3D_RESUME_END) return z3d_config_decays(config);
+    return resume != Z3D_RESUME_FREE;
 }
 
 #define SCHEDULE_END "scheduler.params.total_num_steps"

@@ -157,6 +157,8 @@ z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, 
 size_t z3d_gpt2_word(const char *text, size_t length);
 /* The length in bytes of the white space at the beginning of `text`; 0: none. */
 size_t z3d_space_length(const char *text, size_t length);
+/* Whether a letter or a number is at the beginning of `text`. */
+bool z3d_begins_word(const char *text, size_t length);
 /* The length of the next word for vocabularies whose tokens have the space mark only at the
  * beginning. */
 size_t z3d_marked_word(const char *text, size_t length);
