@@ -218,15 +218,8 @@ static z3d_status take_line(const z3d_json_lines *lines, const z3d_prompt_style 
 }
 
 static z3d_status make_place(z3d_prompts *p) {
-    if (p->count < p->capacity) return Z3D_OK;
-    int64_t capacity = p->capacity ? 2 * p->capacity : 64;
-    z3d_prompt *prompts = realloc(p->prompt, (size_t)capacity * sizeof *prompts);
-    if (prompts) p->prompt = prompts;
-    z3d_string *heads = realloc(p->head, (size_t)capacity * sizeof *heads);
-    if (heads) p->head = heads;
-    if (!prompts || !heads) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts");
-    p->capacity = capacity;
-    return Z3D_OK;
+    Z3D_TRY(z3d_grow(p->count, &p->capacity, sizeof *p->prompt, "prompts", &p->prompt));
+    return z3d_grow(p->count, &p->head_capacity, sizeof *p->head, "prompts", &p->head);
 }
 
 /* Collects the errors of all lines, so that the user can correct the file at once. */

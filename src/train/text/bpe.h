@@ -100,7 +100,8 @@ typedef struct z3d_added_node {
 
 typedef struct z3d_added_set {
     z3d_added_node *node;
-    int32_t count, capacity;
+    int32_t count;
+    int64_t capacity;
     int32_t first[256]; /* the node of a text's first byte */
     int only; /* the first byte of all texts, if they share it; -1: they differ; -2: the set is
                  empty */

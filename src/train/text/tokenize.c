@@ -44,20 +44,9 @@ static void advance(z3d_tokenize_work *w, int64_t bytes, bool tell) {
     w->options->progress(w->options->context, &progress);
 }
 
-static z3d_status grow(int64_t *capacity, size_t size, const char *what, void *out_array) {
-    int64_t more = *capacity ? 2 * *capacity : 256;
-    void *old, *grown;
-    memcpy(&old, out_array, sizeof old);
-    grown = realloc(old, (size_t)more * size);
-    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %s", what);
-    memcpy(out_array, &grown, sizeof grown);
-    *capacity = more;
-    return Z3D_OK;
-}
-
 static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char *path) {
-    if (w->result->documents == w->document_capacity)
-        Z3D_TRY(grow(&w->document_capacity, sizeof *w->document, "documents", &w->document));
+    Z3D_TRY(z3d_grow(w->result->documents, &w->document_capacity, sizeof *w->document,
+                     "a list of documents", &w->document));
     w->document[w->result->documents++] =
         (z3d_tokenize_document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
     return Z3D_OK;
@@ -74,8 +63,8 @@ static z3d_status add_text(z3d_tokenize_work *w, const char *text, size_t bytes,
     last->tokens += (int64_t)w->ids.count;
     w->result->bytes += (int64_t)bytes;
     if (last->first_part < 0) return Z3D_OK;
-    if (w->parts == w->part_capacity)
-        Z3D_TRY(grow(&w->part_capacity, sizeof *w->part, "parts of texts", &w->part));
+    Z3D_TRY(z3d_grow(w->parts, &w->part_capacity, sizeof *w->part, "a list of parts of texts",
+                     &w->part));
     w->part[w->parts++] = (z3d_tokenize_part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
     return Z3D_OK;
 }
