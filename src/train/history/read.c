@@ -81,11 +81,6 @@ static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
     return Z3D_OK;
 }
 
-static char *text_of(const z3d_json *object, const char *key) {
-    const z3d_json *value = z3d_json_member(object, key);
-    return strdup(value && value->type == Z3D_JSON_STRING ? value->text : "");
-}
-
 static z3d_status take_event(z3d_history *history, const z3d_json *line) {
     int64_t step;
     Z3D_TRY(z3d_grow(history->events, &history->events_capacity, sizeof *history->event,
@@ -95,10 +90,10 @@ static z3d_status take_event(z3d_history *history, const z3d_json *line) {
     *event = (z3d_history_event){.step = step,
                                  .time = number_up_to(line, "time", MOST_TIME),
                                  .seconds = number_of(line, "seconds"),
-                                 .event = text_of(line, "event"),
-                                 .detail = text_of(line, "detail"),
-                                 .device = text_of(line, "device"),
-                                 .type = text_of(line, "type"),
+                                 .event = strdup(z3d_json_text(line, "event")),
+                                 .detail = strdup(z3d_json_text(line, "detail")),
+                                 .device = strdup(z3d_json_text(line, "device")),
+                                 .type = strdup(z3d_json_text(line, "type")),
                                  .peak_tflops = number_up_to(line, "peak_tflops", MOST_TFLOPS)};
     return event->event && event->detail && event->device && event->type
                ? Z3D_OK
