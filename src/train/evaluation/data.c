@@ -136,12 +136,8 @@ static z3d_status open_tokens(const char *file, const char *name, const z3d_conf
                               bool documents, z3d_dataset **out) {
     double weight = 1;
     const z3d_data_list files = {.count = 1, .path = &file, .weight = &weight};
-    const z3d_dataset_config config = {.files = &files,
-                                       .seq_length = run->model_seq_length,
-                                       .vocab_size = (int32_t)run->model_vocab_size,
-                                       .seed = (uint64_t)run->data_seed,
-                                       .documents = documents,
-                                       .too_long = (z3d_too_long)run->data_too_long};
+    z3d_dataset_config config = z3d_dataset_config_of(run, &files);
+    config.documents = documents;
     z3d_status status = z3d_dataset_open(&config, out);
     /* Do not name our own temporary file: the user does not know it. */
     return status == Z3D_OK || file == name ? status : z3d_error_context(status, "%s", name);

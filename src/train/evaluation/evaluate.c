@@ -137,7 +137,6 @@ static z3d_status evaluate(z3d_trainer *trainer, const z3d_evaluate_request *req
 z3d_status z3d_evaluate(z3d_world *world, const z3d_evaluate_request *request,
                         z3d_evaluate_result *result) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world), .evaluates = true};
-    trainer.metrics.fd = trainer.board.file.fd = -1;
     *result = (z3d_evaluate_result){0};
     z3d_status status = z3d_trainer_agree(&trainer, read_config(world, request, &trainer.config));
     if (status == Z3D_OK) status = evaluate(&trainer, request, result);

@@ -333,7 +333,6 @@ static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *req
 z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *request,
                              z3d_generate_result *result) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world)};
-    trainer.metrics.fd = trainer.board.file.fd = -1;
     z3d_status status = z3d_inference_config(request->path, z3d_world_size(world), true,
                                              request->assignments, request->count, &trainer.config);
     if (status == Z3D_OK) status = check_prompt(trainer.config, request, &trainer.empty_prompt);
