@@ -21,6 +21,8 @@ typedef struct z3d_token_list {
 
 /* Makes room for `more` ids after the first `count`. ERR_MEMORY. */
 z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more);
+/* Appends an id. ERR_MEMORY. */
+z3d_status z3d_token_list_add(z3d_token_list *list, int32_t id);
 void z3d_token_list_free(z3d_token_list *list);
 
 struct z3d_tokenizer_ops {

@@ -144,6 +144,9 @@ typedef struct z3d_rewrites {
 /* Adds a step; copies `from` and `into`. r->count must be less than Z3D_MAX_STAGES. ERR_MEMORY. */
 z3d_status z3d_rewrites_add(z3d_rewrites *r, const z3d_rewrite *step);
 void z3d_rewrites_free(z3d_rewrites *r);
+/* Appends the text with each `from` (not empty) replaced by `into`. */
+void z3d_append_replaced(const char *from, const char *into, const char *text, size_t length,
+                         z3d_string *out);
 /* Applies the steps: *text and *length become the result, valid until the next call. Without
  * `prepend` PREPEND steps are left out. An empty text stays empty. ERR_MEMORY. */
 z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, size_t *length);

@@ -24,6 +24,12 @@ z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more) {
     return Z3D_OK;
 }
 
+z3d_status z3d_token_list_add(z3d_token_list *list, int32_t id) {
+    Z3D_TRY(z3d_token_list_reserve(list, 1));
+    list->id[list->count++] = id;
+    return Z3D_OK;
+}
+
 void z3d_token_list_free(z3d_token_list *list) {
     free(list->id);
     *list = (z3d_token_list){0};
@@ -248,12 +254,6 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
 
 /* ---- the ids of a text ---- */
 
-static z3d_status append_id(z3d_token_list *out, int32_t id) {
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    out->id[out->count++] = id;
-    return Z3D_OK;
-}
-
 z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list *ids,
                                    size_t first) {
     if (t->model_ids == 0 || t->model_ids >= t->vocab_size) return Z3D_OK;
@@ -270,7 +270,7 @@ z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list 
 static z3d_status append_text(z3d_tokenizer *t, int32_t begin, const char *text, size_t length,
                               bool begins, z3d_token_list *out) {
     size_t first = out->count;
-    if (begin >= 0) Z3D_TRY(append_id(out, begin));
+    if (begin >= 0) Z3D_TRY(z3d_token_list_add(out, begin));
     Z3D_TRY(t->ops->encode(t, text, length, begins, out));
     if (begin >= 0 && out->count > first + 1 && out->id[first + 1] == begin) {
         out->count--;
@@ -284,7 +284,7 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t lengt
     size_t before = out->count;
     Z3D_TRY(append_text(t, t->begin_of_text, text, length, true, out));
     /* A text may have no ids: unknown text is left out. */
-    return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
+    return out->count > before ? Z3D_OK : z3d_token_list_add(out, t->end_of_text);
 }
 
 z3d_status z3d_tokenizer_special_token(z3d_tokenizer *t, const char *text, int32_t *out) {
@@ -333,7 +333,7 @@ z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length,
     bool ended = false;
     while (space < length && strchr(WHITE, text[length - space - 1])) space++;
     if (length > 0) Z3D_TRY(find_end(t, out->id + before, out->count - before, space, &ended));
-    return ended ? Z3D_OK : append_id(out, t->end_of_text);
+    return ended ? Z3D_OK : z3d_token_list_add(out, t->end_of_text);
 }
 
 z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
