@@ -39,9 +39,7 @@ bool cli_is_near(const char *given, const char *name) {
 static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *options) {
     const char *given = argv[i] + 2, *value = strchr(given, '=');
     size_t length = value ? (size_t)(value - given) : strlen(given);
-    bool configured = strcmp(argv[0], "train") == 0 || strcmp(argv[0], "plan") == 0 ||
-                      strcmp(argv[0], "generate") == 0 || strcmp(argv[0], "evaluate") == 0 ||
-                      strcmp(argv[0], "submit") == 0;
+    bool configured = z3d_has_word("train plan generate evaluate submit", argv[0]);
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), given);
     for (const cli_option *o = options; o->name; o++)
@@ -170,10 +168,6 @@ static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **
     return status;
 }
 
-z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
-    return cli_read_config_for(count, arguments, 0, out);
-}
-
 /* The error for a configuration without a model, such as a DeepSpeed file. */
 static z3d_status refuse_without_model(const char *path) {
     const size_t length = strlen(path);
@@ -194,7 +188,7 @@ static z3d_status refuse_without_model(const char *path) {
     return status;
 }
 
-z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
+z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out) {
     Z3D_TRY(read_any(count, arguments, ranks, out));
     for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) {
         const char *path = z3d_config_meanings[i].path;

@@ -4,9 +4,8 @@
 #include <sys/stat.h>
 
 #include "src/base/sort.h"
-#include "src/cli/cli.h"
+#include "src/cli/plan.h"
 #include "src/plan/calibrate/calibrate.h"
-#include "src/plan/choose/choose.h"
 #include "src/train/history/history.h"
 
 /* The median of a run's steps, without the first one. */
@@ -43,12 +42,12 @@ static z3d_status add_run(const char *run, const z3d_hardware *hardware, z3d_mea
     return status == Z3D_OK ? status : z3d_error_context(status, "%s", run);
 }
 
-static z3d_status read_steps(const z3d_config *config, const cli_calibration *asked,
+static z3d_status read_steps(const z3d_config *config, const cli_plan_asked *asked,
                              const z3d_hardware *hardware, z3d_measured_steps *out) {
     struct stat info;
     z3d_log_configure(Z3D_LOG_WARN, 0); /* no notes on each step's configuration */
-    for (int i = 0; i < asked->steps->count; i++) {
-        const char *path = asked->steps->value[i];
+    for (int i = 0; i < asked->steps.count; i++) {
+        const char *path = asked->steps.value[i];
         const bool run = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
         Z3D_TRY(run ? add_run(path, hardware, out)
                     : z3d_measured_steps_read(config, hardware, path, out));
@@ -56,7 +55,7 @@ static z3d_status read_steps(const z3d_config *config, const cli_calibration *as
     return Z3D_OK;
 }
 
-z3d_status cli_plan_calibrate(const z3d_config *config, const cli_calibration *asked,
+z3d_status cli_plan_calibrate(const z3d_config *config, const cli_plan_asked *asked,
                               z3d_string *text) {
     z3d_hardware hardware;
     z3d_measured_steps steps = {0};
