@@ -403,7 +403,6 @@ static z3d_status export(request *r) {
                        .vocab = r->vocab,
                        .merges = r->merges,
                        .base = r->base};
-    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     Z3D_TRY(read_format(r, &what.format, &what.dtype));
     bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
     if (r->max_shard &&
@@ -497,7 +496,6 @@ static z3d_status import(request *r) {
                        .merges = r->merges,
                        .allow_nonfinite = r->allow_nonfinite,
                        .check_tokenizer = z3d_tokenizer_check};
-    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     if (r->vocab_size &&
         (z3d_parse_int(r->vocab_size, &what.vocab_size) != Z3D_OK || what.vocab_size < 1))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size %s: expected a number of token ids",
@@ -550,6 +548,7 @@ static z3d_status check_options(const request *r, const tool *t) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size is for checkpoint import");
     if (r->force && !(exports && r->format && strcmp(r->format, "llm.c") == 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--force is for checkpoint export --format llm.c");
+    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     return Z3D_OK;
 }
 

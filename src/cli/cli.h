@@ -82,6 +82,8 @@ z3d_status cli_check_outputs(const cli_output *outputs, int count, const char *c
                              int input_count, bool force);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);
+/* cli_write if `status` is OK, otherwise `status`; frees the text. */
+z3d_status cli_save(z3d_status status, const char *path, z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: after one error line (a full disk), or
  * without a line if the pipe was closed. */
 int cli_print(const z3d_string *text);

@@ -259,6 +259,12 @@ z3d_status cli_write(const char *path, const z3d_string *text) {
                    : Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
 }
 
+z3d_status cli_save(z3d_status status, const char *path, z3d_string *text) {
+    if (status == Z3D_OK) status = cli_write(path, text);
+    z3d_string_free(text);
+    return status;
+}
+
 int cli_print(const z3d_string *text) {
     if (text->failed)
         return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the text to print"),

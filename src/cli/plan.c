@@ -70,21 +70,13 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
                            hardware, text);
 }
 
-static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware,
-                                const char *path) {
-    z3d_string drawn = {0};
-    z3d_status status = z3d_schedule_picture(of, hardware, &drawn);
-    if (status == Z3D_OK) status = cli_write(path, &drawn);
-    z3d_string_free(&drawn);
-    return status;
-}
-
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
                         const z3d_hardware *hardware, const z3d_gather_price gathers[2],
                         const cli_plan_asked *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
     FILE *timeline = NULL;
+    z3d_string drawn = {0};
     if (options->trace && !(timeline = fopen(options->trace, "w")))
         return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                          strerror(errno));
@@ -99,7 +91,8 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
                            strerror(errno));
     Z3D_TRY(status);
     memcpy(estimate.gather, gathers, sizeof estimate.gather);
-    if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
+    if (options->schedule)
+        Z3D_TRY(cli_save(z3d_schedule_picture(of, hardware, &drawn), options->schedule, &drawn));
     Z3D_TRY(z3d_bill_check(options->train_tokens, estimate.tokens));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     Z3D_TRY((options->json ? z3d_estimate_json : z3d_estimate_print)(
@@ -139,11 +132,7 @@ z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, 
 static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
     z3d_string drawn = {0};
     Z3D_TRY(z3d_plan_memory_print(plan, text));
-    if (!picture) return Z3D_OK;
-    z3d_status status = z3d_plan_picture(plan, &drawn);
-    if (status == Z3D_OK) status = cli_write(picture, &drawn);
-    z3d_string_free(&drawn);
-    return status;
+    return picture ? cli_save(z3d_plan_picture(plan, &drawn), picture, &drawn) : Z3D_OK;
 }
 
 /* Says whether a run of one rank fits on this machine now; if not, what to change. */

@@ -73,8 +73,7 @@ z3d_status cli_plan_calibrate(const z3d_config *config, const cli_plan_asked *as
                       found.steps, hardware.name);
     snprintf(hardware.software, sizeof hardware.software, "%.40s, from steps", start);
     z3d_software_write(&hardware, "", &file);
-    status = cli_write(asked->write, &file);
-    z3d_string_free(&file);
+    status = cli_save(Z3D_OK, asked->write, &file);
     z3d_string_append(text, "starts with %s%s\n", start,
                       asked->software ? "" : ", which is nearest to these steps");
     z3d_calibration_print(&found, text);
