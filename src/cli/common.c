@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "parallel/parallel.h"
@@ -146,8 +145,7 @@ static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **
                 Z3D_ERR_USAGE,
                 "'%s' is not key=value (usage: one configuration file, then key=value arguments)",
                 arguments[i]);
-    struct stat info;
-    if (stat(arguments[0], &info) == 0 && S_ISDIR(info.st_mode))
+    if (z3d_is_folder(arguments[0]))
         return Z3D_ERROR(Z3D_ERR_IO,
                          "%s is a folder; a configuration is a file: write %s/config.yaml",
                          arguments[0], arguments[0]);

@@ -1,7 +1,6 @@
 /* zero3d data tokenize */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/cli/cli.h"
@@ -154,11 +153,6 @@ static z3d_status read_special(const char *how, z3d_special *out) {
     return Z3D_OK;
 }
 
-static bool is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* The kind with this name; false: none, so the name may be a folder. */
 static bool is_kind(const char *name, z3d_tokenizer_kind *out) {
     static const char *const names[] = {[Z3D_TOKENIZER_BYTES] = "bytes",
@@ -197,7 +191,7 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
         Z3D_TRY(make_of_kind(kind, vocab, merges, out));
         return z3d_tokenizer_set_special(*out, special);
     }
-    if (!is_folder(name))
+    if (!z3d_is_folder(name))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--tokenizer %s: there is no such folder; expected bytes, gpt2, "
                          "huggingface or a model's folder",

@@ -1,7 +1,6 @@
 /* zero3d plan --calibrate: fits software to measured steps, from files or runs. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "src/base/sort.h"
 #include "src/cli/plan.h"
@@ -44,13 +43,11 @@ static z3d_status add_run(const char *run, const z3d_hardware *hardware, z3d_mea
 
 static z3d_status read_steps(const z3d_config *config, const cli_plan_asked *asked,
                              const z3d_hardware *hardware, z3d_measured_steps *out) {
-    struct stat info;
     z3d_log_configure(Z3D_LOG_WARN, 0); /* no notes on each step's configuration */
     for (int i = 0; i < asked->steps.count; i++) {
         const char *path = asked->steps.value[i];
-        const bool run = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        Z3D_TRY(run ? add_run(path, hardware, out)
-                    : z3d_measured_steps_read(config, hardware, path, out));
+        Z3D_TRY(z3d_is_folder(path) ? add_run(path, hardware, out)
+                                    : z3d_measured_steps_read(config, hardware, path, out));
     }
     return Z3D_OK;
 }

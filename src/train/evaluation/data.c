@@ -13,20 +13,6 @@
 #include "src/train/text/json_lines.h"
 #include "src/train/text/text_files.h"
 
-static bool ends_with(const char *text, const char *end) {
-    size_t a = strlen(text), b = strlen(end);
-    return a > b && strcmp(text + a - b, end) == 0;
-}
-
-/* Whether the path is that of a Megatron-LM pair without its endings .bin and .idx. */
-static bool is_prefix(const char *path) {
-    z3d_string index = {0};
-    z3d_string_append(&index, "%s.idx", path);
-    bool is = !index.failed && access(path, F_OK) != 0 && access(index.text, F_OK) == 0;
-    z3d_string_free(&index);
-    return is;
-}
-
 /* Decides by the name, or by the content. */
 static bool is_json(const char *path) {
     if (z3d_is_json_lines(path) || z3d_is_json(path)) return true;
@@ -38,9 +24,7 @@ static bool is_json(const char *path) {
 }
 
 z3d_evaluation_kind z3d_evaluation_kind_of(const char *path) {
-    if (ends_with(path, ".bin") || ends_with(path, ".idx") || is_prefix(path) ||
-        z3d_is_token_file(path))
-        return Z3D_EVALUATE_TOKENS;
+    if (z3d_names_token_file(path)) return Z3D_EVALUATE_TOKENS;
     return is_json(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
 }
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/train/history/history.h"
 
@@ -174,10 +173,9 @@ z3d_status z3d_history_read_events(const char *folder, z3d_history *out) {
 }
 
 z3d_status z3d_history_read(const char *path, z3d_history *out) {
-    struct stat info;
     z3d_string metrics = {0};
     Z3D_TRY(begin(path, out));
-    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool folder = z3d_is_folder(path);
     z3d_string_append(&metrics, "%s%s", path, folder ? "/metrics.jsonl" : "");
     z3d_status status =
         metrics.failed

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
@@ -125,17 +124,12 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
 
 /* ---- files ---- */
 
-static bool is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* `path` itself, if it is a file; in a folder tokenizer.json, else vocab.json. pair: a merges.txt
  * was named, so vocab.json is meant. */
 static void find_file(const char *path, bool pair, z3d_string *out) {
     const char *const whole = "tokenizer.json", *const part = "vocab.json";
     const char *const names[] = {pair ? part : whole, pair ? whole : part, whole};
-    if (!is_folder(path)) {
+    if (!z3d_is_folder(path)) {
         z3d_string_append(out, "%s", path);
         return;
     }

@@ -137,9 +137,7 @@ static z3d_status read_event(reader *r, const z3d_json *json, z3d_trace_event *e
     return *training ? follow(r, e) : Z3D_OK;
 }
 
-static z3d_status take_line(reader *r, const z3d_json *json,
-                            z3d_status (*take)(void *context, const z3d_trace_line *line),
-                            void *context) {
+static z3d_status take_line(reader *r, const z3d_json *json, z3d_trace_taker take, void *context) {
     z3d_trace_event event;
     z3d_trace_line line = {.json = json};
     bool training = false, named = strcmp(z3d_json_text(json, "ph"), "M") == 0;
@@ -175,9 +173,7 @@ static z3d_status next_line(reader *r, size_t *length) {
 }
 
 /* Reads to the last line; if the run still runs or was killed, to the end of the file. */
-static z3d_status read_lines(reader *r,
-                             z3d_status (*take)(void *context, const z3d_trace_line *line),
-                             void *context) {
+static z3d_status read_lines(reader *r, z3d_trace_taker take, void *context) {
     size_t length;
     Z3D_TRY(next_line(r, &length));
     if (strcmp(r->line, "[") != 0 || length == 0)
@@ -195,8 +191,7 @@ static z3d_status read_lines(reader *r,
     return r->has_head ? Z3D_OK : refuse(r, "the file has no event");
 }
 
-z3d_status z3d_trace_read(const char *path, z3d_trace_head *head,
-                          z3d_status (*take)(void *context, const z3d_trace_line *line),
+z3d_status z3d_trace_read(const char *path, z3d_trace_head *head, z3d_trace_taker take,
                           void *context) {
     reader r = {.path = path, .file = fopen(path, "r"), .head = head};
     if (!r.file) return Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", path, strerror(errno));
