@@ -82,6 +82,7 @@ int z3d_vocabulary_byte_of(const z3d_vocabulary *v, int32_t id);
 
 typedef struct z3d_word_merger z3d_word_merger;
 
+/* Destroy it also after a failure. ERR_MEMORY. */
 z3d_status z3d_word_merger_create(const z3d_vocabulary *v, z3d_word_merger **out);
 void z3d_word_merger_destroy(z3d_word_merger *m);
 /* Appends a word's ids. Remembers short words, so one thread at a time. ERR_MEMORY. */
