@@ -447,7 +447,7 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
         status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path.text, NULL,
                                       &tokenizer);
     if (tokenizer)
-        z3d_string_append(out, "%s of %d ids", tokenizer->ops->name, (int)tokenizer->vocab_size);
+        z3d_string_append(out, "%s of %d ids", tokenizer->name, (int)tokenizer->vocab_size);
     else
         z3d_string_append(out, there ? "cannot be used: %s" : "none (--vocab PATH gives one)",
                           z3d_error_message());

@@ -240,7 +240,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK)
-        z3d_string_append(text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->ops->name,
+        z3d_string_append(text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->name,
                           (int)tokenize.tokenizer->vocab_size);
     if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
     z3d_tokenizer_destroy(tokenize.tokenizer);

@@ -215,7 +215,7 @@ z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer 
         "%s: another tokenizer made this file (%d ids, digest %016llx) than the model's "
         "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or set "
         "data.tokenizer and data.vocab to the tokenizer that made it",
-        file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->ops->name,
+        file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->name,
         tokenizer->vocab_size, (unsigned long long)tokenizer->digest);
 }
 

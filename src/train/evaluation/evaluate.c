@@ -101,7 +101,7 @@ static z3d_status find_bytes(const z3d_trainer *trainer, z3d_evaluate_result *re
                                  trainer->config->model_seq_length, &result->bytes));
     if (result->bytes < 0)
         z3d_string_append(&result->why, "the %s tokenizer of the run does not have all the tokens",
-                          trainer->tokenizer->ops->name);
+                          trainer->tokenizer->name);
     if (result->bytes == 0) z3d_string_append(&result->why, "the tokens have no text");
     if (result->bytes == 0) result->bytes = -1;
     return result->why.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text") : Z3D_OK;

@@ -192,6 +192,7 @@ z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length, 
 
 typedef struct z3d_bpe_tokenizer {
     z3d_tokenizer base;
+    bool gpt2;       /* of this kind; else huggingface */
     int32_t closing; /* the token that the post-processor puts after a text; -1: none */
     z3d_vocabulary vocabulary;
     z3d_word_merger *merger;

@@ -91,7 +91,7 @@ static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids,
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= t->vocabulary.size)
             return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: this %s tokenizer has ids 0 to %d", i,
-                             ids[i], t->base.ops->name, t->vocabulary.size - 1);
+                             ids[i], t->base.name, t->vocabulary.size - 1);
         append_token(t, ids[i], out);
         /* Removes the space that encoding puts before a text. */
         if (begins && t->strip && out->length > before) {
@@ -151,29 +151,23 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     free(t);
 }
 
-static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
-                                                  .encode = bpe_encode,
-                                                  .encode_after = bpe_encode_after,
-                                                  .decode = bpe_decode,
-                                                  .find_special = bpe_find_special,
-                                                  .name_token = bpe_name_token,
-                                                  .destroy = bpe_destroy};
-static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
-                                                         .encode = bpe_encode,
-                                                         .encode_after = bpe_encode_after,
-                                                         .decode = bpe_decode,
-                                                         .find_special = bpe_find_special,
-                                                         .name_token = bpe_name_token,
-                                                         .destroy = bpe_destroy};
+static const struct z3d_tokenizer_ops bpe_ops = {.encode = bpe_encode,
+                                                 .encode_after = bpe_encode_after,
+                                                 .decode = bpe_decode,
+                                                 .find_special = bpe_find_special,
+                                                 .name_token = bpe_name_token,
+                                                 .destroy = bpe_destroy};
 
 z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
     z3d_bpe_tokenizer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
-    t->base = (z3d_tokenizer){.ops = gpt2 ? &gpt2_ops : &huggingface_ops,
+    t->base = (z3d_tokenizer){.ops = &bpe_ops,
+                              .name = gpt2 ? "gpt2" : "huggingface",
                               .begin_of_text = -1,
                               .usual_begin = -1,
                               .end_of_text = -1};
+    t->gpt2 = gpt2;
     t->closing = -1;
     z3d_added_set_init(&t->raw);
     z3d_added_set_init(&t->rewritten);
@@ -214,7 +208,7 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
     t->base.vocab_size = v->size;
     if (t->base.begin_of_text >= 0)
         t->base.usual_begin = t->base.begin_of_text;
-    else if (t->base.usual_begin < 0 && t->base.ops == &gpt2_ops)
+    else if (t->base.usual_begin < 0 && t->gpt2)
         t->base.usual_begin = t->base.end_of_text;
     for (int32_t id = 0; id < v->size; id++)
         z3d_tokenizer_digest(&t->base, (v->text.text ? v->text.text : "") + v->token[id].begin,

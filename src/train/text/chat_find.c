@@ -238,7 +238,7 @@ static z3d_status find_token(const z3d_chat *chat, z3d_tokenizer *tokenizer, con
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "the %s chat template writes %s, but the %s tokenizer has no such special "
                      "token; --chat-template plain needs none",
-                     chat->kind->name, text, tokenizer->ops->name);
+                     chat->kind->name, text, tokenizer->name);
 }
 
 static z3d_status find_tokens(z3d_chat *chat, z3d_tokenizer *tokenizer) {

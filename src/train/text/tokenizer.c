@@ -94,7 +94,6 @@ static void bytes_destroy(z3d_tokenizer *tokenizer) {
 }
 
 static const struct z3d_tokenizer_ops bytes_ops = {
-    .name = "bytes",
     .encode = bytes_encode,
     .encode_after = bytes_encode_after,
     .decode = bytes_decode,
@@ -108,6 +107,7 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
         return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
     Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
     **out = (z3d_tokenizer){.ops = &bytes_ops,
+                            .name = "bytes",
                             .vocab_size = BYTES_VOCABULARY,
                             .begin_of_text = -1,
                             .usual_begin = BYTES_END_OF_TEXT,
@@ -256,7 +256,7 @@ z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list 
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "the text has token %d of the %s tokenizer, but the model has ids 0 "
                              "to %d (model.vocab_size): remove it from the text",
-                             ids->id[i], t->ops->name, t->model_ids - 1);
+                             ids->id[i], t->name, t->model_ids - 1);
     return Z3D_OK;
 }
 
@@ -364,7 +364,7 @@ z3d_status z3d_tokenizer_set_special(z3d_tokenizer *t, z3d_special special) {
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "special tokens: %s: the %s tokenizer has no token that begins a text; "
                          "expected \"bos_token\" in tokenizer_config.json, or use eos or none",
-                         special == Z3D_SPECIAL_BOS ? "bos" : "both", t->ops->name);
+                         special == Z3D_SPECIAL_BOS ? "bos" : "both", t->name);
     t->begin_of_text = begins ? t->usual_begin : -1;
     return Z3D_OK;
 }
@@ -376,12 +376,12 @@ z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
     if (more > FEW || t->end_of_text >= vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "model.vocab_size %lld is too small: the %s tokenizer has %d tokens",
-                         (long long)vocab_size, t->ops->name, t->vocab_size);
+                         (long long)vocab_size, t->name, t->vocab_size);
     if (more > 0)
         z3d_log(Z3D_LOG_WARN,
                 "the %s tokenizer has %d tokens, but the model has %lld ids (model.vocab_size): a "
                 "text with one of the last %lld is refused",
-                t->ops->name, t->vocab_size, (long long)vocab_size, (long long)more);
+                t->name, t->vocab_size, (long long)vocab_size, (long long)more);
     return Z3D_OK;
 }
 
