@@ -269,7 +269,6 @@ static z3d_status read_count(const char *text, const char *option, double most, 
                      text, most, strcmp(option, "tokens") == 0 ? ", such as 300B or 1T" : "");
 }
 
-/* Reads the options that are numbers. */
 static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_asked *p) {
     Z3D_TRY(read_number(ranks, "ranks", 1, &p->ranks));
     Z3D_TRY(read_number(rank, "rank", 0, &p->rank));

@@ -54,7 +54,6 @@ static z3d_status make_tokenizer(z3d_trainer *trainer) {
     return z3d_trainer_check_prompts(trainer);
 }
 
-/* RUN/name, malloc'ed into out. */
 static z3d_status run_path(const z3d_trainer *trainer, const char *name, z3d_string *out) {
     z3d_string_append(out, "%s/%s", trainer->config->run_dir, name);
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;

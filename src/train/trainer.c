@@ -472,7 +472,6 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step, key);
 }
 
-/* Writes summary.json. */
 static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string path = {0}, text = {0};
     z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);

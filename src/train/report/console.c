@@ -465,7 +465,6 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
                     end->memory->rank, beside);
 }
 
-/* Appends a share of the steps' time. */
 static void append_share(z3d_string *out, const z3d_run_end *end, const char *what,
                          double seconds) {
     if (isfinite(seconds) && end->sums->step_seconds > 0)

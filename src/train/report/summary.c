@@ -36,7 +36,6 @@ static void append_memory(z3d_string *out, const z3d_rank_memory *memory) {
                           "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
 }
 
-/* Appends categories that differ from the plan. */
 static void append_differences(z3d_string *out, const z3d_rank_memory *memory) {
     static const char *const where[] = {"", " in host memory", " on the disk"};
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)

@@ -68,7 +68,6 @@ static z3d_status take_off(merge *m, const z3d_trace_line *line) {
     return Z3D_OK;
 }
 
-/* Appends the bar. */
 static void append_flight(const merge *m, const flight *f, const z3d_trace_event *wait) {
     z3d_string *out = m->out;
     z3d_string_append(out, ",\n{\"name\":");
