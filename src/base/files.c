@@ -62,6 +62,11 @@ z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out
     return status;
 }
 
+bool z3d_is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static z3d_status make_folder(const char *path, const char *whole) {
     if (mkdir(path, 0777) == 0) return Z3D_OK;
     int error = errno;

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/strings.h"
-
 enum { MAX_DEPTH = 64, BLOCK = 1 << 16 };
 
 /* The memory of one tree, freed together. The first block has the root. */
@@ -357,6 +355,11 @@ bool z3d_json_is_number(const z3d_json *value, double number) {
     return value && value->type == Z3D_JSON_NUMBER && strtod(value->text, NULL) == number;
 }
 
+const char *z3d_json_text(const z3d_json *object, const char *key) {
+    const z3d_json *m = z3d_json_member(object, key);
+    return m && m->type == Z3D_JSON_STRING ? m->text : "";
+}
+
 bool z3d_json_is_none(const z3d_json *value) {
     return !value || value->type == Z3D_JSON_NULL;
 }
@@ -364,4 +367,33 @@ bool z3d_json_is_none(const z3d_json *value) {
 bool z3d_json_flag(const z3d_json *object, const char *key, bool missing) {
     const z3d_json *m = z3d_json_member(object, key);
     return m && m->type == Z3D_JSON_BOOL ? m->truth : missing;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): the reader refuses more than MAX_DEPTH levels */
+void z3d_json_append(const z3d_json *value, const char *space, z3d_string *out) {
+    const bool object = value->type == Z3D_JSON_OBJECT;
+    switch (value->type) {
+    case Z3D_JSON_NULL:
+        z3d_string_append(out, "null");
+        break;
+    case Z3D_JSON_BOOL:
+        z3d_string_append(out, value->truth ? "true" : "false");
+        break;
+    case Z3D_JSON_NUMBER:
+        z3d_string_append(out, "%s", value->text);
+        break;
+    case Z3D_JSON_STRING:
+        z3d_string_append_json_bytes(out, value->text, value->length);
+        break;
+    case Z3D_JSON_ARRAY:
+    case Z3D_JSON_OBJECT:
+        z3d_string_append(out, object ? "{" : "[");
+        for (const z3d_json *m = value->first; m; m = m->next) {
+            if (object) z3d_string_append_json(out, m->key);
+            if (object) z3d_string_append(out, ":%s", space);
+            z3d_json_append(m, space, out);
+            if (m->next) z3d_string_append(out, ",%s", space);
+        }
+        z3d_string_append(out, object ? "}" : "]");
+    }
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/status.h"
+#include "src/base/strings.h"
 
 typedef enum z3d_json_type {
     Z3D_JSON_NULL,
@@ -59,9 +59,15 @@ bool z3d_json_int(const z3d_json *value, int64_t *out);
 /* Whether the value is this text, or this number; false for NULL. */
 bool z3d_json_is_text(const z3d_json *value, const char *text);
 bool z3d_json_is_number(const z3d_json *value, double number);
+/* The text of the member `key`; "" if it is missing or no text. */
+const char *z3d_json_text(const z3d_json *object, const char *key);
 /* Whether the value is missing (NULL) or null. */
 bool z3d_json_is_none(const z3d_json *value);
 /* The boolean member `key`; `missing` if there is none. */
 bool z3d_json_flag(const z3d_json *object, const char *key, bool missing);
+
+/* Appends the value as JSON on one line, numbers as the file writes them. space: the text after
+ * each comma and colon. */
+void z3d_json_append(const z3d_json *value, const char *space, z3d_string *out);
 
 #endif

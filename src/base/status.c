@@ -126,3 +126,16 @@ z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_point
     memcpy(out_pointer, &memory, sizeof memory);
     return Z3D_OK;
 }
+
+z3d_status z3d_grow(int64_t count, int64_t *capacity, size_t bytes, const char *what, void *array) {
+    enum { FEWEST = 64 };
+    const int64_t more = *capacity ? 2 * *capacity : FEWEST;
+    void *old, *grown;
+    if (count < *capacity) return Z3D_OK;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, (size_t)more * bytes);
+    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %s", what);
+    memcpy(array, &grown, sizeof grown);
+    *capacity = more;
+    return Z3D_OK;
+}

@@ -81,6 +81,20 @@ static z3d_status check_base(const request *r, const z3d_checkpoint *a, const z3
                      z3d_checkpoint_folder(a));
 }
 
+typedef struct tensor {
+    const char *group, *name;
+    const int64_t *shape;
+    int dims;
+    z3d_part whole;
+} tensor;
+
+static tensor tensor_of(const z3d_checkpoint *c, int i) {
+    tensor t;
+    z3d_checkpoint_tensor(c, i, &t.group, &t.name, &t.dims, &t.shape);
+    z3d_checkpoint_whole(c, i, &t.whole);
+    return t;
+}
+
 /* ---- list ---- */
 
 static z3d_sizes_text sizes_of(const z3d_checkpoint_info *info) {
@@ -129,17 +143,12 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
     const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
     char number[32], more[48] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
-        z3d_part whole;
-        z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
-        z3d_checkpoint_whole(c, i, &whole);
-        parameters += whole.count;
-        if (z3d_checkpoint_kinds_of(c, i) & states) trained += whole.count;
-        z3d_string_append(text, "  %s/%s [", group, name);
-        for (int d = 0; d < dims; d++)
-            z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)shape[d]);
+        const tensor t = tensor_of(c, i);
+        parameters += t.whole.count;
+        if (z3d_checkpoint_kinds_of(c, i) & states) trained += t.whole.count;
+        z3d_string_append(text, "  %s/%s [", t.group, t.name);
+        for (int d = 0; d < t.dims; d++)
+            z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)t.shape[d]);
         z3d_string_append(text, "]\n");
     }
     if (states && trained < parameters)
@@ -235,17 +244,10 @@ static z3d_status compare_state(z3d_checkpoint *a, z3d_checkpoint *b, int kind, 
     return Z3D_OK;
 }
 
-static bool same_shape(const z3d_checkpoint *a, int i, const z3d_checkpoint *b, int j) {
-    const char *group, *name;
-    const int64_t *shape_a, *shape_b;
-    int dims_a, dims_b;
-    z3d_part whole_a, whole_b;
-    z3d_checkpoint_tensor(a, i, &group, &name, &dims_a, &shape_a);
-    z3d_checkpoint_tensor(b, j, &group, &name, &dims_b, &shape_b);
-    z3d_checkpoint_whole(a, i, &whole_a);
-    z3d_checkpoint_whole(b, j, &whole_b);
-    return dims_a == dims_b && memcmp(shape_a, shape_b, (size_t)dims_a * sizeof *shape_a) == 0 &&
-           memcmp(&whole_a, &whole_b, sizeof whole_a) == 0;
+static bool same_shape(const tensor *a, const tensor *b) {
+    return a->dims == b->dims &&
+           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0 &&
+           memcmp(&a->whole, &b->whole, sizeof a->whole) == 0;
 }
 
 /* The result of compare_tensors. */
@@ -258,10 +260,7 @@ typedef struct findings {
 
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
                                  z3d_string *text, findings *f) {
-    const char *group, *name;
-    const int64_t *shape;
-    int dims;
-    z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
+    const tensor t = tensor_of(a, i);
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
         bool in_a = z3d_checkpoint_kinds_of(a, i) >> kind & 1;
@@ -272,7 +271,7 @@ static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, in
         f->compared += kind == 0;
         if (d.elements == 0) continue;
         z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n",
-                          z3d_tensor_kind_name(kind), group, name, (long long)d.elements,
+                          z3d_tensor_kind_name(kind), t.group, t.name, (long long)d.elements,
                           d.largest);
         f->differing += kind == 0;
     }
@@ -284,17 +283,15 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
     findings f = {0};
     int matched = 0;
     for (int i = 0; i < z3d_checkpoint_num_tensors(a); i++) {
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
-        z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
-        int j = z3d_checkpoint_find(b, group, name);
+        const tensor mine = tensor_of(a, i);
+        const int j = z3d_checkpoint_find(b, mine.group, mine.name);
+        const tensor theirs = j >= 0 ? tensor_of(b, j) : mine;
         matched += j >= 0;
         f.only[0] += j < 0;
-        if (j >= 0 && same_shape(a, i, b, j))
+        if (j >= 0 && same_shape(&mine, &theirs))
             Z3D_TRY(compare_states(a, b, i, j, chunk, text, &f));
         else
-            z3d_string_append(text, "%s/%s: %s\n", group, name,
+            z3d_string_append(text, "%s/%s: %s\n", mine.group, mine.name,
                               j < 0 ? "only in the first" : "different shapes");
     }
     f.only[1] = z3d_checkpoint_num_tensors(b) - matched;
@@ -403,7 +400,6 @@ static z3d_status export(request *r) {
                        .vocab = r->vocab,
                        .merges = r->merges,
                        .base = r->base};
-    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     Z3D_TRY(read_format(r, &what.format, &what.dtype));
     bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
     if (r->max_shard &&
@@ -451,7 +447,7 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
         status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path.text, NULL,
                                       &tokenizer);
     if (tokenizer)
-        z3d_string_append(out, "%s of %d ids", tokenizer->ops->name, (int)tokenizer->vocab_size);
+        z3d_string_append(out, "%s of %d ids", tokenizer->name, (int)tokenizer->vocab_size);
     else
         z3d_string_append(out, there ? "cannot be used: %s" : "none (--vocab PATH gives one)",
                           z3d_error_message());
@@ -497,7 +493,6 @@ static z3d_status import(request *r) {
                        .merges = r->merges,
                        .allow_nonfinite = r->allow_nonfinite,
                        .check_tokenizer = z3d_tokenizer_check};
-    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     if (r->vocab_size &&
         (z3d_parse_int(r->vocab_size, &what.vocab_size) != Z3D_OK || what.vocab_size < 1))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size %s: expected a number of token ids",
@@ -550,6 +545,7 @@ static z3d_status check_options(const request *r, const tool *t) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size is for checkpoint import");
     if (r->force && !(exports && r->format && strcmp(r->format, "llm.c") == 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--force is for checkpoint export --format llm.c");
+    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     return Z3D_OK;
 }
 

@@ -60,22 +60,11 @@ bool cli_is_in_path(const char *name);
 /* Whether `given` is probably a misspelt `name`, of a command or an option. */
 bool cli_is_near(const char *given, const char *name);
 
-/* The request of zero3d plan --calibrate. software NULL: start with the nearest one. */
-typedef struct cli_calibration {
-    const char *hardware, *software, *write;
-    const cli_values *steps; /* CSV files, and folders of runs */
-} cli_calibration;
-z3d_status cli_plan_calibrate(const z3d_config *config, const cli_calibration *asked,
-                              z3d_string *out);
-
 /* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE: an
  * argument is not an assignment. ERR_CONFIG: all errors of the file, the arguments and
- * z3d_config_check; or no key of the model is set. The caller destroys *out. */
-z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
-
-/* The same for a command that knows its number of ranks: ERR_CONFIG also has the errors for this
- * number. */
-z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out);
+ * z3d_config_check, also the errors for this number of ranks (0: not known); or no key of the model
+ * is set. The caller destroys *out. */
+z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);
@@ -93,6 +82,8 @@ z3d_status cli_check_outputs(const cli_output *outputs, int count, const char *c
                              int input_count, bool force);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);
+/* cli_write if `status` is OK, otherwise `status`; frees the text. */
+z3d_status cli_save(z3d_status status, const char *path, z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: after one error line (a full disk), or
  * without a line if the pipe was closed. */
 int cli_print(const z3d_string *text);

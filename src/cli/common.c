@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "parallel/parallel.h"
@@ -39,9 +38,7 @@ bool cli_is_near(const char *given, const char *name) {
 static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *options) {
     const char *given = argv[i] + 2, *value = strchr(given, '=');
     size_t length = value ? (size_t)(value - given) : strlen(given);
-    bool configured = strcmp(argv[0], "train") == 0 || strcmp(argv[0], "plan") == 0 ||
-                      strcmp(argv[0], "generate") == 0 || strcmp(argv[0], "evaluate") == 0 ||
-                      strcmp(argv[0], "submit") == 0;
+    bool configured = z3d_has_word("train plan generate evaluate submit", argv[0]);
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), given);
     for (const cli_option *o = options; o->name; o++)
@@ -148,8 +145,7 @@ static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **
                 Z3D_ERR_USAGE,
                 "'%s' is not key=value (usage: one configuration file, then key=value arguments)",
                 arguments[i]);
-    struct stat info;
-    if (stat(arguments[0], &info) == 0 && S_ISDIR(info.st_mode))
+    if (z3d_is_folder(arguments[0]))
         return Z3D_ERROR(Z3D_ERR_IO,
                          "%s is a folder; a configuration is a file: write %s/config.yaml",
                          arguments[0], arguments[0]);
@@ -168,10 +164,6 @@ static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **
     else
         z3d_config_destroy(config);
     return status;
-}
-
-z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
-    return cli_read_config_for(count, arguments, 0, out);
 }
 
 /* The error for a configuration without a model, such as a DeepSpeed file. */
@@ -194,7 +186,7 @@ static z3d_status refuse_without_model(const char *path) {
     return status;
 }
 
-z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
+z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out) {
     Z3D_TRY(read_any(count, arguments, ranks, out));
     for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) {
         const char *path = z3d_config_meanings[i].path;
@@ -263,6 +255,12 @@ z3d_status cli_write(const char *path, const z3d_string *text) {
     if (file && fclose(file) != 0) written = false;
     return written ? Z3D_OK
                    : Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
+}
+
+z3d_status cli_save(z3d_status status, const char *path, z3d_string *text) {
+    if (status == Z3D_OK) status = cli_write(path, text);
+    z3d_string_free(text);
+    return status;
 }
 
 int cli_print(const z3d_string *text) {

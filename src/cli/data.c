@@ -1,7 +1,6 @@
 /* zero3d data tokenize */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/cli/cli.h"
@@ -75,28 +74,6 @@ static void show_progress(void *context, const z3d_tokenize_progress *progress) 
     z3d_string_free(&line);
 }
 
-static z3d_status read_options(const char *fraction, const char *split, const char *limit,
-                               z3d_tokenize_options *options) {
-    if (!options->output_train) return Z3D_ERROR(Z3D_ERR_USAGE, "--output FILE.bin is missing");
-    if (fraction && !options->output_validation)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction needs --validation FILE.bin");
-    if (split && !options->output_validation)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--split needs --validation FILE.bin");
-    if (options->output_validation) options->validation_fraction = 0.1;
-    if (fraction && z3d_parse_float(fraction, &options->validation_fraction) != Z3D_OK)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction %s: expected a number between 0 and 1",
-                         fraction);
-    if (limit &&
-        (z3d_parse_bytes(limit, &options->limit_bytes) != Z3D_OK || options->limit_bytes < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--limit %s: expected a size such as 100MB or 2GiB", limit);
-    options->split = Z3D_SPLIT_HASH;
-    if (split && strcmp(split, "tail") == 0)
-        options->split = Z3D_SPLIT_TAIL;
-    else if (split && strcmp(split, "hash") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--split %s: expected hash or tail", split);
-    return Z3D_OK;
-}
-
 /* *out: the index of `value` among `count` names; unchanged if the option was not given. */
 static z3d_status read_name(const char *option, const char *value, const char *const *names,
                             int count, int *out) {
@@ -114,6 +91,27 @@ static z3d_status read_name(const char *option, const char *value, const char *c
                                   all.text ? all.text : "another value");
     z3d_string_free(&all);
     return status;
+}
+
+static z3d_status read_options(const char *fraction, const char *split, const char *limit,
+                               z3d_tokenize_options *options) {
+    static const char *const splits[] = {[Z3D_SPLIT_HASH] = "hash", [Z3D_SPLIT_TAIL] = "tail"};
+    int how = Z3D_SPLIT_HASH;
+    if (!options->output_train) return Z3D_ERROR(Z3D_ERR_USAGE, "--output FILE.bin is missing");
+    if (fraction && !options->output_validation)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction needs --validation FILE.bin");
+    if (split && !options->output_validation)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--split needs --validation FILE.bin");
+    if (options->output_validation) options->validation_fraction = 0.1;
+    if (fraction && z3d_parse_float(fraction, &options->validation_fraction) != Z3D_OK)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction %s: expected a number between 0 and 1",
+                         fraction);
+    if (limit &&
+        (z3d_parse_bytes(limit, &options->limit_bytes) != Z3D_OK || options->limit_bytes < 1))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--limit %s: expected a size such as 100MB or 2GiB", limit);
+    Z3D_TRY(read_name("split", split, splits, Z3D_SPLIT_TAIL + 1, &how));
+    options->split = (z3d_tokenize_split)how;
+    return Z3D_OK;
 }
 
 static z3d_status read_instructions(const char *format, const char *loss_on,
@@ -136,9 +134,10 @@ static z3d_status read_instructions(const char *format, const char *loss_on,
 }
 
 static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) {
-    options->skip_bad = how && strcmp(how, "skip") == 0;
-    if (how && !options->skip_bad && strcmp(how, "stop") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--on-error %s: expected stop or skip", how);
+    static const char *const names[] = {"stop", "skip"};
+    int skip = 0;
+    Z3D_TRY(read_name("on-error", how, names, 2, &skip));
+    options->skip_bad = skip == 1;
     return Z3D_OK;
 }
 
@@ -152,11 +151,6 @@ static z3d_status read_special(const char *how, z3d_special *out) {
     Z3D_TRY(read_name("special", how, names, Z3D_SPECIAL_BOTH + 1, &special));
     *out = (z3d_special)special;
     return Z3D_OK;
-}
-
-static bool is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 /* The kind with this name; false: none, so the name may be a folder. */
@@ -197,7 +191,7 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
         Z3D_TRY(make_of_kind(kind, vocab, merges, out));
         return z3d_tokenizer_set_special(*out, special);
     }
-    if (!is_folder(name))
+    if (!z3d_is_folder(name))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--tokenizer %s: there is no such folder; expected bytes, gpt2, "
                          "huggingface or a model's folder",
@@ -246,7 +240,7 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK)
-        z3d_string_append(text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->ops->name,
+        z3d_string_append(text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->name,
                           (int)tokenize.tokenizer->vocab_size);
     if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
     z3d_tokenizer_destroy(tokenize.tokenizer);

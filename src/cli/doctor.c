@@ -113,9 +113,7 @@ static z3d_status write_description(const char *path, int ranks, const z3d_hardw
     snprintf(comment, sizeof comment, "%son %d ranks of this machine, all at once.\n",
              z3d_output_machine.begins, ranks);
     z3d_hardware_write(hardware, comment, &text);
-    z3d_status status = cli_write(path, &text);
-    z3d_string_free(&text);
-    return status;
+    return cli_save(Z3D_OK, path, &text);
 }
 
 /* Checks, before anything is measured, that the result can be written; an existing file stays until

@@ -1,5 +1,4 @@
 /* zero3d evaluate */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,10 +39,7 @@ static const char help[] =
 
 static void append_number(z3d_string *text, const char *name, double value) {
     z3d_string_append(text, ", \"%s\": ", name);
-    if (isfinite(value))
-        z3d_string_append_number(text, value);
-    else
-        z3d_string_append(text, "null");
+    z3d_string_append_number(text, value);
 }
 
 static void append_json(z3d_string *text, const z3d_evaluate_request *request,

@@ -72,14 +72,12 @@ static const struct {
 enum { MAX_ASSIGNMENTS = 64, KEYS = sizeof keys / sizeof *keys };
 
 typedef struct arguments {
-    const char *path;
-    int count;
+    z3d_generate_request request;
     char *assignment[MAX_ASSIGNMENTS];
     z3d_string text[KEYS]; /* the assignments made from options */
     bool input, any_input; /* read the prompt from standard input; any_input: only if there is no
                               other prompt */
-    const char *prompts, *output, *chat_template, *system;
-    bool chat, ema, stream, verbose;
+    bool stream, verbose;
 } arguments;
 
 /* Makes "key=value" for option `k`: texts as quoted YAML scalars (JSON strings are such), several
@@ -95,23 +93,20 @@ static z3d_status assign_all(arguments *a, int k, const char *const *value, int 
     }
     if (count > 1) z3d_string_append(&a->text[k], "]");
     if (a->text[k].failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
-    a->assignment[a->count++] = a->text[k].text;
+    a->assignment[a->request.count++] = a->text[k].text;
     return Z3D_OK;
 }
 
-static z3d_status assign(arguments *a, int k, const char *value) {
-    return assign_all(a, k, &value, 1);
-}
-
 static z3d_status check_arguments(const arguments *a, const char *prompt) {
-    if (a->prompts && prompt)
+    const z3d_generate_request *r = &a->request;
+    if (r->prompts && prompt)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--prompt and --prompts: give one of them");
-    if (a->output && !a->prompts)
+    if (r->output && !r->prompts)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--output is for the answers of --prompts");
-    if ((a->system || a->chat_template) && !a->chat)
+    if ((r->system || r->chat_template) && !r->chat)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --chat",
-                         a->system ? "system" : "chat-template");
-    if (a->stream && a->prompts)
+                         r->system ? "system" : "chat-template");
+    if (a->stream && r->prompts)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--stream is for one prompt; the answers of --prompts are "
                                         "written as they come anyway");
     return Z3D_OK;
@@ -120,10 +115,11 @@ static z3d_status check_arguments(const arguments *a, const char *prompt) {
 static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     const char *value[KEYS] = {NULL};
     enum { OTHERS = 8 };
+    z3d_generate_request *r = &a->request;
     cli_option options[OTHERS + KEYS + 1] = {
-        {"prompts", &a->prompts, NULL, NULL}, {"output", &a->output, NULL, NULL},
-        {"chat", NULL, &a->chat, NULL},       {"ema", NULL, &a->ema, NULL},
-        {"system", &a->system, NULL, NULL},   {"chat-template", &a->chat_template, NULL, NULL},
+        {"prompts", &r->prompts, NULL, NULL}, {"output", &r->output, NULL, NULL},
+        {"chat", NULL, &r->chat, NULL},       {"ema", NULL, &r->ema, NULL},
+        {"system", &r->system, NULL, NULL},   {"chat-template", &r->chat_template, NULL, NULL},
         {"stream", NULL, &a->stream, NULL},   {"verbose", NULL, &a->verbose, NULL}};
     cli_values stops = {.count = 0};
     for (int k = 0; k < KEYS; k++)
@@ -134,16 +130,17 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
     if (count + KEYS >= MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
     Z3D_TRY(check_arguments(a, value[PROMPT]));
-    a->path = argv[1];
-    if (a->chat_template && strcmp(a->chat_template, "auto") == 0) a->chat_template = NULL;
-    a->any_input = !value[PROMPT] && !a->prompts;
+    r->path = argv[1];
+    r->assignments = a->assignment;
+    if (r->chat_template && strcmp(r->chat_template, "auto") == 0) r->chat_template = NULL;
+    a->any_input = !value[PROMPT] && !r->prompts;
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
-    for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
+    for (int i = 2; i <= count; i++) a->assignment[r->count++] = argv[i];
     /* With another vocabulary the run's merges do not apply. */
     if (value[VOCAB] && !value[MERGES]) value[MERGES] = "";
     for (int k = 0; k < KEYS; k++)
-        if (value[k]) Z3D_TRY(assign(a, k, value[k]));
+        if (value[k]) Z3D_TRY(assign_all(a, k, &value[k], 1));
     return stops.count > 0 ? assign_all(a, STOP, stops.value, stops.count) : Z3D_OK;
 }
 
@@ -192,7 +189,8 @@ static z3d_status share_input(z3d_world *world, arguments *a) {
     if (!a->input && !(a->any_input && alone)) return Z3D_OK;
     /* If there is another prompt, standard input is not read: it may belong to a shell loop. */
     if (a->any_input && !a->input)
-        Z3D_TRY(z3d_generate_has_prompt(a->path, a->assignment, a->count, &configured));
+        Z3D_TRY(
+            z3d_generate_has_prompt(a->request.path, a->assignment, a->request.count, &configured));
     if (!a->input && configured) return Z3D_OK;
     z3d_status status = z3d_world_rank(world) == 0 ? read_input(a, &text) : Z3D_OK;
     if (!alone) status = z3d_world_agree(world, status);
@@ -202,7 +200,8 @@ static z3d_status share_input(z3d_world *world, arguments *a) {
     if (status == Z3D_OK) status = z3d_new((size_t)length + 1, 1, "the prompt", &shared);
     if (status == Z3D_OK && text.length) memcpy(shared, text.text, text.length);
     if (status == Z3D_OK && length > 0) status = z3d_world_broadcast(world, shared, length, 0);
-    if (status == Z3D_OK && length > 0) status = assign(a, PROMPT, shared);
+    const char *prompt = shared;
+    if (status == Z3D_OK && length > 0) status = assign_all(a, PROMPT, &prompt, 1);
     free(shared);
     z3d_string_free(&text);
     return status;
@@ -269,30 +268,20 @@ static void say_result(const z3d_generate_result *r) {
     fprintf(stderr, "\n");
 }
 
-static z3d_status generate(z3d_world *world, const arguments *a, screen *screen,
+static z3d_status generate(z3d_world *world, arguments *a, screen *screen,
                            z3d_generate_result *result) {
-    const z3d_generate_request request = {.path = a->path,
-                                          .assignments = a->assignment,
-                                          .count = a->count,
-                                          .prompts = a->prompts,
-                                          .output = a->output,
-                                          .chat = a->chat,
-                                          .ema = a->ema,
-                                          .chat_template = a->chat_template,
-                                          .system = a->system,
-                                          .show = show,
-                                          .context = screen};
-    z3d_status status = z3d_generate_from(world, &request, result);
+    a->request.show = show;
+    a->request.context = screen;
+    z3d_status status = z3d_generate_from(world, &a->request, result);
     if (status != Z3D_OK || z3d_world_rank(world) != 0) return status;
-    if (!a->prompts) status = show(screen, "\n", 1);
-    return status;
+    return a->request.prompts ? Z3D_OK : show(screen, "\n", 1);
 }
 
 /* Rank 0's last line. Missing answers are a failure. */
 static int say_end(const arguments *a, const screen *screen, const z3d_generate_result *r) {
     int code = cli_print(&screen->text);
     if (code == CLI_OK && a->verbose) say_result(r);
-    if (code != CLI_OK || !a->prompts || !r->stopped) return code;
+    if (code != CLI_OK || !a->request.prompts || !r->stopped) return code;
     return cli_finish(Z3D_ERROR(Z3D_ERR_IO,
                                 "stopped by a signal: %lld of %lld prompts have answers",
                                 (long long)r->answers, (long long)r->prompts),
@@ -308,7 +297,7 @@ static int run(int argc, char **argv) {
     if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
     z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(world));
     status = read_arguments(argc, argv, &a);
-    screen.at_once = a.prompts || a.stream || isatty(STDOUT_FILENO);
+    screen.at_once = a.request.prompts || a.stream || isatty(STDOUT_FILENO);
     if (status == Z3D_OK) status = share_input(world, &a);
     if (status == Z3D_OK) status = generate(world, &a, &screen, &result);
     if (status == Z3D_ERR_CONFIG) name_options(&a, status);

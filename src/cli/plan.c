@@ -70,21 +70,13 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
                            hardware, text);
 }
 
-static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware,
-                                const char *path) {
-    z3d_string drawn = {0};
-    z3d_status status = z3d_schedule_picture(of, hardware, &drawn);
-    if (status == Z3D_OK) status = cli_write(path, &drawn);
-    z3d_string_free(&drawn);
-    return status;
-}
-
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
                         const z3d_hardware *hardware, const z3d_gather_price gathers[2],
                         const cli_plan_asked *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
     FILE *timeline = NULL;
+    z3d_string drawn = {0};
     if (options->trace && !(timeline = fopen(options->trace, "w")))
         return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                          strerror(errno));
@@ -99,7 +91,8 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
                            strerror(errno));
     Z3D_TRY(status);
     memcpy(estimate.gather, gathers, sizeof estimate.gather);
-    if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
+    if (options->schedule)
+        Z3D_TRY(cli_save(z3d_schedule_picture(of, hardware, &drawn), options->schedule, &drawn));
     Z3D_TRY(z3d_bill_check(options->train_tokens, estimate.tokens));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     Z3D_TRY((options->json ? z3d_estimate_json : z3d_estimate_print)(
@@ -120,7 +113,6 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_har
     return status;
 }
 
-/* The machine of --hardware, or the one that the configuration names. */
 z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, bool *known,
                              z3d_hardware *out) {
     const char *path = options->hardware;
@@ -136,20 +128,11 @@ z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, 
     return z3d_choose_nodes(config, (int64_t)out->devices);
 }
 
-static z3d_status calibrate(const z3d_config *config, const cli_plan_asked *p, z3d_string *text) {
-    const cli_calibration asked = {p->hardware, p->software, p->write, &p->steps};
-    return cli_plan_calibrate(config, &asked, text);
-}
-
 /* Appends the output of --memory. */
 static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
     z3d_string drawn = {0};
     Z3D_TRY(z3d_plan_memory_print(plan, text));
-    if (!picture) return Z3D_OK;
-    z3d_status status = z3d_plan_picture(plan, &drawn);
-    if (status == Z3D_OK) status = cli_write(picture, &drawn);
-    z3d_string_free(&drawn);
-    return status;
+    return picture ? cli_save(z3d_plan_picture(plan, &drawn), picture, &drawn) : Z3D_OK;
 }
 
 /* Says whether a run of one rank fits on this machine now; if not, what to change. */
@@ -182,30 +165,22 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
 /* Decides the keys that are `auto`, and says why. */
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
                          z3d_gather_price gathers[2], z3d_string *text) {
-    z3d_string granularity = {0}, offload = {0}, ratio = {0}, gather = {0}, activation = {0};
-    z3d_status status = z3d_choose_granularity(config, ranks, 0, hardware, NULL,
-                                               Z3D_GRANULARITY_NONE, &granularity);
-    if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &offload);
-    if (status == Z3D_OK) status = z3d_choose_ratio(config, ranks, 0, hardware, NULL, &ratio);
+    static const char *const key[] = {"granularity", "cpu_checkpointing", "offload_optimizer.ratio",
+                                      "pipeline_gather", "recompute_activation"};
+    enum { KEYS = sizeof key / sizeof *key };
+    z3d_string why[KEYS] = {{0}};
+    z3d_status status =
+        z3d_choose_granularity(config, ranks, 0, hardware, NULL, Z3D_GRANULARITY_NONE, &why[0]);
+    if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &why[1]);
+    if (status == Z3D_OK) status = z3d_choose_ratio(config, ranks, 0, hardware, NULL, &why[2]);
     if (status == Z3D_OK)
-        status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &gather);
-    if (status == Z3D_OK)
-        status = z3d_choose_activation(config, ranks, 0, hardware, NULL, &activation);
-    if (granularity.length && !quiet)
-        z3d_string_append(text, "granularity auto: %s\n\n", granularity.text);
-    if (offload.length && !quiet)
-        z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", offload.text);
-    if (ratio.length && !quiet)
-        z3d_string_append(text, "offload_optimizer.ratio auto: %s\n\n", ratio.text);
-    if (gather.length && !quiet)
-        z3d_string_append(text, "pipeline_gather auto: %s\n\n", gather.text);
-    if (activation.length && !quiet)
-        z3d_string_append(text, "recompute_activation auto: %s\n\n", activation.text);
-    z3d_string_free(&granularity);
-    z3d_string_free(&offload);
-    z3d_string_free(&ratio);
-    z3d_string_free(&gather);
-    z3d_string_free(&activation);
+        status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &why[3]);
+    if (status == Z3D_OK) status = z3d_choose_activation(config, ranks, 0, hardware, NULL, &why[4]);
+    for (int k = 0; k < KEYS; k++) {
+        if (why[k].length && !quiet)
+            z3d_string_append(text, "%s auto: %s\n\n", key[k], why[k].text);
+        z3d_string_free(&why[k]);
+    }
     return status;
 }
 
@@ -294,7 +269,6 @@ static z3d_status read_count(const char *text, const char *option, double most, 
                      text, most, strcmp(option, "tokens") == 0 ? ", such as 300B or 1T" : "");
 }
 
-/* Reads the options that are numbers. */
 static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_asked *p) {
     Z3D_TRY(read_number(ranks, "ranks", 1, &p->ranks));
     Z3D_TRY(read_number(rank, "rank", 0, &p->rank));
@@ -306,8 +280,8 @@ static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_ask
 static z3d_status answer(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
     z3d_config *config;
     if (p->hardware && strcmp(p->hardware, "list") == 0) return z3d_machines_list(text);
-    Z3D_TRY(cli_read_config(count, arguments, &config));
-    z3d_status status = p->steps.count           ? calibrate(config, p, text)
+    Z3D_TRY(cli_read_config(count, arguments, 0, &config));
+    z3d_status status = p->steps.count           ? cli_plan_calibrate(config, p, text)
                         : p->fit || p->recommend ? cli_plan_best(&config, p, text)
                                                  : plan_config(config, p->ranks, p->rank, p, text);
     z3d_config_destroy(config);

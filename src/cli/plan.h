@@ -10,7 +10,7 @@ typedef struct cli_plan_asked {
         *write, *picture;
     double train_tokens, days, price; /* 0: not given */
     int ranks, rank;
-    cli_values steps; /* of --calibrate */
+    cli_values steps; /* of --calibrate: CSV files, and folders of runs */
     bool json, print_program, memory, recommend, verbose, force;
 } cli_plan_asked;
 
@@ -20,5 +20,8 @@ z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *asked, bo
                              z3d_hardware *out);
 /* --fit and --recommend. *config becomes that of the best candidate. */
 z3d_status cli_plan_best(z3d_config **config, const cli_plan_asked *asked, z3d_string *text);
+/* --calibrate; software NULL: starts with the nearest one. */
+z3d_status cli_plan_calibrate(const z3d_config *config, const cli_plan_asked *asked,
+                              z3d_string *text);
 
 #endif

@@ -56,8 +56,7 @@ static z3d_status write_best(const z3d_config *config, const char *how, double s
     z3d_string_append(&text, "%s%s --write`: %.4g s a step, predicted on %s.\n",
                       z3d_output_config.begins, how, seconds, hardware->name);
     z3d_config_write_changed(config, decided, &text);
-    z3d_status status = cli_write(asked->write, &text);
-    z3d_string_free(&text);
+    z3d_status status = cli_save(Z3D_OK, asked->write, &text);
     if (!asked->json) z3d_string_append(said, "written: %s\n", asked->write);
     return status;
 }

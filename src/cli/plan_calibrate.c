@@ -1,12 +1,10 @@
 /* zero3d plan --calibrate: fits software to measured steps, from files or runs. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "src/base/sort.h"
-#include "src/cli/cli.h"
+#include "src/cli/plan.h"
 #include "src/plan/calibrate/calibrate.h"
-#include "src/plan/choose/choose.h"
 #include "src/train/history/history.h"
 
 /* The median of a run's steps, without the first one. */
@@ -43,20 +41,18 @@ static z3d_status add_run(const char *run, const z3d_hardware *hardware, z3d_mea
     return status == Z3D_OK ? status : z3d_error_context(status, "%s", run);
 }
 
-static z3d_status read_steps(const z3d_config *config, const cli_calibration *asked,
+static z3d_status read_steps(const z3d_config *config, const cli_plan_asked *asked,
                              const z3d_hardware *hardware, z3d_measured_steps *out) {
-    struct stat info;
     z3d_log_configure(Z3D_LOG_WARN, 0); /* no notes on each step's configuration */
-    for (int i = 0; i < asked->steps->count; i++) {
-        const char *path = asked->steps->value[i];
-        const bool run = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        Z3D_TRY(run ? add_run(path, hardware, out)
-                    : z3d_measured_steps_read(config, hardware, path, out));
+    for (int i = 0; i < asked->steps.count; i++) {
+        const char *path = asked->steps.value[i];
+        Z3D_TRY(z3d_is_folder(path) ? add_run(path, hardware, out)
+                                    : z3d_measured_steps_read(config, hardware, path, out));
     }
     return Z3D_OK;
 }
 
-z3d_status cli_plan_calibrate(const z3d_config *config, const cli_calibration *asked,
+z3d_status cli_plan_calibrate(const z3d_config *config, const cli_plan_asked *asked,
                               z3d_string *text) {
     z3d_hardware hardware;
     z3d_measured_steps steps = {0};
@@ -74,8 +70,7 @@ z3d_status cli_plan_calibrate(const z3d_config *config, const cli_calibration *a
                       found.steps, hardware.name);
     snprintf(hardware.software, sizeof hardware.software, "%.40s, from steps", start);
     z3d_software_write(&hardware, "", &file);
-    status = cli_write(asked->write, &file);
-    z3d_string_free(&file);
+    status = cli_save(Z3D_OK, asked->write, &file);
     z3d_string_append(text, "starts with %s%s\n", start,
                       asked->software ? "" : ", which is nearest to these steps");
     z3d_calibration_print(&found, text);

@@ -50,7 +50,7 @@ static z3d_status read_side(int count, char **argv, int file, z3d_config **out) 
     Z3D_TRY(z3d_new((size_t)count, sizeof *own, "arguments", &own));
     own[0] = argv[file];
     for (int i = 3; i <= count; i++) own[i - 2] = argv[i];
-    z3d_status status = cli_read_config(count - 1, own, out);
+    z3d_status status = cli_read_config(count - 1, own, 0, out);
     free(own);
     return status;
 }

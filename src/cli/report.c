@@ -29,11 +29,9 @@ static z3d_status tell(const z3d_history *history, int count, const char *html, 
         return Z3D_OK;
     }
     z3d_string page = {0};
-    z3d_status status = z3d_history_page(history, count, &page);
-    if (status == Z3D_OK) status = cli_write(html, &page);
+    z3d_status status = cli_save(z3d_history_page(history, count, &page), html, &page);
     if (status == Z3D_OK)
         z3d_string_append(text, "%d run%s: written to %s\n", count, count == 1 ? "" : "s", html);
-    z3d_string_free(&page);
     return status;
 }
 

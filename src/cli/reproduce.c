@@ -127,13 +127,8 @@ typedef struct asked {
 
 static z3d_status write_points(const asked *a, const z3d_points *points,
                                const z3d_hardware *hardware, z3d_string *text) {
-    if (a->page) {
-        z3d_string html = {0};
-        z3d_status status = z3d_points_page(points, hardware, &html);
-        if (status == Z3D_OK) status = cli_write(a->page, &html);
-        z3d_string_free(&html);
-        Z3D_TRY(status);
-    }
+    z3d_string html = {0};
+    if (a->page) Z3D_TRY(cli_save(z3d_points_page(points, hardware, &html), a->page, &html));
     if (a->markdown) return z3d_points_markdown(points, text);
     if (!a->json) return z3d_points_print(points, text);
     z3d_points_json(points, text);

@@ -336,17 +336,14 @@ static z3d_status note_folders(const z3d_config *config, const z3d_job *job, fol
     return Z3D_OK;
 }
 
-static bool names(const char *message, const char *path) {
-    return strncmp(message, path, strlen(path)) == 0;
-}
-
 static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const char *name,
                               folders *folders, int i) {
     z3d_config *config;
     z3d_hardware hardware;
     bool known, chosen = false;
+    const char *path = job->configs[i];
     arguments[0] = job->configs[i];
-    Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, &config));
+    Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, 0, &config));
     z3d_status status = z3d_train_data_count(config);
     if (r->dry_run) status = Z3D_OK; /* the data may be on another machine */
     if (status == Z3D_OK) status = note_folders(config, job, folders, i);
@@ -362,9 +359,8 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
     if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL);
     if (status == Z3D_OK) status = check_or_say(r, config, name);
     z3d_config_destroy(config);
-    return status == Z3D_OK || names(z3d_error_message(), job->configs[i])
-               ? status
-               : z3d_error_context(status, "%s", job->configs[i]);
+    const bool named = strncmp(z3d_error_message(), path, strlen(path)) == 0;
+    return status == Z3D_OK || named ? status : z3d_error_context(status, "%s", path);
 }
 
 static z3d_status plan_all(request *r, z3d_job *job) {

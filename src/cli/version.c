@@ -18,18 +18,12 @@ const char *cli_version_number(void) {
     return ZERO3D_VERSION;
 }
 
-static void append_mpi(z3d_string *out) {
-    char text[128];
-    z3d_mpi_version(text, sizeof text);
-    z3d_string_append(out, "MPI       %s\n", text);
-}
-
 z3d_status cli_version(z3d_string *out) {
     z3d_device_config config = {.backend = "cpu"};
     z3d_device *device;
     Z3D_TRY(z3d_device_create(&config, &device));
     const dnnl_version_t *dnnl = dnnl_version();
-    char pcre2[64] = "";
+    char pcre2[64] = "", mpi[128];
     unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
     unsigned hdf5[3] = {0};
     H5get_libversion(&hdf5[0], &hdf5[1], &hdf5[2]);
@@ -42,7 +36,8 @@ z3d_status cli_version(z3d_string *out) {
 #endif
     );
     z3d_string_append(out, "oneDNN    %d.%d.%d\n", dnnl->major, dnnl->minor, dnnl->patch);
-    append_mpi(out);
+    z3d_mpi_version(mpi, sizeof mpi);
+    z3d_string_append(out, "MPI       %s\n", mpi);
     z3d_string_append(out, "libyaml   %s\n", yaml_get_version_string());
     z3d_string_append(out, "hwloc     %u.%u.%u\n", hwloc >> 16, hwloc >> 8 & 255, hwloc & 255);
     z3d_string_append(out, "HDF5      %u.%u.%u\n", hdf5[0], hdf5[1], hdf5[2]);

@@ -192,6 +192,8 @@ int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
 /* Samples of one pass over the data: the whole windows of all files, or all samples of documents.
  */
 int64_t z3d_dataset_samples(const z3d_dataset *dataset);
+/* The samples of `files` as a configuration says; whole_windows false. */
+z3d_dataset_config z3d_dataset_config_of(const z3d_config *config, const z3d_data_list *files);
 /* Opens data.train of a configuration. Not collective. */
 z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out);
 /* If training.epochs is set: counts the samples of a pass over data.train for the configuration,

@@ -5,10 +5,6 @@
 
 #include "src/train/trainer.h"
 
-static bool says(const char *value, const char *word) {
-    return strcmp(value, word) == 0;
-}
-
 z3d_accum z3d_trainer_saved_accum(const z3d_config *saved) {
     const z3d_accum key = (z3d_accum)saved->data_types_grad_accum_dtype;
     if (key != Z3D_ACCUM_AUTO) return key;
@@ -18,20 +14,10 @@ z3d_accum z3d_trainer_saved_accum(const z3d_config *saved) {
 }
 
 static bool must_keep(const z3d_config *config, z3d_config_resume resume) {
-    switch (resume) {
-    case Z3D_RESUME_FREE:
-        return false;
-    case Z3D_RESUME_PENDING:
+    if (resume == Z3D_RESUME_PENDING)
         return config->zero_optimization_offload_optimizer_delayed_param_update;
-    case Z3D_RESUME_END:
-        return z3d_config_decays(config);
-    case Z3D_RESUME_KEPT:
-    case Z3D_RESUME_SIZE:
-    case Z3D_RESUME_ADAPTED:
-    case Z3D_RESUME_SCALE:
-        break;
-    }
-    return true;
+    if (resume == Z3D_RESUME_END) return z3d_config_decays(config);
+    return resume != Z3D_RESUME_FREE;
 }
 
 #define SCHEDULE_END "scheduler.params.total_num_steps"
@@ -48,7 +34,7 @@ static values read_values(const z3d_config *here, const z3d_config *there, const
     values v = {0};
     z3d_config_value_to_compare(here, path, &v.here);
     z3d_config_value_to_compare(there, path, &v.there);
-    v.differ = !v.here.failed && !v.there.failed && !says(v.here.text, v.there.text);
+    v.differ = !v.here.failed && !v.there.failed && strcmp(v.here.text, v.there.text) != 0;
     return v;
 }
 
@@ -78,8 +64,8 @@ static void add_difference(differences *d, const z3d_config_meaning *key, const 
     d->adapters =
         d->adapters || key->resume == Z3D_RESUME_SCALE || key->resume == Z3D_RESUME_ADAPTED;
     d->schedule = d->schedule || key->resume == Z3D_RESUME_END;
-    d->warmup =
-        d->warmup || (says(key->path, WARMUP_STEPS) && z3d_config_is_set(d->config, WARMUP_RATIO));
+    d->warmup = d->warmup || (strcmp(key->path, WARMUP_STEPS) == 0 &&
+                              z3d_config_is_set(d->config, WARMUP_RATIO));
 }
 
 static void find_differences(const z3d_config *here, const z3d_config *there, bool any_schedule,

@@ -11,12 +11,7 @@
 
 static z3d_status open_data(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
-    const z3d_dataset_config data = {.files = &config->data_validation,
-                                     .seq_length = config->model_seq_length,
-                                     .vocab_size = (int32_t)config->model_vocab_size,
-                                     .seed = (uint64_t)config->data_seed,
-                                     .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
-                                     .too_long = (z3d_too_long)config->data_too_long};
+    const z3d_dataset_config data = z3d_dataset_config_of(config, &config->data_validation);
     Z3D_TRY(z3d_train_data_open(config, &trainer->train));
     if (config->data_validation.count == 0) return Z3D_OK;
     z3d_status status = z3d_dataset_open(&data, &trainer->validation);
@@ -59,7 +54,6 @@ static z3d_status make_tokenizer(z3d_trainer *trainer) {
     return z3d_trainer_check_prompts(trainer);
 }
 
-/* RUN/name, malloc'ed into out. */
 static z3d_status run_path(const z3d_trainer *trainer, const char *name, z3d_string *out) {
     z3d_string_append(out, "%s/%s", trainer->config->run_dir, name);
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
@@ -112,14 +106,14 @@ static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     return config->training_trace_steps > 0 ? Z3D_OK : z3d_run_folder_keep(folder, trace_files);
 }
 
-/* A resumed run keeps the lines up to its step; later lines are moved to another file. */
+/* A resumed run keeps the lines up to `step`; later lines are moved to another file. */
 static z3d_status continue_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name,
-                                 const char *path) {
+                                 const char *path, int64_t step) {
     z3d_string kept = {0}, beyond = {0};
-    z3d_status status = z3d_line_file_continue(file, path, trainer->resumed_step, &beyond);
-    if (status == Z3D_OK && beyond.length)
-        status = z3d_run_folder_kept_path(&trainer->folder, name, &kept);
-    if (status == Z3D_OK && beyond.length)
+    z3d_status status = z3d_line_file_continue(file, path, step, &beyond);
+    const bool moves = step < INT64_MAX && beyond.length > 0;
+    if (status == Z3D_OK && moves) status = z3d_run_folder_kept_path(&trainer->folder, name, &kept);
+    if (status == Z3D_OK && moves)
         status = z3d_write_whole_file(kept.text, beyond.text, beyond.length);
     if (status == Z3D_OK) status = z3d_line_file_cut(file, (int64_t)beyond.length);
     z3d_string_free(&kept);
@@ -127,39 +121,29 @@ static z3d_status continue_lines(z3d_trainer *trainer, z3d_line_file *file, cons
     return status;
 }
 
-/* Opens a file with lines of steps. */
-static z3d_status open_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name) {
+/* Opens a file with lines of steps. A resumed run keeps those up to `last`; INT64_MAX: all, and an
+ * incomplete last line is lost. */
+static z3d_status open_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name,
+                             int64_t last) {
     z3d_string path = {0};
     z3d_status status = run_path(trainer, name, &path);
     if (status == Z3D_OK)
-        status = trainer->resumed_step > 0 ? continue_lines(trainer, file, name, path.text)
+        status = trainer->resumed_step > 0 ? continue_lines(trainer, file, name, path.text, last)
                                            : z3d_line_file_open(file, path.text);
     z3d_string_free(&path);
     return status;
 }
 
-/* A resumed run appends to the events; events of steps that it repeats stay. */
-static z3d_status open_events(z3d_trainer *trainer) {
-    z3d_string path = {0}, cut = {0};
-    z3d_status status = run_path(trainer, "events.jsonl", &path);
-    if (status == Z3D_OK)
-        status = trainer->resumed_step > 0
-                     ? z3d_line_file_continue(&trainer->events, path.text, INT64_MAX, &cut)
-                     : z3d_line_file_open(&trainer->events, path.text);
-    if (status == Z3D_OK) status = z3d_line_file_cut(&trainer->events, (int64_t)cut.length);
-    z3d_string_free(&path);
-    z3d_string_free(&cut);
-    return status;
-}
-
 /* Rank 0: writes the resolved configuration and opens the files that grow with the run. */
 static z3d_status open_run_files(z3d_trainer *trainer) {
-    if (trainer->resumed_step == 0) Z3D_TRY(keep_earlier_run(trainer));
+    const int64_t step = trainer->resumed_step;
+    if (step == 0) Z3D_TRY(keep_earlier_run(trainer));
     Z3D_TRY(write_config(trainer));
-    z3d_status status = open_lines(trainer, &trainer->metrics, "metrics.jsonl");
+    z3d_status status = open_lines(trainer, &trainer->metrics, "metrics.jsonl", step);
     if (status == Z3D_OK && trainer->config->generate_every > 0)
-        status = open_lines(trainer, &trainer->samples, "samples.jsonl");
-    if (status == Z3D_OK) status = open_events(trainer);
+        status = open_lines(trainer, &trainer->samples, "samples.jsonl", step);
+    /* Events of steps that the run repeats stay. */
+    if (status == Z3D_OK) status = open_lines(trainer, &trainer->events, "events.jsonl", INT64_MAX);
     if (status == Z3D_OK && trainer->config->run_tensorboard)
         status =
             z3d_tensorboard_open(&trainer->board, trainer->config->run_dir, (double)time(NULL));
@@ -364,7 +348,7 @@ static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t h
     z3d_room room = {.device = device,
                      .host = host == INT64_MAX ? host : host / ranks,
                      .from = trainer->host.from};
-    if (z3d_trainer_device_is_host(trainer)) {
+    if (z3d_device_host_reads(trainer->device)) {
         room.device = room.host;
         room.shared = true;
     }
@@ -400,7 +384,7 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
     if (status == Z3D_OK) {
         const int64_t *arena = set.program[z3d_program_set_main(&set)]->arena;
         *out = arena[Z3D_SPACE_DEVICE];
-        if (z3d_trainer_device_is_host(trainer))
+        if (z3d_device_host_reads(trainer->device))
             *out += arena[Z3D_SPACE_HOST] + z3d_plan_outside(&trainer->mesh);
     }
     z3d_program_set_release(&set);
@@ -454,7 +438,7 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
         }
     int64_t room = find_room(trainer).device;
     z3d_status status = Z3D_OK;
-    if (z3d_trainer_device_is_host(trainer))
+    if (z3d_device_host_reads(trainer->device))
         snprintf(beside, sizeof beside, " (%s of it outside the plan)",
                  z3d_format_bytes(z3d_plan_outside(&trainer->mesh), outside, sizeof outside));
     if (!fits && bytes > room)
@@ -465,7 +449,7 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
                       trainer->evaluates ? "evaluation" : "generation",
                       z3d_format_bytes(bytes, need, sizeof need), beside,
                       z3d_format_bytes(room, there, sizeof there),
-                      z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
+                      z3d_device_host_reads(trainer->device) ? trainer->host.from : "",
                       given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
     return z3d_trainer_agree(trainer, status);
 }

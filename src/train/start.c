@@ -355,23 +355,19 @@ typedef struct choice {
 static z3d_status measure(const z3d_trainer *trainer, int threads, bool choose, choice *out) {
     const z3d_model_facts *facts = &trainer->model->facts;
     z3d_dtype dtype = trainer->program.dtype;
-    z3d_device *probe = NULL;
+    z3d_device *probe;
     z3d_gemm_method method = Z3D_GEMM_SGEMM, unused;
     double gflops = 0, square = 0;
     int64_t rows = trainer->program.micro_batch * facts->tokens;
-    z3d_status status;
     z3d_device_config config = {.backend = "cpu", .threads = threads};
-    Z3D_TRY_GOTO(status, z3d_device_create(&config, &probe), end);
-    Z3D_TRY_GOTO(status,
-                 z3d_device_measure_gemm(probe, dtype, rows < 2048 ? rows : 2048,
-                                         facts->product_outputs, facts->product_inputs, &method,
-                                         &gflops),
-                 end);
-    Z3D_TRY_GOTO(status, z3d_device_measure_gemm(probe, dtype, 1024, 1024, 1024, &unused, &square),
-                 end);
+    Z3D_TRY(z3d_device_create(&config, &probe));
+    z3d_status status =
+        z3d_device_measure_gemm(probe, dtype, rows < 2048 ? rows : 2048, facts->product_outputs,
+                                facts->product_inputs, &method, &gflops);
+    if (status == Z3D_OK)
+        status = z3d_device_measure_gemm(probe, dtype, 1024, 1024, 1024, &unused, &square);
     if (choose) out->method = method;
     out->gflops = gflops > square ? gflops : square;
-end:
     z3d_device_destroy(probe);
     return status;
 }

@@ -21,10 +21,11 @@ typedef struct z3d_token_list {
 
 /* Makes room for `more` ids after the first `count`. ERR_MEMORY. */
 z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more);
+/* Appends an id. ERR_MEMORY. */
+z3d_status z3d_token_list_add(z3d_token_list *list, int32_t id);
 void z3d_token_list_free(z3d_token_list *list);
 
 struct z3d_tokenizer_ops {
-    const char *name;
     /* Appends the ids of `length` bytes of any text, valid UTF-8 or not, to out. begins: the bytes
      * begin a text; some tokenizers put a space before every text. It may remember words, so one
      * thread at a time. ERR_MEMORY, ERR_USAGE (1 GiB of text at once is too much), ERR_DATA (a
@@ -51,6 +52,7 @@ struct z3d_tokenizer_ops {
 /* The first member of each implementation's own struct. */
 struct z3d_tokenizer {
     const struct z3d_tokenizer_ops *ops;
+    const char *name;   /* of its kind: "bytes", "gpt2", "huggingface" */
     int32_t vocab_size; /* ids are 0 .. vocab_size-1 */
     int32_t model_ids;  /* the model has ids 0 .. model_ids-1, texts with other ids are refused; 0:
                            not limited */

@@ -12,14 +12,10 @@
 
 /* The state of the loop. */
 typedef struct progress {
-    int64_t steps, skipped;
+    z3d_run_sums sums;
     bool stopped, last_skipped;
     bool better; /* the step's validation loss is the lowest so far */
-    double begin, first_loss, last_loss, validation_loss;
-    double steady_seconds; /* of all steps except the first, which includes warming up */
-    /* Seconds of all steps. Of these: exposed communication, exposed transfers, waits for the disk,
-     * steps on the host. */
-    double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
+    double begin;
     int64_t comm_bytes; /* sent so far: all, and by kind of collective */
     z3d_sent sent[Z3D_COLLECTIVE_COUNT];
 } progress;
@@ -269,19 +265,19 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     double seconds = z3d_now() - begin;
     if (trainer->rank == 0) record_step(trainer, progress, &result, input.learning_rate, seconds);
-    if (progress->steps == 0)
-        progress->first_loss = result.loss;
+    if (progress->sums.steps == 0)
+        progress->sums.first_loss = result.loss;
     else
-        progress->steady_seconds += seconds;
-    progress->steps++;
-    progress->step_seconds += seconds;
-    progress->comm_seconds += result.exposed_seconds;
-    progress->transfer_seconds += result.exposed_transfer_seconds;
-    progress->disk_seconds += result.exposed_disk_seconds;
-    progress->host_step_seconds += result.host_step_seconds;
-    progress->skipped += result.skipped;
+        progress->sums.steady_seconds += seconds;
+    progress->sums.steps++;
+    progress->sums.step_seconds += seconds;
+    progress->sums.comm_seconds += result.exposed_seconds;
+    progress->sums.transfer_seconds += result.exposed_transfer_seconds;
+    progress->sums.disk_seconds += result.exposed_disk_seconds;
+    progress->sums.host_step_seconds += result.host_step_seconds;
+    progress->sums.skipped += result.skipped;
     progress->last_skipped = result.skipped;
-    if (!empty(&result)) progress->last_loss = result.loss;
+    if (!empty(&result)) progress->sums.last_loss = result.loss;
     progress->stopped = result.stop;
     return check_result(trainer, &result);
 }
@@ -320,7 +316,8 @@ static z3d_status find_losses(z3d_trainer *trainer, progress *progress, int64_t 
         weights += files->weight[i];
         *all_targets += targets;
     }
-    if (!progress->stopped) progress->validation_loss = files->count > 1 ? mean / weights : loss[0];
+    if (!progress->stopped)
+        progress->sums.validation_loss = files->count > 1 ? mean / weights : loss[0];
     return Z3D_OK;
 }
 
@@ -343,14 +340,14 @@ static void tell_validation(z3d_trainer *trainer, progress *progress, int64_t st
     progress->comm_bytes = z3d_metrics_sent(trainer->group, progress->sent);
     if (trainer->rank != 0) return;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
-    z3d_metrics_validation_line(step, wall_time(), progress->validation_loss, loss,
+    z3d_metrics_validation_line(step, wall_time(), progress->sums.validation_loss, loss,
                                 trainer->config->data_validation.count, (int64_t)targets, seconds,
                                 &trainer->line);
     z3d_trainer_write_line(trainer, &trainer->metrics);
-    z3d_scalar scalars[] = {{"validation/loss", progress->validation_loss},
-                            {"validation/perplexity", exp(progress->validation_loss)}};
+    z3d_scalar scalars[] = {{"validation/loss", progress->sums.validation_loss},
+                            {"validation/perplexity", exp(progress->sums.validation_loss)}};
     write_board(trainer, step, scalars, 2);
-    z3d_console_validation(&trainer->console, step, progress->validation_loss, seconds);
+    z3d_console_validation(&trainer->console, step, progress->sums.validation_loss, seconds);
     tell_losses(trainer, step, loss);
 }
 
@@ -362,7 +359,7 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     status = find_losses(trainer, progress, step, loss, &targets);
     if (status == Z3D_OK && !progress->stopped) {
-        progress->better = z3d_trainer_judge(trainer, step, progress->validation_loss);
+        progress->better = z3d_trainer_judge(trainer, step, progress->sums.validation_loss);
         tell_validation(trainer, progress, step, loss, targets, z3d_now() - begin);
     }
     free(loss);
@@ -411,42 +408,10 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
 
 static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
     FILE *out = trainer->rank == 0 ? stdout : NULL;
-    if (trainer->complete) { /* do not announce any step */
+    if (trainer->complete) /* do not announce any step */
         trainer->console.out = out;
-        return;
-    }
-    z3d_run_facts facts = {
-        .config = trainer->config,
-        .model = trainer->model,
-        .engine = trainer->engine,
-        .mesh = &trainer->mesh,
-        .device = z3d_device_description(trainer->device),
-        .nodes = z3d_world_nodes(trainer->world),
-        .offload_why = trainer->offload_why.text,
-        .gather_why = trainer->gather_why.text,
-        .granularity_why = trainer->granularity_why.text,
-        .activation_why = trainer->activation_why.text,
-        .ratio_why = trainer->ratio_why.text,
-        .products_why = trainer->products_why.text,
-        .graph_obstacle = trainer->graph_obstacle,
-        .memory = memory,
-        .peak_tflops = trainer->peak_tflops,
-        .peak_measured = trainer->peak_measured,
-        .peak_kept = trainer->peak_kept,
-        .train_tokens = z3d_dataset_tokens(trainer->train),
-        .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
-        .validation_cut = trainer->validation && z3d_trainer_validation_is_cut(trainer),
-        .train_files = trainer->config->data_train.count,
-        .packing = z3d_dataset_packing(trainer->train),
-        .masked = z3d_dataset_masked(trainer->train),
-        .train_samples = z3d_dataset_samples(trainer->train),
-        .epochs = trainer->epochs,
-        .largest_token = trainer->largest_token,
-        .checkpoint_dir = trainer->checkpoint_dir,
-        .weights = trainer->weights.text ? trainer->weights.text : "?",
-        .verbose = trainer->options->verbose,
-    };
-    z3d_console_start(&trainer->console, out, &facts);
+    else
+        z3d_console_start(&trainer->console, out, trainer, memory);
 }
 
 /* Rank 0: a line about this start in events.jsonl. */
@@ -470,7 +435,7 @@ static void note_start(z3d_trainer *trainer) {
 /* Writes a line about the end; returns `status`. */
 static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_status status) {
     const z3d_kept_error kept = z3d_error_keep(status);
-    int64_t step = trainer->resumed_step + progress->steps;
+    int64_t step = trainer->resumed_step + progress->sums.steps;
     const char *event = status != Z3D_OK ? "failure" : progress->stopped ? "stop" : "end";
     char early[Z3D_EARLY_TEXT];
     const char *detail = status != Z3D_OK    ? kept.message
@@ -507,7 +472,6 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step, key);
 }
 
-/* Writes summary.json. */
 static void write_summary(z3d_trainer *trainer, const z3d_run_end *end) {
     z3d_string path = {0}, text = {0};
     z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
@@ -533,7 +497,7 @@ static bool chats(const z3d_trainer *trainer) {
 
 /* Rank 0: prints the end in few lines, and writes summary.json. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
-    if (progress->steps == 0) {
+    if (progress->sums.steps == 0) {
         say_no_step(trainer, progress);
         return;
     }
@@ -541,45 +505,28 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
     z3d_string best = {0};
     if (trainer->store && trainer->config->checkpoint_keep_best)
         z3d_string_append(&best, "%s/" Z3D_BEST, trainer->checkpoint_dir);
-    double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *
+    double tokens = (double)(progress->sums.steps - 1) * (double)trainer->config->train_batch_size *
                     (double)trainer->config->model_seq_length;
-    double rate = tokens > 0 ? tokens / progress->steady_seconds : NAN;
+    double rate = tokens > 0 ? tokens / progress->sums.steady_seconds : NAN;
     double peak = trainer->peak_tflops > 0 ? trainer->peak_tflops * 1e12 : NAN;
     z3d_resident resident;
     bool explained = z3d_trainer_resident(trainer, &resident);
     z3d_run_end end = {
-        .config = trainer->config,
-        .steps = progress->steps,
-        .skipped = progress->skipped,
-        .last_step = trainer->resumed_step + progress->steps,
+        .trainer = trainer,
+        .sums = &progress->sums,
         .stopped = progress->stopped && trainer->write_error.status == Z3D_OK,
         .time_is_over = time_is_over(trainer),
         .early = progress->stopped ? NULL : z3d_trainer_why_early(trainer, early),
         .seconds = z3d_now() - progress->begin,
-        .first_loss = progress->first_loss,
-        .last_loss = progress->last_loss,
-        .validation_loss = progress->validation_loss,
-        .best_loss = trainer->evaluations.best_loss,
-        .best_step = trainer->evaluations.best_step,
         .best = trainer->evaluations.best_step > 0 ? best.text : NULL,
         .tokens_per_second = rate,
         .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
         .memory = memory,
-        .arena_bytes = z3d_trainer_arena_bytes(trainer),
         .resident = explained ? &resident : NULL,
-        .group = trainer->group,
         .offloaded = trainer->program.checkpoint_space != Z3D_SPACE_DEVICE ||
                      trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
-        .step_seconds = progress->step_seconds,
-        .comm_seconds = progress->comm_seconds,
-        .transfer_seconds = progress->transfer_seconds,
-        .disk_seconds = progress->disk_seconds,
-        .host_step_seconds = progress->host_step_seconds,
         .checkpoint_dir = trainer->store ? trainer->checkpoint_dir : NULL,
-        .command = trainer->options->command,
-        .program = trainer->options->program ? trainer->options->program : "zero3d",
         .chats = chats(trainer),
-        .verbose = trainer->options->verbose,
     };
     z3d_console_end(&trainer->console, &end);
     write_summary(trainer, &end);
@@ -589,7 +536,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
 static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     Z3D_TRY(z3d_trainer_setup(trainer));
     z3d_trainer_keep_peak(trainer);
-    progress progress = {.begin = z3d_now(), .last_loss = NAN, .validation_loss = NAN};
+    progress progress = {.begin = z3d_now(), .sums = {.last_loss = NAN, .validation_loss = NAN}};
     z3d_rank_memory memory;
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
     say_start(trainer, &memory);
@@ -602,13 +549,13 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
     *unfinished = progress.stopped && trainer->store &&
-                  (trainer->resumed_step + progress.steps < trainer->config->training_steps ||
+                  (trainer->resumed_step + progress.sums.steps < trainer->config->training_steps ||
                    trainer->evaluations.due);
     z3d_trainer_place(trainer, "end: writing results");
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
     if (trainer->rank == 0) say_end(trainer, &progress, &memory);
     if (trainer->tokenizer && !progress.stopped)
-        Z3D_TRY(z3d_trainer_sample_all(trainer, trainer->resumed_step + progress.steps, true,
+        Z3D_TRY(z3d_trainer_sample_all(trainer, trainer->resumed_step + progress.sums.steps, true,
                                        &progress.stopped));
     if (trainer->rank == 0) {
         note_write(trainer, z3d_line_file_close(&trainer->metrics));

@@ -289,8 +289,6 @@ int64_t z3d_trainer_own_bytes(void);
 z3d_status z3d_trainer_find_memory(z3d_trainer *trainer, z3d_rank_memory *out);
 /* The process's resident memory by use; false: unknown. */
 bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out);
-/* Whether device memory is the process's own memory. */
-bool z3d_trainer_device_is_host(const z3d_trainer *trainer);
 /* Bytes of this rank's arenas in the process's memory. */
 int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer);
 

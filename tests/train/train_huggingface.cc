@@ -424,7 +424,7 @@ TEST_F(Changed, AFolderOfGpt2IsOfItsKind) {
     for (const char *kind : {"llama", "gpt2"}) {
         write_file(folder / "config.json", std::string("{\"model_type\": \"") + kind + "\"}");
         ASSERT_EQ(z3d_tokenizer_of_folder(folder.path.c_str(), nullptr, &found), Z3D_OK);
-        EXPECT_STREQ(found->ops->name, strcmp(kind, "gpt2") == 0 ? "gpt2" : "huggingface");
+        EXPECT_STREQ(found->name, strcmp(kind, "gpt2") == 0 ? "gpt2" : "huggingface");
         z3d_tokenizer_destroy(found);
     }
     Folder empty;

@@ -48,12 +48,8 @@ static int64_t spread(int64_t index, int64_t windows, int64_t wanted) {
     return (int64_t)((__int128)index * windows / wanted);
 }
 
-static int64_t windows_per_call(const z3d_trainer *trainer) {
-    return z3d_samples_in_all(&trainer->program, &trainer->mesh);
-}
-
 int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer, int file) {
-    int64_t per_call = windows_per_call(trainer), unused;
+    int64_t per_call = z3d_samples_in_all(&trainer->program, &trainer->mesh), unused;
     int64_t windows = z3d_dataset_file_windows(trainer->validation, file, &unused);
     return (validation_windows(trainer, windows) + per_call - 1) / per_call;
 }
@@ -73,8 +69,8 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
             seq = trainer->config->model_seq_length;
     int64_t begin, windows = z3d_dataset_file_windows(trainer->validation, file, &begin),
                    wanted = validation_windows(trainer, windows);
-    int64_t first =
-        call * windows_per_call(trainer) + z3d_samples_before(&trainer->program, &trainer->mesh);
+    int64_t first = call * z3d_samples_in_all(&trainer->program, &trainer->mesh) +
+                    z3d_samples_before(&trainer->program, &trainer->mesh);
     for (int64_t row = 0; row < rows; row++) {
         int64_t index = first + row, valid;
         /* For index -1 all targets of the row are ignored. */

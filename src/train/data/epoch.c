@@ -1,14 +1,18 @@
 /* Opens the training data of a configuration and counts one pass over it. */
 #include "src/train/data.h"
 
+z3d_dataset_config z3d_dataset_config_of(const z3d_config *config, const z3d_data_list *files) {
+    return (z3d_dataset_config){.files = files,
+                                .seq_length = config->model_seq_length,
+                                .vocab_size = (int32_t)config->model_vocab_size,
+                                .seed = (uint64_t)config->data_seed,
+                                .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
+                                .too_long = (z3d_too_long)config->data_too_long};
+}
+
 z3d_status z3d_train_data_open(const z3d_config *config, z3d_dataset **out) {
-    const z3d_dataset_config data = {.files = &config->data_train,
-                                     .seq_length = config->model_seq_length,
-                                     .vocab_size = (int32_t)config->model_vocab_size,
-                                     .seed = (uint64_t)config->data_seed,
-                                     .whole_windows = true,
-                                     .documents = config->data_samples == Z3D_SAMPLES_DOCUMENTS,
-                                     .too_long = (z3d_too_long)config->data_too_long};
+    z3d_dataset_config data = z3d_dataset_config_of(config, &config->data_train);
+    data.whole_windows = true;
     if (config->data_train.count == 0)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "data.train is not set: it needs a token file; `zero3d data "

@@ -24,28 +24,12 @@ static int32_t read_i32(const unsigned char *bytes) {
 
 /* Codes of token types; the others (6, 7) are floating point. */
 static bool type_of_code(int code, z3d_token_type *out) {
-    switch (code) {
-    case 1:
-        *out = Z3D_TOKEN_U8;
-        return true;
-    case 2:
-        *out = Z3D_TOKEN_I8;
-        return true;
-    case 3:
-        *out = Z3D_TOKEN_I16;
-        return true;
-    case 4:
-        *out = Z3D_TOKEN_I32;
-        return true;
-    case 5:
-        *out = Z3D_TOKEN_I64;
-        return true;
-    case 8:
-        *out = Z3D_TOKEN_U16;
-        return true;
-    default:
-        return false;
-    }
+    static const z3d_token_type types[] = {
+        [1] = Z3D_TOKEN_U8,  [2] = Z3D_TOKEN_I8,  [3] = Z3D_TOKEN_I16,
+        [4] = Z3D_TOKEN_I32, [5] = Z3D_TOKEN_I64, [8] = Z3D_TOKEN_U16};
+    const bool known = (code >= 1 && code <= 5) || code == 8;
+    if (known) *out = types[code];
+    return known;
 }
 
 static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file,

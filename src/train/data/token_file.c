@@ -144,6 +144,14 @@ static bool find_pair(const char *path, z3d_string *data_path, z3d_string *index
     return access(path, F_OK) != 0 && access(index_path->text, F_OK) == 0;
 }
 
+bool z3d_names_token_file(const char *path) {
+    z3d_string data_path = {0}, index_path = {0};
+    const bool pair = find_pair(path, &data_path, &index_path);
+    z3d_string_free(&data_path);
+    z3d_string_free(&index_path);
+    return pair || ends_with(path, ".bin") || z3d_is_token_file(path);
+}
+
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out) {
     z3d_string data_path = {0}, index_path = {0};
     z3d_token_file *file = NULL;
@@ -207,7 +215,7 @@ z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer 
         "%s: another tokenizer made this file (%d ids, digest %016llx) than the model's "
         "(%s, %d ids, digest %016llx): tokenize the text again with the model's, or set "
         "data.tokenizer and data.vocab to the tokenizer that made it",
-        file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->ops->name,
+        file->path, file->vocab_size, (unsigned long long)file->digest, tokenizer->name,
         tokenizer->vocab_size, (unsigned long long)tokenizer->digest);
 }
 

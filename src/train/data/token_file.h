@@ -40,6 +40,9 @@ int z3d_token_type_bytes(z3d_token_type type);
 
 /* Whether the file begins with a magic number of llm.c. */
 bool z3d_is_token_file(const char *path);
+/* Whether the path is that of a token file by its content or by its name: .bin, .idx, or a
+ * Megatron-LM pair without an ending. */
+bool z3d_names_token_file(const char *path);
 
 /* A file mapped for reading. */
 typedef struct z3d_mapped_file {

@@ -13,20 +13,6 @@
 #include "src/train/text/json_lines.h"
 #include "src/train/text/text_files.h"
 
-static bool ends_with(const char *text, const char *end) {
-    size_t a = strlen(text), b = strlen(end);
-    return a > b && strcmp(text + a - b, end) == 0;
-}
-
-/* Whether the path is that of a Megatron-LM pair without its endings .bin and .idx. */
-static bool is_prefix(const char *path) {
-    z3d_string index = {0};
-    z3d_string_append(&index, "%s.idx", path);
-    bool is = !index.failed && access(path, F_OK) != 0 && access(index.text, F_OK) == 0;
-    z3d_string_free(&index);
-    return is;
-}
-
 /* Decides by the name, or by the content. */
 static bool is_json(const char *path) {
     if (z3d_is_json_lines(path) || z3d_is_json(path)) return true;
@@ -38,9 +24,7 @@ static bool is_json(const char *path) {
 }
 
 z3d_evaluation_kind z3d_evaluation_kind_of(const char *path) {
-    if (ends_with(path, ".bin") || ends_with(path, ".idx") || is_prefix(path) ||
-        z3d_is_token_file(path))
-        return Z3D_EVALUATE_TOKENS;
+    if (z3d_names_token_file(path)) return Z3D_EVALUATE_TOKENS;
     return is_json(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
 }
 
@@ -136,12 +120,8 @@ static z3d_status open_tokens(const char *file, const char *name, const z3d_conf
                               bool documents, z3d_dataset **out) {
     double weight = 1;
     const z3d_data_list files = {.count = 1, .path = &file, .weight = &weight};
-    const z3d_dataset_config config = {.files = &files,
-                                       .seq_length = run->model_seq_length,
-                                       .vocab_size = (int32_t)run->model_vocab_size,
-                                       .seed = (uint64_t)run->data_seed,
-                                       .documents = documents,
-                                       .too_long = (z3d_too_long)run->data_too_long};
+    z3d_dataset_config config = z3d_dataset_config_of(run, &files);
+    config.documents = documents;
     z3d_status status = z3d_dataset_open(&config, out);
     /* Do not name our own temporary file: the user does not know it. */
     return status == Z3D_OK || file == name ? status : z3d_error_context(status, "%s", name);

@@ -101,7 +101,7 @@ static z3d_status find_bytes(const z3d_trainer *trainer, z3d_evaluate_result *re
                                  trainer->config->model_seq_length, &result->bytes));
     if (result->bytes < 0)
         z3d_string_append(&result->why, "the %s tokenizer of the run does not have all the tokens",
-                          trainer->tokenizer->ops->name);
+                          trainer->tokenizer->name);
     if (result->bytes == 0) z3d_string_append(&result->why, "the tokens have no text");
     if (result->bytes == 0) result->bytes = -1;
     return result->why.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text") : Z3D_OK;
@@ -137,7 +137,6 @@ static z3d_status evaluate(z3d_trainer *trainer, const z3d_evaluate_request *req
 z3d_status z3d_evaluate(z3d_world *world, const z3d_evaluate_request *request,
                         z3d_evaluate_result *result) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world), .evaluates = true};
-    trainer.metrics.fd = trainer.board.file.fd = -1;
     *result = (z3d_evaluate_result){0};
     z3d_status status = z3d_trainer_agree(&trainer, read_config(world, request, &trainer.config));
     if (status == Z3D_OK) status = evaluate(&trainer, request, result);

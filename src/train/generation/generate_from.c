@@ -171,39 +171,26 @@ z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_stri
 
 /* Rank 0 reads the file and sends it to all ranks: it may be a pipe, or be on one node only.
  * Collective, agreed. */
-static z3d_status share_file(z3d_trainer *trainer, const char *path, char **text, int64_t *length) {
-    enum { MOST = 1 << 30 };
-    size_t bytes = 0;
-    z3d_status status = Z3D_OK;
-    *text = NULL;
-    if (trainer->rank == 0) status = z3d_read_file(path, MOST, text, &bytes);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    *length = (int64_t)bytes;
-    z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, length, sizeof *length, 0));
-    if (trainer->rank != 0) status = z3d_new((size_t)*length + 1, 1, "prompts", text);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    z3d_trainer_wait_place(trainer);
-    return z3d_world_broadcast(trainer->world, *text, *length, 0);
-}
-
-/* Collective, agreed. */
 static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
                                const z3d_prompt_style *style, z3d_prompts *out) {
+    enum { MOST = 1 << 30 };
     const z3d_config *config = trainer->config;
     const z3d_prompt_defaults defaults = {.tokens = config->generate_tokens,
                                           .positions = trainer->model->positions,
                                           .seed = (uint64_t)config->generate_seed};
     const bool input = strcmp(path, "-") == 0;
-    char *text;
-    int64_t length;
+    z3d_string text = {0};
+    z3d_status status = Z3D_OK;
     z3d_trainer_place(trainer, "start-up: reading prompts");
-    z3d_status status = share_file(trainer, input ? "/dev/stdin" : path, &text, &length);
+    if (trainer->rank == 0)
+        status = z3d_read_file(input ? "/dev/stdin" : path, MOST, &text.text, &text.length);
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK) status = z3d_trainer_share(trainer, 0, &text);
     if (status != Z3D_OK) {
-        free(text);
+        z3d_string_free(&text);
         return status;
     }
-    status = z3d_prompts_read(text, (size_t)length, input ? "standard input" : path, style,
+    status = z3d_prompts_read(text.text, text.length, input ? "standard input" : path, style,
                               &defaults, out);
     return z3d_trainer_agree(trainer, status);
 }
@@ -333,7 +320,6 @@ static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *req
 z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *request,
                              z3d_generate_result *result) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world)};
-    trainer.metrics.fd = trainer.board.file.fd = -1;
     z3d_status status = z3d_inference_config(request->path, z3d_world_size(world), true,
                                              request->assignments, request->count, &trainer.config);
     if (status == Z3D_OK) status = check_prompt(trainer.config, request, &trainer.empty_prompt);

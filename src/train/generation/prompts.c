@@ -85,39 +85,6 @@ static z3d_status encode_messages(const z3d_prompt_style *style, const z3d_json 
 
 /* ---- the keys of a line that are copied to its answer ---- */
 
-static void append_key(const z3d_json *value, z3d_string *out) {
-    z3d_string_append_json(out, value->key);
-    z3d_string_append(out, ": ");
-}
-
-/* Recursion is limited: the reader refuses more than 64 levels. */
-static void append_value(const z3d_json *value, z3d_string *out) { /* NOLINT(misc-no-recursion) */
-    bool object = value->type == Z3D_JSON_OBJECT;
-    switch (value->type) {
-    case Z3D_JSON_NULL:
-        z3d_string_append(out, "null");
-        break;
-    case Z3D_JSON_BOOL:
-        z3d_string_append(out, value->truth ? "true" : "false");
-        break;
-    case Z3D_JSON_NUMBER:
-        z3d_string_append(out, "%s", value->text);
-        break;
-    case Z3D_JSON_STRING:
-        z3d_string_append_json_bytes(out, value->text, value->length);
-        break;
-    case Z3D_JSON_ARRAY:
-    case Z3D_JSON_OBJECT:
-        z3d_string_append(out, object ? "{" : "[");
-        for (const z3d_json *m = value->first; m; m = m->next) {
-            if (object) append_key(m, out);
-            append_value(m, out);
-            if (m->next) z3d_string_append(out, ", ");
-        }
-        z3d_string_append(out, object ? "}" : "]");
-    }
-}
-
 static bool is_of_answer(const char *key) {
     return z3d_has_word("text tokens finish", key);
 }
@@ -125,12 +92,13 @@ static bool is_of_answer(const char *key) {
 /* key: the one of the prompt. */
 static void append_head(const z3d_json *line, const char *key, z3d_string *out) {
     z3d_string_append(out, "{\"%s\": ", key);
-    append_value(z3d_json_member(line, key), out);
+    z3d_json_append(z3d_json_member(line, key), " ", out);
     for (const z3d_json *m = line->first; m; m = m->next) {
         if (is_of_answer(m->key) || strcmp(m->key, key) == 0) continue;
         z3d_string_append(out, ", ");
-        append_key(m, out);
-        append_value(m, out);
+        z3d_string_append_json(out, m->key);
+        z3d_string_append(out, ": ");
+        z3d_json_append(m, " ", out);
     }
 }
 
@@ -218,15 +186,8 @@ static z3d_status take_line(const z3d_json_lines *lines, const z3d_prompt_style 
 }
 
 static z3d_status make_place(z3d_prompts *p) {
-    if (p->count < p->capacity) return Z3D_OK;
-    int64_t capacity = p->capacity ? 2 * p->capacity : 64;
-    z3d_prompt *prompts = realloc(p->prompt, (size_t)capacity * sizeof *prompts);
-    if (prompts) p->prompt = prompts;
-    z3d_string *heads = realloc(p->head, (size_t)capacity * sizeof *heads);
-    if (heads) p->head = heads;
-    if (!prompts || !heads) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts");
-    p->capacity = capacity;
-    return Z3D_OK;
+    Z3D_TRY(z3d_grow(p->count, &p->capacity, sizeof *p->prompt, "prompts", &p->prompt));
+    return z3d_grow(p->count, &p->head_capacity, sizeof *p->head, "prompts", &p->head);
 }
 
 /* Collects the errors of all lines, so that the user can correct the file at once. */

@@ -23,7 +23,7 @@ typedef struct z3d_prompts {
     z3d_prompt *prompt;
     z3d_string *head; /* [count] the beginning of each answer's line: the prompt, and the other keys
                          of its line */
-    int64_t count, capacity;
+    int64_t count, capacity, head_capacity;
 } z3d_prompts;
 
 /* The values for lines that do not set them. */

@@ -61,7 +61,8 @@ typedef struct z3d_history {
     int64_t sent_steps;
     double memory[Z3D_HISTORY_MEMORIES]; /* bytes, of the last step whose line has them; NAN:
                                             unknown */
-    int events, events_capacity;
+    int events;
+    int64_t events_capacity;
     z3d_history_event *event;
 } z3d_history;
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/train/history/history.h"
 
@@ -38,11 +37,11 @@ static double number_up_to(const z3d_json *object, const char *key, double most)
 }
 
 static z3d_status grow(z3d_history_table *table) {
-    int64_t capacity = table->capacity ? 2 * table->capacity : 1024;
+    int64_t capacity = 0;
     for (int c = 0; c < Z3D_COLUMN_COUNT; c++) {
-        double *column = realloc(table->column[c], (size_t)capacity * sizeof *column);
-        if (!column) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a run's metrics");
-        table->column[c] = column;
+        capacity = table->capacity;
+        Z3D_TRY(z3d_grow(table->count, &capacity, sizeof(double), "a run's metrics",
+                         &table->column[c]));
     }
     table->capacity = capacity;
     return Z3D_OK;
@@ -71,7 +70,7 @@ static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
     z3d_history_table *table = validation ? &history->validations : &history->steps;
     const z3d_json *memory = z3d_json_member(line, "memory"),
                    *comms = z3d_json_member(line, "comms");
-    if (table->count == table->capacity) Z3D_TRY(grow(table));
+    Z3D_TRY(grow(table));
     for (int c = 0; c < Z3D_COLUMN_COUNT; c++)
         table->column[c][table->count] = number_of(line, names[c]);
     table->count++;
@@ -81,29 +80,19 @@ static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
     return Z3D_OK;
 }
 
-static char *text_of(const z3d_json *object, const char *key) {
-    const z3d_json *value = z3d_json_member(object, key);
-    return strdup(value && value->type == Z3D_JSON_STRING ? value->text : "");
-}
-
 static z3d_status take_event(z3d_history *history, const z3d_json *line) {
     int64_t step;
-    if (history->events == history->events_capacity) {
-        int capacity = history->events_capacity ? 2 * history->events_capacity : 64;
-        z3d_history_event *event = realloc(history->event, (size_t)capacity * sizeof *event);
-        if (!event) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a run's events");
-        history->event = event;
-        history->events_capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(history->events, &history->events_capacity, sizeof *history->event,
+                     "a run's events", &history->event));
     z3d_history_event *event = &history->event[history->events++];
     z3d_json_int(z3d_json_member(line, "step"), &step); /* the line has a step */
     *event = (z3d_history_event){.step = step,
                                  .time = number_up_to(line, "time", MOST_TIME),
                                  .seconds = number_of(line, "seconds"),
-                                 .event = text_of(line, "event"),
-                                 .detail = text_of(line, "detail"),
-                                 .device = text_of(line, "device"),
-                                 .type = text_of(line, "type"),
+                                 .event = strdup(z3d_json_text(line, "event")),
+                                 .detail = strdup(z3d_json_text(line, "detail")),
+                                 .device = strdup(z3d_json_text(line, "device")),
+                                 .type = strdup(z3d_json_text(line, "type")),
                                  .peak_tflops = number_up_to(line, "peak_tflops", MOST_TFLOPS)};
     return event->event && event->detail && event->device && event->type
                ? Z3D_OK
@@ -184,10 +173,9 @@ z3d_status z3d_history_read_events(const char *folder, z3d_history *out) {
 }
 
 z3d_status z3d_history_read(const char *path, z3d_history *out) {
-    struct stat info;
     z3d_string metrics = {0};
     Z3D_TRY(begin(path, out));
-    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool folder = z3d_is_folder(path);
     z3d_string_append(&metrics, "%s%s", path, folder ? "/metrics.jsonl" : "");
     z3d_status status =
         metrics.failed

@@ -134,7 +134,6 @@ static z3d_status run(replay *replay) {
 z3d_status z3d_replay_rank(const z3d_replay_request *request, z3d_replay_result *result) {
     replay replay = {.request = request, .result = result};
     memset(result, 0, sizeof *result);
-    replay.trainer.metrics.fd = replay.trainer.events.fd = replay.trainer.board.file.fd = -1;
     const z3d_kept_error end = z3d_error_keep(run(&replay));
     z3d_block_file_close(replay.tape.file);
     z3d_trainer_destroy(&replay.trainer);

@@ -24,7 +24,8 @@ static void keep_up(z3d_rank_tape *tape, z3d_status written) {
     tape->ended = true;
 }
 
-static z3d_status move(z3d_rank_tape *tape, void *data, int64_t bytes) {
+static z3d_status move(void *context, void *data, int64_t bytes) {
+    z3d_rank_tape *tape = context;
     if (tape->plays) return z3d_block_file_get(tape->file, data, bytes);
     if (!tape->ended) keep_up(tape, z3d_block_file_put(tape->file, data, bytes));
     return Z3D_OK;
@@ -32,10 +33,6 @@ static z3d_status move(z3d_rank_tape *tape, void *data, int64_t bytes) {
 
 static void flush(z3d_rank_tape *tape) {
     if (!tape->plays && !tape->ended) keep_up(tape, z3d_block_file_flush(tape->file));
-}
-
-static z3d_status move_piece(void *tape, void *piece, int64_t bytes) {
-    return move(tape, piece, bytes);
 }
 
 /* "a result (3)". If another program wrote the file, data may be in the place of an event. */
@@ -138,7 +135,7 @@ static z3d_status move_kept(z3d_rank_tape *tape) {
     Z3D_TRY(move(tape, &state, sizeof state));
     if (tape->plays) Z3D_TRY(check_state(tape, &state));
     if (tape->plays) z3d_engine_set_state(tape->engine, &state);
-    return z3d_engine_move_kept(tape->engine, tape->plays, move_piece, tape);
+    return z3d_engine_move_kept(tape->engine, tape->plays, move, tape);
 }
 
 static z3d_status move_input(z3d_rank_tape *tape, z3d_step_input *input) {

@@ -7,14 +7,12 @@
 #include "src/train/replay/file.h"
 #include "zero/zero.h"
 
-typedef struct z3d_rank_tape_steps {
-    int64_t first, last; /* steps */
-} z3d_rank_tape_steps;
-
 /* The beginning of a tape. */
 typedef struct z3d_rank_tape_title {
     int64_t ranks, rank;
-    z3d_rank_tape_steps steps;
+    struct {
+        int64_t first, last;
+    } steps;
     char version[16]; /* of the program */
     char device[104]; /* z3d_device_description */
     int64_t config_bytes;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/plan/plan.h"
+#include "src/train/trainer.h"
 #include "zero/program/layout.h"
 
 /* A closed standard output does not end a run: metrics.jsonl has all numbers. */
@@ -31,45 +32,47 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
     flush(console);
 }
 
-static void say_model(z3d_console *console, const z3d_run_facts *facts) {
+static void say_model(z3d_console *console, const z3d_trainer *trainer) {
     char parameters[96];
-    const z3d_model_facts *model = &facts->model->facts;
+    const z3d_model_facts *model = &trainer->model->facts;
     z3d_console_say(
         console, "model       %s, %s: %s, %lld tokens per sample, vocabulary %lld (padded %lld)",
-        model->type, z3d_model_parameters_text(facts->model, parameters, sizeof parameters),
+        model->type, z3d_model_parameters_text(trainer->model, parameters, sizeof parameters),
         model->shape, (long long)model->tokens, (long long)model->vocabulary,
         (long long)model->padded_vocabulary);
 }
 
-static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_mesh *mesh = facts->mesh;
+static void say_mesh(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_mesh *mesh = &trainer->mesh;
+    const int nodes = z3d_world_nodes(trainer->world);
     z3d_console_say(console, "ranks       %d = %s on %d node%s",
-                    z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, facts->nodes,
-                    facts->nodes == 1 ? "" : "s");
-    z3d_console_say(console, "device      %s", facts->device);
-    if (facts->verbose && facts->peak_tflops > 0)
+                    z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, nodes,
+                    nodes == 1 ? "" : "s");
+    z3d_console_say(console, "device      %s", z3d_device_description(trainer->device));
+    if (trainer->options->verbose && trainer->peak_tflops > 0)
         z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
-                        facts->peak_tflops >= 1 ? facts->peak_tflops : facts->peak_tflops * 1e3,
-                        facts->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
-                        facts->peak_kept       ? "measured at an earlier start"
-                        : facts->peak_measured ? "measured with matrix products"
-                                               : "training.peak_tflops");
+                        trainer->peak_tflops >= 1 ? trainer->peak_tflops
+                                                  : trainer->peak_tflops * 1e3,
+                        trainer->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
+                        trainer->peak_kept       ? "measured at an earlier start"
+                        : trainer->peak_measured ? "measured with matrix products"
+                                                 : "training.peak_tflops");
 }
 
 /* Tells where offloaded states are, and the method of reading and writing the disk. */
-static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
+static void say_offload(z3d_console *console, const z3d_trainer *trainer) {
     static const char *const where[] = {"on the device", "in host memory", "on the disk"};
-    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    const z3d_program_config *program = &trainer->program;
     const z3d_offload_plan *offload = &program->offload;
     const bool states =
         offload->optimizer != Z3D_SPACE_DEVICE || offload->parameters != Z3D_SPACE_DEVICE;
     const bool checkpoints = program->checkpoint_space != Z3D_SPACE_DEVICE;
-    const char *disk = z3d_engine_disk(facts->engine);
+    const char *disk = z3d_engine_disk(trainer->engine);
     z3d_string line = {0};
     if (!states && !checkpoints) return;
     if (states && offload->resident > 0)
         z3d_string_append(&line, "%.0f %% of the parameter groups' elements: ",
-                          100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
+                          100 * z3d_offloaded_share(z3d_engine_layout(trainer->engine)));
     if (states)
         z3d_string_append(&line, "optimizer states %s, parameters %s", where[offload->optimizer],
                           where[offload->parameters]);
@@ -85,29 +88,29 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
 }
 
 /* Tells the decisions of other keys that were auto. */
-static void say_choices(z3d_console *console, const z3d_run_facts *facts) {
+static void say_choices(z3d_console *console, const z3d_trainer *trainer) {
     const struct {
         const char *what, *why;
-    } choices[] = {{"offload     cpu_checkpointing auto: ", facts->offload_why},
-                   {"offload     offload_optimizer.ratio auto: ", facts->ratio_why},
-                   {"activation  recompute_activation auto: ", facts->activation_why},
-                   {"products    ", facts->products_why},
-                   {"gather      pipeline_gather auto: ", facts->gather_why}};
+    } choices[] = {{"offload     cpu_checkpointing auto: ", trainer->offload_why.text},
+                   {"offload     offload_optimizer.ratio auto: ", trainer->ratio_why.text},
+                   {"activation  recompute_activation auto: ", trainer->activation_why.text},
+                   {"products    ", trainer->products_why.text},
+                   {"gather      pipeline_gather auto: ", trainer->gather_why.text}};
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
         if (choices[i].why) z3d_console_say(console, "%s%s", choices[i].what, choices[i].why);
 }
 
-static void say_method(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_config *config = facts->config;
-    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
-    bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(facts->engine));
+static void say_method(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    const z3d_program_config *program = &trainer->program;
+    bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(trainer->engine));
     static const char *const cut[] = {[Z3D_SHARDING_FLAT] = "",
                                       [Z3D_SHARDING_HIERARCHICAL] = ", hierarchical collectives",
                                       [Z3D_SHARDING_HPZ] = ", hpZ",
                                       [Z3D_SHARDING_HYBRID] = ", hybrid sharding"};
     z3d_string sharding = {0};
-    const int inner = z3d_mesh_size(facts->mesh, Z3D_ROLE_BLOCKS);
-    if (z3d_mesh_size(facts->mesh, Z3D_ROLE_NODES) > 1)
+    const int inner = z3d_mesh_size(&trainer->mesh, Z3D_ROLE_BLOCKS);
+    if (z3d_mesh_size(&trainer->mesh, Z3D_ROLE_NODES) > 1)
         z3d_string_append(&sharding, "%s over %d data ranks each", cut[program->sharding], inner);
     z3d_console_say(
         console, "method      ZeRO stage %d%s, %s, gradients %s%s%sreduced once per %s%s, %s",
@@ -120,11 +123,11 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
         : program->selective ? "layernorms and attention recomputed"
                              : "activations kept");
     z3d_string_free(&sharding);
-    say_offload(console, facts);
-    if (facts->granularity_why)
-        z3d_console_say(console, "activation  granularity auto: %s", facts->granularity_why);
-    if (facts->verbose) say_choices(console, facts);
-    int64_t data = z3d_mesh_size(facts->mesh, Z3D_ROLE_SAMPLES);
+    say_offload(console, trainer);
+    if (trainer->granularity_why.text)
+        z3d_console_say(console, "activation  granularity auto: %s", trainer->granularity_why.text);
+    if (trainer->options->verbose) say_choices(console, trainer);
+    int64_t data = z3d_mesh_size(&trainer->mesh, Z3D_ROLE_SAMPLES);
     char tokens[32];
     z3d_console_say(
         console,
@@ -153,9 +156,9 @@ static void say_optimizer(z3d_console *console, const z3d_config *config) {
 }
 
 /* Tells the schedule, and the number of units in each of its chunks. */
-static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_layout *layout = z3d_engine_layout(facts->engine);
-    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+static void say_pipeline(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_layout *layout = z3d_engine_layout(trainer->engine);
+    const z3d_program_config *program = &trainer->program;
     z3d_string chunks = {0};
     if (layout->stages == 1) return;
     for (int c = 0; c < layout->num_chunks; c++)
@@ -174,13 +177,13 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
 }
 
 /* Tells the speeds of ranks, and the samples that data ranks get for them. */
-static void say_speeds(z3d_console *console, const z3d_run_facts *facts) {
+static void say_speeds(z3d_console *console, const z3d_trainer *trainer) {
     enum { SHOWN = 16 };
-    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    const z3d_program_config *program = &trainer->program;
     double speed[SHOWN];
-    int count, unused, data = z3d_mesh_size(facts->mesh, Z3D_ROLE_SAMPLES);
+    int count, unused, data = z3d_mesh_size(&trainer->mesh, Z3D_ROLE_SAMPLES);
     z3d_string text = {0};
-    if (z3d_config_device_speeds(facts->config, speed, SHOWN, &count) != Z3D_SPEEDS_LIST) return;
+    if (z3d_config_device_speeds(trainer->config, speed, SHOWN, &count) != Z3D_SPEEDS_LIST) return;
     for (int r = 0; r < count && r < SHOWN; r++)
         z3d_string_append(&text, "%s%g", r ? ", " : "", speed[r]);
     if (count > SHOWN) z3d_string_append(&text, ", ...");
@@ -188,30 +191,30 @@ static void say_speeds(z3d_console *console, const z3d_run_facts *facts) {
         z3d_string_append(&text, "%s%lld", d ? ", " : "; a micro-batch's samples per data rank: ",
                           (long long)(program->first_sample[d + 1] - program->first_sample[d]));
     if (data > SHOWN) z3d_string_append(&text, ", ...");
-    if (z3d_config_partition(facts->config, NULL, 0, &unused) == Z3D_PARTITION_LIST)
+    if (z3d_config_partition(trainer->config, NULL, 0, &unused) == Z3D_PARTITION_LIST)
         z3d_string_append(&text, "; units as in parallel.pipeline_partition");
     z3d_console_say(console, "speeds      %s", text.text ? text.text : "?");
     z3d_string_free(&text);
 }
 
 /* Tells whether steps are CUDA graphs; the cpu device has none. */
-static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_config *config = facts->config;
+static void say_graph(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
     if (config->training_device == Z3D_TRAINING_CPU) return;
     if (config->training_cuda_graph == Z3D_CUDA_GRAPH_OFF)
         z3d_console_say(console, "graph       none: training.cuda_graph is off");
-    else if (facts->graph_obstacle)
-        z3d_console_say(console, "graph       none: %s", facts->graph_obstacle);
+    else if (trainer->graph_obstacle)
+        z3d_console_say(console, "graph       none: %s", trainer->graph_obstacle);
     else
         z3d_console_say(console, "graph       one CUDA graph per step, from step 2 on");
 }
 
 /* Tells the most elements that one collective of the data group moves. */
-static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+static void say_buckets(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_program_config *program = &trainer->program;
     char reduce[32], gather[32], most[32];
-    int64_t largest = z3d_layout_largest(z3d_engine_layout(facts->engine));
-    if (z3d_mesh_size(facts->mesh, Z3D_ROLE_ROWS) == 1) return;
+    int64_t largest = z3d_layout_largest(z3d_engine_layout(trainer->engine));
+    if (z3d_mesh_size(&trainer->mesh, Z3D_ROLE_ROWS) == 1) return;
     bool whole = program->reduce_bucket >= largest && program->gather_bucket >= largest;
     z3d_console_say(
         console, "buckets     reduce %s, gather %s elements; the largest parameter group has %s%s",
@@ -246,62 +249,66 @@ static void say_packing(z3d_console *console, const z3d_config *config,
 }
 
 /* Appends the number of validation tokens, " 12.3 M", and how many of them a validation reads. */
-static void append_validation(const z3d_run_facts *facts, z3d_string *out) {
-    const long long batches = (long long)facts->config->training_eval_steps;
+static void append_validation(const z3d_trainer *trainer, z3d_string *out) {
+    const long long batches = (long long)trainer->config->training_eval_steps;
     char count[32] = "none";
-    if (facts->validation_tokens)
-        z3d_format_count((double)facts->validation_tokens, count, sizeof count);
+    if (trainer->validation)
+        z3d_format_count((double)z3d_dataset_tokens(trainer->validation), count, sizeof count);
     z3d_string_append(out, "%s", count);
-    if (facts->validation_cut)
+    if (trainer->validation && z3d_trainer_validation_is_cut(trainer))
         z3d_string_append(out, " (a loss takes %lld batch%s of %s: training.eval_steps)", batches,
                           batches == 1 ? "" : "es",
-                          facts->config->data_validation.count > 1 ? "each file" : "it");
+                          trainer->config->data_validation.count > 1 ? "each file" : "it");
 }
 
 /* The number of passes over the data. */
-static double passes_of(const z3d_run_facts *facts) {
-    const z3d_config *config = facts->config;
+static double passes_of(const z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    const z3d_packing_facts packing = z3d_dataset_packing(trainer->train);
     const double samples = (double)config->training_steps * (double)config->train_batch_size;
-    return facts->packing.documents > 0
-               ? samples / (double)facts->packing.samples
-               : samples * (double)config->model_seq_length / (double)facts->train_tokens;
+    return packing.documents > 0 ? samples / (double)packing.samples
+                                 : samples * (double)config->model_seq_length /
+                                       (double)z3d_dataset_tokens(trainer->train);
 }
 
-static void say_passes(z3d_console *console, const z3d_run_facts *facts) {
+static void say_passes(z3d_console *console, const z3d_trainer *trainer) {
     enum { MANY = 10 };
-    if (facts->epochs > 0)
+    const int64_t steps = trainer->config->training_steps;
+    const int64_t samples = z3d_dataset_samples(trainer->train);
+    if (trainer->epochs > 0)
         z3d_console_say(console,
                         "            training.epochs %g: %lld step%s; a pass is %lld sample%s",
-                        facts->epochs, (long long)facts->config->training_steps,
-                        z3d_plural(facts->config->training_steps), (long long)facts->train_samples,
-                        z3d_plural(facts->train_samples));
-    else if (passes_of(facts) > MANY)
+                        trainer->epochs, (long long)steps, z3d_plural(steps), (long long)samples,
+                        z3d_plural(samples));
+    else if (passes_of(trainer) > MANY)
         z3d_console_say(console,
                         "            more than %d passes over the data; training.epochs=3 makes 3",
                         MANY);
 }
 
-static void say_data(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_config *config = facts->config;
-    const double epochs = passes_of(facts);
+static void say_data(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    const double epochs = passes_of(trainer);
+    const z3d_packing_facts packing = z3d_dataset_packing(trainer->train);
+    const int files = config->data_train.count;
     char train[32], largest[64] = "", passes[64];
     z3d_string validation = {0};
-    append_validation(facts, &validation);
+    append_validation(trainer, &validation);
     snprintf(passes, sizeof passes, "; the run is %.*g epoch%s", epochs < 0.1 ? 1 : 3, epochs,
              fabs(epochs - 1) < 0.005 ? "" : "s");
-    if (facts->largest_token >= 0)
+    if (trainer->largest_token >= 0)
         snprintf(largest, sizeof largest, "; largest token %d of vocabulary %lld",
-                 facts->largest_token, (long long)config->model_vocab_size);
-    z3d_console_say(console, "data        %s tokens in %d file%s, validation %s%s%s",
-                    z3d_format_count((double)facts->train_tokens, train, sizeof train),
-                    facts->train_files, z3d_plural(facts->train_files),
-                    validation.text ? validation.text : "?", facts->epochs > 0 ? "" : passes,
-                    largest);
+                 trainer->largest_token, (long long)config->model_vocab_size);
+    z3d_console_say(
+        console, "data        %s tokens in %d file%s, validation %s%s%s",
+        z3d_format_count((double)z3d_dataset_tokens(trainer->train), train, sizeof train), files,
+        z3d_plural(files), validation.text ? validation.text : "?",
+        trainer->epochs > 0 ? "" : passes, largest);
     z3d_string_free(&validation);
-    say_passes(console, facts);
-    if (facts->packing.documents > 0)
-        say_packing(console, config, &facts->packing);
-    else if (facts->masked)
+    say_passes(console, trainer);
+    if (packing.documents > 0)
+        say_packing(console, config, &packing);
+    else if (z3d_dataset_masked(trainer->train))
         z3d_console_say(console, "            conversations or prompts are cut where a window "
                                  "ends: data.samples=documents keeps them whole");
 }
@@ -315,27 +322,28 @@ static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
                           z3d_format_bytes(ledger->peak[category], bytes, sizeof bytes));
 }
 
-static void say_planned(z3d_console *console, const z3d_run_facts *facts) {
+static void say_planned(z3d_console *console, const z3d_trainer *trainer,
+                        const z3d_rank_memory *of) {
     z3d_string memory = {0};
     char bytes[32], buffers[32], beside[96] = "", whose[48] = "per rank";
-    if (facts->memory->buffer_bytes > 0)
+    if (of->buffer_bytes > 0)
         snprintf(beside, sizeof beside, ", plus %s of communication buffers",
-                 z3d_format_bytes(facts->memory->buffer_bytes, buffers, sizeof buffers));
-    if (z3d_mesh_size(facts->mesh, Z3D_ROLE_STAGES) > 1)
-        snprintf(whose, sizeof whose, "on rank %d, which takes most,", facts->memory->rank);
-    if (facts->verbose) z3d_string_append(&memory, "; peak use:\n            ");
-    if (facts->verbose) append_ledger(&memory, &facts->memory->planned[Z3D_SPACE_DEVICE]);
+                 z3d_format_bytes(of->buffer_bytes, buffers, sizeof buffers));
+    if (z3d_mesh_size(&trainer->mesh, Z3D_ROLE_STAGES) > 1)
+        snprintf(whose, sizeof whose, "on rank %d, which takes most,", of->rank);
+    if (trainer->options->verbose) z3d_string_append(&memory, "; peak use:\n            ");
+    if (trainer->options->verbose) append_ledger(&memory, &of->planned[Z3D_SPACE_DEVICE]);
     z3d_console_say(console, "memory      %s %s in one block%s%s",
-                    z3d_format_bytes(facts->memory->arena_bytes, bytes, sizeof bytes), whose,
-                    beside, memory.text ? memory.text : "");
+                    z3d_format_bytes(of->arena_bytes, bytes, sizeof bytes), whose, beside,
+                    memory.text ? memory.text : "");
     z3d_string_free(&memory);
 }
 
 static const char no_checkpoints[] =
     "this run saves no checkpoints; set checkpoint.interval to keep the model";
 
-static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
-    const z3d_config *config = facts->config;
+static void say_checkpoints(z3d_console *console, const z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
     const char *also = config->checkpoint_keep_best ? " and at each lower validation loss" : "";
     char kept[48] = "all";
     if (config->checkpoint_keep > 0)
@@ -345,36 +353,38 @@ static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
         z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
     else if (config->checkpoint_interval > config->training_steps)
         z3d_console_say(console, "checkpoints at the end%s, in %s, keeps %s", also,
-                        facts->checkpoint_dir, kept);
+                        trainer->checkpoint_dir, kept);
     else
         z3d_console_say(console, "checkpoints every %lld step%s%s in %s, keeps %s",
                         (long long)config->checkpoint_interval,
-                        config->checkpoint_interval == 1 ? "" : "s", also, facts->checkpoint_dir,
+                        config->checkpoint_interval == 1 ? "" : "s", also, trainer->checkpoint_dir,
                         kept);
 }
 
-void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts) {
+void z3d_console_start(z3d_console *console, FILE *out, const z3d_trainer *trainer,
+                       const z3d_rank_memory *memory) {
     *console = (z3d_console){.out = out,
-                             .steps = facts->config->training_steps,
-                             .log_interval = facts->config->training_log_interval,
-                             .rate_unit = facts->peak_tflops >= 1 ? 1e12 : 1e9};
+                             .steps = trainer->config->training_steps,
+                             .log_interval = trainer->config->training_log_interval,
+                             .rate_unit = trainer->peak_tflops >= 1 ? 1e12 : 1e9};
     if (!out) return;
-    say_model(console, facts);
-    say_mesh(console, facts);
-    say_method(console, facts);
-    say_optimizer(console, facts->config);
-    say_pipeline(console, facts);
-    say_speeds(console, facts);
-    if (facts->verbose) {
-        say_graph(console, facts);
-        say_buckets(console, facts);
+    say_model(console, trainer);
+    say_mesh(console, trainer);
+    say_method(console, trainer);
+    say_optimizer(console, trainer->config);
+    say_pipeline(console, trainer);
+    say_speeds(console, trainer);
+    if (trainer->options->verbose) {
+        say_graph(console, trainer);
+        say_buckets(console, trainer);
     }
-    say_data(console, facts);
-    z3d_console_say(console, "weights     %s", facts->weights);
-    say_planned(console, facts);
-    say_checkpoints(console, facts);
-    z3d_console_say(console, "run folder  %s%s", facts->config->run_dir,
-                    facts->verbose ? "" : " (config.yaml has all keys; --verbose tells more)");
+    say_data(console, trainer);
+    z3d_console_say(console, "weights     %s", trainer->weights.text ? trainer->weights.text : "?");
+    say_planned(console, trainer, memory);
+    say_checkpoints(console, trainer);
+    z3d_console_say(
+        console, "run folder  %s%s", trainer->config->run_dir,
+        trainer->options->verbose ? "" : " (config.yaml has all keys; --verbose tells more)");
 }
 
 static int step_width(const z3d_console *console) {
@@ -455,22 +465,22 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
                     end->memory->rank, beside);
 }
 
-/* Appends a share of the steps' time. */
 static void append_share(z3d_string *out, const z3d_run_end *end, const char *what,
                          double seconds) {
-    if (isfinite(seconds) && end->step_seconds > 0)
+    if (isfinite(seconds) && end->sums->step_seconds > 0)
         z3d_string_append(out, "%s%s %.1f %%", out->length ? ", " : "", what,
-                          100 * seconds / end->step_seconds);
+                          100 * seconds / end->sums->step_seconds);
 }
 
 /* Leaves out communication for a single rank. */
 static void say_exposed(z3d_console *console, const z3d_run_end *end) {
+    const z3d_run_sums *sums = end->sums;
     z3d_string text = {0};
-    if (end->comm_seconds > 0) append_share(&text, end, "communication", end->comm_seconds);
-    if (end->offloaded) append_share(&text, end, "host transfers", end->transfer_seconds);
-    if (end->disk_seconds > 0) append_share(&text, end, "disk", end->disk_seconds);
-    if (end->host_step_seconds > 0) append_share(&text, end, "host step", end->host_step_seconds);
-    if (text.length || isnan(end->comm_seconds))
+    if (sums->comm_seconds > 0) append_share(&text, end, "communication", sums->comm_seconds);
+    if (end->offloaded) append_share(&text, end, "host transfers", sums->transfer_seconds);
+    if (sums->disk_seconds > 0) append_share(&text, end, "disk", sums->disk_seconds);
+    if (sums->host_step_seconds > 0) append_share(&text, end, "host step", sums->host_step_seconds);
+    if (text.length || isnan(sums->comm_seconds))
         z3d_console_say(console, "exposed  %s%s", text.length ? text.text : "not timed",
                         text.length ? " of the steps' time" : "");
     z3d_string_free(&text);
@@ -484,12 +494,15 @@ static void say_next(z3d_console *console, const z3d_run_end *end) {
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
+    const z3d_config *config = end->trainer->config;
+    const z3d_run_sums *sums = end->sums;
     if (!console->out) return;
     char seconds[32], tokens[32], skipped[48] = "", validation[48] = "", mfu[32] = "";
     char speed[96] = "";
-    if (end->skipped) snprintf(skipped, sizeof skipped, " (%lld skipped)", (long long)end->skipped);
-    if (isfinite(end->validation_loss))
-        snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
+    if (sums->skipped)
+        snprintf(skipped, sizeof skipped, " (%lld skipped)", (long long)sums->skipped);
+    if (isfinite(sums->validation_loss))
+        snprintf(validation, sizeof validation, ", validation loss %.6f", sums->validation_loss);
     if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
     if (isfinite(end->tokens_per_second)) /* a single step is only warming up */
         snprintf(speed, sizeof speed, ", %s tokens/s%s",
@@ -499,22 +512,23 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
                       : end->time_is_over ? "stopped by training.time_limit"
                                           : "stopped by a signal";
     z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s%s", how,
-                    (long long)end->steps, end->steps == 1 ? "" : "s", skipped,
-                    z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
-                    end->last_loss, validation, speed);
+                    (long long)sums->steps, sums->steps == 1 ? "" : "s", skipped,
+                    z3d_format_seconds(end->seconds, seconds, sizeof seconds), sums->first_loss,
+                    sums->last_loss, validation, speed);
     if (end->early) z3d_console_say(console, "early    %s", end->early);
     if (end->best)
-        z3d_console_say(console, "best     validation loss %.6f at step %lld: %s", end->best_loss,
-                        (long long)end->best_step, end->best);
+        z3d_console_say(console, "best     validation loss %.6f at step %lld: %s",
+                        end->trainer->evaluations.best_loss,
+                        (long long)end->trainer->evaluations.best_step, end->best);
     say_memory(console, end);
     say_exposed(console, end);
     z3d_console_say(console, "files    %s: metrics.jsonl, events.jsonl, summary.json%s%s%s",
-                    end->config->run_dir, end->config->generate_every > 0 ? ", samples.jsonl" : "",
+                    config->run_dir, config->generate_every > 0 ? ", samples.jsonl" : "",
                     end->checkpoint_dir ? "; checkpoints in " : "",
                     end->checkpoint_dir ? end->checkpoint_dir : "");
     if (!end->checkpoint_dir) z3d_console_say(console, "warning: %s", no_checkpoints);
     z3d_string text = {0};
-    z3d_summary_tables(end, end->verbose, &text);
+    z3d_summary_tables(end, end->trainer->options->verbose, &text);
     if (text.length) z3d_console_say(console, "%.*s", (int)text.length - 1, text.text);
     z3d_string_free(&text);
     say_next(console, end);

@@ -16,37 +16,7 @@
 #include "src/train/report/summary.h"
 #include "zero/zero.h"
 
-/* The facts in the start summary. */
-typedef struct z3d_run_facts {
-    const z3d_config *config; /* resolved */
-    const z3d_model *model;
-    const z3d_engine *engine;
-    const z3d_mesh *mesh;
-    const char *device; /* description */
-    int nodes;
-    const char *offload_why; /* what cpu_checkpointing auto became, and why; NULL: it was not auto.
-                                The same for the next five: */
-    const char *gather_why;  /* pipeline_gather */
-    const char *granularity_why;   /* granularity */
-    const char *activation_why;    /* recompute_activation */
-    const char *ratio_why;         /* offload_optimizer.ratio */
-    const char *products_why;      /* training.gemm for the run's type */
-    const char *graph_obstacle;    /* why steps cannot be CUDA graphs; NULL: they can */
-    const z3d_rank_memory *memory; /* of the rank with the largest plan (z3d_trainer_find_memory) */
-    double peak_tflops;            /* of one rank; 0: unknown */
-    bool peak_measured, peak_kept; /* kept: measured at an earlier start of the run */
-    int64_t train_tokens, validation_tokens; /* in the files */
-    bool validation_cut; /* a validation reads training.eval_steps batches of a file, not all */
-    int train_files;
-    z3d_packing_facts packing; /* of the training files */
-    bool masked;               /* some of their tokens are not trained */
-    int64_t train_samples;     /* of one pass */
-    double epochs;             /* training.epochs; 0: training.steps is given */
-    int32_t largest_token;     /* -1: unknown */
-    const char *checkpoint_dir;
-    const char *weights; /* where the weights come from */
-    bool verbose;        /* also the decisions and their reasons */
-} z3d_run_facts;
+struct z3d_trainer;
 
 typedef struct z3d_console {
     FILE *out; /* NULL: prints nothing (all ranks but 0) */
@@ -61,7 +31,9 @@ typedef struct z3d_console {
     int64_t seen; /* steps since this start: a resumed run does not begin at step 1 */
 } z3d_console;
 
-void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts);
+/* Prints the start summary. memory: of the rank with the largest plan (z3d_trainer_find_memory). */
+void z3d_console_start(z3d_console *console, FILE *out, const struct z3d_trainer *trainer,
+                       const z3d_rank_memory *memory);
 /* Call it for every step. Prints a line for the first step of a start, every log_interval steps,
  * the last step, and each skipped step. */
 void z3d_console_step(z3d_console *console, const z3d_step_record *record);

@@ -34,14 +34,10 @@ static int64_t buffer_bytes(const z3d_trainer *trainer) {
     return bytes;
 }
 
-bool z3d_trainer_device_is_host(const z3d_trainer *trainer) {
-    return z3d_device_host_reads(trainer->device);
-}
-
 /* The arena of a memory space, if it is in this process's own memory. */
 static z3d_stretch arena_of(const z3d_trainer *trainer, z3d_space space) {
     z3d_stretch arena = {.part = Z3D_RESIDENT_ARENAS};
-    if (space == Z3D_SPACE_HOST || z3d_trainer_device_is_host(trainer))
+    if (space == Z3D_SPACE_HOST || z3d_device_host_reads(trainer->device))
         arena.at = z3d_engine_arena(trainer->engine, space, &arena.bytes);
     return arena;
 }
@@ -94,7 +90,7 @@ int64_t z3d_trainer_reserve(const z3d_trainer *trainer, bool opened) {
     const z3d_config *config = trainer->config;
     const z3d_mesh *mesh = &trainer->mesh;
     int64_t mib = RESERVE_STEP + (opened ? 0 : RESERVE_OPENED);
-    if (z3d_trainer_device_is_host(trainer)) return 0;
+    if (z3d_device_host_reads(trainer->device)) return 0;
     if (config->training_attention != Z3D_CONFIG_ATTENTION_OWN &&
         trainer->program.dtype != Z3D_F32 && !trainer->program.inference)
         mib += RESERVE_CUDNN;

@@ -136,24 +136,24 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
 /* Appends ,"name":value. Doubles, and floats, have the fewest digits that read back to the same
  * bits, because runs are compared by them. */
 static void append_double(z3d_string *out, const char *name, double value) {
-    char text[32];
-    z3d_string_append(out, ",\"%s\":%s", name,
-                      isfinite(value) ? z3d_format_number(value, text, sizeof text) : "null");
+    z3d_string_append(out, ",\"%s\":", name);
+    z3d_string_append_number(out, value);
+}
+
+static void append_digits(z3d_string *out, const char *name, int digits, double value) {
+    if (isfinite(value))
+        z3d_string_append(out, ",\"%s\":%.*g", name, digits, value);
+    else
+        z3d_string_append(out, ",\"%s\":null", name);
 }
 
 static void append_float(z3d_string *out, const char *name, float value) {
-    if (isfinite(value))
-        z3d_string_append(out, ",\"%s\":%.9g", name, (double)value);
-    else
-        z3d_string_append(out, ",\"%s\":null", name);
+    append_digits(out, name, 9, (double)value);
 }
 
 /* Appends a measurement; more digits would be noise. */
 static void append_measured(z3d_string *out, const char *name, double value) {
-    if (isfinite(value))
-        z3d_string_append(out, ",\"%s\":%.6g", name, value);
-    else
-        z3d_string_append(out, ",\"%s\":null", name);
+    append_digits(out, name, 6, value);
 }
 
 /* Seconds since 1970, to the millisecond. */
@@ -222,12 +222,10 @@ void z3d_metrics_validation_line(int64_t step, double time, double loss, const d
     z3d_string_append(out, "{\"step\":%lld", (long long)step);
     append_double(out, "validation_loss", loss);
     for (int i = 0; i < files && files > 1; i++) {
-        char text[32];
-        z3d_string_append(out, "%s%s%s", i == 0 ? ",\"validation_losses\":[" : ",",
-                          isfinite(of_file[i]) ? z3d_format_number(of_file[i], text, sizeof text)
-                                               : "null",
-                          i == files - 1 ? "]" : "");
+        z3d_string_append(out, i == 0 ? ",\"validation_losses\":[" : ",");
+        z3d_string_append_number(out, of_file[i]);
     }
+    if (files > 1) z3d_string_append(out, "]");
     z3d_string_append(out, ",\"validation_targets\":%lld", (long long)targets);
     append_measured(out, "seconds", seconds);
     append_time(out, time);

@@ -21,13 +21,12 @@ static bool has(const char *path, const char *const *words) {
 }
 
 static z3d_resident_part part_of(const char *path, const char *program) {
-    static const char *const ours[] = {"/dev/shm/zero3d-", NULL};
     static const char *const mpi[] = {"libmpi", "openmpi", "libopen-", "mca_",      "pmix",
                                       "libuc",  "fabric",  "libpsm",   "ibverbs",   "librdma",
                                       "mpich",  "ompi",    "vader",    "/dev/shm/", NULL};
     if (path[0] != '/') return Z3D_RESIDENT_HEAP;
     if (program[0] && strcmp(path, program) == 0) return Z3D_RESIDENT_PROGRAM;
-    if (has(path, ours)) return Z3D_RESIDENT_EXCHANGE;
+    if (strstr(path, "/dev/shm/zero3d-")) return Z3D_RESIDENT_EXCHANGE;
     if (has(path, mpi)) return Z3D_RESIDENT_MPI;
     const char *library = strstr(path, ".so");
     if (library && (library[3] == '\0' || library[3] == '.')) return Z3D_RESIDENT_LIBRARIES;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/train/report/metrics.h"
+#include "src/train/trainer.h"
 
 /* ---- tables ---- */
 
@@ -36,7 +36,6 @@ static void append_memory(z3d_string *out, const z3d_rank_memory *memory) {
                           "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
 }
 
-/* Appends categories that differ from the plan. */
 static void append_differences(z3d_string *out, const z3d_rank_memory *memory) {
     static const char *const where[] = {"", " in host memory", " on the disk"};
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
@@ -71,7 +70,7 @@ static void append_unexplained(z3d_string *out, const z3d_run_end *end) {
                           "  ! rank 0's resident memory and its parts differ by more than %d MiB: "
                           "some memory is not accounted for\n",
                           Z3D_RESIDENT_TOLERANCE >> 20);
-    int64_t missing = end->arena_bytes - r->bytes[Z3D_RESIDENT_ARENAS];
+    int64_t missing = z3d_trainer_arena_bytes(end->trainer) - r->bytes[Z3D_RESIDENT_ARENAS];
     if (missing > 0)
         z3d_string_append(out, "  ! %s of the arenas are not in memory: the machine swaps\n",
                           z3d_format_bytes(missing, text, sizeof text));
@@ -95,12 +94,12 @@ static void append_traffic(z3d_string *out, z3d_axes axes, z3d_collective_kind k
 static void append_communication(z3d_string *out, const z3d_run_end *end, bool all) {
     bool any = false;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
-        const z3d_group *group = end->group[axes];
+        const z3d_group *group = end->trainer->group[axes];
         if (!group || z3d_group_size(group) < 2) continue;
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
             const z3d_traffic *traffic = z3d_group_traffic(group, (z3d_collective_kind)kind);
             if (traffic->calls + traffic->scalar_calls == 0) continue;
-            if (!all && !z3d_config_logs_collective(end->config,
+            if (!all && !z3d_config_logs_collective(end->trainer->config,
                                                     z3d_collective_name((z3d_collective_kind)kind)))
                 continue;
             if (!any)
@@ -117,16 +116,18 @@ static void append_share(z3d_string *out, const z3d_run_end *end, const char *wh
     char text[32];
     z3d_string_append(out, "%s: %s%s, %.2f %% of the steps' time\n", what,
                       z3d_format_seconds(seconds, text, sizeof text), how,
-                      100 * seconds / fmax(end->step_seconds, 1e-9));
+                      100 * seconds / fmax(end->sums->step_seconds, 1e-9));
 }
 
 /* Appends the times of transfers, by lane of the timeline. */
 static void append_transfers(z3d_string *out, const z3d_run_end *end) {
+    const z3d_run_sums *sums = end->sums;
     if (!end->offloaded) return;
-    if (isfinite(end->transfer_seconds))
-        append_share(out, end, "host transfers", " exposed", end->transfer_seconds);
-    if (end->disk_seconds > 0) append_share(out, end, "disk", " exposed", end->disk_seconds);
-    if (end->host_step_seconds > 0) append_share(out, end, "host step", "", end->host_step_seconds);
+    if (isfinite(sums->transfer_seconds))
+        append_share(out, end, "host transfers", " exposed", sums->transfer_seconds);
+    if (sums->disk_seconds > 0) append_share(out, end, "disk", " exposed", sums->disk_seconds);
+    if (sums->host_step_seconds > 0)
+        append_share(out, end, "host step", "", sums->host_step_seconds);
 }
 
 void z3d_summary_tables(const z3d_run_end *end, bool all, z3d_string *out) {
@@ -179,31 +180,34 @@ static void append_json_resident(z3d_string *out, const z3d_resident *r) {
 }
 
 void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
+    const z3d_run_sums *sums = end->sums;
+    const z3d_trainer *trainer = end->trainer;
     z3d_string_append(out, "{\"end\":\"%s\",\"last_step\":%lld,\"steps\":%lld,\"skipped\":%lld",
                       end->early          ? "early"
                       : !end->stopped     ? "complete"
                       : end->time_is_over ? "time_limit"
                                           : "signal",
-                      (long long)end->last_step, (long long)end->steps, (long long)end->skipped);
+                      (long long)(trainer->resumed_step + sums->steps), (long long)sums->steps,
+                      (long long)sums->skipped);
     append_number(out, "seconds", end->seconds);
-    append_number(out, "first_loss", end->first_loss);
-    append_number(out, "last_loss", end->last_loss);
-    append_number(out, "validation_loss", end->validation_loss);
+    append_number(out, "first_loss", sums->first_loss);
+    append_number(out, "last_loss", sums->last_loss);
+    append_number(out, "validation_loss", sums->validation_loss);
     if (end->best) {
-        append_number(out, "best_validation_loss", end->best_loss);
-        z3d_string_append(out, ",\"best_step\":%lld", (long long)end->best_step);
+        append_number(out, "best_validation_loss", trainer->evaluations.best_loss);
+        z3d_string_append(out, ",\"best_step\":%lld", (long long)trainer->evaluations.best_step);
     }
     append_number(out, "tokens_per_second", end->tokens_per_second);
     append_number(out, "mfu", end->mfu);
-    append_number(out, "step_seconds", end->step_seconds);
-    append_number(out, "exposed_comm_seconds", end->comm_seconds);
-    append_number(out, "exposed_transfer_seconds", end->transfer_seconds);
-    append_number(out, "exposed_disk_seconds", end->disk_seconds);
-    append_number(out, "host_step_seconds", end->host_step_seconds);
+    append_number(out, "step_seconds", sums->step_seconds);
+    append_number(out, "exposed_comm_seconds", sums->comm_seconds);
+    append_number(out, "exposed_transfer_seconds", sums->transfer_seconds);
+    append_number(out, "exposed_disk_seconds", sums->disk_seconds);
+    append_number(out, "host_step_seconds", sums->host_step_seconds);
     append_json_memory(out, end->memory);
     if (end->resident) append_json_resident(out, end->resident);
     z3d_string_append(out, ",\n\"communication\":");
-    z3d_metrics_traffic(end->group, end->steps, out);
+    z3d_metrics_traffic(trainer->group, sums->steps, out);
     z3d_string_append(out, "}\n");
 }
 
@@ -212,8 +216,9 @@ void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
 /* "export:   PROGRAM WORDS PATH" */
 static void append_next(z3d_string *out, const char *between, const char *what,
                         const z3d_run_end *end, const char *words, const char *path) {
+    const char *program = end->trainer->options->program;
     z3d_string_append(out, "%s%-9s ", out->length ? between : "", what);
-    z3d_string_append_shell(out, end->program);
+    z3d_string_append_shell(out, program ? program : "zero3d");
     z3d_string_append(out, " %s ", words);
     z3d_string_append_shell(out, path);
 }
@@ -226,12 +231,11 @@ static bool can_generate(const z3d_config *config) {
 
 void z3d_summary_next(const z3d_run_end *end, const char *between, z3d_string *out) {
     const char *checkpoints = end->best ? end->best : end->checkpoint_dir;
-    const char *run = end->config->run_dir;
+    const char *run = end->trainer->config->run_dir, *command = end->trainer->options->command;
     z3d_string exported = {0};
     z3d_string_append(&exported, "%s/exported", run);
-    if (end->stopped && checkpoints && end->command)
-        z3d_string_append(out, "resume:   %s", end->command);
-    if (!end->stopped && checkpoints && can_generate(end->config)) {
+    if (end->stopped && checkpoints && command) z3d_string_append(out, "resume:   %s", command);
+    if (!end->stopped && checkpoints && can_generate(end->trainer->config)) {
         append_next(out, between, "generate:", end, "generate", checkpoints);
         z3d_string_append(out, end->chats ? " --chat --prompt Hello" : " --prompt The");
     }

@@ -17,34 +17,34 @@ typedef struct z3d_rank_memory {
     z3d_ledger planned[Z3D_SPACE_COUNT], measured[Z3D_SPACE_COUNT];
 } z3d_rank_memory;
 
-typedef struct z3d_run_end {
-    const z3d_config *config; /* resolved */
-    int64_t steps, skipped;   /* steps of this start; skipped steps among them */
-    int64_t last_step;        /* the last step of the run so far */
-    bool stopped;             /* before training.steps, by a signal or training.time_limit */
-    bool time_is_over;        /* it was training.time_limit */
-    const char *early;        /* why training.early_stopping_patience ended it; NULL: it did not */
-    double seconds;           /* of the training loop, validation included */
+/* Sums over the steps of this start. */
+typedef struct z3d_run_sums {
+    int64_t steps, skipped; /* skipped: of these steps */
     double first_loss, last_loss;
-    double validation_loss; /* NAN: none */
-    const char *best;       /* the checkpoint with the lowest validation loss; NULL: none is kept */
-    double best_loss;       /* the loss and the step of that checkpoint */
-    int64_t best_step;
-    double tokens_per_second, mfu;
-    const z3d_rank_memory *memory; /* of the rank with the largest plan (z3d_trainer_find_memory) */
-    int64_t arena_bytes;           /* rank 0's, sum over all memory spaces */
-    const z3d_resident *resident;  /* rank 0's; NULL: unknown */
-    z3d_group *const *group;       /* by set of axes */
-    bool offloaded; /* some resident state is not in device memory; then the disk and host times
-                       below are told */
+    double validation_loss; /* the last one; NAN: none */
+    double steady_seconds;  /* of all steps except the first, which includes warming up */
     /* Seconds of all steps. Of these: waits for communication and waits for copies, NAN if not
      * timed; waits for the disk; steps on the host. */
     double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
+} z3d_run_sums;
+
+struct z3d_trainer;
+
+typedef struct z3d_run_end {
+    const struct z3d_trainer *trainer;
+    const z3d_run_sums *sums;
+    bool stopped;      /* before training.steps, by a signal or training.time_limit */
+    bool time_is_over; /* it was training.time_limit */
+    const char *early; /* why training.early_stopping_patience ended it; NULL: it did not */
+    double seconds;    /* of the training loop, validation included */
+    const char *best;  /* the checkpoint with the lowest validation loss; NULL: none is kept */
+    double tokens_per_second, mfu;
+    const z3d_rank_memory *memory; /* of the rank with the largest plan (z3d_trainer_find_memory) */
+    const z3d_resident *resident;  /* rank 0's; NULL: unknown */
+    bool offloaded; /* some resident state is not in device memory; then the disk and host times
+                       are told */
     const char *checkpoint_dir; /* NULL: no checkpoints are saved */
-    const char *command;        /* the command that started the run; NULL: unknown */
-    const char *program;        /* the program as the user calls it */
     bool chats;                 /* the data are conversations, and their chat template is known */
-    bool verbose;               /* all tables are shown */
 } z3d_run_end;
 
 /* Appends tables of memory by category, of the process's memory and of communication. Without `all`

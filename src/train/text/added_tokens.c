@@ -16,13 +16,8 @@ void z3d_added_set_free(z3d_added_set *set) {
 }
 
 static z3d_status new_node(z3d_added_set *set, unsigned char byte, int32_t next, int32_t *out) {
-    if (set->count == set->capacity) {
-        int32_t capacity = set->capacity ? 2 * set->capacity : 64;
-        z3d_added_node *grown = realloc(set->node, (size_t)capacity * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the added tokens");
-        set->node = grown;
-        set->capacity = capacity;
-    }
+    Z3D_TRY(
+        z3d_grow(set->count, &set->capacity, sizeof *set->node, "the added tokens", &set->node));
     set->node[set->count] = (z3d_added_node){-1, next, -1, byte};
     *out = set->count++;
     return Z3D_OK;

@@ -82,6 +82,7 @@ int z3d_vocabulary_byte_of(const z3d_vocabulary *v, int32_t id);
 
 typedef struct z3d_word_merger z3d_word_merger;
 
+/* Destroy it also after a failure. ERR_MEMORY. */
 z3d_status z3d_word_merger_create(const z3d_vocabulary *v, z3d_word_merger **out);
 void z3d_word_merger_destroy(z3d_word_merger *m);
 /* Appends a word's ids. Remembers short words, so one thread at a time. ERR_MEMORY. */
@@ -100,7 +101,8 @@ typedef struct z3d_added_node {
 
 typedef struct z3d_added_set {
     z3d_added_node *node;
-    int32_t count, capacity;
+    int32_t count;
+    int64_t capacity;
     int32_t first[256]; /* the node of a text's first byte */
     int only; /* the first byte of all texts, if they share it; -1: they differ; -2: the set is
                  empty */
@@ -143,6 +145,9 @@ typedef struct z3d_rewrites {
 /* Adds a step; copies `from` and `into`. r->count must be less than Z3D_MAX_STAGES. ERR_MEMORY. */
 z3d_status z3d_rewrites_add(z3d_rewrites *r, const z3d_rewrite *step);
 void z3d_rewrites_free(z3d_rewrites *r);
+/* Appends the text with each `from` (not empty) replaced by `into`. */
+void z3d_append_replaced(const char *from, const char *into, const char *text, size_t length,
+                         z3d_string *out);
 /* Applies the steps: *text and *length become the result, valid until the next call. Without
  * `prepend` PREPEND steps are left out. An empty text stays empty. ERR_MEMORY. */
 z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, size_t *length);
@@ -157,6 +162,8 @@ z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, 
 size_t z3d_gpt2_word(const char *text, size_t length);
 /* The length in bytes of the white space at the beginning of `text`; 0: none. */
 size_t z3d_space_length(const char *text, size_t length);
+/* Whether a letter or a number is at the beginning of `text`. */
+bool z3d_begins_word(const char *text, size_t length);
 /* The length of the next word for vocabularies whose tokens have the space mark only at the
  * beginning. */
 size_t z3d_marked_word(const char *text, size_t length);
@@ -185,6 +192,7 @@ z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length, 
 
 typedef struct z3d_bpe_tokenizer {
     z3d_tokenizer base;
+    bool gpt2;       /* of this kind; else huggingface */
     int32_t closing; /* the token that the post-processor puts after a text; -1: none */
     z3d_vocabulary vocabulary;
     z3d_word_merger *merger;

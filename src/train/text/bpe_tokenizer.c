@@ -18,12 +18,6 @@ static z3d_status take_word(void *context, const char *word, size_t length) {
     return z3d_word_merger_add(j->tokenizer->merger, word, length, j->out);
 }
 
-static z3d_status add_id(z3d_token_list *out, int32_t id) {
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    out->id[out->count++] = id;
-    return Z3D_OK;
-}
-
 /* Encodes text without added tokens. prepend: puts a space before it, if the tokenizer does so. */
 static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool prepend,
                                z3d_token_list *out) {
@@ -43,7 +37,7 @@ static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t 
         z3d_found found = z3d_added_set_find(&t->rewritten, t->added, text, length, at);
         bool prepend = first && at == 0 ? begins : !t->first_only;
         Z3D_TRY(encode_words(t, text + at, found.begin - at, prepend, out));
-        if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
+        if (found.id >= 0) Z3D_TRY(z3d_token_list_add(out, found.id));
         at = found.end;
     }
     return Z3D_OK;
@@ -58,7 +52,7 @@ static z3d_status encode_text(z3d_bpe_tokenizer *t, const char *text, size_t len
     for (size_t at = 0; at < length;) {
         z3d_found found = z3d_added_set_find(&t->raw, t->added, text, length, at);
         Z3D_TRY(encode_between(t, text + at, found.begin - at, first && at == 0, begins, out));
-        if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
+        if (found.id >= 0) Z3D_TRY(z3d_token_list_add(out, found.id));
         at = found.end;
     }
     return Z3D_OK;
@@ -76,17 +70,6 @@ static z3d_status bpe_encode_after(z3d_tokenizer *tokenizer, const char *text, s
 
 /* ---- tokens to text ---- */
 
-static void append_unmarked(const char *text, size_t length, z3d_string *out) {
-    const size_t mark = sizeof Z3D_SPACE_MARK - 1;
-    for (const char *end = text + length; text < end;) {
-        const char *found = memmem(text, (size_t)(end - text), Z3D_SPACE_MARK, mark);
-        z3d_string_append_bytes(out, text, (size_t)((found ? found : end) - text));
-        if (!found) return;
-        z3d_string_append_bytes(out, " ", 1);
-        text = found + mark;
-    }
-}
-
 static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out) {
     const z3d_vocabulary *v = &t->vocabulary;
     const char *text = v->text.text + v->token[id].begin;
@@ -96,7 +79,7 @@ static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out
     if (byte >= 0)
         z3d_string_append_bytes(out, &c, 1);
     else if (t->unmark)
-        append_unmarked(text, v->token[id].length, out);
+        z3d_append_replaced(Z3D_SPACE_MARK, " ", text, v->token[id].length, out);
     else
         z3d_string_append_bytes(out, text, v->token[id].length);
 }
@@ -108,7 +91,7 @@ static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids,
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= t->vocabulary.size)
             return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: this %s tokenizer has ids 0 to %d", i,
-                             ids[i], t->base.ops->name, t->vocabulary.size - 1);
+                             ids[i], t->base.name, t->vocabulary.size - 1);
         append_token(t, ids[i], out);
         /* Removes the space that encoding puts before a text. */
         if (begins && t->strip && out->length > before) {
@@ -168,29 +151,23 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     free(t);
 }
 
-static const struct z3d_tokenizer_ops gpt2_ops = {.name = "gpt2",
-                                                  .encode = bpe_encode,
-                                                  .encode_after = bpe_encode_after,
-                                                  .decode = bpe_decode,
-                                                  .find_special = bpe_find_special,
-                                                  .name_token = bpe_name_token,
-                                                  .destroy = bpe_destroy};
-static const struct z3d_tokenizer_ops huggingface_ops = {.name = "huggingface",
-                                                         .encode = bpe_encode,
-                                                         .encode_after = bpe_encode_after,
-                                                         .decode = bpe_decode,
-                                                         .find_special = bpe_find_special,
-                                                         .name_token = bpe_name_token,
-                                                         .destroy = bpe_destroy};
+static const struct z3d_tokenizer_ops bpe_ops = {.encode = bpe_encode,
+                                                 .encode_after = bpe_encode_after,
+                                                 .decode = bpe_decode,
+                                                 .find_special = bpe_find_special,
+                                                 .name_token = bpe_name_token,
+                                                 .destroy = bpe_destroy};
 
 z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
     z3d_bpe_tokenizer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
-    t->base = (z3d_tokenizer){.ops = gpt2 ? &gpt2_ops : &huggingface_ops,
+    t->base = (z3d_tokenizer){.ops = &bpe_ops,
+                              .name = gpt2 ? "gpt2" : "huggingface",
                               .begin_of_text = -1,
                               .usual_begin = -1,
                               .end_of_text = -1};
+    t->gpt2 = gpt2;
     t->closing = -1;
     z3d_added_set_init(&t->raw);
     z3d_added_set_init(&t->rewritten);
@@ -231,7 +208,7 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
     t->base.vocab_size = v->size;
     if (t->base.begin_of_text >= 0)
         t->base.usual_begin = t->base.begin_of_text;
-    else if (t->base.usual_begin < 0 && t->base.ops == &gpt2_ops)
+    else if (t->base.usual_begin < 0 && t->gpt2)
         t->base.usual_begin = t->base.end_of_text;
     for (int32_t id = 0; id < v->size; id++)
         z3d_tokenizer_digest(&t->base, (v->text.text ? v->text.text : "") + v->token[id].begin,

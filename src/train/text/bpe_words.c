@@ -208,17 +208,10 @@ z3d_status z3d_word_merger_add(z3d_word_merger *t, const char *word, size_t leng
 }
 
 z3d_status z3d_word_merger_create(const z3d_vocabulary *v, z3d_word_merger **out) {
-    z3d_word_merger *t;
     *out = NULL;
-    Z3D_TRY(z3d_new(1, sizeof *t, "merging", &t));
-    t->vocabulary = v;
-    z3d_status status =
-        z3d_new(REMEMBERED, sizeof *t->remembered, "remembered words", &t->remembered);
-    if (status == Z3D_OK)
-        *out = t;
-    else
-        z3d_word_merger_destroy(t);
-    return status;
+    Z3D_TRY(z3d_new(1, sizeof **out, "merging", out));
+    (*out)->vocabulary = v;
+    return z3d_new(REMEMBERED, sizeof(remembered), "remembered words", &(*out)->remembered);
 }
 
 void z3d_word_merger_destroy(z3d_word_merger *t) {

@@ -63,10 +63,8 @@ static z3d_status flush(run *r) {
 
 static z3d_status add_id(run *r, int32_t id, bool trained) {
     Z3D_TRY(flush(r));
-    Z3D_TRY(z3d_token_list_reserve(r->out, 1));
-    r->out->id[r->out->count++] = trained ? id : id | Z3D_TOKEN_UNTRAINED;
     r->follows = true;
-    return Z3D_OK;
+    return z3d_token_list_add(r->out, trained ? id : id | Z3D_TOKEN_UNTRAINED);
 }
 
 /* ---- contents ---- */

@@ -7,6 +7,7 @@
 
 #include "src/train/text/bpe.h"
 #include "src/train/text/chat.h"
+#include "src/train/text/json_lines.h"
 #include "src/train/text/text_files.h"
 
 #define SYSTEM_TURN "<|im_start|>system\n"
@@ -53,13 +54,9 @@ static size_t append_string(const char *text, z3d_string *out) {
     return at + (text[at] != 0);
 }
 
-static bool is_white(char c) {
-    return c && strchr(" \t\r\n", c) != NULL;
-}
-
 /* {%- removes the white space before it. */
 static void take_space(z3d_string *out) {
-    while (!out->failed && out->length > 0 && is_white(out->text[out->length - 1]))
+    while (!out->failed && out->length > 0 && z3d_json_is_white(out->text[out->length - 1]))
         out->text[--out->length] = 0;
 }
 
@@ -75,7 +72,7 @@ static size_t take_comment(const char *text, z3d_string *out) {
     const bool all = end > begin && end[-1] == '-';
     end += 2;
     if (all)
-        while (is_white(*end)) end++;
+        while (z3d_json_is_white(*end)) end++;
     return (size_t)(end - text) + (!all && *end == '\n');
 }
 
@@ -99,7 +96,7 @@ static void lay_out(const char *text, bool comments, z3d_string *out) {
             at += append_string(text + at, out);
             continue;
         }
-        if (!program || !is_white(c)) z3d_string_append_bytes(out, &c, 1);
+        if (!program || !z3d_json_is_white(c)) z3d_string_append_bytes(out, &c, 1);
         at++;
     }
 }
@@ -241,7 +238,7 @@ static z3d_status find_token(const z3d_chat *chat, z3d_tokenizer *tokenizer, con
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "the %s chat template writes %s, but the %s tokenizer has no such special "
                      "token; --chat-template plain needs none",
-                     chat->kind->name, text, tokenizer->ops->name);
+                     chat->kind->name, text, tokenizer->name);
 }
 
 static z3d_status find_tokens(z3d_chat *chat, z3d_tokenizer *tokenizer) {

@@ -11,13 +11,7 @@ void z3d_conversation_free(z3d_conversation *c) {
 }
 
 z3d_status z3d_conversation_add(z3d_conversation *c, z3d_message m) {
-    if (c->count == c->capacity) {
-        int capacity = c->capacity ? 2 * c->capacity : 16;
-        z3d_message *grown = realloc(c->message, (size_t)capacity * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a conversation");
-        c->message = grown;
-        c->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(c->count, &c->capacity, sizeof *c->message, "a conversation", &c->message));
     c->message[c->count++] = m;
     return Z3D_OK;
 }

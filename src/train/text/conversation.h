@@ -8,7 +8,8 @@
 /* Texts are not copied: the JSON object that they point into must outlive this. Zero-initialise. */
 typedef struct z3d_conversation {
     z3d_message *message;
-    int count, capacity;
+    int count;
+    int64_t capacity;
 } z3d_conversation;
 
 void z3d_conversation_free(z3d_conversation *conversation);

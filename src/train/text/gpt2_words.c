@@ -22,24 +22,11 @@ static kind look(const char *text, size_t length, size_t *bytes) {
                                               (utf8proc_ssize_t)(length < 4 ? length : 4), &code);
     if (taken < 1) return OTHER;
     *bytes = (size_t)taken;
-    switch (utf8proc_category(code)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-        return LETTER;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-        return NUMBER;
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-        return SPACE;
-    default:
-        return code == 0x85 ? SPACE : OTHER; /* NEL is a control character, but also white space */
-    }
+    const utf8proc_category_t category = utf8proc_category(code);
+    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) return LETTER;
+    if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) return NUMBER;
+    if (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP) return SPACE;
+    return code == 0x85 ? SPACE : OTHER; /* NEL is a control character, but also white space */
 }
 
 /* 's 't 're 've 'm 'll 'd: bytes of it, or 0. */
@@ -71,4 +58,10 @@ size_t z3d_gpt2_word(const char *text, size_t length) {
 size_t z3d_space_length(const char *text, size_t length) {
     size_t bytes;
     return length > 0 && look(text, length, &bytes) == SPACE ? bytes : 0;
+}
+
+bool z3d_begins_word(const char *text, size_t length) {
+    size_t bytes;
+    const kind first = length > 0 ? look(text, length, &bytes) : OTHER;
+    return first == LETTER || first == NUMBER;
 }

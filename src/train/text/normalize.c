@@ -63,17 +63,17 @@ static z3d_status append_normal(const char *text, size_t length, int options, z3
 
 /* ---- texts ---- */
 
-static void append_replaced(const z3d_rewrite *step, const char *text, size_t length,
-                            z3d_string *out) {
-    size_t from = strlen(step->from), into = strlen(step->into);
+void z3d_append_replaced(const char *from, const char *into, const char *text, size_t length,
+                         z3d_string *out) {
+    const size_t bytes = strlen(from);
     for (const char *end = text + length; text < end;) {
-        const char *found = from == 1 ? memchr(text, step->from[0], (size_t)(end - text))
-                                      : memmem(text, (size_t)(end - text), step->from, from);
+        const char *found = bytes == 1 ? memchr(text, from[0], (size_t)(end - text))
+                                       : memmem(text, (size_t)(end - text), from, bytes);
         if (!found) found = end;
         z3d_string_append_bytes(out, text, (size_t)(found - text));
         if (found == end) break;
-        z3d_string_append_bytes(out, step->into, into);
-        text = found + from;
+        z3d_string_append_bytes(out, into, strlen(into));
+        text = found + bytes;
     }
 }
 
@@ -117,7 +117,7 @@ z3d_status z3d_rewrites_apply(z3d_rewrites *r, bool prepend, const char **text, 
         else if (step->kind == Z3D_REWRITE_PREPEND)
             append_prepended(step, *text, *length, out);
         else
-            append_replaced(step, *text, *length, out);
+            z3d_append_replaced(step->from, step->into, *text, *length, out);
         if (out->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for rewritten text");
         *text = out->text ? out->text : "";
         *length = out->length;

@@ -52,9 +52,7 @@ static z3d_status add_end(z3d_bpe_tokenizer *t, int64_t id, const char *name, co
                          "%s: its eos_token_id is %lld, but the tokenizer %s has ids 0 to %d", name,
                          (long long)id, path, t->vocabulary.size - 1);
     if (base->end_of_text < 0) base->end_of_text = (int32_t)id;
-    Z3D_TRY(z3d_token_list_reserve(&base->ends, 1));
-    base->ends.id[base->ends.count++] = (int32_t)id;
-    return Z3D_OK;
+    return z3d_token_list_add(&base->ends, (int32_t)id);
 }
 
 /* Finds them by "eos_token_id", an id or a list of ids, in the model's files.

@@ -15,15 +15,8 @@
 /* ---- listing ---- */
 
 static z3d_status append_file(z3d_text_list *list, const char *path, int64_t bytes, bool named) {
-    if (list->count == list->capacity) {
-        int64_t capacity = list->capacity ? 2 * list->capacity : 64;
-        z3d_text_file *grown = realloc(list->file, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %lld files",
-                             (long long)capacity);
-        list->file = grown;
-        list->capacity = capacity;
-    }
+    Z3D_TRY(
+        z3d_grow(list->count, &list->capacity, sizeof *list->file, "a list of files", &list->file));
     char *copy = strdup(path);
     if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %s", path);
     list->file[list->count++] = (z3d_text_file){copy, bytes, named};
@@ -48,15 +41,12 @@ static void free_names(char **name, size_t count) {
 /* The names in a folder that do not begin with a dot, sorted by byte value (no locale). */
 static z3d_status read_names(DIR *folder, const char *path, char ***out, size_t *out_count) {
     char **name = NULL;
-    size_t count = 0, capacity = 0;
+    size_t count = 0;
+    int64_t capacity = 0;
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] == '.') continue;
-        if (count == capacity) {
-            capacity = capacity ? 2 * capacity : 64;
-            char **grown = realloc(name, capacity * sizeof *grown);
-            if (!grown) goto no_memory;
-            name = grown;
-        }
+        if (z3d_grow((int64_t)count, &capacity, sizeof *name, "names", &name) != Z3D_OK)
+            goto no_memory;
         if (!(name[count] = strdup(entry->d_name))) goto no_memory;
         count++;
     }

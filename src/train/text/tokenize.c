@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <utf8proc.h>
 
+#include "src/train/text/bpe.h"
 #include "src/train/text/input.h"
 #include "src/train/text/outputs.h"
 #include "src/train/text/tokenize_work.h"
@@ -44,20 +44,9 @@ static void advance(z3d_tokenize_work *w, int64_t bytes, bool tell) {
     w->options->progress(w->options->context, &progress);
 }
 
-static z3d_status grow(int64_t *capacity, size_t size, const char *what, void *out_array) {
-    int64_t more = *capacity ? 2 * *capacity : 256;
-    void *old, *grown;
-    memcpy(&old, out_array, sizeof old);
-    grown = realloc(old, (size_t)more * size);
-    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %s", what);
-    memcpy(out_array, &grown, sizeof grown);
-    *capacity = more;
-    return Z3D_OK;
-}
-
 static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char *path) {
-    if (w->result->documents == w->document_capacity)
-        Z3D_TRY(grow(&w->document_capacity, sizeof *w->document, "documents", &w->document));
+    Z3D_TRY(z3d_grow(w->result->documents, &w->document_capacity, sizeof *w->document,
+                     "a list of documents", &w->document));
     w->document[w->result->documents++] =
         (z3d_tokenize_document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
     return Z3D_OK;
@@ -65,46 +54,27 @@ static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char
 
 /* Adds `bytes` bytes of text to the last document; they may begin it, end it, or be in its middle.
  */
-static z3d_status add_text(z3d_tokenize_work *w, const unsigned char *text, size_t bytes,
-                           bool begins, bool ends) {
+static z3d_status add_text(z3d_tokenize_work *w, const char *text, size_t bytes, bool begins,
+                           bool ends) {
     z3d_tokenize_document *last = &w->document[w->result->documents - 1];
     w->ids.count = 0;
-    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, (const char *)text, bytes, begins, ends, &w->ids));
+    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, text, bytes, begins, ends, &w->ids));
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     last->tokens += (int64_t)w->ids.count;
     w->result->bytes += (int64_t)bytes;
     if (last->first_part < 0) return Z3D_OK;
-    if (w->parts == w->part_capacity)
-        Z3D_TRY(grow(&w->part_capacity, sizeof *w->part, "parts of texts", &w->part));
+    Z3D_TRY(z3d_grow(w->parts, &w->part_capacity, sizeof *w->part, "a list of parts of texts",
+                     &w->part));
     w->part[w->parts++] = (z3d_tokenize_part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
     return Z3D_OK;
 }
 
 /* ---- parts of a text ---- */
 
-/* The character at `at`; -1: none. */
-static utf8proc_int32_t character(const unsigned char *text, size_t count, size_t at) {
-    utf8proc_int32_t c = -1;
-    return utf8proc_iterate(text + at, (utf8proc_ssize_t)(count - at), &c) < 1 ? -1 : c;
-}
-
 /* Whether the character before `at` (> 0) is white space. */
-static bool follows_space(const unsigned char *text, size_t count, size_t at) {
-    for (at--; at > 0 && (text[at] & 0xc0) == 0x80;) at--;
-    utf8proc_int32_t c = character(text, count, at);
-    if (c < 0) return false;
-    utf8proc_category_t kind = utf8proc_category(c);
-    return (kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP) ||
-           (c >= '\t' && c <= '\r') || c == 0x85;
-}
-
-/* Whether a letter or digit is at `at`. */
-static bool begins_word(const unsigned char *text, size_t count, size_t at) {
-    utf8proc_int32_t c = character(text, count, at);
-    if (c < 0) return false;
-    utf8proc_category_t kind = utf8proc_category(c);
-    return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
-           (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
+static bool follows_space(const char *text, size_t count, size_t at) {
+    for (at--; at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80;) at--;
+    return z3d_space_length(text + at, count - at) > 0;
 }
 
 /* The length of a part of at least `smallest` bytes; 0: no place to cut. A cut is between a line's
@@ -112,33 +82,33 @@ static bool begins_word(const unsigned char *text, size_t count, size_t at) {
  * Qwen, o200k and DeepSeek have a border of words (but a sign may join the line's end before it, as
  * in o200k's "!\n/"), and no token of Llama 2 or Gemma crosses it. So the parts have the tokens of
  * the whole text. */
-static size_t find_cut(const unsigned char *text, size_t count, size_t smallest) {
+static size_t find_cut(const char *text, size_t count, size_t smallest) {
     for (size_t at = smallest; at < count; at++)
         if (text[at - 1] == '\n' && !follows_space(text, count, at - 1) &&
-            begins_word(text, count, at))
+            z3d_begins_word(text + at, count - at))
             return at;
     return 0;
 }
 
 /* A cut after any line. It is used if nothing else can be held out: then the tokens of one word
  * matter less. */
-static size_t find_line(const unsigned char *text, size_t count, size_t smallest) {
+static size_t find_line(const char *text, size_t count, size_t smallest) {
     for (size_t at = smallest; at < count; at++)
         if (text[at - 1] == '\n' && text[at] != '\n' && text[at] != '\r') return at;
     return 0;
 }
 
 /* The count without an incomplete character at the end. */
-static size_t whole_characters(const unsigned char *text, size_t count) {
+static size_t whole_characters(const char *text, size_t count) {
     size_t rest;
-    z3d_utf8_faults(text, count, &rest);
+    z3d_utf8_faults((const unsigned char *)text, count, &rest);
     return rest < count ? count - rest : count;
 }
 
 /* The cut of a part without such a line: after its last line, else after its last character. Words
  * at the cut may have other tokens than in the whole text. */
-static size_t force_cut(const unsigned char *text, size_t count) {
-    const unsigned char *line = memrchr(text, '\n', count);
+static size_t force_cut(const char *text, size_t count) {
+    const char *line = memrchr(text, '\n', count);
     return line ? (size_t)(line - text) + 1 : whole_characters(text, count);
 }
 
@@ -163,8 +133,7 @@ static z3d_status fill_window(const z3d_tokenize_work *w, window *v, size_t want
 
 /* The length of the part that begins at `text`, at most `wanted`; more: the text continues after
  * the window. */
-static size_t end_of_part(const z3d_tokenize_work *w, const unsigned char *text, size_t wanted,
-                          bool more) {
+static size_t end_of_part(const z3d_tokenize_work *w, const char *text, size_t wanted, bool more) {
     size_t cut = find_cut(text, wanted, w->part_bytes);
     if (!cut && w->options->output_validation && !find_cut(text, wanted, 2))
         cut = find_line(text, wanted, w->part_bytes);
@@ -178,7 +147,7 @@ static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
     for (int64_t at = 0; at < bytes;) {
         size_t wanted = bytes - at < LARGEST_PART ? (size_t)(bytes - at) : LARGEST_PART;
         Z3D_TRY(fill_window(w, v, wanted));
-        const unsigned char *text = w->text + v->begin;
+        const char *text = w->text + v->begin;
         if (w->result->limited && at + (int64_t)wanted == bytes) {
             wanted = whole_characters(text, wanted);
             bytes = at + (int64_t)wanted;
@@ -217,7 +186,7 @@ static z3d_status is_new(z3d_tokenize_work *w, const void *bytes, size_t count,
     return Z3D_OK;
 }
 
-static z3d_status add_line(z3d_tokenize_work *w, const unsigned char *text, size_t bytes) {
+static z3d_status add_line(z3d_tokenize_work *w, const char *text, size_t bytes) {
     z3d_content_hash hash;
     bool added;
     Z3D_TRY(is_new(w, text, bytes, &hash, &added));
@@ -256,7 +225,7 @@ static z3d_status add_object(z3d_tokenize_work *w, z3d_json_lines *lines, bool *
     Z3D_TRY(z3d_json_lines_next(lines, &text, &length));
     *ended = !text;
     if (text && length == 0) w->result->empty_documents++;
-    return length > 0 && text ? add_line(w, (const unsigned char *)text, length) : Z3D_OK;
+    return length > 0 && text ? add_line(w, text, length) : Z3D_OK;
 }
 
 /* Counts a wrong line and names the first ones; without skip_bad its error ends the work. */

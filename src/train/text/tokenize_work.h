@@ -34,7 +34,7 @@ typedef struct z3d_tokenize_work {
     int64_t cut;        /* index of the document whose end is held out; -1: none */
     int64_t cut_tokens; /* number of its tokens before the cut */
     size_t part_bytes;  /* the least bytes of a part */
-    unsigned char *text;
+    char *text;
     z3d_token_list ids;
     z3d_tokenize_format format; /* of the JSON files; AUTO: no file was JSON yet */
     const char *json_key; /* key of the texts in JSON; NULL: the objects are instruction data */

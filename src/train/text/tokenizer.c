@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
@@ -21,6 +20,12 @@ z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more) {
     if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %zu tokens", capacity);
     list->id = grown;
     list->capacity = capacity;
+    return Z3D_OK;
+}
+
+z3d_status z3d_token_list_add(z3d_token_list *list, int32_t id) {
+    Z3D_TRY(z3d_token_list_reserve(list, 1));
+    list->id[list->count++] = id;
     return Z3D_OK;
 }
 
@@ -89,7 +94,6 @@ static void bytes_destroy(z3d_tokenizer *tokenizer) {
 }
 
 static const struct z3d_tokenizer_ops bytes_ops = {
-    .name = "bytes",
     .encode = bytes_encode,
     .encode_after = bytes_encode_after,
     .decode = bytes_decode,
@@ -103,6 +107,7 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
         return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
     Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
     **out = (z3d_tokenizer){.ops = &bytes_ops,
+                            .name = "bytes",
                             .vocab_size = BYTES_VOCABULARY,
                             .begin_of_text = -1,
                             .usual_begin = BYTES_END_OF_TEXT,
@@ -119,17 +124,12 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
 
 /* ---- files ---- */
 
-static bool is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* `path` itself, if it is a file; in a folder tokenizer.json, else vocab.json. pair: a merges.txt
  * was named, so vocab.json is meant. */
 static void find_file(const char *path, bool pair, z3d_string *out) {
     const char *const whole = "tokenizer.json", *const part = "vocab.json";
     const char *const names[] = {pair ? part : whole, pair ? whole : part, whole};
-    if (!is_folder(path)) {
+    if (!z3d_is_folder(path)) {
         z3d_string_append(out, "%s", path);
         return;
     }
@@ -248,12 +248,6 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
 
 /* ---- the ids of a text ---- */
 
-static z3d_status append_id(z3d_token_list *out, int32_t id) {
-    Z3D_TRY(z3d_token_list_reserve(out, 1));
-    out->id[out->count++] = id;
-    return Z3D_OK;
-}
-
 z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list *ids,
                                    size_t first) {
     if (t->model_ids == 0 || t->model_ids >= t->vocab_size) return Z3D_OK;
@@ -262,7 +256,7 @@ z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list 
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "the text has token %d of the %s tokenizer, but the model has ids 0 "
                              "to %d (model.vocab_size): remove it from the text",
-                             ids->id[i], t->ops->name, t->model_ids - 1);
+                             ids->id[i], t->name, t->model_ids - 1);
     return Z3D_OK;
 }
 
@@ -270,7 +264,7 @@ z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *t, const z3d_token_list 
 static z3d_status append_text(z3d_tokenizer *t, int32_t begin, const char *text, size_t length,
                               bool begins, z3d_token_list *out) {
     size_t first = out->count;
-    if (begin >= 0) Z3D_TRY(append_id(out, begin));
+    if (begin >= 0) Z3D_TRY(z3d_token_list_add(out, begin));
     Z3D_TRY(t->ops->encode(t, text, length, begins, out));
     if (begin >= 0 && out->count > first + 1 && out->id[first + 1] == begin) {
         out->count--;
@@ -284,7 +278,7 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *t, const char *text, size_t lengt
     size_t before = out->count;
     Z3D_TRY(append_text(t, t->begin_of_text, text, length, true, out));
     /* A text may have no ids: unknown text is left out. */
-    return out->count > before ? Z3D_OK : append_id(out, t->end_of_text);
+    return out->count > before ? Z3D_OK : z3d_token_list_add(out, t->end_of_text);
 }
 
 z3d_status z3d_tokenizer_special_token(z3d_tokenizer *t, const char *text, int32_t *out) {
@@ -333,7 +327,7 @@ z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length,
     bool ended = false;
     while (space < length && strchr(WHITE, text[length - space - 1])) space++;
     if (length > 0) Z3D_TRY(find_end(t, out->id + before, out->count - before, space, &ended));
-    return ended ? Z3D_OK : append_id(out, t->end_of_text);
+    return ended ? Z3D_OK : z3d_token_list_add(out, t->end_of_text);
 }
 
 z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
@@ -370,7 +364,7 @@ z3d_status z3d_tokenizer_set_special(z3d_tokenizer *t, z3d_special special) {
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "special tokens: %s: the %s tokenizer has no token that begins a text; "
                          "expected \"bos_token\" in tokenizer_config.json, or use eos or none",
-                         special == Z3D_SPECIAL_BOS ? "bos" : "both", t->ops->name);
+                         special == Z3D_SPECIAL_BOS ? "bos" : "both", t->name);
     t->begin_of_text = begins ? t->usual_begin : -1;
     return Z3D_OK;
 }
@@ -382,12 +376,12 @@ z3d_status z3d_tokenizer_set_model(z3d_tokenizer *t, int64_t vocab_size) {
     if (more > FEW || t->end_of_text >= vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "model.vocab_size %lld is too small: the %s tokenizer has %d tokens",
-                         (long long)vocab_size, t->ops->name, t->vocab_size);
+                         (long long)vocab_size, t->name, t->vocab_size);
     if (more > 0)
         z3d_log(Z3D_LOG_WARN,
                 "the %s tokenizer has %d tokens, but the model has %lld ids (model.vocab_size): a "
                 "text with one of the last %lld is refused",
-                t->ops->name, t->vocab_size, (long long)vocab_size, (long long)more);
+                t->name, t->vocab_size, (long long)vocab_size, (long long)more);
     return Z3D_OK;
 }
 

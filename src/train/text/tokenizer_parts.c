@@ -16,19 +16,13 @@ typedef struct reader {
 
 typedef z3d_status read_part(reader *r, const z3d_json *part);
 
-/* "" if it is missing or no text. */
-static const char *text_of(const z3d_json *object, const char *key) {
-    const z3d_json *m = z3d_json_member(object, key);
-    return m && m->type == Z3D_JSON_STRING ? m->text : "";
-}
-
 static bool has_text(const z3d_json *object, const char *key, const char *text) {
-    return strcmp(text_of(object, key), text) == 0;
+    return strcmp(z3d_json_text(object, key), text) == 0;
 }
 
 static z3d_status refuse(const reader *r, const z3d_json *part, const char *what) {
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s:%lld: \"%s\" of type %.40s is not supported%s%s",
-                     r->path, (long long)part->line, r->stage, text_of(part, "type"),
+                     r->path, (long long)part->line, r->stage, z3d_json_text(part, "type"),
                      *what ? ": " : "", what);
 }
 
@@ -67,17 +61,17 @@ static z3d_status read_normalizer(reader *r, const z3d_json *part) {
                 r, part, all,
                 (z3d_rewrite){.kind = Z3D_REWRITE_UNICODE, .options = forms[i].options});
     if (has_text(part, "type", "Prepend"))
-        return add_rewrite(
-            r, part, all,
-            (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND, .into = (char *)text_of(part, "prepend")});
+        return add_rewrite(r, part, all,
+                           (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND,
+                                         .into = (char *)z3d_json_text(part, "prepend")});
     if (!has_text(part, "type", "Replace"))
         return refuse(r, part, "NFC, NFD, NFKC, NFKD, Prepend and Replace are");
-    if (!*text_of(pattern, "String"))
+    if (!*z3d_json_text(pattern, "String"))
         return refuse(r, part, "its pattern must be {\"String\": text}");
     return add_rewrite(r, part, all,
                        (z3d_rewrite){.kind = Z3D_REWRITE_REPLACE,
-                                     .from = (char *)text_of(pattern, "String"),
-                                     .into = (char *)text_of(part, "content")});
+                                     .from = (char *)z3d_json_text(pattern, "String"),
+                                     .into = (char *)z3d_json_text(part, "content")});
 }
 
 /* ---- pre_tokenizer ---- */
@@ -89,7 +83,7 @@ static z3d_status add_pattern(reader *r, const z3d_json *part, const char *patte
     return status == Z3D_OK
                ? status
                : z3d_error_context(status, "%s:%lld: the pattern of \"%s\" %s", r->path,
-                                   (long long)part->line, r->stage, text_of(part, "type"));
+                                   (long long)part->line, r->stage, z3d_json_text(part, "type"));
 }
 
 static z3d_status read_split(reader *r, const z3d_json *part) {
@@ -100,7 +94,7 @@ static z3d_status read_split(reader *r, const z3d_json *part) {
                       {"Removed", Z3D_SPLIT_REMOVED},
                       {"MergedWithPrevious", Z3D_SPLIT_MERGED}};
     const z3d_json *pattern = z3d_json_member(part, "pattern");
-    const char *regex = text_of(pattern, "Regex"), *text = text_of(pattern, "String");
+    const char *regex = z3d_json_text(pattern, "Regex"), *text = z3d_json_text(pattern, "String");
     if (!*regex && !*text)
         return refuse(r, part, "its pattern must be {\"Regex\": text} or {\"String\": text}");
     for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++)
@@ -128,7 +122,7 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
 /* Older files have add_prefix_space in place of prepend_scheme. */
 static z3d_status read_metaspace(reader *r, const z3d_json *part) {
     z3d_bpe_tokenizer *t = r->t;
-    const char *scheme = text_of(part, "prepend_scheme");
+    const char *scheme = z3d_json_text(part, "prepend_scheme");
     if (!*scheme) scheme = z3d_json_flag(part, "add_prefix_space", true) ? "always" : "never";
     if (z3d_splitters_count(t->splitters) > 0 || t->spaces.count > 0)
         return refuse(r, part, "it must be the first stage");
@@ -222,10 +216,10 @@ static z3d_status read_template(reader *r, const z3d_json *part) {
         int32_t *place = text ? &r->t->closing : &r->t->base.begin_of_text;
         if (*place >= 0)
             return refuse(r, part, "it may add one token before a text, and one after it");
-        int64_t id = z3d_tokenizer_json_id(r->root, text_of(token, "id"));
+        int64_t id = z3d_tokenizer_json_id(r->root, z3d_json_text(token, "id"));
         if (id < 0 || id > Z3D_MAX_TOKEN_ID)
             return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: \"%s\": no token %.40s", r->path,
-                             (long long)part->line, r->stage, text_of(token, "id"));
+                             (long long)part->line, r->stage, z3d_json_text(token, "id"));
         *place = (int32_t)id;
     }
     return Z3D_OK;

@@ -27,11 +27,6 @@ static z3d_status refuse(const reader *r, const char *why) {
 
 /* ---- members ---- */
 
-static const char *text_of(const z3d_json *object, const char *key) {
-    const z3d_json *value = z3d_json_member(object, key);
-    return value && value->type == Z3D_JSON_STRING ? value->text : "";
-}
-
 /* *out is unchanged if the member is missing. */
 static bool get_int(const z3d_json *object, const char *key, int low, int *out) {
     const z3d_json *value = z3d_json_member(object, key);
@@ -53,7 +48,7 @@ static bool get_seconds(const z3d_json *object, const char *key, double *out) {
 /* ---- the first event ---- */
 
 static bool read_run(const z3d_json *args, z3d_trace_head *head) {
-    const char *run = text_of(args, "run");
+    const char *run = z3d_json_text(args, "run");
     if (!*run || strlen(run) >= sizeof head->run) return false;
     for (const char *c = run; *c; c++)
         if (*c < ' ' || *c > '~') return false;
@@ -64,7 +59,7 @@ static bool read_run(const z3d_json *args, z3d_trace_head *head) {
 static z3d_status read_head(reader *r, const z3d_json *json) {
     z3d_trace_head *head = r->head;
     const z3d_json *args = z3d_json_member(json, "args");
-    if (strcmp(text_of(json, "name"), "zero3d") != 0)
+    if (strcmp(z3d_json_text(json, "name"), "zero3d") != 0)
         return refuse(r, "the first event does not say which run it is of: this is no timeline of "
                          "`zero3d train --trace`, or of an older version");
     *head = (z3d_trace_head){
@@ -95,14 +90,14 @@ static bool opcode_of(const char *name, z3d_opcode *out) {
 
 static bool read_about(const z3d_json *json, z3d_trace_event *e) {
     const z3d_json *args = z3d_json_member(json, "args");
-    const char *phase = text_of(args, "phase");
+    const char *phase = z3d_json_text(args, "phase");
     *e = (z3d_trace_event){
         .step = -1, .entry = -1, .chunk = -1, .micro = -1, .ticket = -1, .peer = -1};
-    e->wait = strcmp(text_of(json, "cat"), "wait") == 0;
+    e->wait = strcmp(z3d_json_text(json, "cat"), "wait") == 0;
     e->phase = strcmp(phase, "start") == 0  ? Z3D_PHASE_START
                : strcmp(phase, "wait") == 0 ? Z3D_PHASE_WAIT
                                             : Z3D_PHASE_WHOLE;
-    return (e->wait || opcode_of(text_of(json, "cat"), &e->opcode)) &&
+    return (e->wait || opcode_of(z3d_json_text(json, "cat"), &e->opcode)) &&
            z3d_json_int(z3d_json_member(args, "step"), &e->step) &&
            get_int(args, "entry", 0, &e->entry) && get_int(args, "chunk", 0, &e->chunk) &&
            get_int(args, "micro", 0, &e->micro) && get_int(args, "ticket", 0, &e->ticket) &&
@@ -128,7 +123,7 @@ static z3d_status follow(reader *r, const z3d_trace_event *e) {
 }
 
 static z3d_status read_event(reader *r, const z3d_json *json, z3d_trace_event *e, bool *training) {
-    const char *program = text_of(z3d_json_member(json, "args"), "program");
+    const char *program = z3d_json_text(z3d_json_member(json, "args"), "program");
     double seconds;
     if (!read_about(json, e) || !get_seconds(json, "ts", &e->begin) ||
         !get_seconds(json, "dur", &seconds))
@@ -142,12 +137,10 @@ static z3d_status read_event(reader *r, const z3d_json *json, z3d_trace_event *e
     return *training ? follow(r, e) : Z3D_OK;
 }
 
-static z3d_status take_line(reader *r, const z3d_json *json,
-                            z3d_status (*take)(void *context, const z3d_trace_line *line),
-                            void *context) {
+static z3d_status take_line(reader *r, const z3d_json *json, z3d_trace_taker take, void *context) {
     z3d_trace_event event;
     z3d_trace_line line = {.json = json};
-    bool training = false, named = strcmp(text_of(json, "ph"), "M") == 0;
+    bool training = false, named = strcmp(z3d_json_text(json, "ph"), "M") == 0;
     int rank = -1;
     if (!r->has_head) return read_head(r, json);
     if (!get_int(json, "pid", 0, &rank) || rank != r->head->mesh.rank)
@@ -180,9 +173,7 @@ static z3d_status next_line(reader *r, size_t *length) {
 }
 
 /* Reads to the last line; if the run still runs or was killed, to the end of the file. */
-static z3d_status read_lines(reader *r,
-                             z3d_status (*take)(void *context, const z3d_trace_line *line),
-                             void *context) {
+static z3d_status read_lines(reader *r, z3d_trace_taker take, void *context) {
     size_t length;
     Z3D_TRY(next_line(r, &length));
     if (strcmp(r->line, "[") != 0 || length == 0)
@@ -200,8 +191,7 @@ static z3d_status read_lines(reader *r,
     return r->has_head ? Z3D_OK : refuse(r, "the file has no event");
 }
 
-z3d_status z3d_trace_read(const char *path, z3d_trace_head *head,
-                          z3d_status (*take)(void *context, const z3d_trace_line *line),
+z3d_status z3d_trace_read(const char *path, z3d_trace_head *head, z3d_trace_taker take,
                           void *context) {
     reader r = {.path = path, .file = fopen(path, "r"), .head = head};
     if (!r.file) return Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", path, strerror(errno));

@@ -25,35 +25,6 @@ typedef struct merge {
     z3d_string *out;
 } merge;
 
-static void append_value(z3d_string *out, const z3d_json *value) {
-    const char *separator = "";
-    switch (value->type) {
-    case Z3D_JSON_STRING:
-        z3d_string_append_json(out, value->text);
-        return;
-    case Z3D_JSON_NUMBER:
-        z3d_string_append(out, "%s", value->text);
-        return;
-    case Z3D_JSON_BOOL:
-        z3d_string_append(out, value->truth ? "true" : "false");
-        return;
-    case Z3D_JSON_NULL:
-        z3d_string_append(out, "null");
-        return;
-    default:
-        break;
-    }
-    bool object = value->type == Z3D_JSON_OBJECT;
-    z3d_string_append(out, object ? "{" : "[");
-    for (const z3d_json *m = value->first; m; m = m->next, separator = ",") {
-        z3d_string_append(out, "%s", separator);
-        if (object) z3d_string_append_json(out, m->key);
-        if (object) z3d_string_append(out, ":");
-        append_value(out, m);
-    }
-    z3d_string_append(out, object ? "}" : "]");
-}
-
 static double microseconds(const merge *m, double seconds) {
     return (seconds - m->run->rank[m->rank].ahead - m->zero) * 1e6;
 }
@@ -85,8 +56,7 @@ static z3d_status add_row(merge *m) {
 }
 
 static z3d_status take_off(merge *m, const z3d_trace_line *line) {
-    const z3d_json *json = z3d_json_member(line->json, "name");
-    const char *name = json && json->type == Z3D_JSON_STRING ? json->text : "";
+    const char *name = z3d_json_text(line->json, "name");
     if (strncmp(name, "start ", 6) == 0) name += 6;
     if (!find(m, -1)) Z3D_TRY(add_row(m));
     flight *f = find(m, -1);
@@ -98,7 +68,6 @@ static z3d_status take_off(merge *m, const z3d_trace_line *line) {
     return Z3D_OK;
 }
 
-/* Appends the bar. */
 static void append_flight(const merge *m, const flight *f, const z3d_trace_event *wait) {
     z3d_string *out = m->out;
     z3d_string_append(out, ",\n{\"name\":");
@@ -143,7 +112,7 @@ static z3d_status take(void *context, const z3d_trace_line *line) {
         if (line->begin > 0 && strcmp(member->key, "ts") == 0)
             z3d_string_append(out, "%.3f", microseconds(m, line->begin));
         else
-            append_value(out, member);
+            z3d_json_append(member, "", out);
     }
     z3d_string_append(out, "}");
     Z3D_TRY(follow(m, line));

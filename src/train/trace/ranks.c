@@ -14,8 +14,7 @@ static z3d_status path_of(const z3d_trace_run *run, int rank, z3d_string *out) {
 }
 
 z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_head *head,
-                               z3d_status (*take)(void *context, const z3d_trace_line *line),
-                               void *context) {
+                               z3d_trace_taker take, void *context) {
     z3d_string path = {0};
     z3d_status status = path_of(run, rank, &path);
     if (status == Z3D_OK) status = z3d_trace_read(path.text, head, take, context);

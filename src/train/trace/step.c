@@ -10,7 +10,8 @@ typedef struct timeline {
     const z3d_trace_rank *rank;
     int64_t step;
     z3d_trace_event *event;
-    int count, kept, capacity; /* kept: up to the last instruction of the step */
+    int count, kept; /* kept: up to the last instruction of the step */
+    int64_t capacity;
     int stage;
     double *met;    /* by ticket: when the other rank started a send or receive; 0: unknown */
     double control; /* when the rank began to wait in step_control */
@@ -25,13 +26,7 @@ typedef struct timelines {
 /* ---- the events of the step ---- */
 
 static z3d_status append(timeline *t, const z3d_trace_event *event) {
-    if (t->count == t->capacity) {
-        int capacity = 2 * t->capacity + 256;
-        z3d_trace_event *more = realloc(t->event, (size_t)capacity * sizeof *more);
-        if (!more) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a timeline's events");
-        t->event = more;
-        t->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(t->count, &t->capacity, sizeof *t->event, "a timeline's events", &t->event));
     t->event[t->count++] = *event;
     return Z3D_OK;
 }

@@ -34,11 +34,12 @@ typedef struct z3d_trace_line {
     double begin;                 /* seconds; 0: the name of a row */
 } z3d_trace_line;
 
+typedef z3d_status (*z3d_trace_taker)(void *context, const z3d_trace_line *line);
+
 /* Reads *head and calls `take` (may be NULL) for each line of a timeline, in order; an error of
  * `take` ends the reading. Checks that every training step has all its instructions in order; only
  * the last step may be incomplete. Errors: ERR_IO; ERR_DATA with file and line; take's. */
-z3d_status z3d_trace_read(const char *path, z3d_trace_head *head,
-                          z3d_status (*take)(void *context, const z3d_trace_line *line),
+z3d_status z3d_trace_read(const char *path, z3d_trace_head *head, z3d_trace_taker take,
                           void *context);
 
 /* ---- ranks.c ---- */
@@ -75,8 +76,7 @@ z3d_status z3d_trace_run_read(const char *folder, int64_t step, z3d_trace_run *o
 void z3d_trace_run_release(z3d_trace_run *run);
 /* z3d_trace_read for FOLDER/trace-rank<rank>.json. */
 z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_head *head,
-                               z3d_status (*take)(void *context, const z3d_trace_line *line),
-                               void *context);
+                               z3d_trace_taker take, void *context);
 
 /* ---- step.c, merge.c ---- */
 
