@@ -75,22 +75,12 @@ static z3d_status read_hex4(parser *p, unsigned *out) {
     return Z3D_OK;
 }
 
+/* A first byte, and six bits in each byte after it. */
 static char *put_utf8(char *to, unsigned c) {
-    if (c < 0x80) {
-        *to++ = (char)c;
-    } else if (c < 0x800) {
-        *to++ = (char)(0xc0 | c >> 6);
-        *to++ = (char)(0x80 | (c & 63));
-    } else if (c < 0x10000) {
-        *to++ = (char)(0xe0 | c >> 12);
-        *to++ = (char)(0x80 | (c >> 6 & 63));
-        *to++ = (char)(0x80 | (c & 63));
-    } else {
-        *to++ = (char)(0xf0 | c >> 18);
-        *to++ = (char)(0x80 | (c >> 12 & 63));
-        *to++ = (char)(0x80 | (c >> 6 & 63));
-        *to++ = (char)(0x80 | (c & 63));
-    }
+    static const unsigned first[] = {0, 0xc0, 0xe0, 0xf0};
+    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    *to++ = (char)(first[more] | c >> 6 * more);
+    while (more-- > 0) *to++ = (char)(0x80 | (c >> 6 * more & 63));
     return to;
 }
 
