@@ -97,7 +97,7 @@ z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axe
     *out = group;
     return Z3D_OK;
 failed:
-    if (group) group->ops->destroy(group);
+    if (group && group->ops->destroy) group->ops->destroy(group);
     free(group);
     return status;
 }
@@ -150,7 +150,7 @@ static void free_operations(z3d_group *group, z3d_operation *list) {
 void z3d_group_destroy(z3d_group *group) {
     if (!group) return;
     if (group->world) unlink_group(group);
-    group->ops->destroy(group);
+    if (group->ops->destroy) group->ops->destroy(group);
     free_operations(group, group->live);
     free_operations(group, group->free);
     free(group);

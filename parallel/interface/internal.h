@@ -44,7 +44,7 @@ typedef struct z3d_group_ops {
     z3d_status (*progress)(z3d_group *group, bool *moved);
     /* Called when a wait or test finds this operation complete. NULL: no callback. */
     z3d_status (*waited)(z3d_group *group, const z3d_operation *operation);
-    /* Frees group->state. */
+    /* Frees group->state. NULL: it has none of its own. */
     void (*destroy)(z3d_group *group);
 } z3d_group_ops;
 
