@@ -181,27 +181,17 @@ bool z3d_group_on_stream(const z3d_group *group) {
     return !group || group->ops->on_stream;
 }
 
-void z3d_group_set_observer(z3d_group *group,
-                            z3d_status (*observe)(void *context, z3d_group *group,
-                                                  const z3d_collective *call),
-                            void *context) {
+void z3d_group_set_observer(z3d_group *group, z3d_observer observe, void *context) {
     group->observe = observe;
     group->observe_context = context;
 }
 
-void z3d_group_set_wait_observer(z3d_group *group,
-                                 void (*waited)(void *context, const z3d_group *group,
-                                                const z3d_collective *call, double begin,
-                                                double end),
-                                 void *context) {
+void z3d_group_set_wait_observer(z3d_group *group, z3d_wait_observer waited, void *context) {
     group->waited = waited;
     group->waited_context = context;
 }
 
-void z3d_group_set_result_observer(z3d_group *group,
-                                   z3d_status (*result)(void *context, z3d_group *group,
-                                                        const z3d_collective *call),
-                                   void *context) {
+void z3d_group_set_result_observer(z3d_group *group, z3d_observer result, void *context) {
     group->result = result;
     group->result_context = context;
 }

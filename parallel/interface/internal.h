@@ -57,13 +57,9 @@ struct z3d_group {
     const z3d_group_ops *ops;
     void *state; /* the backend's */
     int64_t buffer_bytes;
-    z3d_status (*observe)(void *context, z3d_group *group, const z3d_collective *call);
-    void *observe_context;
-    void (*waited)(void *context, const z3d_group *group, const z3d_collective *call, double begin,
-                   double end);
-    void *waited_context;
-    z3d_status (*result)(void *context, z3d_group *group, const z3d_collective *call);
-    void *result_context;
+    z3d_observer observe, result;
+    z3d_wait_observer waited;
+    void *observe_context, *result_context, *waited_context;
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
     z3d_places places; /* for the traffic between nodes; empty: recording */
     int hops;          /* z3d_links_hops */
