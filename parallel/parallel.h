@@ -337,12 +337,9 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
 
 /* ---- the side channel: reports positions and deaths of ranks over TCP ---- */
 
-typedef struct z3d_watchdog_config {
-    double timeout_seconds; /* 0: no watchdog; the side channel still notices dead ranks */
-} z3d_watchdog_config;
-
-/* Sets the watchdog's timeout. The side channel's threads run since z3d_world_create; a world of
- * one rank gets its thread here, if there is a timeout.
+/* Sets the watchdog's timeout in seconds; 0: no watchdog, but the side channel still notices dead
+ * ranks. Its threads run since z3d_world_create; a world of one rank gets its thread here, if there
+ * is a timeout.
  *
  * Deaths: if a connection ends without a goodbye, the rank at its other end has died. The lowest
  * surviving rank immediately prints "zero3d: rank 2 (host, pid) died in reduce_grads block.3 of
@@ -354,9 +351,7 @@ typedef struct z3d_watchdog_config {
  * A rank that waits for a rank whose pending I/O makes progress does not hang.
  *
  * Collective over the world. Errors: ERR_USAGE for a negative timeout; ERR_COMM, ERR_MEMORY. */
-z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
-/* Closes the side channel. Collective over the world. z3d_world_destroy does the same. */
-void z3d_watchdog_stop(z3d_world *world);
+z3d_status z3d_watchdog_start(z3d_world *world, double timeout);
 /* Sets this rank's position. text: "step 12: wait reduce_grads block.3 (data group)"; it is copied,
  * and cut between two words if it is longer than 159 bytes. waiting: the rank is in a wait. Each
  * call counts as progress. The executor calls it at every instruction: no system call. */

@@ -116,7 +116,6 @@ typedef struct z3d_seen { /* the coordinator's knowledge of a rank */
 
 struct z3d_side {
     int rank, size, coordinator;
-    const int *node; /* by rank; the world's */
     uint64_t token;
     z3d_peer *peer;     /* by rank */
     int listener, wake; /* wake: an eventfd */

@@ -132,7 +132,6 @@ z3d_status z3d_side_open(z3d_world *world) {
         pthread_mutex_init(&side->lock, NULL);
         side->rank = world->rank;
         side->size = world->size;
-        side->node = world->node;
         side->listener = side->wake = -1;
         status = allocate(world, side);
     }
@@ -197,20 +196,15 @@ int z3d_side_port(const z3d_world *world, int rank) {
 
 /* ---- the watchdog ---- */
 
-z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config) {
-    if (!(config->timeout_seconds >= 0))
+z3d_status z3d_watchdog_start(z3d_world *world, double timeout) {
+    if (!(timeout >= 0))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "invalid watchdog timeout of %g s: expected 0 (off) or more",
-                         config->timeout_seconds);
-    if (world->size == 1 && config->timeout_seconds == 0) return Z3D_OK;
+                         "invalid watchdog timeout of %g s: expected 0 (off) or more", timeout);
+    if (world->size == 1 && timeout == 0) return Z3D_OK;
     if (!world->side) Z3D_TRY(z3d_side_open(world));
-    atomic_store(&world->side->timeout, config->timeout_seconds);
+    atomic_store(&world->side->timeout, timeout);
     wake_thread(world->side);
     return Z3D_OK;
-}
-
-void z3d_watchdog_stop(z3d_world *world) {
-    z3d_side_close(world);
 }
 
 void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text) {
