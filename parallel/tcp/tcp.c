@@ -112,10 +112,6 @@ static z3d_status tcp_open(z3d_channel *channel) {
     return Z3D_OK;
 }
 
-static void tcp_close(z3d_channel *channel) {
-    (void)channel;
-}
-
 static z3d_status tcp_send(z3d_message *message) {
     z3d_tcp *tcp = tcp_of(message);
     int rank = rank_of(message);
@@ -225,8 +221,7 @@ static void tcp_end(z3d_world *world) {
 
 static const z3d_transport tcp_transport = {.name = "tcp",
                                             .open = tcp_open,
-                                            .close = tcp_close,
-                                            .send = tcp_send,
+                                                .send = tcp_send,
                                             .receive = tcp_receive,
                                             .test = tcp_test,
                                             .drop = tcp_drop,
