@@ -255,7 +255,7 @@ static z3d_status check_call(const z3d_group *group, const z3d_collective *call)
     if (kind == Z3D_COLLECTIVE_BARRIER) return Z3D_OK;
     if ((unsigned)call->dtype >= Z3D_DTYPE_COUNT) return refuse(group, call, "no such data type");
     int64_t elements, bytes;
-    bool rows = kind == Z3D_COLLECTIVE_REDUCE_SCATTER || kind == Z3D_COLLECTIVE_ALL_GATHER;
+    bool rows = z3d_collective_has_rows(kind);
     if (call->count < 0) return refuse(group, call, "negative count");
     if (rows && call->stride < call->count) return refuse(group, call, "rows overlap");
     if (!z3d_mul_i64(rows ? call->stride : call->count, rows ? group->size : 1, &elements) ||
@@ -355,10 +355,9 @@ static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) 
 
 /* Tells the device which of its bytes a collective works on. */
 static void touch_memory(const z3d_group *group, const z3d_collective *call) {
-    bool matrix =
-        call->kind == Z3D_COLLECTIVE_ALL_GATHER || call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    const int rows = z3d_collective_has_rows(call->kind) ? group->size : 1;
     if (!call->buffer) return; /* a barrier has no type */
-    for (int row = 0; row < (matrix ? group->size : 1); row++)
+    for (int row = 0; row < rows; row++)
         z3d_device_touch(group->device,
                          (const char *)call->buffer + z3d_bytes_of(call->dtype, row * call->stride),
                          z3d_bytes_of(call->dtype, call->count));

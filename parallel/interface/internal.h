@@ -155,6 +155,11 @@ int z3d_side_port(const z3d_world *world, int rank);
 /* tcp/: the port on which a rank listens for messages; 0: messages do not go over TCP. */
 int z3d_tcp_port(const z3d_world *world, int rank);
 
+/* Whether the buffer is a matrix with a row for each member. */
+static inline bool z3d_collective_has_rows(z3d_collective_kind kind) {
+    return kind == Z3D_COLLECTIVE_REDUCE_SCATTER || kind == Z3D_COLLECTIVE_ALL_GATHER;
+}
+
 /* `count` elements cut into `size` near-equal rows: the first count % size rows have one element
  * more. First element and number of elements of row `row`. */
 static inline int64_t z3d_row_first(int64_t count, int size, int row) {
