@@ -290,51 +290,45 @@ static z3d_status tell(const z3d_checkpoint *c, const z3d_model *model, purpose 
     return purpose == BEGIN ? z3d_checkpoint_find_base(c, model, &info->base) : Z3D_OK;
 }
 
-/* The checkpoint to load, and the engine that receives it. */
-typedef struct request {
-    const char *folder, *base;
-    const z3d_model *model;
-    z3d_engine *engine;
-    z3d_checkpoint_verify verify;
-    purpose purpose;
-    z3d_checkpoint_accept accept; /* NULL: accepts all */
-    void *context;
-} request;
-
-static z3d_status open_checkpoint(const request *r, z3d_checkpoint **c) {
-    z3d_status status = z3d_checkpoint_open(r->folder, c);
-    if (status == Z3D_OK && r->purpose == RESUME) status = need_states(*c, r->folder);
-    if (status == Z3D_OK && r->purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(*c);
-    return status == Z3D_OK ? z3d_checkpoint_open_base(*c, r->base) : status;
+static z3d_status open_checkpoint(const char *folder, const char *base, purpose purpose,
+                                  z3d_checkpoint **c) {
+    z3d_status status = z3d_checkpoint_open(folder, c);
+    if (status == Z3D_OK && purpose == RESUME) status = need_states(*c, folder);
+    if (status == Z3D_OK && purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(*c);
+    return status == Z3D_OK ? z3d_checkpoint_open_base(*c, base) : status;
 }
 
-static z3d_status load_kinds(z3d_world *world, const request *r, z3d_checkpoint_info *info) {
+/* accept NULL: accepts all. */
+static z3d_status load_kinds(z3d_world *world, const char *folder, const char *base,
+                             const z3d_model *model, z3d_engine *engine,
+                             z3d_checkpoint_verify verify, purpose purpose,
+                             z3d_checkpoint_accept accept, void *context,
+                             z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
     z3d_watchdog_position(world, false, opening);
-    z3d_status status = z3d_checkpoint_agree(world, opening, open_checkpoint(r, &c));
+    z3d_status status =
+        z3d_checkpoint_agree(world, opening, open_checkpoint(folder, base, purpose, &c));
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, checking);
-        status = z3d_checkpoint_check_rest(c, r->verify, kinds_to_load(c, r->engine, r->purpose),
-                                           z3d_world_rank(world), z3d_world_size(world), NULL);
+        status = z3d_checkpoint_check(c, verify, kinds_to_load(c, engine, purpose),
+                                      z3d_world_rank(world), z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
-    if (status == Z3D_OK && r->accept) {
-        status = r->accept(r->context, z3d_checkpoint_get_info(c));
-        status = z3d_checkpoint_agree(world, checking, status);
-    }
+    if (status == Z3D_OK && accept)
+        status = z3d_checkpoint_agree(world, checking, accept(context, z3d_checkpoint_get_info(c)));
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, reading);
-        z3d_checkpoint_set_verify(c, r->verify);
-        status = load(c, z3d_world_size(world), r->model, r->engine, r->purpose);
+        z3d_checkpoint_set_verify(c, verify);
+        status = load(c, z3d_world_size(world), model, engine, purpose);
         status = z3d_checkpoint_agree(world, reading, status);
     }
-    if (status == Z3D_OK && r->purpose == BEGIN)
-        status = z3d_fill_new_rows(world, reading, c, r->model, r->engine);
+    if (status == Z3D_OK && purpose == BEGIN)
+        status = z3d_fill_new_rows(world, reading, c, model, engine);
     if (status == Z3D_OK)
-        status = z3d_checkpoint_agree(world, reading, tell(c, r->model, r->purpose, info));
+        status = z3d_checkpoint_agree(world, reading, tell(c, model, purpose, info));
     z3d_checkpoint_close(c);
     return status;
 }
@@ -344,26 +338,14 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const c
                                    z3d_checkpoint_verify verify, bool weights_only,
                                    z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
-    const request r = {.folder = folder,
-                       .base = base,
-                       .model = model,
-                       .engine = engine,
-                       .verify = verify,
-                       .purpose = weights_only ? BEGIN : RESUME,
-                       .accept = accept,
-                       .context = context};
-    return load_kinds(world, &r, info);
+    return load_kinds(world, folder, base, model, engine, verify, weights_only ? BEGIN : RESUME,
+                      accept, context, info);
 }
 
 z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const char *base,
                                        const z3d_model *model, z3d_engine *engine,
                                        z3d_checkpoint_verify verify, bool average,
                                        z3d_checkpoint_info *info) {
-    const request r = {.folder = folder,
-                       .base = base,
-                       .model = model,
-                       .engine = engine,
-                       .verify = verify,
-                       .purpose = average ? USE_AVERAGE : USE};
-    return load_kinds(world, &r, info);
+    return load_kinds(world, folder, base, model, engine, verify, average ? USE_AVERAGE : USE, NULL,
+                      NULL, info);
 }

@@ -634,9 +634,9 @@ static int64_t bytes_of_shards(const z3d_checkpoint *c) {
     return bytes;
 }
 
-z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
-                                     unsigned kinds, int part, int parts, int64_t *bytes_read) {
-    turns t = {.kinds = kinds, .part = part, .parts = parts};
+z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
+                                unsigned read_kinds, int part, int parts, int64_t *bytes_read) {
+    turns t = {.kinds = read_kinds, .part = part, .parts = parts};
     int64_t unused = 0;
     if (!bytes_read) bytes_read = &unused;
     z3d_progress_begin(c->progress, bytes_of_shards(c));
@@ -655,9 +655,4 @@ z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_ver
     }
     free(t.bytes);
     return status;
-}
-
-z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify, int part,
-                                int parts, int64_t *bytes_read) {
-    return z3d_checkpoint_check_rest(c, verify, 0, part, parts, bytes_read);
 }

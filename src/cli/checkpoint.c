@@ -189,7 +189,7 @@ static z3d_status verify(request *r) {
     z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = check_base(r, c, c);
     if (status == Z3D_OK) status = z3d_checkpoint_open_base(c, r->base);
-    if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
+    if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, &bytes);
     const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
     if (status == Z3D_OK)
         z3d_string_append(r->text, "step %lld: intact, %s verified%s%s\n",

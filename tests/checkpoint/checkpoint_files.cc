@@ -167,7 +167,7 @@ TEST(Files, EveryTopologyReadsEveryOther) {
             z3d_checkpoint *c;
             ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
             for (int part = 0; part < 3; part++)
-                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
+                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, part, 3, nullptr))
                     << z3d_error_message();
             expect_whole(c);
             expect_sizes(path, tensor, data);
@@ -557,7 +557,7 @@ TEST(Files, ReadsMoreShardsThanFilesMayBeOpen) {
     few.rlim_cur = (rlim_t)next + 40;
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
     expect_whole(c);
-    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr))
+    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr))
         << z3d_error_message();
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &whole));
     z3d_checkpoint_close(c);
@@ -784,7 +784,7 @@ TEST(Files, DamageNamesRankAndDatasets) {
         damaged[k.at] = (char)(damaged[k.at] ^ 4);
         write_file(file, damaged);
         ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
-        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
+        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr));
         std::string said = z3d_error_message();
         EXPECT_NE(said.find("rank 1's shard: "), std::string::npos) << said;
         EXPECT_NE(said.find(std::string("their digest: ") + k.wanted), std::string::npos) << said;
@@ -811,7 +811,7 @@ TEST(Files, DamageIsFoundAndNamed) {
     auto expect_found = [&](const std::string &file) {
         z3d_checkpoint *c;
         z3d_status status = z3d_checkpoint_open(path.c_str(), &c);
-        if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr);
+        if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr);
         ASSERT_EQ(status, Z3D_ERR_DATA) << file;
         std::string name = std::filesystem::path(file).filename().string();
         std::string said = z3d_error_message();
@@ -838,7 +838,7 @@ TEST(Files, DamageIsFoundAndNamed) {
     }
     z3d_checkpoint *c;
     ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
-    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
+    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr));
     z3d_checkpoint_close(c);
 }
 
