@@ -96,10 +96,19 @@ z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *checkpoint);
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                 unsigned read_kinds, int part, int parts, int64_t *bytes_read);
 
+/* A logical parameter. */
+typedef struct z3d_tensor {
+    char group[Z3D_NAME], name[Z3D_NAME]; /* "block.0", "attn.c_attn.weight" */
+    int dims;
+    int64_t shape[Z3D_MAX_DIMS];
+    int split_dim; /* -1: none */
+    bool frozen;   /* it has no optimizer tensors */
+    /* Products of the dimensions: before split_dim (or 0), that dimension, after it. */
+    int64_t outer, global, inner;
+} z3d_tensor;
+
 int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
-/* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
-void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
-                           const char **name, int *dims, const int64_t **shape);
+const z3d_tensor *z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index);
 /* The set of kinds of tensors that it has, a bit each; an imported checkpoint has only parameters.
  */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);

@@ -12,17 +12,6 @@ enum { Z3D_FORMAT_VERSION = 1, Z3D_BASE_VERSION = 2, Z3D_BLOCK_BYTES = 1 << 20 }
 #define Z3D_MANIFEST "manifest.json"
 #define Z3D_VIRTUAL_FILE "checkpoint.h5"
 
-/* A logical parameter. */
-typedef struct z3d_tensor {
-    char group[Z3D_NAME], name[Z3D_NAME];
-    int dims;
-    int64_t shape[Z3D_MAX_DIMS];
-    int split_dim; /* -1: none */
-    bool frozen;   /* it has no optimizer tensors */
-    /* Products of the dimensions: before split_dim (or 0), that dimension, after it. */
-    int64_t outer, global, inner;
-} z3d_tensor;
-
 /* The tensor of a model's parameter. A tensor with model.tiling has several parameters, its tiles;
  * this one is number `tile`. */
 typedef struct z3d_home {
@@ -118,10 +107,10 @@ z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);
 /* Turns ERR_DATA of the base's files into ERR_IO: the checkpoint itself is not damaged. */
 z3d_status z3d_base_failed(z3d_status status);
 
-/* reader.c: the kind to read for `kind` of a tensor: a frozen parameter is its own average, so it
- * gives parameter; else `kind`. */
-z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
-                                          z3d_tensor_kind kind);
+/* The kind to read for `kind` of a tensor: a frozen parameter is its own average. */
+static inline z3d_tensor_kind z3d_value_kind(const z3d_tensor *tensor, z3d_tensor_kind kind) {
+    return tensor->frozen ? Z3D_TENSOR_PARAMETER : kind;
+}
 
 /* A range: elements first .. first + count - 1 of a slice, as in z3d_checkpoint_read. */
 typedef struct z3d_wanted {

@@ -29,24 +29,18 @@ static void append_shape(z3d_string *text, const z3d_tensor *t) {
 
 /* Compares a tensor of the model with the checkpoint's tensor of that name. */
 static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
-    int index = z3d_checkpoint_find(c, t->group, t->name);
-    z3d_tensor other = {0};
-    const char *group, *name;
-    const int64_t *shape;
+    const int index = z3d_checkpoint_find(c, t->group, t->name);
+    const z3d_tensor *other = index < 0 ? NULL : z3d_checkpoint_tensor(c, index);
     z3d_string text = {0};
-    if (index >= 0) {
-        z3d_checkpoint_tensor(c, index, &group, &name, &other.dims, &shape);
-        memcpy(other.shape, shape, sizeof other.shape);
-        if (other.dims == t->dims &&
-            memcmp(other.shape, t->shape, (size_t)t->dims * sizeof *t->shape) == 0)
-            return Z3D_OK;
-    }
+    if (other && other->dims == t->dims &&
+        memcmp(other->shape, t->shape, (size_t)t->dims * sizeof *t->shape) == 0)
+        return Z3D_OK;
     z3d_string_append(&text, "%s/%s ", t->group, t->name);
-    if (index < 0) {
+    if (!other) {
         z3d_string_append(&text, "is missing in the checkpoint");
     } else {
         z3d_string_append(&text, "is ");
-        append_shape(&text, &other);
+        append_shape(&text, other);
         z3d_string_append(&text, " in the checkpoint and ");
         append_shape(&text, t);
         z3d_string_append(&text, " in this run");
@@ -80,15 +74,13 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     for (int i = 0; i < count && status == Z3D_OK; i++)
         if (!begins || !is_new(c, model, &tensor[i])) status = compare_tensor(c, &tensor[i]);
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
-        const char *group, *name;
-        const int64_t *shape;
+        const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         char text[2 * Z3D_NAME + sizeof NO_SUCH_ADAPTER + 60];
-        int dims, found = 0;
-        z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
+        bool found = false;
         for (int k = 0; k < count && !found; k++)
-            found = strcmp(tensor[k].group, group) == 0 && strcmp(tensor[k].name, name) == 0;
-        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s", group,
-                 name, z3d_is_adapter(name) ? NO_SUCH_ADAPTER : "");
+            found = strcmp(tensor[k].group, t->group) == 0 && strcmp(tensor[k].name, t->name) == 0;
+        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s",
+                 t->group, t->name, z3d_is_adapter(t->name) ? NO_SUCH_ADAPTER : "");
         if (!found) status = refuse_model(c, text);
     }
     free(tensor);
@@ -125,7 +117,7 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                 r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
                 r->kind = (z3d_tensor_kind)kind;
-                if (l->average) r->kind = z3d_checkpoint_value_kind(c, r->tensor, r->kind);
+                if (l->average) r->kind = z3d_value_kind(z3d_checkpoint_tensor(c, r->tensor), r->kind);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
                 if (z3d_has_new_rows(c, &l->model->group[g], i))
                     z3d_without_new_rows(c, r->tensor, &r->slice);
@@ -206,8 +198,7 @@ static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model
             const char *home = z3d_parameter_home(&model->group[g], i);
             const char *name = model->group[g].parameter[i].name;
             const int tensor = z3d_checkpoint_find(c, home, name);
-            const bool frozen =
-                z3d_checkpoint_value_kind(c, tensor, Z3D_TENSOR_EMA) != Z3D_TENSOR_EMA;
+            const bool frozen = z3d_checkpoint_tensor(c, tensor)->frozen;
             if (frozen == model->group[g].frozen) continue;
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "%s/%s is %s in the checkpoint of step %lld and %s in this run; a "

@@ -152,13 +152,8 @@ int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint) {
     return checkpoint->manifest.num_tensors;
 }
 
-void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
-                           const char **name, int *dims, const int64_t **shape) {
-    const z3d_tensor *t = &checkpoint->manifest.tensor[index];
-    *group = t->group;
-    *name = t->name;
-    *dims = t->dims;
-    *shape = t->shape;
+const z3d_tensor *z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index) {
+    return &checkpoint->manifest.tensor[index];
 }
 
 void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out) {
@@ -188,11 +183,6 @@ unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
 
 unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor) {
     return z3d_tensor_kinds(&checkpoint->manifest.tensor[tensor], z3d_checkpoint_kinds(checkpoint));
-}
-
-z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
-                                          z3d_tensor_kind kind) {
-    return checkpoint->manifest.tensor[tensor].frozen ? Z3D_TENSOR_PARAMETER : kind;
 }
 
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {

@@ -248,12 +248,11 @@ static z3d_status write_llmc_file(z3d_checkpoint *c, const z3d_config *config, z
 }
 
 static const int64_t *find_shape(void *checkpoint, const char *group, const char *name, int *dims) {
-    const char *unused_group, *unused_name;
-    const int64_t *shape;
-    int tensor = z3d_checkpoint_find(checkpoint, group, name);
-    if (tensor < 0) return NULL;
-    z3d_checkpoint_tensor(checkpoint, tensor, &unused_group, &unused_name, dims, &shape);
-    return shape;
+    const int index = z3d_checkpoint_find(checkpoint, group, name);
+    if (index < 0) return NULL;
+    const z3d_tensor *tensor = z3d_checkpoint_tensor(checkpoint, index);
+    *dims = tensor->dims;
+    return tensor->shape;
 }
 
 /* The checkpoint's configuration, with the sizes of its tensors. whole: its text must be valid,

@@ -129,17 +129,14 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
     const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
     char number[32], more[48] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
+        const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         z3d_part whole;
-        z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
         z3d_checkpoint_whole(c, i, &whole);
         parameters += whole.count;
         if (z3d_checkpoint_kinds_of(c, i) & states) trained += whole.count;
-        z3d_string_append(text, "  %s/%s [", group, name);
-        for (int d = 0; d < dims; d++)
-            z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)shape[d]);
+        z3d_string_append(text, "  %s/%s [", t->group, t->name);
+        for (int d = 0; d < t->dims; d++)
+            z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
         z3d_string_append(text, "]\n");
     }
     if (states && trained < parameters)
@@ -235,17 +232,9 @@ static z3d_status compare_state(z3d_checkpoint *a, z3d_checkpoint *b, int kind, 
     return Z3D_OK;
 }
 
-static bool same_shape(const z3d_checkpoint *a, int i, const z3d_checkpoint *b, int j) {
-    const char *group, *name;
-    const int64_t *shape_a, *shape_b;
-    int dims_a, dims_b;
-    z3d_part whole_a, whole_b;
-    z3d_checkpoint_tensor(a, i, &group, &name, &dims_a, &shape_a);
-    z3d_checkpoint_tensor(b, j, &group, &name, &dims_b, &shape_b);
-    z3d_checkpoint_whole(a, i, &whole_a);
-    z3d_checkpoint_whole(b, j, &whole_b);
-    return dims_a == dims_b && memcmp(shape_a, shape_b, (size_t)dims_a * sizeof *shape_a) == 0 &&
-           memcmp(&whole_a, &whole_b, sizeof whole_a) == 0;
+static bool same_shape(const z3d_tensor *a, const z3d_tensor *b) {
+    return a->dims == b->dims && a->outer == b->outer && a->global == b->global &&
+           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
 }
 
 /* The result of compare_tensors. */
@@ -258,10 +247,7 @@ typedef struct findings {
 
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
                                  z3d_string *text, findings *f) {
-    const char *group, *name;
-    const int64_t *shape;
-    int dims;
-    z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
+    const z3d_tensor *t = z3d_checkpoint_tensor(a, i);
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
         bool in_a = z3d_checkpoint_kinds_of(a, i) >> kind & 1;
@@ -272,7 +258,7 @@ static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, in
         f->compared += kind == 0;
         if (d.elements == 0) continue;
         z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n",
-                          z3d_tensor_kind_name(kind), group, name, (long long)d.elements,
+                          z3d_tensor_kind_name(kind), t->group, t->name, (long long)d.elements,
                           d.largest);
         f->differing += kind == 0;
     }
@@ -284,17 +270,14 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
     findings f = {0};
     int matched = 0;
     for (int i = 0; i < z3d_checkpoint_num_tensors(a); i++) {
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
-        z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
-        int j = z3d_checkpoint_find(b, group, name);
+        const z3d_tensor *t = z3d_checkpoint_tensor(a, i);
+        int j = z3d_checkpoint_find(b, t->group, t->name);
         matched += j >= 0;
         f.only[0] += j < 0;
-        if (j >= 0 && same_shape(a, i, b, j))
+        if (j >= 0 && same_shape(t, z3d_checkpoint_tensor(b, j)))
             Z3D_TRY(compare_states(a, b, i, j, chunk, text, &f));
         else
-            z3d_string_append(text, "%s/%s: %s\n", group, name,
+            z3d_string_append(text, "%s/%s: %s\n", t->group, t->name,
                               j < 0 ? "only in the first" : "different shapes");
     }
     f.only[1] = z3d_checkpoint_num_tensors(b) - matched;

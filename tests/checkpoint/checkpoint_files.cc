@@ -25,10 +25,7 @@ extern "C" z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const
 // is stored.
 static void expect_whole(z3d_checkpoint *c) {
     for (int t = 0; t < z3d_checkpoint_num_tensors(c); t++) {
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
-        z3d_checkpoint_tensor(c, t, &group, &name, &dims, &shape);
+        const z3d_tensor *own = z3d_checkpoint_tensor(c, t);
         z3d_part whole = {1, 1, 1, 0, 1, 0, 0};
         // Any folding that matches the tensor's own will do: take it from the model's parameters.
         Gpt gpt;
@@ -42,7 +39,8 @@ static void expect_whole(z3d_checkpoint *c) {
             std::vector<float> values((size_t)elements, -1);
             ASSERT_Z3D(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &whole, 0, elements,
                                            values.data()));
-            ASSERT_EQ(wrong_values(t, kind, 0, elements, values.data()), 0) << group << "/" << name;
+            ASSERT_EQ(wrong_values(t, kind, 0, elements, values.data()), 0)
+                << own->group << "/" << own->name;
         }
         free(tensors);
         z3d_model_destroy(model);
