@@ -104,7 +104,7 @@ z3d_status z3d_base_of(const z3d_checkpoint *c, const z3d_manifest *m, const z3d
 static z3d_status look(const char *path, char **out) {
     bool there = false;
     Z3D_TRY(z3d_checkpoint_resolve(path, out));
-    z3d_status status = z3d_manifest_exists(*out, &there);
+    z3d_status status = z3d_io_has(*out, Z3D_MANIFEST, &there);
     if (there) return Z3D_OK;
     free(*out);
     *out = NULL;

@@ -47,7 +47,7 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
     bool complete;
-    Z3D_TRY(z3d_manifest_exists(folder, &complete));
+    Z3D_TRY(z3d_io_has(folder, Z3D_MANIFEST, &complete));
     if (complete)
         return Z3D_ERROR(Z3D_ERR_IO, "%s already holds a checkpoint of this step", folder);
     Z3D_TRY(z3d_remains_remove(hook, folder));

@@ -80,9 +80,6 @@ int64_t z3d_tensor_elements(const z3d_tensor *tensor);
 /* Append the text of manifest.json, or of a shard's index. */
 z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out);
 z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out);
-/* Whether `folder` has a manifest, which makes it a checkpoint. ERR_IO if the system cannot tell.
- */
-z3d_status z3d_manifest_exists(const char *folder, bool *exists);
 /* ERR_IO if the folder's name is that of another step. */
 z3d_status z3d_folder_check_step(const char *folder, int64_t step);
 /* Reads manifest.json and the indexes of a checkpoint's folder, checks sizes and digests, and

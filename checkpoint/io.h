@@ -68,11 +68,14 @@ z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const c
 z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const char *name,
                              const void *data, int64_t bytes);
 
-/* *out becomes "FOLDER/NAME", malloc'ed. Errors: ERR_MEMORY. */
-z3d_status z3d_io_join(const char *folder, const char *name, char **out);
+/* *out becomes "PATH.part", the name of a file until it is complete, malloc'ed. Errors: ERR_MEMORY.
+ */
+z3d_status z3d_io_part(const char *path, char **out);
 /* Whether a path exists. Only ENOENT and ENOTDIR mean no. Errors: ERR_IO if the system cannot tell
  * (the server of a network file system is away, a folder cannot be searched). */
 z3d_status z3d_io_exists(const char *path, bool *exists);
+/* The same for FOLDER/NAME. A folder with Z3D_MANIFEST is a checkpoint. */
+z3d_status z3d_io_has(const char *folder, const char *name, bool *there);
 /* Whether a failed read is permanent damage: EIO of a file system (its f_type) on a disk of this
  * machine. Network file systems return EIO also while their server is away. */
 bool z3d_io_is_damage(int error, int64_t file_system);

@@ -206,7 +206,7 @@ int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, con
 static z3d_status open_file(const char *folder, const char *name, int64_t size, int *fd) {
     char *path;
     int64_t length = 0;
-    Z3D_TRY(z3d_io_join(folder, name, &path));
+    Z3D_TRY(z3d_join_path(folder, name, &path));
     z3d_status status = z3d_io_open(path, fd, &length);
     if (status == Z3D_OK && length != size) {
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, expected %lld", path,

@@ -57,7 +57,7 @@ static z3d_status find_kept(const char *folder, char **out) {
     bool there = false;
     *out = NULL;
     if (!folder) return Z3D_OK;
-    z3d_status status = z3d_io_join(folder, "../tokenizer", &parent);
+    z3d_status status = z3d_join_path(folder, "../tokenizer", &parent);
     if (status == Z3D_OK) status = z3d_io_exists(parent, &there);
     if (status == Z3D_OK && there)
         *out = parent;
@@ -118,21 +118,20 @@ static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_config *conf
 /* ---- both ---- */
 
 z3d_status z3d_export_write(z3d_export_writer writer, void *context, const char *path) {
-    z3d_string part = {0};
+    char *part;
     int fd = -1;
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
         return Z3D_ERROR(Z3D_ERR_IO, "%s: it exists and is not a regular file; give another name",
                          path);
-    z3d_string_append(&part, "%s.part", path);
-    z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                    : z3d_io_create(NULL, part.text, &fd);
-    if (status == Z3D_OK) status = writer(context, fd, part.text);
-    if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part.text);
-    if (fd >= 0) z3d_io_close(fd, part.text, &status);
-    if (status == Z3D_OK) status = z3d_io_rename(NULL, part.text, path);
-    if (status != Z3D_OK && fd >= 0) (void)unlink(part.text);
-    z3d_string_free(&part);
+    Z3D_TRY(z3d_io_part(path, &part));
+    z3d_status status = z3d_io_create(NULL, part, &fd);
+    if (status == Z3D_OK) status = writer(context, fd, part);
+    if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part);
+    if (fd >= 0) z3d_io_close(fd, part, &status);
+    if (status == Z3D_OK) status = z3d_io_rename(NULL, part, path);
+    if (status != Z3D_OK && fd >= 0) (void)unlink(part);
+    free(part);
     return status;
 }
 

@@ -158,7 +158,7 @@ static z3d_status write_shards(output *o, const char *folder) {
     for (o->shard = 0; o->shard < o->shards; o->shard++) {
         char *path;
         shard_name(o, o->shard, name, sizeof name);
-        Z3D_TRY(z3d_io_join(folder, name, &path));
+        Z3D_TRY(z3d_join_path(folder, name, &path));
         z3d_status status = z3d_export_write(write_shard, o, path);
         free(path);
         if (status != Z3D_OK) return status;

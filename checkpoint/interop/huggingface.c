@@ -10,12 +10,8 @@
 /* ---- other folders ---- */
 
 static bool has_file(const char *folder, const char *name) {
-    char *path;
-    bool there = false;
-    if (z3d_io_join(folder, name, &path) != Z3D_OK) return false;
-    if (z3d_io_exists(path, &there) != Z3D_OK) there = false;
-    free(path);
-    return there;
+    bool there;
+    return z3d_io_has(folder, name, &there) == Z3D_OK && there;
 }
 
 static bool has_gguf(const char *folder) {
@@ -90,7 +86,7 @@ static z3d_status read_config(const char *folder, z3d_config *config) {
     char *path, *text = NULL;
     size_t length;
     z3d_json *root = NULL;
-    Z3D_TRY(z3d_io_join(folder, "config.json", &path));
+    Z3D_TRY(z3d_join_path(folder, "config.json", &path));
     z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
     if (status == Z3D_OK) {
         status = z3d_json_parse(text, length, path, &root);
@@ -126,7 +122,7 @@ static z3d_status add_shard(z3d_interop *f, const char *folder, const char *name
     char *path;
     if (f->num_files == MAX_SHARDS)
         return Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names more than %d files", MAX_SHARDS);
-    Z3D_TRY(z3d_io_join(folder, name, &path));
+    Z3D_TRY(z3d_join_path(folder, name, &path));
     z3d_status status = z3d_interop_add_file(f, path);
     free(path);
     return status;
@@ -167,8 +163,8 @@ static z3d_status read_index(z3d_interop *f, const char *folder, const char *ind
 static z3d_status add_files(z3d_interop *f, const char *folder) {
     char *whole = NULL, *index = NULL;
     bool has_whole = false, has_index = false;
-    z3d_status status = z3d_io_join(folder, "model.safetensors", &whole);
-    if (status == Z3D_OK) status = z3d_io_join(folder, "model.safetensors.index.json", &index);
+    z3d_status status = z3d_join_path(folder, "model.safetensors", &whole);
+    if (status == Z3D_OK) status = z3d_join_path(folder, "model.safetensors.index.json", &index);
     if (status == Z3D_OK) status = z3d_io_exists(whole, &has_whole);
     if (status == Z3D_OK) status = z3d_io_exists(index, &has_index);
     if (status == Z3D_OK && has_whole)

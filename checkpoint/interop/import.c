@@ -89,7 +89,7 @@ static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f,
     if (status == Z3D_OK && huggingface && import->vocab)
         status = z3d_tokenizer_files_read_config(import->from, &files);
     if (status == Z3D_OK && files.known) {
-        status = z3d_io_join(import->to, TOKENIZER_FOLDER, folder);
+        status = z3d_join_path(import->to, TOKENIZER_FOLDER, folder);
         if (status == Z3D_OK) status = z3d_io_make_folder(NULL, *folder);
         if (status == Z3D_OK) status = z3d_tokenizer_files_write(&files, true, *folder);
         if (status == Z3D_OK) status = check_tokenizer(import, f, *folder);
@@ -222,14 +222,11 @@ static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const 
 static z3d_status check_empty(const char *dir) {
     int64_t *steps;
     int count;
-    char *config;
-    bool there = false;
+    bool there;
     Z3D_TRY(z3d_checkpoint_list(dir, &steps, &count));
     free(steps);
-    Z3D_TRY(z3d_io_join(dir, config_file, &config));
-    z3d_status status = z3d_io_exists(config, &there);
-    free(config);
-    if (status != Z3D_OK || (count == 0 && !there)) return status;
+    Z3D_TRY(z3d_io_has(dir, config_file, &there));
+    if (count == 0 && !there) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO, "%s: it already has %s; import into a new folder", dir,
                      count > 0 ? "checkpoints" : config_file);
 }

@@ -1,4 +1,4 @@
-/* Reads whole small files, creates folders, reads the clock. */
+/* Reads whole small files, joins paths, creates folders. */
 #include "src/base/strings.h"
 
 #include <errno.h>
@@ -60,6 +60,13 @@ z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out
     }
     close(fd);
     return status;
+}
+
+z3d_status z3d_join_path(const char *folder, const char *name, char **out) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/%s", folder, name);
+    *out = path.failed ? NULL : path.text;
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
 }
 
 static z3d_status make_folder(const char *path, const char *whole) {
