@@ -151,19 +151,16 @@ static z3d_status keep_name(const z3d_json *root, z3d_interop *f) {
 
 static z3d_status check_config(z3d_interop *f, const char *folder, const z3d_config *config) {
     enum { MAX_CONFIG = 1 << 20 };
-    char *path, *text = NULL;
-    size_t length;
-    z3d_json *root = NULL;
+    char *path;
+    z3d_json *root;
     Z3D_TRY(z3d_join_path(folder, config_file, &path));
-    z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
-    if (status == Z3D_OK) status = z3d_json_parse(text, length, path, &root);
+    z3d_status status = z3d_json_read(path, MAX_CONFIG, &root);
     if (status == Z3D_OK) {
         status = compare_config(root, config);
         if (status == Z3D_OK) status = keep_name(root, f);
         if (status != Z3D_OK) status = z3d_error_context(status, "%s", path);
     }
     z3d_json_free(root);
-    free(text);
     free(path);
     return status;
 }

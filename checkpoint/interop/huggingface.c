@@ -83,17 +83,12 @@ static z3d_status read_model(const z3d_json *root, const char *path, z3d_config 
 }
 
 static z3d_status read_config(const char *folder, z3d_config *config) {
-    char *path, *text = NULL;
-    size_t length;
-    z3d_json *root = NULL;
+    char *path;
+    z3d_json *root;
     Z3D_TRY(z3d_join_path(folder, "config.json", &path));
-    z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
-    if (status == Z3D_OK) {
-        status = z3d_json_parse(text, length, path, &root);
-        if (status == Z3D_OK) status = read_model(root, path, config);
-    }
+    z3d_status status = z3d_json_read(path, MAX_CONFIG, &root);
+    if (status == Z3D_OK) status = read_model(root, path, config);
     z3d_json_free(root);
-    free(text);
     free(path);
     return status;
 }
@@ -147,14 +142,9 @@ static z3d_status add_shards(z3d_interop *f, const char *folder, const char *ind
 }
 
 static z3d_status read_index(z3d_interop *f, const char *folder, const char *index) {
-    char *text;
-    size_t length;
     const z3d_json *map;
-    Z3D_TRY(z3d_read_file(index, MAX_INDEX, &text, &length));
-    z3d_status status = z3d_json_parse(text, length, index, &f->index);
-    free(text);
-    if (status != Z3D_OK) return status;
-    status = z3d_json_get(f->index, "weight_map", Z3D_JSON_OBJECT, &map);
+    Z3D_TRY(z3d_json_read(index, MAX_INDEX, &f->index));
+    z3d_status status = z3d_json_get(f->index, "weight_map", Z3D_JSON_OBJECT, &map);
     if (status != Z3D_OK) return z3d_error_context(status, "%s", index);
     return add_shards(f, folder, index, map);
 }

@@ -245,14 +245,6 @@ static z3d_status read_value(parser *p, z3d_json *value, int depth) {
 
 /* ---- public functions ---- */
 
-static void free_blocks(block *blocks) {
-    while (blocks) {
-        block *next = blocks->next;
-        free(blocks);
-        blocks = next;
-    }
-}
-
 /* The caller gets a pointer to the root in this struct; z3d_json_free finds the list of blocks from
  * it. */
 typedef struct document {
@@ -262,6 +254,16 @@ typedef struct document {
 
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out) {
     return z3d_json_parse_line(text, length, name, 1, NULL, out);
+}
+
+z3d_status z3d_json_read(const char *path, size_t limit, z3d_json **out) {
+    char *text;
+    size_t length;
+    *out = NULL;
+    Z3D_TRY(z3d_read_file(path, limit, &text, &length));
+    z3d_status status = z3d_json_parse(text, length, path, out);
+    free(text);
+    return status;
 }
 
 z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
@@ -284,7 +286,10 @@ z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name
 void z3d_json_free(z3d_json *json) {
     if (!json) return;
     document *whole = (document *)json;
-    free_blocks(whole->blocks);
+    for (block *at = whole->blocks, *next; at; at = next) {
+        next = at->next;
+        free(at);
+    }
     free(whole);
 }
 
