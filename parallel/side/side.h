@@ -34,7 +34,7 @@ typedef struct z3d_position {
  * it; any thread of any of these ranks reads it. The version is odd during a write. */
 typedef struct z3d_position_slot {
     _Atomic uint32_t version, waiting;
-    _Atomic uint64_t since;
+    _Atomic double since;
     _Atomic uint64_t text[Z3D_POSITION_BYTES / 8];
 } z3d_position_slot;
 
