@@ -2,6 +2,7 @@
  * and the line that ends a run. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -180,9 +181,7 @@ void z3d_side_close(z3d_world *world) {
 void z3d_side_abort(z3d_world *world, const char *line) {
     struct z3d_side *side = world->side;
     pthread_mutex_lock(&side->lock);
-    size_t length = strnlen(line, sizeof side->abort_line - 1);
-    memcpy(side->abort_line, line, length);
-    side->abort_line[length] = '\0';
+    snprintf(side->abort_line, sizeof side->abort_line, "%s", line);
     side->want_abort = true;
     pthread_mutex_unlock(&side->lock);
     wake_thread(side);
