@@ -207,7 +207,7 @@ static bool tcp_progress(z3d_world *world) {
 
 static void tcp_end(z3d_world *world) {
     z3d_tcp *tcp = world->transport_state;
-    z3d_tcp_close_all(tcp);
+    z3d_tcp_bury(tcp, true);
     if (tcp->listener >= 0) close(tcp->listener);
     if (tcp->epoll >= 0) close(tcp->epoll);
     for (int rank = 0; tcp->peer && rank < world->size; rank++) {
