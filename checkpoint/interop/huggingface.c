@@ -151,24 +151,20 @@ static z3d_status read_index(z3d_interop *f, const char *folder, const char *ind
 
 /* model.safetensors, or the shards that model.safetensors.index.json names. */
 static z3d_status add_files(z3d_interop *f, const char *folder) {
-    char *whole = NULL, *index = NULL;
-    bool has_whole = false, has_index = false;
-    z3d_status status = z3d_join_path(folder, "model.safetensors", &whole);
-    if (status == Z3D_OK) status = z3d_join_path(folder, "model.safetensors.index.json", &index);
-    if (status == Z3D_OK) status = z3d_io_exists(whole, &has_whole);
-    if (status == Z3D_OK) status = z3d_io_exists(index, &has_index);
-    if (status == Z3D_OK && has_whole)
-        status = z3d_interop_add_file(f, whole);
-    else if (status == Z3D_OK && has_index)
-        status = read_index(f, folder, index);
-    else if (status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO,
-                           "%s: it has neither model.safetensors nor model.safetensors.index.json "
-                           "(PyTorch's .bin files are not read: save the model with "
-                           "safe_serialization=True)",
-                           folder);
-    free(whole);
-    free(index);
+    static const char whole[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    bool has_whole, has_index;
+    char *path;
+    Z3D_TRY(z3d_io_has(folder, whole, &has_whole));
+    Z3D_TRY(z3d_io_has(folder, index, &has_index));
+    if (!has_whole && !has_index)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s: it has neither model.safetensors nor model.safetensors.index.json "
+                         "(PyTorch's .bin files are not read: save the model with "
+                         "safe_serialization=True)",
+                         folder);
+    Z3D_TRY(z3d_join_path(folder, has_whole ? whole : index, &path));
+    z3d_status status = has_whole ? z3d_interop_add_file(f, path) : read_index(f, folder, path);
+    free(path);
     return status;
 }
 
