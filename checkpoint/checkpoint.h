@@ -112,8 +112,10 @@ const z3d_tensor *z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int in
 /* The set of kinds of tensors that it has, a bit each; an imported checkpoint has only parameters.
  */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
-/* The kinds that one tensor has: a frozen tensor has no optimizer tensors. */
-unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor);
+/* The kinds out of `kinds` that one tensor has. */
+static inline unsigned z3d_tensor_kinds(const z3d_tensor *tensor, unsigned kinds) {
+    return tensor->frozen ? kinds & Z3D_KIND(PARAMETER) : kinds;
+}
 /* ERR_USAGE unless it has an average of the parameters, for --ema. */
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,

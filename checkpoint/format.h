@@ -57,10 +57,6 @@ typedef struct z3d_manifest {
 void z3d_manifest_free(z3d_manifest *manifest);
 /* The kinds of tensors that the shards hold. */
 unsigned z3d_manifest_kinds(const z3d_manifest *manifest);
-/* The kinds out of `kinds` that the tensor has. */
-static inline unsigned z3d_tensor_kinds(const z3d_tensor *tensor, unsigned kinds) {
-    return tensor->frozen ? kinds & Z3D_KIND(PARAMETER) : kinds;
-}
 /* The kinds out of `kinds` that the checkpoint's own shards hold of the tensor. */
 static inline unsigned z3d_saved_kinds(const z3d_manifest *manifest, const z3d_tensor *tensor,
                                        unsigned kinds) {
@@ -96,8 +92,8 @@ z3d_status z3d_manifest_add_base(z3d_manifest *manifest, const char *name, const
 /* The base of a run that begins with the weights of this checkpoint. */
 z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *checkpoint, const z3d_model *model,
                                     z3d_base *out);
-z3d_status z3d_base_of(const z3d_checkpoint *checkpoint, const z3d_manifest *manifest,
-                       const z3d_model *model, z3d_base *out);
+/* reader.c. */
+const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *checkpoint);
 /* The digest of the checkpoint's own shards. Two imports of equal weights have one digest. */
 z3d_status z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);
 z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);

@@ -115,9 +115,8 @@ z3d_status z3d_checkpoint_open_base(z3d_checkpoint *c, const char *base) {
     return sort_sources(c);
 }
 
-z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *c, const z3d_model *model,
-                                    z3d_base *out) {
-    return z3d_base_of(c, &c->manifest, model, out);
+const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *c) {
+    return &c->manifest;
 }
 
 void z3d_checkpoint_close(z3d_checkpoint *c) {
@@ -179,10 +178,6 @@ bool z3d_has_new_rows(const z3d_checkpoint *c, const z3d_parameter_group *group,
 
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
     return z3d_manifest_kinds(&checkpoint->manifest);
-}
-
-unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor) {
-    return z3d_tensor_kinds(&checkpoint->manifest.tensor[tensor], z3d_checkpoint_kinds(checkpoint));
 }
 
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {

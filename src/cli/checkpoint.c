@@ -133,7 +133,7 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
         z3d_part whole;
         z3d_checkpoint_whole(c, i, &whole);
         parameters += whole.count;
-        if (z3d_checkpoint_kinds_of(c, i) & states) trained += whole.count;
+        if (z3d_tensor_kinds(t, states)) trained += whole.count;
         z3d_string_append(text, "  %s/%s [", t->group, t->name);
         for (int d = 0; d < t->dims; d++)
             z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
@@ -248,10 +248,12 @@ typedef struct findings {
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
                                  z3d_string *text, findings *f) {
     const z3d_tensor *t = z3d_checkpoint_tensor(a, i);
+    const unsigned of_a = z3d_tensor_kinds(t, z3d_checkpoint_kinds(a));
+    const unsigned of_b =
+        z3d_tensor_kinds(z3d_checkpoint_tensor(b, j), z3d_checkpoint_kinds(b));
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
-        bool in_a = z3d_checkpoint_kinds_of(a, i) >> kind & 1;
-        bool in_b = z3d_checkpoint_kinds_of(b, j) >> kind & 1;
+        bool in_a = of_a >> kind & 1, in_b = of_b >> kind & 1;
         if (in_a != in_b) f->states[in_b]++, f->kinds[in_b] |= 1U << kind;
         if (!in_a || !in_b) continue;
         Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
