@@ -1,6 +1,5 @@
 /* The base of a checkpoint: the other checkpoint that has the frozen parameters, which this one
  * leaves out. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

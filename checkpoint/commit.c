@@ -1,9 +1,6 @@
 /* Steps of a save that an import needs, too: the check of free space, a folder for the step, and
  * the manifest that makes the folder a checkpoint. */
 #include <hdf5.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <xxhash.h>
 

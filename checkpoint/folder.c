@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "checkpoint/store.h"
-#include "src/base/config.h"
 
 const z3d_folder_lock_use z3d_checkpoint_lock = {
     .file = "lock",

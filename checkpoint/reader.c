@@ -2,7 +2,6 @@
  * It reads files in blocks, and checks a block's digest before it uses the bytes. It does not use
  * HDF5. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,4 @@
 /* PEFT's folders of an adapter: adapter_config.json and adapter_model.safetensors. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "checkpoint/interop/interop.h"
-#include "src/base/config.h"
 #include "src/model/lora.h"
 
 /* ---- Hugging Face ---- */

@@ -7,7 +7,6 @@
 
 #include "checkpoint/interop/interop.h"
 #include "checkpoint/store.h"
-#include "src/base/config.h"
 
 static const char config_file[] = "config.yaml";
 

@@ -2,7 +2,6 @@
  * the dispatch to a backend's table. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "parallel/interface/internal.h"
 #include "parallel/reduce/reduce.h"
