@@ -8,21 +8,15 @@
 
 #include "src/base/base.h"
 
-#define Z3D_IO_MAP(X)                                                                              \
-    X(CREATE, create)                                                                              \
-    X(WRITE, write)                                                                                \
-    X(SYNC, sync)                                                                                  \
-    X(RENAME, rename)                                                                              \
-    X(SYNC_FOLDER, sync_folder)                                                                    \
-    X(MAKE_FOLDER, make_folder)                                                                    \
-    X(UNLINK, unlink)                                                                              \
-    X(REMOVE_FOLDER, remove_folder)
-
 typedef enum z3d_io_kind {
-#define X(NAME, name) Z3D_IO_##NAME,
-    Z3D_IO_MAP(X)
-#undef X
-        Z3D_IO_COUNT
+    Z3D_IO_CREATE,
+    Z3D_IO_WRITE,
+    Z3D_IO_SYNC,
+    Z3D_IO_RENAME,
+    Z3D_IO_SYNC_FOLDER,
+    Z3D_IO_MAKE_FOLDER,
+    Z3D_IO_UNLINK,
+    Z3D_IO_REMOVE_FOLDER
 } z3d_io_kind;
 
 typedef struct z3d_io_event {
