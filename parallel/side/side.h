@@ -124,7 +124,6 @@ struct z3d_side {
     bool slots_shared;
     int *slot_of; /* by rank: index in slots, -1: on another node */
     pthread_t thread;
-    bool running;
     _Atomic double timeout; /* seconds; 0: no watchdog */
 
     pthread_mutex_t lock; /* of the two requests of the main thread */

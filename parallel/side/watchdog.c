@@ -97,7 +97,6 @@ static z3d_status start_thread(struct z3d_side *side) {
     if (error)
         return Z3D_ERROR(Z3D_ERR_COMM, "cannot start the side channel's thread: %s",
                          strerror(error));
-    side->running = true;
     return Z3D_OK;
 }
 
