@@ -117,7 +117,8 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                 r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
                 r->kind = (z3d_tensor_kind)kind;
-                if (l->average) r->kind = z3d_value_kind(z3d_checkpoint_tensor(c, r->tensor), r->kind);
+                if (l->average)
+                    r->kind = z3d_value_kind(z3d_checkpoint_tensor(c, r->tensor), r->kind);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
                 if (z3d_has_new_rows(c, &l->model->group[g], i))
                     z3d_without_new_rows(c, r->tensor, &r->slice);

@@ -175,8 +175,8 @@ static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image,
     image->shard = (z3d_shard){0};
     m->num_shards = m->num_files = 1;
     if (status == Z3D_OK)
-        status = z3d_nonfinite_judge(&v->bad, import->allow_nonfinite, v->from->path,
-                                     dtype_of(v->from));
+        status =
+            z3d_nonfinite_judge(&v->bad, import->allow_nonfinite, v->from->path, dtype_of(v->from));
     if (status == Z3D_OK) status = z3d_commit(m, NULL, folder);
     if (status != Z3D_OK) (void)z3d_io_remove_tree(NULL, folder, NULL);
     return status;

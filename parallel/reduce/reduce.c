@@ -3,7 +3,6 @@
  * where the CPU has them. */
 #include "parallel/reduce/reduce.h"
 
-
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <immintrin.h>
 #define HAVE_X86 1

@@ -221,7 +221,7 @@ static void tcp_end(z3d_world *world) {
 
 static const z3d_transport tcp_transport = {.name = "tcp",
                                             .open = tcp_open,
-                                                .send = tcp_send,
+                                            .send = tcp_send,
                                             .receive = tcp_receive,
                                             .test = tcp_test,
                                             .drop = tcp_drop,

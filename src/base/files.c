@@ -10,16 +10,15 @@
 
 #include "src/base/pending_io.h"
 
-/* Reads to the end, or a piece more than `limit`. Does not use stat's size: pipes and files of /proc
- * have none. */
+/* Reads to the end, or a piece more than `limit`. Does not use stat's size: pipes and files of
+ * /proc have none. */
 static z3d_status read_all(int fd, const char *path, size_t limit, z3d_string *out) {
     char piece[16384];
     z3d_string_append_bytes(out, "", 0); /* an empty file has a text, too */
     while (!out->failed) {
         ssize_t count = read(fd, piece, sizeof piece);
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0)
-            return Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+        if (count < 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: %s", path, strerror(errno));
         if (count == 0) return Z3D_OK;
         z3d_string_append_bytes(out, piece, (size_t)count);
         if (out->length > limit)

@@ -78,8 +78,8 @@ static z3d_status cut_decimal(const char *text, decimal *out) {
     return Z3D_OK;
 }
 
-/* digits x 10^exponent x unit as a whole number; not_whole: the error's words if it is none. Zeros at
- * the end of the digits are first moved to the exponent, so that 50e-1 is the integer 5. */
+/* digits x 10^exponent x unit as a whole number; not_whole: the error's words if it is none. Zeros
+ * at the end of the digits are first moved to the exponent, so that 50e-1 is the integer 5. */
 static z3d_status decimal_to_int(const char *text, const decimal *number, int64_t unit,
                                  const char *not_whole, int64_t *out) {
     static const char too_large[] = "is beyond 64-bit integers";

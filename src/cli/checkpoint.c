@@ -249,8 +249,7 @@ static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, in
                                  z3d_string *text, findings *f) {
     const z3d_tensor *t = z3d_checkpoint_tensor(a, i);
     const unsigned of_a = z3d_tensor_kinds(t, z3d_checkpoint_kinds(a));
-    const unsigned of_b =
-        z3d_tensor_kinds(z3d_checkpoint_tensor(b, j), z3d_checkpoint_kinds(b));
+    const unsigned of_b = z3d_tensor_kinds(z3d_checkpoint_tensor(b, j), z3d_checkpoint_kinds(b));
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
         bool in_a = of_a >> kind & 1, in_b = of_b >> kind & 1;
