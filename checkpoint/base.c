@@ -1,6 +1,5 @@
 /* The base of a checkpoint: the other checkpoint that has the frozen parameters, which this one
  * leaves out. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +72,8 @@ static char *full_path(const char *folder) {
 
 /* Whether the checkpoint has all parameters that the model freezes; if the checkpoint has a base,
  * whether that base has them. False if the model freezes none. */
-static bool has_all(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_model *model) {
+static bool has_all(const z3d_checkpoint *c, const z3d_model *model) {
+    const z3d_manifest *m = z3d_checkpoint_manifest(c);
     bool any = false;
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters && model->group[g].frozen; i++) {
@@ -86,10 +86,11 @@ static bool has_all(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_mo
     return any;
 }
 
-z3d_status z3d_base_of(const z3d_checkpoint *c, const z3d_manifest *m, const z3d_model *model,
-                       z3d_base *out) {
+z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *c, const z3d_model *model,
+                                    z3d_base *out) {
+    const z3d_manifest *m = z3d_checkpoint_manifest(c);
     const z3d_base own = {.folder = (char *)z3d_checkpoint_folder(c), .source = m->info.imported};
-    const bool all = has_all(c, m, model);
+    const bool all = has_all(c, model);
     Z3D_TRY(z3d_base_copy(m->info.base.folder ? &m->info.base : &own, out));
     char *whole = all ? full_path(out->folder) : NULL;
     free(out->folder);
@@ -104,7 +105,7 @@ z3d_status z3d_base_of(const z3d_checkpoint *c, const z3d_manifest *m, const z3d
 static z3d_status look(const char *path, char **out) {
     bool there = false;
     Z3D_TRY(z3d_checkpoint_resolve(path, out));
-    z3d_status status = z3d_manifest_exists(*out, &there);
+    z3d_status status = z3d_io_has(*out, Z3D_MANIFEST, &there);
     if (there) return Z3D_OK;
     free(*out);
     *out = NULL;

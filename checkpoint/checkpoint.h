@@ -89,24 +89,33 @@ void z3d_checkpoint_watch(z3d_checkpoint *checkpoint, z3d_progress *progress);
 /* NULL: they report to nobody. */
 z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *checkpoint);
 
-/* Checks part `part` of `parts` of the files, and adds to *bytes_read if it is not NULL. Errors:
- * ERR_DATA with the file, the rank that wrote it and the dataset; ERR_IO. */
+/* Checks part `part` of `parts` of the files, and adds to *bytes_read if it is not NULL. It leaves
+ * out the blocks that hold tensors of `read_kinds`: for a caller that reads all of these
+ * tensors, because reading checks them. Errors: ERR_DATA with the file, the rank that wrote it and
+ * the dataset; ERR_IO. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
-                                int part, int parts, int64_t *bytes_read);
-/* The same, but leaves out the blocks that hold tensors of `kinds`: for a caller that reads all of
- * these tensors, because reading checks them. */
-z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
-                                     unsigned kinds, int part, int parts, int64_t *bytes_read);
+                                unsigned read_kinds, int part, int parts, int64_t *bytes_read);
+
+/* A logical parameter. */
+typedef struct z3d_tensor {
+    char group[Z3D_NAME], name[Z3D_NAME]; /* "block.0", "attn.c_attn.weight" */
+    int dims;
+    int64_t shape[Z3D_MAX_DIMS];
+    int split_dim; /* -1: none */
+    bool frozen;   /* it has no optimizer tensors */
+    /* Products of the dimensions: before split_dim (or 0), that dimension, after it. */
+    int64_t outer, global, inner;
+} z3d_tensor;
 
 int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
-/* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
-void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
-                           const char **name, int *dims, const int64_t **shape);
+const z3d_tensor *z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index);
 /* The set of kinds of tensors that it has, a bit each; an imported checkpoint has only parameters.
  */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
-/* The kinds that one tensor has: a frozen tensor has no optimizer tensors. */
-unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor);
+/* The kinds out of `kinds` that one tensor has. */
+static inline unsigned z3d_tensor_kinds(const z3d_tensor *tensor, unsigned kinds) {
+    return tensor->frozen ? kinds & Z3D_KIND(PARAMETER) : kinds;
+}
 /* ERR_USAGE unless it has an average of the parameters, for --ema. */
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,

@@ -1,9 +1,6 @@
 /* Steps of a save that an import needs, too: the check of free space, a folder for the step, and
  * the manifest that makes the folder a checkpoint. */
 #include <hdf5.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <xxhash.h>
 
@@ -47,7 +44,7 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
     bool complete;
-    Z3D_TRY(z3d_manifest_exists(folder, &complete));
+    Z3D_TRY(z3d_io_has(folder, Z3D_MANIFEST, &complete));
     if (complete)
         return Z3D_ERROR(Z3D_ERR_IO, "%s already holds a checkpoint of this step", folder);
     Z3D_TRY(z3d_remains_remove(hook, folder));

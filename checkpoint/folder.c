@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "checkpoint/store.h"
-#include "src/base/config.h"
 
 const z3d_folder_lock_use z3d_checkpoint_lock = {
     .file = "lock",
@@ -32,7 +31,7 @@ static const char *step_name(int64_t step, char out[NAME_BYTES]) {
 
 z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
     char name[NAME_BYTES];
-    return z3d_io_join(dir, step_name(step, name), out);
+    return z3d_join_path(dir, step_name(step, name), out);
 }
 
 /* Accepts only names that z3d_checkpoint_path makes. Else step 7 could have two folders, "step-7"
@@ -60,21 +59,13 @@ z3d_status z3d_folder_check_step(const char *folder, int64_t step) {
 
 /* ---- entries of a folder ---- */
 
-z3d_status z3d_manifest_exists(const char *folder, bool *exists) {
-    char *path;
-    Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &path));
-    z3d_status status = z3d_io_exists(path, exists);
-    free(path);
-    return status;
-}
-
 /* Whether DIR/step-N is a checkpoint. A link whose target does not exist may be one (its disk may
  * not be mounted): an error. */
 static z3d_status is_complete(const char *dir, int64_t step, bool *complete) {
     char *folder;
     struct stat info;
     Z3D_TRY(z3d_checkpoint_path(dir, step, &folder));
-    z3d_status status = z3d_manifest_exists(folder, complete);
+    z3d_status status = z3d_io_has(folder, Z3D_MANIFEST, complete);
     if (status == Z3D_OK && !*complete && lstat(folder, &info) == 0 && S_ISLNK(info.st_mode) &&
         stat(folder, &info) != 0)
         status = Z3D_ERROR(Z3D_ERR_IO,
@@ -148,7 +139,7 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
     int count = 0;
     bool itself;
     *out = NULL;
-    Z3D_TRY(z3d_manifest_exists(path, &itself));
+    Z3D_TRY(z3d_io_has(path, Z3D_MANIFEST, &itself));
     if (!itself) Z3D_TRY(z3d_checkpoint_list(path, &steps, &count));
     if (count > 0) {
         z3d_status status = z3d_checkpoint_path(path, steps[count - 1], out);
@@ -183,8 +174,8 @@ z3d_status z3d_folder_link_best(const z3d_io_hook *hook, const char *dir, int64_
     int64_t unfinished;
     bool complete = false;
     *before = -1;
-    z3d_status status = z3d_io_join(dir, Z3D_BEST, &link);
-    if (status == Z3D_OK) status = z3d_io_join(dir, Z3D_BEST ".part", &part);
+    z3d_status status = z3d_join_path(dir, Z3D_BEST, &link);
+    if (status == Z3D_OK) status = z3d_io_part(link, &part);
     if (status == Z3D_OK) status = read_link(link, before);
     if (status == Z3D_OK) status = read_link(part, &unfinished);
     if (status == Z3D_OK && step > 0) status = is_complete(dir, step, &complete);
@@ -308,7 +299,7 @@ static void look_into(const char *folder, looks *l) {
 static z3d_status refuse_run(const char *folder) {
     z3d_config *config = NULL;
     char *path;
-    Z3D_TRY(z3d_io_join(folder, "config.yaml", &path));
+    Z3D_TRY(z3d_join_path(folder, "config.yaml", &path));
     bool known =
         z3d_config_create(&config) == Z3D_OK && z3d_config_read_file(config, path) == Z3D_OK;
     const char *elsewhere = known && config->checkpoint_dir ? config->checkpoint_dir : "";
@@ -345,7 +336,7 @@ z3d_status z3d_checkpoint_none(const char *folder) {
         return Z3D_ERROR(Z3D_ERR_IO,
                          "%s has no complete checkpoint: the save of step %lld did not finish",
                          folder, (long long)last);
-    Z3D_TRY(z3d_io_join(folder, "checkpoints", &checkpoints));
+    Z3D_TRY(z3d_join_path(folder, "checkpoints", &checkpoints));
     inside = stat(checkpoints, &info) == 0 && S_ISDIR(info.st_mode);
     free(checkpoints);
     if (inside)

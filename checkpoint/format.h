@@ -12,17 +12,6 @@ enum { Z3D_FORMAT_VERSION = 1, Z3D_BASE_VERSION = 2, Z3D_BLOCK_BYTES = 1 << 20 }
 #define Z3D_MANIFEST "manifest.json"
 #define Z3D_VIRTUAL_FILE "checkpoint.h5"
 
-/* A logical parameter. */
-typedef struct z3d_tensor {
-    char group[Z3D_NAME], name[Z3D_NAME];
-    int dims;
-    int64_t shape[Z3D_MAX_DIMS];
-    int split_dim; /* -1: none */
-    bool frozen;   /* it has no optimizer tensors */
-    /* Products of the dimensions: before split_dim (or 0), that dimension, after it. */
-    int64_t outer, global, inner;
-} z3d_tensor;
-
 /* The tensor of a model's parameter. A tensor with model.tiling has several parameters, its tiles;
  * this one is number `tile`. */
 typedef struct z3d_home {
@@ -68,10 +57,6 @@ typedef struct z3d_manifest {
 void z3d_manifest_free(z3d_manifest *manifest);
 /* The kinds of tensors that the shards hold. */
 unsigned z3d_manifest_kinds(const z3d_manifest *manifest);
-/* The kinds out of `kinds` that the tensor has. */
-static inline unsigned z3d_tensor_kinds(const z3d_tensor *tensor, unsigned kinds) {
-    return tensor->frozen ? kinds & Z3D_KIND(PARAMETER) : kinds;
-}
 /* The kinds out of `kinds` that the checkpoint's own shards hold of the tensor. */
 static inline unsigned z3d_saved_kinds(const z3d_manifest *manifest, const z3d_tensor *tensor,
                                        unsigned kinds) {
@@ -91,9 +76,6 @@ int64_t z3d_tensor_elements(const z3d_tensor *tensor);
 /* Append the text of manifest.json, or of a shard's index. */
 z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out);
 z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out);
-/* Whether `folder` has a manifest, which makes it a checkpoint. ERR_IO if the system cannot tell.
- */
-z3d_status z3d_manifest_exists(const char *folder, bool *exists);
 /* ERR_IO if the folder's name is that of another step. */
 z3d_status z3d_folder_check_step(const char *folder, int64_t step);
 /* Reads manifest.json and the indexes of a checkpoint's folder, checks sizes and digests, and
@@ -110,18 +92,18 @@ z3d_status z3d_manifest_add_base(z3d_manifest *manifest, const char *name, const
 /* The base of a run that begins with the weights of this checkpoint. */
 z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *checkpoint, const z3d_model *model,
                                     z3d_base *out);
-z3d_status z3d_base_of(const z3d_checkpoint *checkpoint, const z3d_manifest *manifest,
-                       const z3d_model *model, z3d_base *out);
+/* reader.c. */
+const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *checkpoint);
 /* The digest of the checkpoint's own shards. Two imports of equal weights have one digest. */
 z3d_status z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);
 z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);
 /* Turns ERR_DATA of the base's files into ERR_IO: the checkpoint itself is not damaged. */
 z3d_status z3d_base_failed(z3d_status status);
 
-/* reader.c: the kind to read for `kind` of a tensor: a frozen parameter is its own average, so it
- * gives parameter; else `kind`. */
-z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
-                                          z3d_tensor_kind kind);
+/* The kind to read for `kind` of a tensor: a frozen parameter is its own average. */
+static inline z3d_tensor_kind z3d_value_kind(const z3d_tensor *tensor, z3d_tensor_kind kind) {
+    return tensor->frozen ? Z3D_TENSOR_PARAMETER : kind;
+}
 
 /* A range: elements first .. first + count - 1 of a slice, as in z3d_checkpoint_read. */
 typedef struct z3d_wanted {

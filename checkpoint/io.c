@@ -157,16 +157,16 @@ static z3d_status remove_folder(const z3d_io_hook *hook, const char *path) {
 
 /* ---- changes made of several ---- */
 
-z3d_status z3d_io_join(const char *folder, const char *name, char **out) {
-    z3d_string path = {0};
-    z3d_string_append(&path, "%s/%s", folder, name);
-    *out = path.failed ? NULL : path.text;
+z3d_status z3d_io_part(const char *path, char **out) {
+    z3d_string part = {0};
+    z3d_string_append(&part, "%s.part", path);
+    *out = part.failed ? NULL : part.text;
     return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
 }
 
 static z3d_status remove_entry(const z3d_io_hook *hook, const char *folder, const char *name) {
     char *path;
-    Z3D_TRY(z3d_io_join(folder, name, &path));
+    Z3D_TRY(z3d_join_path(folder, name, &path));
     z3d_status status = z3d_io_remove_tree(hook, path, NULL);
     free(path);
     return status;
@@ -202,18 +202,14 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
                              const void *data, int64_t bytes) {
     char *path = NULL, *part = NULL;
     int fd = -1;
-    z3d_string part_name = {0};
-    z3d_string_append(&part_name, "%s.part", name);
-    z3d_status status = part_name.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                         : z3d_io_join(folder, name, &path);
-    if (status == Z3D_OK) status = z3d_io_join(folder, part_name.text, &part);
+    z3d_status status = z3d_join_path(folder, name, &path);
+    if (status == Z3D_OK) status = z3d_io_part(path, &part);
     if (status == Z3D_OK) status = z3d_io_create(hook, part, &fd);
     if (status == Z3D_OK) status = z3d_io_write(hook, fd, part, data, bytes, 0, bytes);
     if (status == Z3D_OK) status = z3d_io_sync(hook, fd, part);
     if (fd >= 0) z3d_io_close(fd, part, &status);
     if (status == Z3D_OK) status = z3d_io_rename(hook, part, path);
     if (status == Z3D_OK) status = z3d_io_sync_folder(hook, folder);
-    z3d_string_free(&part_name);
     free(path);
     free(part);
     return status;
@@ -229,6 +225,14 @@ z3d_status z3d_io_exists(const char *path, bool *exists) {
                ? Z3D_OK
                : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot check whether it exists: %s", path,
                            strerror(error));
+}
+
+z3d_status z3d_io_has(const char *folder, const char *name, bool *there) {
+    char *path;
+    Z3D_TRY(z3d_join_path(folder, name, &path));
+    z3d_status status = z3d_io_exists(path, there);
+    free(path);
+    return status;
 }
 
 bool z3d_io_is_damage(int error, int64_t file_system) {

@@ -8,21 +8,15 @@
 
 #include "src/base/base.h"
 
-#define Z3D_IO_MAP(X)                                                                              \
-    X(CREATE, create)                                                                              \
-    X(WRITE, write)                                                                                \
-    X(SYNC, sync)                                                                                  \
-    X(RENAME, rename)                                                                              \
-    X(SYNC_FOLDER, sync_folder)                                                                    \
-    X(MAKE_FOLDER, make_folder)                                                                    \
-    X(UNLINK, unlink)                                                                              \
-    X(REMOVE_FOLDER, remove_folder)
-
 typedef enum z3d_io_kind {
-#define X(NAME, name) Z3D_IO_##NAME,
-    Z3D_IO_MAP(X)
-#undef X
-        Z3D_IO_COUNT
+    Z3D_IO_CREATE,
+    Z3D_IO_WRITE,
+    Z3D_IO_SYNC,
+    Z3D_IO_RENAME,
+    Z3D_IO_SYNC_FOLDER,
+    Z3D_IO_MAKE_FOLDER,
+    Z3D_IO_UNLINK,
+    Z3D_IO_REMOVE_FOLDER
 } z3d_io_kind;
 
 typedef struct z3d_io_event {
@@ -68,11 +62,14 @@ z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const c
 z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const char *name,
                              const void *data, int64_t bytes);
 
-/* *out becomes "FOLDER/NAME", malloc'ed. Errors: ERR_MEMORY. */
-z3d_status z3d_io_join(const char *folder, const char *name, char **out);
+/* *out becomes "PATH.part", the name of a file until it is complete, malloc'ed. Errors: ERR_MEMORY.
+ */
+z3d_status z3d_io_part(const char *path, char **out);
 /* Whether a path exists. Only ENOENT and ENOTDIR mean no. Errors: ERR_IO if the system cannot tell
  * (the server of a network file system is away, a folder cannot be searched). */
 z3d_status z3d_io_exists(const char *path, bool *exists);
+/* The same for FOLDER/NAME. A folder with Z3D_MANIFEST is a checkpoint. */
+z3d_status z3d_io_has(const char *folder, const char *name, bool *there);
 /* Whether a failed read is permanent damage: EIO of a file system (its f_type) on a disk of this
  * machine. Network file systems return EIO also while their server is away. */
 bool z3d_io_is_damage(int error, int64_t file_system);

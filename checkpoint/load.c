@@ -29,24 +29,18 @@ static void append_shape(z3d_string *text, const z3d_tensor *t) {
 
 /* Compares a tensor of the model with the checkpoint's tensor of that name. */
 static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
-    int index = z3d_checkpoint_find(c, t->group, t->name);
-    z3d_tensor other = {0};
-    const char *group, *name;
-    const int64_t *shape;
+    const int index = z3d_checkpoint_find(c, t->group, t->name);
+    const z3d_tensor *other = index < 0 ? NULL : z3d_checkpoint_tensor(c, index);
     z3d_string text = {0};
-    if (index >= 0) {
-        z3d_checkpoint_tensor(c, index, &group, &name, &other.dims, &shape);
-        memcpy(other.shape, shape, sizeof other.shape);
-        if (other.dims == t->dims &&
-            memcmp(other.shape, t->shape, (size_t)t->dims * sizeof *t->shape) == 0)
-            return Z3D_OK;
-    }
+    if (other && other->dims == t->dims &&
+        memcmp(other->shape, t->shape, (size_t)t->dims * sizeof *t->shape) == 0)
+        return Z3D_OK;
     z3d_string_append(&text, "%s/%s ", t->group, t->name);
-    if (index < 0) {
+    if (!other) {
         z3d_string_append(&text, "is missing in the checkpoint");
     } else {
         z3d_string_append(&text, "is ");
-        append_shape(&text, &other);
+        append_shape(&text, other);
         z3d_string_append(&text, " in the checkpoint and ");
         append_shape(&text, t);
         z3d_string_append(&text, " in this run");
@@ -80,15 +74,13 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     for (int i = 0; i < count && status == Z3D_OK; i++)
         if (!begins || !is_new(c, model, &tensor[i])) status = compare_tensor(c, &tensor[i]);
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
-        const char *group, *name;
-        const int64_t *shape;
+        const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         char text[2 * Z3D_NAME + sizeof NO_SUCH_ADAPTER + 60];
-        int dims, found = 0;
-        z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
+        bool found = false;
         for (int k = 0; k < count && !found; k++)
-            found = strcmp(tensor[k].group, group) == 0 && strcmp(tensor[k].name, name) == 0;
-        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s", group,
-                 name, z3d_is_adapter(name) ? NO_SUCH_ADAPTER : "");
+            found = strcmp(tensor[k].group, t->group) == 0 && strcmp(tensor[k].name, t->name) == 0;
+        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s",
+                 t->group, t->name, z3d_is_adapter(t->name) ? NO_SUCH_ADAPTER : "");
         if (!found) status = refuse_model(c, text);
     }
     free(tensor);
@@ -125,7 +117,8 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                 r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
                 r->kind = (z3d_tensor_kind)kind;
-                if (l->average) r->kind = z3d_checkpoint_value_kind(c, r->tensor, r->kind);
+                if (l->average)
+                    r->kind = z3d_value_kind(z3d_checkpoint_tensor(c, r->tensor), r->kind);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
                 if (z3d_has_new_rows(c, &l->model->group[g], i))
                     z3d_without_new_rows(c, r->tensor, &r->slice);
@@ -206,8 +199,7 @@ static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model
             const char *home = z3d_parameter_home(&model->group[g], i);
             const char *name = model->group[g].parameter[i].name;
             const int tensor = z3d_checkpoint_find(c, home, name);
-            const bool frozen =
-                z3d_checkpoint_value_kind(c, tensor, Z3D_TENSOR_EMA) != Z3D_TENSOR_EMA;
+            const bool frozen = z3d_checkpoint_tensor(c, tensor)->frozen;
             if (frozen == model->group[g].frozen) continue;
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "%s/%s is %s in the checkpoint of step %lld and %s in this run; a "
@@ -290,51 +282,45 @@ static z3d_status tell(const z3d_checkpoint *c, const z3d_model *model, purpose 
     return purpose == BEGIN ? z3d_checkpoint_find_base(c, model, &info->base) : Z3D_OK;
 }
 
-/* The checkpoint to load, and the engine that receives it. */
-typedef struct request {
-    const char *folder, *base;
-    const z3d_model *model;
-    z3d_engine *engine;
-    z3d_checkpoint_verify verify;
-    purpose purpose;
-    z3d_checkpoint_accept accept; /* NULL: accepts all */
-    void *context;
-} request;
-
-static z3d_status open_checkpoint(const request *r, z3d_checkpoint **c) {
-    z3d_status status = z3d_checkpoint_open(r->folder, c);
-    if (status == Z3D_OK && r->purpose == RESUME) status = need_states(*c, r->folder);
-    if (status == Z3D_OK && r->purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(*c);
-    return status == Z3D_OK ? z3d_checkpoint_open_base(*c, r->base) : status;
+static z3d_status open_checkpoint(const char *folder, const char *base, purpose purpose,
+                                  z3d_checkpoint **c) {
+    z3d_status status = z3d_checkpoint_open(folder, c);
+    if (status == Z3D_OK && purpose == RESUME) status = need_states(*c, folder);
+    if (status == Z3D_OK && purpose == USE_AVERAGE) status = z3d_checkpoint_need_average(*c);
+    return status == Z3D_OK ? z3d_checkpoint_open_base(*c, base) : status;
 }
 
-static z3d_status load_kinds(z3d_world *world, const request *r, z3d_checkpoint_info *info) {
+/* accept NULL: accepts all. */
+static z3d_status load_kinds(z3d_world *world, const char *folder, const char *base,
+                             const z3d_model *model, z3d_engine *engine,
+                             z3d_checkpoint_verify verify, purpose purpose,
+                             z3d_checkpoint_accept accept, void *context,
+                             z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
     z3d_watchdog_position(world, false, opening);
-    z3d_status status = z3d_checkpoint_agree(world, opening, open_checkpoint(r, &c));
+    z3d_status status =
+        z3d_checkpoint_agree(world, opening, open_checkpoint(folder, base, purpose, &c));
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, checking);
-        status = z3d_checkpoint_check_rest(c, r->verify, kinds_to_load(c, r->engine, r->purpose),
-                                           z3d_world_rank(world), z3d_world_size(world), NULL);
+        status = z3d_checkpoint_check(c, verify, kinds_to_load(c, engine, purpose),
+                                      z3d_world_rank(world), z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
-    if (status == Z3D_OK && r->accept) {
-        status = r->accept(r->context, z3d_checkpoint_get_info(c));
-        status = z3d_checkpoint_agree(world, checking, status);
-    }
+    if (status == Z3D_OK && accept)
+        status = z3d_checkpoint_agree(world, checking, accept(context, z3d_checkpoint_get_info(c)));
     if (status == Z3D_OK) {
         z3d_watchdog_position(world, false, reading);
-        z3d_checkpoint_set_verify(c, r->verify);
-        status = load(c, z3d_world_size(world), r->model, r->engine, r->purpose);
+        z3d_checkpoint_set_verify(c, verify);
+        status = load(c, z3d_world_size(world), model, engine, purpose);
         status = z3d_checkpoint_agree(world, reading, status);
     }
-    if (status == Z3D_OK && r->purpose == BEGIN)
-        status = z3d_fill_new_rows(world, reading, c, r->model, r->engine);
+    if (status == Z3D_OK && purpose == BEGIN)
+        status = z3d_fill_new_rows(world, reading, c, model, engine);
     if (status == Z3D_OK)
-        status = z3d_checkpoint_agree(world, reading, tell(c, r->model, r->purpose, info));
+        status = z3d_checkpoint_agree(world, reading, tell(c, model, purpose, info));
     z3d_checkpoint_close(c);
     return status;
 }
@@ -344,26 +330,14 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const c
                                    z3d_checkpoint_verify verify, bool weights_only,
                                    z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
-    const request r = {.folder = folder,
-                       .base = base,
-                       .model = model,
-                       .engine = engine,
-                       .verify = verify,
-                       .purpose = weights_only ? BEGIN : RESUME,
-                       .accept = accept,
-                       .context = context};
-    return load_kinds(world, &r, info);
+    return load_kinds(world, folder, base, model, engine, verify, weights_only ? BEGIN : RESUME,
+                      accept, context, info);
 }
 
 z3d_status z3d_checkpoint_load_weights(z3d_world *world, const char *folder, const char *base,
                                        const z3d_model *model, z3d_engine *engine,
                                        z3d_checkpoint_verify verify, bool average,
                                        z3d_checkpoint_info *info) {
-    const request r = {.folder = folder,
-                       .base = base,
-                       .model = model,
-                       .engine = engine,
-                       .verify = verify,
-                       .purpose = average ? USE_AVERAGE : USE};
-    return load_kinds(world, &r, info);
+    return load_kinds(world, folder, base, model, engine, verify, average ? USE_AVERAGE : USE, NULL,
+                      NULL, info);
 }

@@ -84,7 +84,7 @@ static z3d_status read_text(const char *folder, const char *name, char **text, s
     int fd = -1;
     int64_t size = 0;
     *text = NULL;
-    Z3D_TRY(z3d_io_join(folder, name, &path));
+    Z3D_TRY(z3d_join_path(folder, name, &path));
     z3d_status status = z3d_io_open(path, &fd, &size);
     if (status == Z3D_OK && size > MAX_TEXT)
         status =
@@ -289,7 +289,7 @@ static z3d_status read_head(const char *folder, z3d_manifest *out) {
     z3d_json *root = NULL;
     bool exists;
     *out = (z3d_manifest){0};
-    z3d_status status = z3d_manifest_exists(folder, &exists);
+    z3d_status status = z3d_io_has(folder, Z3D_MANIFEST, &exists);
     if (status != Z3D_OK) return status;
     if (!exists) return z3d_checkpoint_none(folder);
     Z3D_TRY(read_text(folder, Z3D_MANIFEST, &text, &length));

@@ -2,7 +2,6 @@
 #include "checkpoint/new_rows.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { CHUNK = Z3D_BLOCK_BYTES / 4 }; /* elements */
 

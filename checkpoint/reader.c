@@ -2,7 +2,6 @@
  * It reads files in blocks, and checks a block's digest before it uses the bytes. It does not use
  * HDF5. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,9 +114,8 @@ z3d_status z3d_checkpoint_open_base(z3d_checkpoint *c, const char *base) {
     return sort_sources(c);
 }
 
-z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *c, const z3d_model *model,
-                                    z3d_base *out) {
-    return z3d_base_of(c, &c->manifest, model, out);
+const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *c) {
+    return &c->manifest;
 }
 
 void z3d_checkpoint_close(z3d_checkpoint *c) {
@@ -152,13 +150,8 @@ int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint) {
     return checkpoint->manifest.num_tensors;
 }
 
-void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
-                           const char **name, int *dims, const int64_t **shape) {
-    const z3d_tensor *t = &checkpoint->manifest.tensor[index];
-    *group = t->group;
-    *name = t->name;
-    *dims = t->dims;
-    *shape = t->shape;
+const z3d_tensor *z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index) {
+    return &checkpoint->manifest.tensor[index];
 }
 
 void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out) {
@@ -186,15 +179,6 @@ unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
     return z3d_manifest_kinds(&checkpoint->manifest);
 }
 
-unsigned z3d_checkpoint_kinds_of(const z3d_checkpoint *checkpoint, int tensor) {
-    return z3d_tensor_kinds(&checkpoint->manifest.tensor[tensor], z3d_checkpoint_kinds(checkpoint));
-}
-
-z3d_tensor_kind z3d_checkpoint_value_kind(const z3d_checkpoint *checkpoint, int tensor,
-                                          z3d_tensor_kind kind) {
-    return checkpoint->manifest.tensor[tensor].frozen ? Z3D_TENSOR_PARAMETER : kind;
-}
-
 z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {
     if (z3d_checkpoint_kinds(checkpoint) & Z3D_KIND(EMA)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -216,7 +200,7 @@ int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, con
 static z3d_status open_file(const char *folder, const char *name, int64_t size, int *fd) {
     char *path;
     int64_t length = 0;
-    Z3D_TRY(z3d_io_join(folder, name, &path));
+    Z3D_TRY(z3d_join_path(folder, name, &path));
     z3d_status status = z3d_io_open(path, fd, &length);
     if (status == Z3D_OK && length != size) {
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, expected %lld", path,
@@ -634,9 +618,9 @@ static int64_t bytes_of_shards(const z3d_checkpoint *c) {
     return bytes;
 }
 
-z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
-                                     unsigned kinds, int part, int parts, int64_t *bytes_read) {
-    turns t = {.kinds = kinds, .part = part, .parts = parts};
+z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
+                                unsigned read_kinds, int part, int parts, int64_t *bytes_read) {
+    turns t = {.kinds = read_kinds, .part = part, .parts = parts};
     int64_t unused = 0;
     if (!bytes_read) bytes_read = &unused;
     z3d_progress_begin(c->progress, bytes_of_shards(c));
@@ -655,9 +639,4 @@ z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_ver
     }
     free(t.bytes);
     return status;
-}
-
-z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify, int part,
-                                int parts, int64_t *bytes_read) {
-    return z3d_checkpoint_check_rest(c, verify, 0, part, parts, bytes_read);
 }

@@ -236,11 +236,10 @@ static z3d_status write_all(stream *s, const z3d_io_hook *hook, int fd, const ch
 }
 
 static z3d_status write_shard(stream *s, const z3d_io_hook *hook, const char *folder) {
-    char *path = NULL, *part = NULL, name[48];
+    char *path = NULL, *part = NULL;
     int fd = -1;
-    snprintf(name, sizeof name, "%s.part", s->image->shard.name);
-    z3d_status status = z3d_io_join(folder, s->image->shard.name, &path);
-    if (status == Z3D_OK) status = z3d_io_join(folder, name, &part);
+    z3d_status status = z3d_join_path(folder, s->image->shard.name, &path);
+    if (status == Z3D_OK) status = z3d_io_part(path, &part);
     if (status == Z3D_OK) status = z3d_io_create(hook, part, &fd);
     if (status == Z3D_OK) status = write_all(s, hook, fd, part);
     if (fd >= 0) z3d_io_close(fd, part, &status);

@@ -286,21 +286,17 @@ z3d_status z3d_collective_test(z3d_group *group, z3d_ticket ticket);
 z3d_status z3d_collective_run(z3d_group *group, const z3d_collective *call);
 
 /* Observers: functions that the group calls, one of each kind. NULL removes the observer. */
+typedef z3d_status (*z3d_observer)(void *context, z3d_group *group, const z3d_collective *call);
+typedef void (*z3d_wait_observer)(void *context, const z3d_group *group, const z3d_collective *call,
+                                  double begin, double end);
 
 /* `observe` is called at every start on this group, before data moves. The recorder uses it, and
  * the executor compares a unit with its recording. A failure of `observe` fails the start. */
-void z3d_group_set_observer(z3d_group *group,
-                            z3d_status (*observe)(void *context, z3d_group *group,
-                                                  const z3d_collective *call),
-                            void *context);
+void z3d_group_set_observer(z3d_group *group, z3d_observer observe, void *context);
 
 /* `waited` is called at the end of each wait that exposed_seconds counts; begin and end are times
  * of z3d_now. Timelines use it. */
-void z3d_group_set_wait_observer(z3d_group *group,
-                                 void (*waited)(void *context, const z3d_group *group,
-                                                const z3d_collective *call, double begin,
-                                                double end),
-                                 void *context);
+void z3d_group_set_wait_observer(z3d_group *group, z3d_wait_observer waited, void *context);
 
 /* The memory that a call fills in on this rank, as runs of contiguous bytes. Run number `run` (from
  * 0) begins at *at and has *bytes bytes. Returns false after the last run. A group of one member
@@ -310,10 +306,7 @@ bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, i
 /* `result` is called at the end of each wait, when the result is complete; it may read or write the
  * result on the device. A replay uses it: a recording group then returns the data of another run. A
  * failure of `result` fails the wait. */
-void z3d_group_set_result_observer(z3d_group *group,
-                                   z3d_status (*result)(void *context, z3d_group *group,
-                                                        const z3d_collective *call),
-                                   void *context);
+void z3d_group_set_result_observer(z3d_group *group, z3d_observer result, void *context);
 
 /* Elements that leave this rank on a ring of N members, as in the ZeRO paper (section 7):
  * all_reduce 2 count (N-1)/N; reduce_scatter and all_gather count (N-1), where count is a row
@@ -344,12 +337,9 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
 
 /* ---- the side channel: reports positions and deaths of ranks over TCP ---- */
 
-typedef struct z3d_watchdog_config {
-    double timeout_seconds; /* 0: no watchdog; the side channel still notices dead ranks */
-} z3d_watchdog_config;
-
-/* Sets the watchdog's timeout. The side channel's threads run since z3d_world_create; a world of
- * one rank gets its thread here, if there is a timeout.
+/* Sets the watchdog's timeout in seconds; 0: no watchdog, but the side channel still notices dead
+ * ranks. Its threads run since z3d_world_create; a world of one rank gets its thread here, if there
+ * is a timeout.
  *
  * Deaths: if a connection ends without a goodbye, the rank at its other end has died. The lowest
  * surviving rank immediately prints "zero3d: rank 2 (host, pid) died in reduce_grads block.3 of
@@ -361,9 +351,7 @@ typedef struct z3d_watchdog_config {
  * A rank that waits for a rank whose pending I/O makes progress does not hang.
  *
  * Collective over the world. Errors: ERR_USAGE for a negative timeout; ERR_COMM, ERR_MEMORY. */
-z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
-/* Closes the side channel. Collective over the world. z3d_world_destroy does the same. */
-void z3d_watchdog_stop(z3d_world *world);
+z3d_status z3d_watchdog_start(z3d_world *world, double timeout);
 /* Sets this rank's position. text: "step 12: wait reduce_grads block.3 (data group)"; it is copied,
  * and cut between two words if it is longer than 159 bytes. waiting: the rank is in a wait. Each
  * call counts as progress. The executor calls it at every instruction: no system call. */

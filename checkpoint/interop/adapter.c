@@ -1,5 +1,4 @@
 /* PEFT's folders of an adapter: adapter_config.json and adapter_model.safetensors. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,8 +86,8 @@ static z3d_status refuse_run(const char *folder) {
     int64_t *steps = NULL;
     int count = 0;
     bool itself;
-    Z3D_TRY(z3d_manifest_exists(folder, &itself));
-    Z3D_TRY(z3d_io_join(folder, "checkpoints", &inside));
+    Z3D_TRY(z3d_io_has(folder, Z3D_MANIFEST, &itself));
+    Z3D_TRY(z3d_join_path(folder, "checkpoints", &inside));
     z3d_status status = Z3D_OK;
     const char *const places[] = {folder, inside};
     for (int i = 0; i < 2 && !itself && count == 0 && status == Z3D_OK; i++) {
@@ -151,19 +150,16 @@ static z3d_status keep_name(const z3d_json *root, z3d_interop *f) {
 
 static z3d_status check_config(z3d_interop *f, const char *folder, const z3d_config *config) {
     enum { MAX_CONFIG = 1 << 20 };
-    char *path, *text = NULL;
-    size_t length;
-    z3d_json *root = NULL;
-    Z3D_TRY(z3d_io_join(folder, config_file, &path));
-    z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
-    if (status == Z3D_OK) status = z3d_json_parse(text, length, path, &root);
+    char *path;
+    z3d_json *root;
+    Z3D_TRY(z3d_join_path(folder, config_file, &path));
+    z3d_status status = z3d_json_read(path, MAX_CONFIG, &root);
     if (status == Z3D_OK) {
         status = compare_config(root, config);
         if (status == Z3D_OK) status = keep_name(root, f);
         if (status != Z3D_OK) status = z3d_error_context(status, "%s", path);
     }
     z3d_json_free(root);
-    free(text);
     free(path);
     return status;
 }
@@ -211,7 +207,7 @@ static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_base
     Z3D_TRY(refuse_run(folder));
     Z3D_TRY(check_config(f, folder, config));
     Z3D_TRY(list_tensors(f, model));
-    Z3D_TRY(z3d_io_join(folder, "adapter_model.safetensors", &path));
+    Z3D_TRY(z3d_join_path(folder, "adapter_model.safetensors", &path));
     z3d_status status = z3d_interop_add_file(f, path);
     free(path);
     if (status == Z3D_OK) status = z3d_safetensors_read(f);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "checkpoint/interop/interop.h"
-#include "src/base/config.h"
 #include "src/model/lora.h"
 
 /* ---- Hugging Face ---- */
@@ -57,7 +56,7 @@ static z3d_status find_kept(const char *folder, char **out) {
     bool there = false;
     *out = NULL;
     if (!folder) return Z3D_OK;
-    z3d_status status = z3d_io_join(folder, "../tokenizer", &parent);
+    z3d_status status = z3d_join_path(folder, "../tokenizer", &parent);
     if (status == Z3D_OK) status = z3d_io_exists(parent, &there);
     if (status == Z3D_OK && there)
         *out = parent;
@@ -117,22 +116,21 @@ static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_config *conf
 
 /* ---- both ---- */
 
-z3d_status z3d_export_write(const z3d_export_file *file, const char *path) {
-    z3d_string part = {0};
+z3d_status z3d_export_write(z3d_export_writer writer, void *context, const char *path) {
+    char *part;
     int fd = -1;
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
         return Z3D_ERROR(Z3D_ERR_IO, "%s: it exists and is not a regular file; give another name",
                          path);
-    z3d_string_append(&part, "%s.part", path);
-    z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                    : z3d_io_create(NULL, part.text, &fd);
-    if (status == Z3D_OK) status = file->write(file->context, fd, part.text);
-    if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part.text);
-    if (fd >= 0) z3d_io_close(fd, part.text, &status);
-    if (status == Z3D_OK) status = z3d_io_rename(NULL, part.text, path);
-    if (status != Z3D_OK && fd >= 0) (void)unlink(part.text);
-    z3d_string_free(&part);
+    Z3D_TRY(z3d_io_part(path, &part));
+    z3d_status status = z3d_io_create(NULL, part, &fd);
+    if (status == Z3D_OK) status = writer(context, fd, part);
+    if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part);
+    if (fd >= 0) z3d_io_close(fd, part, &status);
+    if (status == Z3D_OK) status = z3d_io_rename(NULL, part, path);
+    if (status != Z3D_OK && fd >= 0) (void)unlink(part);
+    free(part);
     return status;
 }
 
@@ -185,52 +183,37 @@ static z3d_status judge_values(const z3d_nonfinite *bad, const z3d_export *what)
     return Z3D_ERROR(status, "%s", refusal.message);
 }
 
-static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
+static int64_t most_bytes(const z3d_export *what) {
     enum { GIGABYTE = 1000000000, STANDARD_SHARD = 5 };
-    z3d_tokenizer_files tokenizer = {0};
-    z3d_export_files files = {.values = values_of(config, what),
-                              .max_shard = what->max_shard ? what->max_shard
-                                                           : STANDARD_SHARD * (int64_t)GIGABYTE,
-                              .folder = what->to};
-    Z3D_TRY(z3d_model_type_of(config, &files.type));
-    Z3D_TRY(check_new_folder(what->to));
-    z3d_status status = read_tokenizer(c, config, what, &tokenizer);
-    if (status == Z3D_OK) status = z3d_make_folders(what->to);
-    if (status == Z3D_OK) status = z3d_safetensors_write(c, &files);
-    what->shards = files.shards;
-    if (status == Z3D_OK) status = judge_values(&files.bad, what);
-    /* config.json comes last: a folder with it is complete. */
-    if (status == Z3D_OK && tokenizer.known)
-        status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
-    if (status == Z3D_OK)
-        status = write_config(files.type, config, what->dtype, &tokenizer, what->to);
-    what->tokenizer = tokenizer.known;
-    z3d_tokenizer_files_free(&tokenizer);
-    return status;
+    if (what->adapter) return INT64_MAX;
+    return what->max_shard ? what->max_shard : STANDARD_SHARD * (int64_t)GIGABYTE;
 }
 
-/* Writes a PEFT folder: the trained parameters, the base's name and digest, and the tokenizer. */
-static z3d_status write_adapter(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
+/* Writes the whole model, or a PEFT folder: the trained parameters, the base's name and digest. */
+static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     const z3d_base *base = &z3d_checkpoint_get_info(c)->base;
     z3d_export_files files = {.values = values_of(config, what),
-                              .max_shard = INT64_MAX,
-                              .base = base->digest,
+                              .max_shard = most_bytes(what),
+                              .base = what->adapter ? base->digest : NULL,
                               .folder = what->to};
     z3d_tokenizer_files tokenizer = {0};
     z3d_model *model = NULL;
     Z3D_TRY(z3d_model_type_of(config, &files.type));
     Z3D_TRY(check_new_folder(what->to));
     z3d_status status = read_tokenizer(c, config, what, &tokenizer);
-    if (status == Z3D_OK) status = z3d_model_from_config(config, &model);
+    if (status == Z3D_OK && what->adapter) status = z3d_model_from_config(config, &model);
     files.adapter = model;
     if (status == Z3D_OK) status = z3d_make_folders(what->to);
     if (status == Z3D_OK) status = z3d_safetensors_write(c, &files);
+    if (!what->adapter) what->shards = files.shards;
     if (status == Z3D_OK) status = judge_values(&files.bad, what);
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
-    /* adapter_config.json comes last: a folder with it is complete. */
-    if (status == Z3D_OK)
+    /* config.json or adapter_config.json comes last: a folder with it is complete. */
+    if (status == Z3D_OK && what->adapter)
         status = z3d_adapter_write_config(files.type, config, model, base->source, what->to);
+    else if (status == Z3D_OK)
+        status = write_config(files.type, config, what->dtype, &tokenizer, what->to);
     what->tokenizer = tokenizer.known;
     z3d_tokenizer_files_free(&tokenizer);
     z3d_model_destroy(model);
@@ -244,16 +227,15 @@ static z3d_status write_llmc_file(z3d_checkpoint *c, const z3d_config *config, z
     const bool own = z3d_llmc_is_file(what->to);
     Z3D_TRY(z3d_output_is_no_input(what->to, own, inputs, 1));
     Z3D_TRY(z3d_output_check(what->to, "checkpoint of llm.c", own, what->force));
-    return z3d_export_write(&(z3d_export_file){&output, write_llmc}, what->to);
+    return z3d_export_write(write_llmc, &output, what->to);
 }
 
 static const int64_t *find_shape(void *checkpoint, const char *group, const char *name, int *dims) {
-    const char *unused_group, *unused_name;
-    const int64_t *shape;
-    int tensor = z3d_checkpoint_find(checkpoint, group, name);
-    if (tensor < 0) return NULL;
-    z3d_checkpoint_tensor(checkpoint, tensor, &unused_group, &unused_name, dims, &shape);
-    return shape;
+    const int index = z3d_checkpoint_find(checkpoint, group, name);
+    if (index < 0) return NULL;
+    const z3d_tensor *tensor = z3d_checkpoint_tensor(checkpoint, index);
+    *dims = tensor->dims;
+    return tensor->shape;
 }
 
 /* The checkpoint's configuration, with the sizes of its tensors. whole: its text must be valid,
@@ -320,9 +302,7 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     if (status == Z3D_OK && !what->adapter) status = z3d_checkpoint_open_base(c, what->base);
     if (status == Z3D_OK) status = find_dtype(config, what);
     if (status == Z3D_OK)
-        status = what->adapter ? write_adapter(c, config, what)
-                 : llmc        ? write_llmc_file(c, config, what)
-                               : write_folder(c, config, what);
+        status = llmc ? write_llmc_file(c, config, what) : write_folder(c, config, what);
     z3d_config_destroy(config);
     return status;
 }

@@ -78,12 +78,9 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
 
 /* ---- all files ---- */
 
-static bool takes(const output *o, const char *group, const char *name) {
-    z3d_tensor t = {0};
-    if (!o->files->adapter) return !z3d_is_adapter(name);
-    snprintf(t.group, sizeof t.group, "%s", group);
-    snprintf(t.name, sizeof t.name, "%s", name);
-    return z3d_tensor_is_trained(o->files->adapter, &t);
+static bool takes(const output *o, const z3d_tensor *tensor) {
+    return o->files->adapter ? z3d_tensor_is_trained(o->files->adapter, tensor)
+                             : !z3d_is_adapter(tensor->name);
 }
 
 /* Turns a name into the name in an adapter's file. */
@@ -100,12 +97,9 @@ static z3d_status list_tensors(output *o) {
     Z3D_TRY(z3d_new((size_t)all + 1, sizeof *o->tensor, "the list of tensors", &o->tensor));
     for (int i = 0; i < all; i++) {
         exported *t = &o->tensor[o->count];
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
-        z3d_checkpoint_tensor(o->checkpoint, i, &group, &name, &dims, &shape);
-        if (!takes(o, group, name)) continue;
-        o->files->type->interop->view(group, name, dims, shape, &t->view);
+        const z3d_tensor *own = z3d_checkpoint_tensor(o->checkpoint, i);
+        if (!takes(o, own)) continue;
+        o->files->type->interop->view(own->group, own->name, own->dims, own->shape, &t->view);
         if (o->files->adapter) Z3D_TRY(wrap_name(o, &t->view));
         t->tensor = i;
         o->count++;
@@ -164,8 +158,8 @@ static z3d_status write_shards(output *o, const char *folder) {
     for (o->shard = 0; o->shard < o->shards; o->shard++) {
         char *path;
         shard_name(o, o->shard, name, sizeof name);
-        Z3D_TRY(z3d_io_join(folder, name, &path));
-        z3d_status status = z3d_export_write(&(z3d_export_file){o, write_shard}, path);
+        Z3D_TRY(z3d_join_path(folder, name, &path));
+        z3d_status status = z3d_export_write(write_shard, o, path);
         free(path);
         if (status != Z3D_OK) return status;
     }

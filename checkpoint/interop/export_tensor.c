@@ -39,15 +39,12 @@ static z3d_status read_whole(const target *t, int tensor, float **out) {
 }
 
 static int find_adapter(const target *t, const char *end) {
-    const char *group, *name;
-    const int64_t *shape;
+    const z3d_tensor *own = z3d_checkpoint_tensor(t->checkpoint, t->tensor);
+    const char *last = strrchr(own->name, '.');
     char adapter[Z3D_NAME];
-    int dims;
-    z3d_checkpoint_tensor(t->checkpoint, t->tensor, &group, &name, &dims, &shape);
-    const char *last = strrchr(name, '.');
     if (!last || strcmp(last, ".weight") != 0) return -1;
-    snprintf(adapter, sizeof adapter, "%.*s%s", (int)(last - name), name, end);
-    return z3d_checkpoint_find(t->checkpoint, group, adapter);
+    snprintf(adapter, sizeof adapter, "%.*s%s", (int)(last - own->name), own->name, end);
+    return z3d_checkpoint_find(t->checkpoint, own->group, adapter);
 }
 
 static z3d_status read_adapter(target *t) {
@@ -101,7 +98,7 @@ static z3d_status write_values(const target *t, float *values, int64_t count, in
 static z3d_status read_values(const target *t, int64_t first, int64_t count) {
     z3d_part whole;
     const z3d_tensor_kind kind =
-        z3d_checkpoint_value_kind(t->checkpoint, t->tensor, t->written->kind);
+        z3d_value_kind(z3d_checkpoint_tensor(t->checkpoint, t->tensor), t->written->kind);
     z3d_checkpoint_whole(t->checkpoint, t->tensor, &whole);
     Z3D_TRY(z3d_checkpoint_read(t->checkpoint, kind, t->tensor, &whole, first, count, t->values));
     add_adapter(t, first, count);

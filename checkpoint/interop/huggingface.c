@@ -10,12 +10,8 @@
 /* ---- other folders ---- */
 
 static bool has_file(const char *folder, const char *name) {
-    char *path;
-    bool there = false;
-    if (z3d_io_join(folder, name, &path) != Z3D_OK) return false;
-    if (z3d_io_exists(path, &there) != Z3D_OK) there = false;
-    free(path);
-    return there;
+    bool there;
+    return z3d_io_has(folder, name, &there) == Z3D_OK && there;
 }
 
 static bool has_gguf(const char *folder) {
@@ -87,17 +83,12 @@ static z3d_status read_model(const z3d_json *root, const char *path, z3d_config 
 }
 
 static z3d_status read_config(const char *folder, z3d_config *config) {
-    char *path, *text = NULL;
-    size_t length;
-    z3d_json *root = NULL;
-    Z3D_TRY(z3d_io_join(folder, "config.json", &path));
-    z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
-    if (status == Z3D_OK) {
-        status = z3d_json_parse(text, length, path, &root);
-        if (status == Z3D_OK) status = read_model(root, path, config);
-    }
+    char *path;
+    z3d_json *root;
+    Z3D_TRY(z3d_join_path(folder, "config.json", &path));
+    z3d_status status = z3d_json_read(path, MAX_CONFIG, &root);
+    if (status == Z3D_OK) status = read_model(root, path, config);
     z3d_json_free(root);
-    free(text);
     free(path);
     return status;
 }
@@ -126,7 +117,7 @@ static z3d_status add_shard(z3d_interop *f, const char *folder, const char *name
     char *path;
     if (f->num_files == MAX_SHARDS)
         return Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names more than %d files", MAX_SHARDS);
-    Z3D_TRY(z3d_io_join(folder, name, &path));
+    Z3D_TRY(z3d_join_path(folder, name, &path));
     z3d_status status = z3d_interop_add_file(f, path);
     free(path);
     return status;
@@ -151,38 +142,29 @@ static z3d_status add_shards(z3d_interop *f, const char *folder, const char *ind
 }
 
 static z3d_status read_index(z3d_interop *f, const char *folder, const char *index) {
-    char *text;
-    size_t length;
     const z3d_json *map;
-    Z3D_TRY(z3d_read_file(index, MAX_INDEX, &text, &length));
-    z3d_status status = z3d_json_parse(text, length, index, &f->index);
-    free(text);
-    if (status != Z3D_OK) return status;
-    status = z3d_json_get(f->index, "weight_map", Z3D_JSON_OBJECT, &map);
+    Z3D_TRY(z3d_json_read(index, MAX_INDEX, &f->index));
+    z3d_status status = z3d_json_get(f->index, "weight_map", Z3D_JSON_OBJECT, &map);
     if (status != Z3D_OK) return z3d_error_context(status, "%s", index);
     return add_shards(f, folder, index, map);
 }
 
 /* model.safetensors, or the shards that model.safetensors.index.json names. */
 static z3d_status add_files(z3d_interop *f, const char *folder) {
-    char *whole = NULL, *index = NULL;
-    bool has_whole = false, has_index = false;
-    z3d_status status = z3d_io_join(folder, "model.safetensors", &whole);
-    if (status == Z3D_OK) status = z3d_io_join(folder, "model.safetensors.index.json", &index);
-    if (status == Z3D_OK) status = z3d_io_exists(whole, &has_whole);
-    if (status == Z3D_OK) status = z3d_io_exists(index, &has_index);
-    if (status == Z3D_OK && has_whole)
-        status = z3d_interop_add_file(f, whole);
-    else if (status == Z3D_OK && has_index)
-        status = read_index(f, folder, index);
-    else if (status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO,
-                           "%s: it has neither model.safetensors nor model.safetensors.index.json "
-                           "(PyTorch's .bin files are not read: save the model with "
-                           "safe_serialization=True)",
-                           folder);
-    free(whole);
-    free(index);
+    static const char whole[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    bool has_whole, has_index;
+    char *path;
+    Z3D_TRY(z3d_io_has(folder, whole, &has_whole));
+    Z3D_TRY(z3d_io_has(folder, index, &has_index));
+    if (!has_whole && !has_index)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s: it has neither model.safetensors nor model.safetensors.index.json "
+                         "(PyTorch's .bin files are not read: save the model with "
+                         "safe_serialization=True)",
+                         folder);
+    Z3D_TRY(z3d_join_path(folder, has_whole ? whole : index, &path));
+    z3d_status status = has_whole ? z3d_interop_add_file(f, path) : read_index(f, folder, path);
+    free(path);
     return status;
 }
 

@@ -7,7 +7,6 @@
 
 #include "checkpoint/interop/interop.h"
 #include "checkpoint/store.h"
-#include "src/base/config.h"
 
 static const char config_file[] = "config.yaml";
 
@@ -89,7 +88,7 @@ static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f,
     if (status == Z3D_OK && huggingface && import->vocab)
         status = z3d_tokenizer_files_read_config(import->from, &files);
     if (status == Z3D_OK && files.known) {
-        status = z3d_io_join(import->to, TOKENIZER_FOLDER, folder);
+        status = z3d_join_path(import->to, TOKENIZER_FOLDER, folder);
         if (status == Z3D_OK) status = z3d_io_make_folder(NULL, *folder);
         if (status == Z3D_OK) status = z3d_tokenizer_files_write(&files, true, *folder);
         if (status == Z3D_OK) status = check_tokenizer(import, f, *folder);
@@ -101,11 +100,9 @@ static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f,
 /* ---- the checkpoint ---- */
 
 typedef struct values {
+    const z3d_import *import;
     z3d_interop *from;
-    z3d_progress *progress;
     z3d_nonfinite bad;
-    bool allow_nonfinite;
-    z3d_dtype dtype; /* of the model's tensors */
 } values;
 
 static z3d_status interop_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
@@ -115,7 +112,7 @@ static z3d_status interop_values(void *context, const z3d_extent *e, int64_t at,
     Z3D_TRY(z3d_interop_read(v->from, e->tensor, e->first + at, count, out));
     for (int64_t i = 0; i < count; i++) bad += !isfinite(out[i]);
     z3d_nonfinite_add(&v->bad, v->from->view[e->tensor].name, bad);
-    z3d_progress_add(v->progress, count * (int64_t)sizeof *out);
+    z3d_progress_add(v->import->progress, count * (int64_t)sizeof *out);
     return Z3D_OK;
 }
 
@@ -166,18 +163,20 @@ static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_im
     return z3d_image_make(m->tensor, 0, 0, count, extent, image);
 }
 
-static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image, const char *dir,
+static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image,
                                    const char *folder) {
-    Z3D_TRY(z3d_space_check(dir, &image->shard.size, 1));
-    z3d_progress_begin(v->progress, image->shard.size);
+    const z3d_import *import = v->import;
+    Z3D_TRY(z3d_space_check(import->to, &image->shard.size, 1));
+    z3d_progress_begin(import->progress, image->shard.size);
     Z3D_TRY(z3d_step_folder_make(NULL, folder));
-    Z3D_TRY(z3d_io_sync_folder(NULL, dir));
+    Z3D_TRY(z3d_io_sync_folder(NULL, import->to));
     z3d_status status = z3d_image_write(image, NULL, folder, interop_values, v, &m->file[0]);
     m->shard[0] = image->shard; /* now the manifest owns it */
     image->shard = (z3d_shard){0};
     m->num_shards = m->num_files = 1;
     if (status == Z3D_OK)
-        status = z3d_nonfinite_judge(&v->bad, v->allow_nonfinite, v->from->path, v->dtype);
+        status =
+            z3d_nonfinite_judge(&v->bad, import->allow_nonfinite, v->from->path, dtype_of(v->from));
     if (status == Z3D_OK) status = z3d_commit(m, NULL, folder);
     if (status != Z3D_OK) (void)z3d_io_remove_tree(NULL, folder, NULL);
     return status;
@@ -203,14 +202,11 @@ static z3d_status write_config(z3d_config *config, int64_t vocab_size, const cha
 static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const char *folder) {
     z3d_manifest m = {0};
     z3d_image image = {.fd = -1};
-    values v = {.from = f,
-                .progress = import->progress,
-                .allow_nonfinite = import->allow_nonfinite,
-                .dtype = dtype_of(f)};
+    values v = {.import = import, .from = f};
     z3d_status status = keep_dtype(f);
     if (status == Z3D_OK) status = describe(import, f, &m);
     if (status == Z3D_OK) status = make_image(f, &m, &image);
-    if (status == Z3D_OK) status = write_checkpoint(&v, &m, &image, import->to, folder);
+    if (status == Z3D_OK) status = write_checkpoint(&v, &m, &image, folder);
     if (status == Z3D_OK) status = write_config(f->config, ids_of(import, f), import->to);
     z3d_image_free(&image);
     z3d_manifest_free(&m);
@@ -222,14 +218,11 @@ static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const 
 static z3d_status check_empty(const char *dir) {
     int64_t *steps;
     int count;
-    char *config;
-    bool there = false;
+    bool there;
     Z3D_TRY(z3d_checkpoint_list(dir, &steps, &count));
     free(steps);
-    Z3D_TRY(z3d_io_join(dir, config_file, &config));
-    z3d_status status = z3d_io_exists(config, &there);
-    free(config);
-    if (status != Z3D_OK || (count == 0 && !there)) return status;
+    Z3D_TRY(z3d_io_has(dir, config_file, &there));
+    if (count == 0 && !there) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO, "%s: it already has %s; import into a new folder", dir,
                      count > 0 ? "checkpoints" : config_file);
 }

@@ -143,11 +143,8 @@ z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_v
                              bool turned, const z3d_export_values *values, int fd, const char *path,
                              int64_t offset, z3d_nonfinite *bad);
 /* Writes a file as PATH.part, syncs it, and renames it to PATH. */
-typedef struct z3d_export_file {
-    void *context;
-    z3d_status (*write)(void *context, int fd, const char *path);
-} z3d_export_file;
-z3d_status z3d_export_write(const z3d_export_file *file, const char *path);
+typedef z3d_status (*z3d_export_writer)(void *context, int fd, const char *path);
+z3d_status z3d_export_write(z3d_export_writer writer, void *context, const char *path);
 
 /* Writes model.safetensors in `folder`, or shards and their index. A shard has at most `max_shard`
  * bytes of tensors; a larger tensor has a shard of its own. Adapters are left out. */

@@ -137,16 +137,14 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config,
     Z3D_TRY(z3d_io_write(NULL, fd, path, header, sizeof header, 0, -1));
     for (int i = 0; i < ENTRIES; i++)
         for (int64_t l = 0; group_of(i, l, config->model_num_layers, group, sizeof group); l++) {
-            const char *unused_group, *unused_name;
-            const int64_t *shape;
-            int dims, tensor = z3d_checkpoint_find(c, group, order[i].name);
+            const int tensor = z3d_checkpoint_find(c, group, order[i].name);
             z3d_view view;
             if (tensor < 0)
                 return Z3D_ERROR(Z3D_ERR_DATA,
                                  "the checkpoint is not a GPT-2: it has no tensor %s/%s", group,
                                  order[i].name);
-            z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
-            type->interop->view(group, order[i].name, dims, shape, &view);
+            const z3d_tensor *t = z3d_checkpoint_tensor(c, tensor);
+            type->interop->view(group, order[i].name, t->dims, t->shape, &view);
             Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, values, fd, path, at, bad));
             /* Padded rows stay a hole in the file, which reads as zeros. */
             const int64_t rows = i == 0 ? padded : view.rows ? view.rows : 1;

@@ -37,7 +37,7 @@ static z3d_status read_into(const char *path, z3d_string *out) {
 static z3d_status read_beside(const char *folder, int file, z3d_tokenizer_files *out) {
     char *path;
     bool there;
-    Z3D_TRY(z3d_io_join(folder, names[file], &path));
+    Z3D_TRY(z3d_join_path(folder, names[file], &path));
     z3d_status status = z3d_io_exists(path, &there);
     if (status == Z3D_OK && there) status = read_into(path, &out->text[file]);
     free(path);

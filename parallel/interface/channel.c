@@ -34,7 +34,7 @@ z3d_status z3d_channel_open(z3d_world *world, const int *members, int size, int 
 
 void z3d_channel_close(z3d_channel *channel) {
     if (!channel) return;
-    channel->world->transport->close(channel);
+    if (channel->world->transport->close) channel->world->transport->close(channel);
     free(channel->members);
     free(channel);
 }

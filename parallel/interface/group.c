@@ -2,7 +2,6 @@
  * the dispatch to a backend's table. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "parallel/interface/internal.h"
 #include "parallel/reduce/reduce.h"
@@ -97,7 +96,7 @@ z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axe
     *out = group;
     return Z3D_OK;
 failed:
-    if (group) group->ops->destroy(group);
+    if (group && group->ops->destroy) group->ops->destroy(group);
     free(group);
     return status;
 }
@@ -150,7 +149,7 @@ static void free_operations(z3d_group *group, z3d_operation *list) {
 void z3d_group_destroy(z3d_group *group) {
     if (!group) return;
     if (group->world) unlink_group(group);
-    group->ops->destroy(group);
+    if (group->ops->destroy) group->ops->destroy(group);
     free_operations(group, group->live);
     free_operations(group, group->free);
     free(group);
@@ -181,27 +180,17 @@ bool z3d_group_on_stream(const z3d_group *group) {
     return !group || group->ops->on_stream;
 }
 
-void z3d_group_set_observer(z3d_group *group,
-                            z3d_status (*observe)(void *context, z3d_group *group,
-                                                  const z3d_collective *call),
-                            void *context) {
+void z3d_group_set_observer(z3d_group *group, z3d_observer observe, void *context) {
     group->observe = observe;
     group->observe_context = context;
 }
 
-void z3d_group_set_wait_observer(z3d_group *group,
-                                 void (*waited)(void *context, const z3d_group *group,
-                                                const z3d_collective *call, double begin,
-                                                double end),
-                                 void *context) {
+void z3d_group_set_wait_observer(z3d_group *group, z3d_wait_observer waited, void *context) {
     group->waited = waited;
     group->waited_context = context;
 }
 
-void z3d_group_set_result_observer(z3d_group *group,
-                                   z3d_status (*result)(void *context, z3d_group *group,
-                                                        const z3d_collective *call),
-                                   void *context) {
+void z3d_group_set_result_observer(z3d_group *group, z3d_observer result, void *context) {
     group->result = result;
     group->result_context = context;
 }
@@ -265,7 +254,7 @@ static z3d_status check_call(const z3d_group *group, const z3d_collective *call)
     if (kind == Z3D_COLLECTIVE_BARRIER) return Z3D_OK;
     if ((unsigned)call->dtype >= Z3D_DTYPE_COUNT) return refuse(group, call, "no such data type");
     int64_t elements, bytes;
-    bool rows = kind == Z3D_COLLECTIVE_REDUCE_SCATTER || kind == Z3D_COLLECTIVE_ALL_GATHER;
+    bool rows = z3d_collective_has_rows(kind);
     if (call->count < 0) return refuse(group, call, "negative count");
     if (rows && call->stride < call->count) return refuse(group, call, "rows overlap");
     if (!z3d_mul_i64(rows ? call->stride : call->count, rows ? group->size : 1, &elements) ||
@@ -365,10 +354,9 @@ static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) 
 
 /* Tells the device which of its bytes a collective works on. */
 static void touch_memory(const z3d_group *group, const z3d_collective *call) {
-    bool matrix =
-        call->kind == Z3D_COLLECTIVE_ALL_GATHER || call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    const int rows = z3d_collective_has_rows(call->kind) ? group->size : 1;
     if (!call->buffer) return; /* a barrier has no type */
-    for (int row = 0; row < (matrix ? group->size : 1); row++)
+    for (int row = 0; row < rows; row++)
         z3d_device_touch(group->device,
                          (const char *)call->buffer + z3d_bytes_of(call->dtype, row * call->stride),
                          z3d_bytes_of(call->dtype, call->count));

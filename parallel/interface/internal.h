@@ -44,7 +44,7 @@ typedef struct z3d_group_ops {
     z3d_status (*progress)(z3d_group *group, bool *moved);
     /* Called when a wait or test finds this operation complete. NULL: no callback. */
     z3d_status (*waited)(z3d_group *group, const z3d_operation *operation);
-    /* Frees group->state. */
+    /* Frees group->state. NULL: it has none of its own. */
     void (*destroy)(z3d_group *group);
 } z3d_group_ops;
 
@@ -57,13 +57,9 @@ struct z3d_group {
     const z3d_group_ops *ops;
     void *state; /* the backend's */
     int64_t buffer_bytes;
-    z3d_status (*observe)(void *context, z3d_group *group, const z3d_collective *call);
-    void *observe_context;
-    void (*waited)(void *context, const z3d_group *group, const z3d_collective *call, double begin,
-                   double end);
-    void *waited_context;
-    z3d_status (*result)(void *context, z3d_group *group, const z3d_collective *call);
-    void *result_context;
+    z3d_observer observe, result;
+    z3d_wait_observer waited;
+    void *observe_context, *result_context, *waited_context;
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
     z3d_places places; /* for the traffic between nodes; empty: recording */
     int hops;          /* z3d_links_hops */
@@ -158,6 +154,11 @@ int z3d_side_port(const z3d_world *world, int rank);
 
 /* tcp/: the port on which a rank listens for messages; 0: messages do not go over TCP. */
 int z3d_tcp_port(const z3d_world *world, int rank);
+
+/* Whether the buffer is a matrix with a row for each member. */
+static inline bool z3d_collective_has_rows(z3d_collective_kind kind) {
+    return kind == Z3D_COLLECTIVE_REDUCE_SCATTER || kind == Z3D_COLLECTIVE_ALL_GATHER;
+}
 
 /* `count` elements cut into `size` near-equal rows: the first count % size rows have one element
  * more. First element and number of elements of row `row`. */

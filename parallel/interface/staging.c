@@ -9,10 +9,6 @@ typedef struct rows {
     int left_out; /* -1: none */
 } rows;
 
-static bool has_rows(const z3d_collective *call) {
-    return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
-}
-
 /* What this rank sends, or (`filled`) what the call fills in. */
 static rows rows_of(const z3d_group *group, const z3d_collective *call, bool filled) {
     const int index = group->index;
@@ -34,8 +30,8 @@ static rows rows_of(const z3d_group *group, const z3d_collective *call, bool fil
 }
 
 static char *row_at(const z3d_collective *call, int row) {
-    return (char *)call->buffer +
-           (has_rows(call) ? z3d_bytes_of(call->dtype, row * call->stride) : 0);
+    const int64_t first = z3d_collective_has_rows(call->kind) ? row * call->stride : 0;
+    return (char *)call->buffer + z3d_bytes_of(call->dtype, first);
 }
 
 static z3d_status move(z3d_group *group, const z3d_operation *operation, rows which, bool back) {
@@ -66,7 +62,8 @@ bool z3d_collective_result(const z3d_group *group, const z3d_collective *call, i
 z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation) {
     z3d_collective *call = &operation->call;
     if (call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return Z3D_OK;
-    int64_t bytes = z3d_bytes_of(call->dtype, (has_rows(call) ? group->size : 1) * call->count);
+    const int matrix_rows = z3d_collective_has_rows(call->kind) ? group->size : 1;
+    int64_t bytes = z3d_bytes_of(call->dtype, matrix_rows * call->count);
     if (bytes > operation->staging_bytes) {
         z3d_staging_free(group, operation);
         Z3D_TRY(z3d_device_alloc(group->device, Z3D_SPACE_HOST, bytes, &operation->staging));

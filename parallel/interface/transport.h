@@ -42,7 +42,7 @@ typedef struct z3d_message {
  * receive has the exact size of its message. Functions return ERR_COMM or ERR_MEMORY. */
 typedef struct z3d_transport {
     const char *name;
-    /* Collective over the world. */
+    /* Collective over the world. close NULL: there is nothing to close. */
     z3d_status (*open)(z3d_channel *channel);
     void (*close)(z3d_channel *channel);
     /* Start the message; never block. */
@@ -55,6 +55,7 @@ typedef struct z3d_transport {
     bool (*progress)(struct z3d_world *world);
     /* Ends all ranks. NULL: the transport cannot. */
     void (*abort)(struct z3d_world *world);
+    /* Ends the transport. NULL: its caller does. */
     void (*end)(struct z3d_world *world);
 } z3d_transport;
 

@@ -23,6 +23,11 @@ static z3d_status alone(z3d_status status) {
     return status == Z3D_OK || status == Z3D_ERR_PEER ? status : Z3D_ERR_START;
 }
 
+static void end_transport(z3d_world *world) {
+    if (world->transport && world->transport->end) world->transport->end(world);
+    world->transport = NULL;
+}
+
 /* Makes the launcher's world over MPI or TCP, or a world of one rank. */
 static z3d_status start(int *argc, char ***argv, z3d_world *world) {
     z3d_launcher launch;
@@ -35,8 +40,7 @@ static z3d_status start(int *argc, char ***argv, z3d_world *world) {
     world->job_tasks = launch.tasks;
     world->job_nodes = launch.nodes;
     if (launch.kind != Z3D_LAUNCHER_TCP) return Z3D_OK;
-    if (world->transport) world->transport->end(world);
-    world->transport = NULL;
+    end_transport(world);
     return alone(z3d_tcp_start(world, &launch));
 }
 
@@ -117,7 +121,7 @@ static int usable_cores(void) {
 static void free_world(z3d_world *world) {
     z3d_channel_close(world->local);
     z3d_channel_close(world->channel);
-    if (world->transport) world->transport->end(world);
+    end_transport(world);
     free(world->node);
     free(world);
 }

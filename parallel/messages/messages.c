@@ -1,7 +1,6 @@
 /* The backend of groups over messages: a queue of collectives, one in progress at a time. Sends and
  * receives progress next to it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "parallel/messages/messages.h"
 

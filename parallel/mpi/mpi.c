@@ -90,11 +90,6 @@ static void mpi_abort(z3d_world *world) {
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 }
 
-/* The caller started MPI, so the caller ends it. */
-static void leave(z3d_world *world) {
-    (void)world;
-}
-
 static void finalize(z3d_world *world) {
     (void)world;
     MPI_Finalize();
@@ -103,7 +98,7 @@ static void finalize(z3d_world *world) {
 #define OPERATIONS                                                                                 \
     .name = "mpi", .open = mpi_open, .close = mpi_close, .send = mpi_send, .receive = mpi_receive, \
     .test = mpi_test, .drop = mpi_drop, .abort = mpi_abort
-static const z3d_transport callers_mpi = {OPERATIONS, .end = leave};
+static const z3d_transport callers_mpi = {OPERATIONS};
 static const z3d_transport own_mpi = {OPERATIONS, .end = finalize};
 
 z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world) {

@@ -124,14 +124,11 @@ bool z3d_node_takes_all(const z3d_node *node) {
 
 /* ---- where things are ---- */
 
-static bool has_rows(const z3d_collective *call) {
-    return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
-}
-
 /* Bytes of the whole vector, or of the rows of all members. */
 static int64_t whole_bytes(const z3d_node *node, const z3d_collective *call) {
     if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
-    return z3d_bytes_of(call->dtype, call->count) * (has_rows(call) ? node->size : 1);
+    const int rows = z3d_collective_has_rows(call->kind) ? node->size : 1;
+    return z3d_bytes_of(call->dtype, call->count) * rows;
 }
 
 /* Up to these sizes two copies through a slot, in the cache, are faster than one copy by the kernel
@@ -156,7 +153,7 @@ typedef struct row {
 static row find_row(const z3d_node *node, const z3d_collective *call, int index) {
     const int64_t bytes = z3d_bytes_of(call->dtype, call->count);
     if (call->kind == Z3D_COLLECTIVE_BROADCAST) return (row){.bytes = bytes};
-    if (has_rows(call))
+    if (z3d_collective_has_rows(call->kind))
         return (row){.bytes = bytes,
                      .in_buffer = z3d_bytes_of(call->dtype, index * call->stride),
                      .in_slot = index * bytes};

@@ -3,9 +3,6 @@
  * where the CPU has them. */
 #include "parallel/reduce/reduce.h"
 
-#include <math.h>
-#include <string.h>
-
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <immintrin.h>
 #define HAVE_X86 1

@@ -70,13 +70,6 @@ static void end_run_string(struct z3d_side *side, z3d_string *text) {
     end_run(side, text->text ? text->text : "zero3d: a rank died; ending the run\n");
 }
 
-static void end_run_for(struct z3d_side *side, int rank, bool silent) __attribute__((noreturn));
-static void end_run_for(struct z3d_side *side, int rank, bool silent) {
-    z3d_string text = {0};
-    z3d_report_death(side, rank, silent, &text);
-    end_run_string(side, &text);
-}
-
 /* ---- connections ---- */
 
 int z3d_coordinator_connected(const struct z3d_side *side) {
@@ -96,14 +89,17 @@ static int find_connection(const struct z3d_side *side, int rank) {
     return -1;
 }
 
+/* Does nothing if the rank is not connected. */
+static void send_to(const struct z3d_side *side, int rank, z3d_wire_type type, const void *data,
+                    size_t length) {
+    int to = find_connection(side, rank);
+    if (to >= 0) z3d_wire_send(side->connections[to].fd, type, data, length);
+}
+
 static bool add_connection(struct z3d_side *side, int fd, int rank) {
     if (side->num_connections == side->max_connections) return false;
-    z3d_connection *connection = &side->connections[side->num_connections++];
-    connection->fd = fd;
-    connection->rank = rank;
-    connection->bye = false;
-    connection->since = z3d_now();
-    connection->have = 0;
+    side->connections[side->num_connections++] =
+        (z3d_connection){.fd = fd, .rank = rank, .since = z3d_now()};
     return true;
 }
 
@@ -158,11 +154,11 @@ static double since_of(double age) {
 /* Sends this rank's position to the coordinator. The coordinator sends its own to rank 1, which
  * reports it if the coordinator dies. */
 static void send_place(struct z3d_side *side, bool answer) {
-    int to = find_connection(side, is_coordinator(side) ? 1 : side->coordinator);
+    int to = is_coordinator(side) ? 1 : side->coordinator;
     z3d_position place;
-    own_position(side, &place);
-    if (to < 0) return;
     z3d_pending_ios pending;
+    if (find_connection(side, to) < 0) return;
+    own_position(side, &place);
     z3d_pending_io_look(&pending);
     z3d_wire_position message = {.age = age_of(place.since),
                                  .pending_io_age = age_of(pending.since),
@@ -171,7 +167,7 @@ static void send_place(struct z3d_side *side, bool answer) {
                                  .answer = answer};
     memcpy(message.text, place.text, sizeof message.text);
     memcpy(message.pending_io, pending.text, sizeof message.pending_io);
-    z3d_wire_send(side->connections[to].fd, Z3D_WIRE_PLACE, &message, sizeof message);
+    send_to(side, to, Z3D_WIRE_PLACE, &message, sizeof message);
     side->told = place;
 }
 
@@ -200,8 +196,7 @@ static bool waits_too_long(const struct z3d_side *side, const z3d_seen *seen) {
 
 static void collect(struct z3d_side *side, int stuck) {
     if (side->collecting) { /* a question shows the rank that the coordinator lives */
-        int to = find_connection(side, stuck);
-        if (to >= 0) z3d_wire_send(side->connections[to].fd, Z3D_WIRE_ASK, NULL, 0);
+        send_to(side, stuck, Z3D_WIRE_ASK, NULL, 0);
         return;
     }
     side->collecting = 1 + stuck;
@@ -249,14 +244,13 @@ static void finish_collecting(struct z3d_side *side) {
 static void coordinator_lost(struct z3d_side *side, bool silent);
 
 static void tell_stuck(struct z3d_side *side) {
-    int coordinator = find_connection(side, side->coordinator);
     side->stuck_told = true;
     side->stuck_heard = is_coordinator(side);
     side->stuck_at = z3d_now();
     if (is_coordinator(side))
         collect(side, side->rank);
-    else if (coordinator >= 0)
-        z3d_wire_send(side->connections[coordinator].fd, Z3D_WIRE_STUCK, NULL, 0);
+    else
+        send_to(side, side->coordinator, Z3D_WIRE_STUCK, NULL, 0);
 }
 
 /* Whether this process was stopped (SIGSTOP) a short time ago: such time is no wait. */
@@ -397,7 +391,9 @@ static void on_close(struct z3d_side *side, int index) {
         if (rank != 0) end_process();
         coordinator_lost(side, false);
     } else if (is_coordinator(side)) {
-        end_run_for(side, rank, false);
+        z3d_string text = {0};
+        z3d_report_death(side, rank, false, &text);
+        end_run_string(side, &text);
     }
 }
 
@@ -416,9 +412,7 @@ static void take_requests(struct z3d_side *side) {
     pthread_mutex_unlock(&side->lock);
     if (!abort) return;
     if (is_coordinator(side)) end_run(side, line);
-    int coordinator = find_connection(side, side->coordinator);
-    if (coordinator >= 0)
-        z3d_wire_send(side->connections[coordinator].fd, Z3D_WIRE_FAIL, line, strlen(line));
+    send_to(side, side->coordinator, Z3D_WIRE_FAIL, line, strlen(line));
 }
 
 /* The coordinator answers the goodbyes when it has heard those of all ranks and of its own main
@@ -426,9 +420,7 @@ static void take_requests(struct z3d_side *side) {
 static void say_goodbyes(struct z3d_side *side) {
     if (!side->stopping || side->said_bye) return;
     if (!is_coordinator(side)) {
-        int coordinator = find_connection(side, side->coordinator);
-        if (coordinator >= 0)
-            z3d_wire_send(side->connections[coordinator].fd, Z3D_WIRE_BYE, NULL, 0);
+        send_to(side, side->coordinator, Z3D_WIRE_BYE, NULL, 0);
         side->said_bye = true;
         return;
     }

@@ -6,18 +6,6 @@
 
 enum { WORDS = Z3D_POSITION_BYTES / 8 };
 
-static uint64_t to_bits(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static double from_bits(uint64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* Every word is stored with release order: a reader cannot see it before the odd version. */
 void z3d_position_write(z3d_position_slot *slot, const z3d_position *place) {
     uint32_t version = atomic_load_explicit(&slot->version, memory_order_relaxed);
@@ -25,7 +13,7 @@ void z3d_position_write(z3d_position_slot *slot, const z3d_position *place) {
     memcpy(words, place->text, sizeof words);
     atomic_store_explicit(&slot->version, version | 1u, memory_order_relaxed);
     atomic_store_explicit(&slot->waiting, place->waiting, memory_order_release);
-    atomic_store_explicit(&slot->since, to_bits(place->since), memory_order_release);
+    atomic_store_explicit(&slot->since, place->since, memory_order_release);
     for (int i = 0; i < WORDS; i++)
         atomic_store_explicit(&slot->text[i], words[i], memory_order_release);
     atomic_store_explicit(&slot->version, (version | 1u) + 1u, memory_order_release);
@@ -37,7 +25,7 @@ void z3d_position_read(z3d_position_slot *slot, z3d_position *out) {
         uint64_t words[WORDS];
         uint32_t before = atomic_load_explicit(&slot->version, memory_order_acquire);
         out->waiting = atomic_load_explicit(&slot->waiting, memory_order_acquire) != 0;
-        out->since = from_bits(atomic_load_explicit(&slot->since, memory_order_acquire));
+        out->since = atomic_load_explicit(&slot->since, memory_order_acquire);
         for (int i = 0; i < WORDS; i++)
             words[i] = atomic_load_explicit(&slot->text[i], memory_order_acquire);
         memcpy(out->text, words, sizeof words);

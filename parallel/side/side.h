@@ -34,7 +34,7 @@ typedef struct z3d_position {
  * it; any thread of any of these ranks reads it. The version is odd during a write. */
 typedef struct z3d_position_slot {
     _Atomic uint32_t version, waiting;
-    _Atomic uint64_t since;
+    _Atomic double since;
     _Atomic uint64_t text[Z3D_POSITION_BYTES / 8];
 } z3d_position_slot;
 
@@ -116,7 +116,6 @@ typedef struct z3d_seen { /* the coordinator's knowledge of a rank */
 
 struct z3d_side {
     int rank, size, coordinator;
-    const int *node; /* by rank; the world's */
     uint64_t token;
     z3d_peer *peer;     /* by rank */
     int listener, wake; /* wake: an eventfd */
@@ -125,7 +124,6 @@ struct z3d_side {
     bool slots_shared;
     int *slot_of; /* by rank: index in slots, -1: on another node */
     pthread_t thread;
-    bool running;
     _Atomic double timeout; /* seconds; 0: no watchdog */
 
     pthread_mutex_t lock; /* of the two requests of the main thread */

@@ -2,6 +2,7 @@
  * and the line that ends a run. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -96,7 +97,6 @@ static z3d_status start_thread(struct z3d_side *side) {
     if (error)
         return Z3D_ERROR(Z3D_ERR_COMM, "cannot start the side channel's thread: %s",
                          strerror(error));
-    side->running = true;
     return Z3D_OK;
 }
 
@@ -132,7 +132,6 @@ z3d_status z3d_side_open(z3d_world *world) {
         pthread_mutex_init(&side->lock, NULL);
         side->rank = world->rank;
         side->size = world->size;
-        side->node = world->node;
         side->listener = side->wake = -1;
         status = allocate(world, side);
     }
@@ -181,9 +180,7 @@ void z3d_side_close(z3d_world *world) {
 void z3d_side_abort(z3d_world *world, const char *line) {
     struct z3d_side *side = world->side;
     pthread_mutex_lock(&side->lock);
-    size_t length = strnlen(line, sizeof side->abort_line - 1);
-    memcpy(side->abort_line, line, length);
-    side->abort_line[length] = '\0';
+    snprintf(side->abort_line, sizeof side->abort_line, "%s", line);
     side->want_abort = true;
     pthread_mutex_unlock(&side->lock);
     wake_thread(side);
@@ -197,20 +194,15 @@ int z3d_side_port(const z3d_world *world, int rank) {
 
 /* ---- the watchdog ---- */
 
-z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config) {
-    if (!(config->timeout_seconds >= 0))
+z3d_status z3d_watchdog_start(z3d_world *world, double timeout) {
+    if (!(timeout >= 0))
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "invalid watchdog timeout of %g s: expected 0 (off) or more",
-                         config->timeout_seconds);
-    if (world->size == 1 && config->timeout_seconds == 0) return Z3D_OK;
+                         "invalid watchdog timeout of %g s: expected 0 (off) or more", timeout);
+    if (world->size == 1 && timeout == 0) return Z3D_OK;
     if (!world->side) Z3D_TRY(z3d_side_open(world));
-    atomic_store(&world->side->timeout, config->timeout_seconds);
+    atomic_store(&world->side->timeout, timeout);
     wake_thread(world->side);
     return Z3D_OK;
-}
-
-void z3d_watchdog_stop(z3d_world *world) {
-    z3d_side_close(world);
 }
 
 void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text) {

@@ -5,13 +5,11 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "parallel/side/side.h"
-#include "parallel/sockets/sockets.h"
 
 enum { MAGIC = 0x337a6473 };
 

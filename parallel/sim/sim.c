@@ -26,15 +26,8 @@ static z3d_status sim_waited(z3d_group *group, const z3d_operation *operation) {
     return z3d_tape_append(group->state, &event);
 }
 
-static void sim_destroy(z3d_group *group) {
-    (void)group; /* the tape is the caller's */
-}
-
-static const z3d_group_ops sim_ops = {.name = "sim",
-                                      .on_stream = true,
-                                      .start = sim_start,
-                                      .waited = sim_waited,
-                                      .destroy = sim_destroy};
+static const z3d_group_ops sim_ops = {
+    .name = "sim", .on_stream = true, .start = sim_start, .waited = sim_waited};
 
 int64_t z3d_group_buffers_on_cpus(int size, bool one_node) {
     return size > 1 ? z3d_message_buffer_bytes(size, one_node, one_node) : 0;

@@ -81,7 +81,7 @@ void z3d_tcp_lose(z3d_tcp *tcp, z3d_tcp_connection *connection, const char *why)
         tcp->peer[connection->rank].out = NULL;
 }
 
-static void bury(z3d_tcp *tcp, bool all) {
+void z3d_tcp_bury(z3d_tcp *tcp, bool all) {
     z3d_tcp_connection **link = &tcp->connections;
     while (*link) {
         z3d_tcp_connection *connection = *link;
@@ -94,10 +94,6 @@ static void bury(z3d_tcp *tcp, bool all) {
         free(connection);
     }
     tcp->gone = 0;
-}
-
-void z3d_tcp_close_all(z3d_tcp *tcp) {
-    bury(tcp, true);
 }
 
 void z3d_tcp_reach(z3d_tcp *tcp, int rank) {
@@ -346,5 +342,5 @@ void z3d_tcp_poll(z3d_tcp *tcp) {
         else if (connection->stage != Z3D_TCP_GONE)
             serve(tcp, connection, events[i].events);
     }
-    if (tcp->gone > 0) bury(tcp, false);
+    if (tcp->gone > 0) z3d_tcp_bury(tcp, false);
 }

@@ -104,7 +104,6 @@ static z3d_status check_coming(const hall *h, const visitor *from) {
  * others reach it at the address of rank 0. */
 static void keep_place(hall *h, visitor *from) {
     z3d_tcp_place *place = &from->said.place;
-    place->host[sizeof place->host - 1] = '\0';
     if (!z3d_socket_address(from->fd, true, place->address, sizeof place->address) ||
         z3d_socket_is_loopback(place->address))
         place->address[0] = '\0';

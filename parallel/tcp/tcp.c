@@ -112,10 +112,6 @@ static z3d_status tcp_open(z3d_channel *channel) {
     return Z3D_OK;
 }
 
-static void tcp_close(z3d_channel *channel) {
-    (void)channel;
-}
-
 static z3d_status tcp_send(z3d_message *message) {
     z3d_tcp *tcp = tcp_of(message);
     int rank = rank_of(message);
@@ -211,7 +207,7 @@ static bool tcp_progress(z3d_world *world) {
 
 static void tcp_end(z3d_world *world) {
     z3d_tcp *tcp = world->transport_state;
-    z3d_tcp_close_all(tcp);
+    z3d_tcp_bury(tcp, true);
     if (tcp->listener >= 0) close(tcp->listener);
     if (tcp->epoll >= 0) close(tcp->epoll);
     for (int rank = 0; tcp->peer && rank < world->size; rank++) {
@@ -225,7 +221,6 @@ static void tcp_end(z3d_world *world) {
 
 static const z3d_transport tcp_transport = {.name = "tcp",
                                             .open = tcp_open,
-                                            .close = tcp_close,
                                             .send = tcp_send,
                                             .receive = tcp_receive,
                                             .test = tcp_test,

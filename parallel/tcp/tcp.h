@@ -121,7 +121,8 @@ void z3d_tcp_reach(z3d_tcp *tcp, int rank);
 void z3d_tcp_flush(z3d_tcp *tcp, int rank);
 /* Closes a connection; its rank counts as lost. */
 void z3d_tcp_lose(z3d_tcp *tcp, z3d_tcp_connection *connection, const char *why);
-void z3d_tcp_close_all(z3d_tcp *tcp);
+/* Frees the closed connections; all: closes and frees every connection. */
+void z3d_tcp_bury(z3d_tcp *tcp, bool all);
 
 /* tcp.c */
 

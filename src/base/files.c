@@ -1,49 +1,30 @@
-/* Reads whole small files, creates folders, reads the clock. */
+/* Reads whole small files, joins paths, creates folders. */
 #include "src/base/strings.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/pending_io.h"
 
-/* Reads to the end, or one byte more than `limit`. Does not use stat's size: pipes and files of
+/* Reads to the end, or a piece more than `limit`. Does not use stat's size: pipes and files of
  * /proc have none. */
-static z3d_status read_all(int fd, const char *path, size_t limit, char **out, size_t *out_length) {
-    size_t capacity = limit < 65536 ? limit + 2 : 65536, length = 0;
-    char *text = malloc(capacity);
-    if (!text) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", path);
-    for (;;) {
-        if (capacity - length < 2) {
-            char *grown = capacity <= SIZE_MAX / 2 ? realloc(text, capacity * 2) : NULL;
-            if (!grown) {
-                free(text);
-                return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", path);
-            }
-            text = grown;
-            capacity *= 2;
-        }
-        ssize_t count = read(fd, text + length, capacity - length - 1);
+static z3d_status read_all(int fd, const char *path, size_t limit, z3d_string *out) {
+    char piece[16384];
+    z3d_string_append_bytes(out, "", 0); /* an empty file has a text, too */
+    while (!out->failed) {
+        ssize_t count = read(fd, piece, sizeof piece);
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) {
-            free(text);
-            return Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: %s", path, strerror(errno));
-        }
-        length += (size_t)count;
-        if (length > limit) {
-            free(text);
+        if (count < 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+        if (count == 0) return Z3D_OK;
+        z3d_string_append_bytes(out, piece, (size_t)count);
+        if (out->length > limit)
             return Z3D_ERROR(Z3D_ERR_IO, "%s is larger than %zu bytes", path, limit);
-        }
-        if (count == 0) break;
     }
-    text[length] = '\0';
-    *out = text;
-    *out_length = length;
-    return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", path);
 }
 
 z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length) {
@@ -52,19 +33,28 @@ z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out
     /* The open does not wait for a pipe's writer; reads do wait for its data. */
     (void)fcntl(fd, F_SETFL, 0);
     struct stat info;
-    z3d_status status = Z3D_OK;
-    if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
-        status = Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: it is a folder", path);
-    } else {
-        status = read_all(fd, path, limit, out, out_length);
-    }
+    z3d_string text = {0};
+    z3d_status status = fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)
+                            ? Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: it is a folder", path)
+                            : read_all(fd, path, limit, &text);
     close(fd);
+    if (status == Z3D_OK)
+        *out = text.text, *out_length = text.length;
+    else
+        z3d_string_free(&text);
     return status;
 }
 
 bool z3d_is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+z3d_status z3d_join_path(const char *folder, const char *name, char **out) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/%s", folder, name);
+    *out = path.failed ? NULL : path.text;
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
 }
 
 static z3d_status make_folder(const char *path, const char *whole) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,11 +13,6 @@
 #include "src/base/log.h"
 #include "src/base/pending_io.h"
 #include "src/base/strings.h"
-
-static z3d_status path_of(const char *dir, const z3d_folder_lock_use *use, z3d_string *path) {
-    z3d_string_append(path, "%s/%s", dir, use->file);
-    return path->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
-}
 
 /* Writes the lock's holder to the file, for the error message of another job. */
 static void write_holder(int fd) {
@@ -35,18 +31,18 @@ static z3d_status busy(const char *dir, const z3d_folder_lock_use *use, int fd) 
 }
 
 z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use, int *fd) {
-    z3d_string path = {0};
+    char *path;
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     z3d_pending_io io;
     *fd = -1;
-    Z3D_TRY(path_of(dir, use, &path));
-    z3d_pending_io_begin(&io, "locking", path.text);
-    *fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    Z3D_TRY(z3d_join_path(dir, use->file, &path));
+    z3d_pending_io_begin(&io, "locking", path);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     int error = *fd >= 0 && fcntl(*fd, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
     z3d_pending_io_end(&io);
     z3d_status status = Z3D_OK;
     if (*fd < 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", path.text, strerror(error));
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", path, strerror(error));
     else if (error == EAGAIN || error == EACCES)
         status = busy(dir, use, *fd);
     else if (error != 0)
@@ -56,21 +52,21 @@ z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use,
                 dir, strerror(error));
     else
         write_holder(*fd);
-    z3d_string_free(&path);
+    free(path);
     return status;
 }
 
 /* A removed lock file does not keep other jobs out. */
 z3d_status z3d_folder_lock_check(const char *dir, const z3d_folder_lock_use *use, int fd) {
-    z3d_string path = {0};
+    char *path;
     struct stat ours, theirs;
     z3d_pending_io io;
-    Z3D_TRY(path_of(dir, use, &path));
-    z3d_pending_io_begin(&io, "looking for", path.text);
-    bool there = fstat(fd, &ours) == 0 && stat(path.text, &theirs) == 0 &&
+    Z3D_TRY(z3d_join_path(dir, use->file, &path));
+    z3d_pending_io_begin(&io, "looking for", path);
+    bool there = fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 &&
                  ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
     z3d_pending_io_end(&io);
-    z3d_string_free(&path);
+    free(path);
     return there ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "%s: %s", dir, use->lost);
 }
 

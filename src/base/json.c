@@ -73,22 +73,12 @@ static z3d_status read_hex4(parser *p, unsigned *out) {
     return Z3D_OK;
 }
 
+/* A first byte, and six bits in each byte after it. */
 static char *put_utf8(char *to, unsigned c) {
-    if (c < 0x80) {
-        *to++ = (char)c;
-    } else if (c < 0x800) {
-        *to++ = (char)(0xc0 | c >> 6);
-        *to++ = (char)(0x80 | (c & 63));
-    } else if (c < 0x10000) {
-        *to++ = (char)(0xe0 | c >> 12);
-        *to++ = (char)(0x80 | (c >> 6 & 63));
-        *to++ = (char)(0x80 | (c & 63));
-    } else {
-        *to++ = (char)(0xf0 | c >> 18);
-        *to++ = (char)(0x80 | (c >> 12 & 63));
-        *to++ = (char)(0x80 | (c >> 6 & 63));
-        *to++ = (char)(0x80 | (c & 63));
-    }
+    static const unsigned first[] = {0, 0xc0, 0xe0, 0xf0};
+    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    *to++ = (char)(first[more] | c >> 6 * more);
+    while (more-- > 0) *to++ = (char)(0x80 | (c >> 6 * more & 63));
     return to;
 }
 
@@ -253,14 +243,6 @@ static z3d_status read_value(parser *p, z3d_json *value, int depth) {
 
 /* ---- public functions ---- */
 
-static void free_blocks(block *blocks) {
-    while (blocks) {
-        block *next = blocks->next;
-        free(blocks);
-        blocks = next;
-    }
-}
-
 /* The caller gets a pointer to the root in this struct; z3d_json_free finds the list of blocks from
  * it. */
 typedef struct document {
@@ -270,6 +252,16 @@ typedef struct document {
 
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out) {
     return z3d_json_parse_line(text, length, name, 1, NULL, out);
+}
+
+z3d_status z3d_json_read(const char *path, size_t limit, z3d_json **out) {
+    char *text;
+    size_t length;
+    *out = NULL;
+    Z3D_TRY(z3d_read_file(path, limit, &text, &length));
+    z3d_status status = z3d_json_parse(text, length, path, out);
+    free(text);
+    return status;
 }
 
 z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
@@ -292,7 +284,10 @@ z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name
 void z3d_json_free(z3d_json *json) {
     if (!json) return;
     document *whole = (document *)json;
-    free_blocks(whole->blocks);
+    for (block *at = whole->blocks, *next; at; at = next) {
+        next = at->next;
+        free(at);
+    }
     free(whole);
 }
 

@@ -31,6 +31,8 @@ typedef struct z3d_json {
 /* Parses a whole text. ERR_DATA with "name:LINE: byte N: what". Strings with a NUL character and
  * more than 64 levels are refused. Free with z3d_json_free. */
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
+/* Reads a file (at most `limit` bytes) and parses it. Errors: those of both. */
+z3d_status z3d_json_read(const char *path, size_t limit, z3d_json **out);
 /* Faults that strict readers refuse but collected texts contain. */
 typedef struct z3d_json_repairs {
     int64_t surrogates; /* halves of surrogate pairs; they become U+FFFD */

@@ -1,6 +1,5 @@
 #include "src/base/lr_schedules.h"
 
-#include <stddef.h>
 #include <strings.h>
 
 #include "src/base/strings.h"

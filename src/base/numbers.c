@@ -78,11 +78,11 @@ static z3d_status cut_decimal(const char *text, decimal *out) {
     return Z3D_OK;
 }
 
-typedef enum scale_result { SCALE_OK, SCALE_FRACTION, SCALE_OVERFLOW } scale_result;
-
-/* digits x 10^exponent x unit as a whole number. Zeros at the end of the digits are first moved to
- * the exponent, so that 50e-1 is the integer 5. */
-static scale_result decimal_to_int(const decimal *number, int64_t unit, int64_t *out) {
+/* digits x 10^exponent x unit as a whole number; not_whole: the error's words if it is none. Zeros
+ * at the end of the digits are first moved to the exponent, so that 50e-1 is the integer 5. */
+static z3d_status decimal_to_int(const char *text, const decimal *number, int64_t unit,
+                                 const char *not_whole, int64_t *out) {
+    static const char too_large[] = "is beyond 64-bit integers";
     int count = number->count;
     int64_t exponent = number->exponent;
     while (count > 0 && number->digits[count - 1] == '0') {
@@ -90,37 +90,29 @@ static scale_result decimal_to_int(const decimal *number, int64_t unit, int64_t 
         exponent++;
     }
     *out = 0;
-    if (count == 0) return SCALE_OK;
+    if (count == 0) return Z3D_OK;
     __extension__ typedef unsigned __int128 wide;
     wide value = 0, limit = (wide)INT64_MAX + (number->negative ? 1 : 0);
     for (int i = 0; i < count; i++) {
         value = value * 10 + (wide)(number->digits[i] - '0');
-        if (value > (wide)1 << 64) return exponent < 0 ? SCALE_FRACTION : SCALE_OVERFLOW;
+        if (value > (wide)1 << 64) return refuse(text, exponent < 0 ? not_whole : too_large);
     }
     value *= (wide)unit; /* below 2^65 x 2^50 */
     for (; exponent < 0; exponent++) {
-        if (value % 10 != 0) return SCALE_FRACTION;
+        if (value % 10 != 0) return refuse(text, not_whole);
         value /= 10;
     }
     for (; exponent > 0 && value <= limit; exponent--) value *= 10;
-    if (value > limit) return SCALE_OVERFLOW;
+    if (value > limit) return refuse(text, too_large);
     *out = number->negative ? (int64_t) - (uint64_t)value : (int64_t)value;
-    return SCALE_OK;
+    return Z3D_OK;
 }
 
 z3d_status z3d_parse_int(const char *text, int64_t *out) {
     decimal number;
     Z3D_TRY(cut_decimal(text, &number));
     if (*number.rest) return refuse(text, "is not an integer");
-    switch (decimal_to_int(&number, 1, out)) {
-    case SCALE_FRACTION:
-        return refuse(text, "is not an integer: it has a fraction");
-    case SCALE_OVERFLOW:
-        return refuse(text, "is beyond 64-bit integers");
-    case SCALE_OK:
-        break;
-    }
-    return Z3D_OK;
+    return decimal_to_int(text, &number, 1, "is not an integer: it has a fraction", out);
 }
 
 /* strtod with a decimal point in every locale. */
@@ -190,14 +182,7 @@ z3d_status z3d_parse_bytes(const char *text, int64_t *out) {
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (strcmp(unit, units[i].name) != 0) continue;
         if (number.negative) return refuse(text, "is negative; sizes are 0 or more");
-        switch (decimal_to_int(&number, units[i].bytes, out)) {
-        case SCALE_FRACTION:
-            return refuse(text, "is not a whole number of bytes");
-        case SCALE_OVERFLOW:
-            return refuse(text, "is beyond 64-bit integers");
-        case SCALE_OK:
-            return Z3D_OK;
-        }
+        return decimal_to_int(text, &number, units[i].bytes, "is not a whole number of bytes", out);
     }
     return refuse(text, "has an unknown unit; write 3e9, 16GiB, 512 MiB or 80GB");
 }

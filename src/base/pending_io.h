@@ -3,7 +3,6 @@
 #ifndef ZERO3D_BASE_PENDING_IO_H
 #define ZERO3D_BASE_PENDING_IO_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Lives in the caller's stack frame. If a thread's requests are nested, only the inner one is

@@ -38,11 +38,9 @@ static void normal_pair(uint32_t word0, uint32_t word1, float out[2]) {
 }
 
 float z3d_philox_normal(uint64_t key, uint64_t index) {
-    z3d_philox_block block = z3d_philox(key, index / 4, 0);
-    int pair = (int)(index % 4 / 2);
-    float normal[2];
-    normal_pair(block.word[2 * pair], block.word[2 * pair + 1], normal);
-    return normal[index % 2];
+    float normal;
+    z3d_philox_normal_fill(key, index, 1, &normal);
+    return normal;
 }
 
 void z3d_philox_normal_fill(uint64_t key, uint64_t first, int64_t count, float *out) {

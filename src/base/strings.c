@@ -85,28 +85,6 @@ size_t z3d_utf8_length(const char *text, size_t left) {
     return length;
 }
 
-/* The two-character escape of `c`, NULL if it has none. */
-static const char *short_escape(char c) {
-    switch (c) {
-    case '"':
-        return "\\\"";
-    case '\\':
-        return "\\\\";
-    case '\n':
-        return "\\n";
-    case '\r':
-        return "\\r";
-    case '\t':
-        return "\\t";
-    case '\b':
-        return "\\b";
-    case '\f':
-        return "\\f";
-    default:
-        return NULL;
-    }
-}
-
 void z3d_string_append_json(z3d_string *string, const char *text) {
     if (!text) {
         z3d_string_append_bytes(string, "null", 4);
@@ -116,13 +94,14 @@ void z3d_string_append_json(z3d_string *string, const char *text) {
 }
 
 void z3d_string_append_json_bytes(z3d_string *string, const char *text, size_t count) {
+    static const char escaped[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
     const char *end = text + count;
     z3d_string_append_bytes(string, "\"", 1);
     while (text < end) {
-        const char *escape = short_escape(*text);
+        const char *escape = memchr(escaped, *text, sizeof escaped - 1);
         size_t length = z3d_utf8_length(text, (size_t)(end - text));
         if (escape) {
-            z3d_string_append_bytes(string, escape, 2);
+            z3d_string_append(string, "\\%c", letters[escape - escaped]);
         } else if ((unsigned char)*text < 0x20 || *text == 0x7f) {
             z3d_string_append(string, "\\u%04x", (unsigned)(unsigned char)*text);
         } else if (length == 0) {

@@ -81,6 +81,8 @@ int64_t z3d_round_up(int64_t value, int64_t multiple);
 z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length);
 /* Whether the path is a folder, also by a link. */
 bool z3d_is_folder(const char *path);
+/* *out becomes "FOLDER/NAME", malloc'ed. ERR_MEMORY. */
+z3d_status z3d_join_path(const char *folder, const char *name, char **out);
 /* Creates a folder and its parents. ERR_IO. */
 z3d_status z3d_make_folders(const char *path);
 /* Monotonic clock, seconds. */

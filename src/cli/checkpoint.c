@@ -81,20 +81,6 @@ static z3d_status check_base(const request *r, const z3d_checkpoint *a, const z3
                      z3d_checkpoint_folder(a));
 }
 
-typedef struct tensor {
-    const char *group, *name;
-    const int64_t *shape;
-    int dims;
-    z3d_part whole;
-} tensor;
-
-static tensor tensor_of(const z3d_checkpoint *c, int i) {
-    tensor t;
-    z3d_checkpoint_tensor(c, i, &t.group, &t.name, &t.dims, &t.shape);
-    z3d_checkpoint_whole(c, i, &t.whole);
-    return t;
-}
-
 /* ---- list ---- */
 
 static z3d_sizes_text sizes_of(const z3d_checkpoint_info *info) {
@@ -143,12 +129,14 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
     const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
     char number[32], more[48] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
-        const tensor t = tensor_of(c, i);
-        parameters += t.whole.count;
-        if (z3d_checkpoint_kinds_of(c, i) & states) trained += t.whole.count;
-        z3d_string_append(text, "  %s/%s [", t.group, t.name);
-        for (int d = 0; d < t.dims; d++)
-            z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)t.shape[d]);
+        const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
+        z3d_part whole;
+        z3d_checkpoint_whole(c, i, &whole);
+        parameters += whole.count;
+        if (z3d_tensor_kinds(t, states)) trained += whole.count;
+        z3d_string_append(text, "  %s/%s [", t->group, t->name);
+        for (int d = 0; d < t->dims; d++)
+            z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
         z3d_string_append(text, "]\n");
     }
     if (states && trained < parameters)
@@ -198,7 +186,7 @@ static z3d_status verify(request *r) {
     z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = check_base(r, c, c);
     if (status == Z3D_OK) status = z3d_checkpoint_open_base(c, r->base);
-    if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
+    if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, &bytes);
     const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
     if (status == Z3D_OK)
         z3d_string_append(r->text, "step %lld: intact, %s verified%s%s\n",
@@ -244,10 +232,9 @@ static z3d_status compare_state(z3d_checkpoint *a, z3d_checkpoint *b, int kind, 
     return Z3D_OK;
 }
 
-static bool same_shape(const tensor *a, const tensor *b) {
-    return a->dims == b->dims &&
-           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0 &&
-           memcmp(&a->whole, &b->whole, sizeof a->whole) == 0;
+static bool same_shape(const z3d_tensor *a, const z3d_tensor *b) {
+    return a->dims == b->dims && a->outer == b->outer && a->global == b->global &&
+           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
 }
 
 /* The result of compare_tensors. */
@@ -260,18 +247,19 @@ typedef struct findings {
 
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
                                  z3d_string *text, findings *f) {
-    const tensor t = tensor_of(a, i);
+    const z3d_tensor *t = z3d_checkpoint_tensor(a, i);
+    const unsigned of_a = z3d_tensor_kinds(t, z3d_checkpoint_kinds(a));
+    const unsigned of_b = z3d_tensor_kinds(z3d_checkpoint_tensor(b, j), z3d_checkpoint_kinds(b));
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
-        bool in_a = z3d_checkpoint_kinds_of(a, i) >> kind & 1;
-        bool in_b = z3d_checkpoint_kinds_of(b, j) >> kind & 1;
+        bool in_a = of_a >> kind & 1, in_b = of_b >> kind & 1;
         if (in_a != in_b) f->states[in_b]++, f->kinds[in_b] |= 1U << kind;
         if (!in_a || !in_b) continue;
         Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
         f->compared += kind == 0;
         if (d.elements == 0) continue;
         z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n",
-                          z3d_tensor_kind_name(kind), t.group, t.name, (long long)d.elements,
+                          z3d_tensor_kind_name(kind), t->group, t->name, (long long)d.elements,
                           d.largest);
         f->differing += kind == 0;
     }
@@ -283,15 +271,14 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
     findings f = {0};
     int matched = 0;
     for (int i = 0; i < z3d_checkpoint_num_tensors(a); i++) {
-        const tensor mine = tensor_of(a, i);
-        const int j = z3d_checkpoint_find(b, mine.group, mine.name);
-        const tensor theirs = j >= 0 ? tensor_of(b, j) : mine;
+        const z3d_tensor *t = z3d_checkpoint_tensor(a, i);
+        int j = z3d_checkpoint_find(b, t->group, t->name);
         matched += j >= 0;
         f.only[0] += j < 0;
-        if (j >= 0 && same_shape(&mine, &theirs))
+        if (j >= 0 && same_shape(t, z3d_checkpoint_tensor(b, j)))
             Z3D_TRY(compare_states(a, b, i, j, chunk, text, &f));
         else
-            z3d_string_append(text, "%s/%s: %s\n", mine.group, mine.name,
+            z3d_string_append(text, "%s/%s: %s\n", t->group, t->name,
                               j < 0 ? "only in the first" : "different shapes");
     }
     f.only[1] = z3d_checkpoint_num_tensors(b) - matched;

@@ -526,8 +526,8 @@ static z3d_status build(z3d_trainer *trainer) {
 }
 
 static z3d_status start_watchdog(z3d_trainer *trainer) {
-    z3d_watchdog_config watchdog = {.timeout_seconds = trainer->config->training_watchdog_timeout};
-    return z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog));
+    const double timeout = trainer->config->training_watchdog_timeout;
+    return z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, timeout));
 }
 
 /* Opens the run's inputs and its folder. Collective, agreed. */

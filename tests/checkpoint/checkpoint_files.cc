@@ -25,10 +25,7 @@ extern "C" z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const
 // is stored.
 static void expect_whole(z3d_checkpoint *c) {
     for (int t = 0; t < z3d_checkpoint_num_tensors(c); t++) {
-        const char *group, *name;
-        const int64_t *shape;
-        int dims;
-        z3d_checkpoint_tensor(c, t, &group, &name, &dims, &shape);
+        const z3d_tensor *own = z3d_checkpoint_tensor(c, t);
         z3d_part whole = {1, 1, 1, 0, 1, 0, 0};
         // Any folding that matches the tensor's own will do: take it from the model's parameters.
         Gpt gpt;
@@ -42,7 +39,8 @@ static void expect_whole(z3d_checkpoint *c) {
             std::vector<float> values((size_t)elements, -1);
             ASSERT_Z3D(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &whole, 0, elements,
                                            values.data()));
-            ASSERT_EQ(wrong_values(t, kind, 0, elements, values.data()), 0) << group << "/" << name;
+            ASSERT_EQ(wrong_values(t, kind, 0, elements, values.data()), 0)
+                << own->group << "/" << own->name;
         }
         free(tensors);
         z3d_model_destroy(model);
@@ -167,7 +165,7 @@ TEST(Files, EveryTopologyReadsEveryOther) {
             z3d_checkpoint *c;
             ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
             for (int part = 0; part < 3; part++)
-                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
+                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, part, 3, nullptr))
                     << z3d_error_message();
             expect_whole(c);
             expect_sizes(path, tensor, data);
@@ -557,7 +555,7 @@ TEST(Files, ReadsMoreShardsThanFilesMayBeOpen) {
     few.rlim_cur = (rlim_t)next + 40;
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
     expect_whole(c);
-    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr))
+    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr))
         << z3d_error_message();
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &whole));
     z3d_checkpoint_close(c);
@@ -784,7 +782,7 @@ TEST(Files, DamageNamesRankAndDatasets) {
         damaged[k.at] = (char)(damaged[k.at] ^ 4);
         write_file(file, damaged);
         ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
-        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
+        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr));
         std::string said = z3d_error_message();
         EXPECT_NE(said.find("rank 1's shard: "), std::string::npos) << said;
         EXPECT_NE(said.find(std::string("their digest: ") + k.wanted), std::string::npos) << said;
@@ -811,7 +809,7 @@ TEST(Files, DamageIsFoundAndNamed) {
     auto expect_found = [&](const std::string &file) {
         z3d_checkpoint *c;
         z3d_status status = z3d_checkpoint_open(path.c_str(), &c);
-        if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr);
+        if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr);
         ASSERT_EQ(status, Z3D_ERR_DATA) << file;
         std::string name = std::filesystem::path(file).filename().string();
         std::string said = z3d_error_message();
@@ -838,7 +836,7 @@ TEST(Files, DamageIsFoundAndNamed) {
     }
     z3d_checkpoint *c;
     ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
-    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
+    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, nullptr));
     z3d_checkpoint_close(c);
 }
 

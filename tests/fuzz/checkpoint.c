@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     z3d_checkpoint *c;
     if (z3d_checkpoint_open(folder, &c) == Z3D_OK) {
         z3d_checkpoint_set_verify(c, Z3D_VERIFY_SIZES);
-        (void)z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, NULL);
+        (void)z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 0, 1, NULL);
         read_all(c);
         z3d_checkpoint_close(c);
     }

@@ -89,7 +89,7 @@ void knock(int port) {
 
 // As if every rank had a node of its own: real addresses, no memory shared, places as messages.
 void move_apart(Victim &v) {
-    z3d_watchdog_stop(v.world);
+    z3d_side_close(v.world);
     for (int r = 0; r < v.world->size; r++) v.world->node[r] = r;
     v.world->nodes = v.world->size;
     z3d_channel_close(v.world->local);
@@ -165,10 +165,8 @@ int victim(int argc, char **argv) {
     check(v, z3d_mesh_make(1, z3d_world_size(v.world), 1, v.rank, &mesh));
     check(v, z3d_group_create(v.world, &mesh, Z3D_AXES_DATA, nullptr, &v.group));
     bool disk = how.find("-disk") != how.npos;
-    z3d_watchdog_config config = {disk                                       ? 1.0
-                                  : how.find("hang") == 0 || how == "freeze" ? 2.0
-                                                                             : 600.0};
-    check(v, z3d_watchdog_start(v.world, &config));
+    bool hangs = how.find("hang") == 0 || how == "freeze";
+    check(v, z3d_watchdog_start(v.world, disk ? 1.0 : hangs ? 2.0 : 600.0));
     if (how != "kill-bare") z3d_world_catch_signals();
     bool me = v.rank == who;
     if (how == "flood") flood(v);

@@ -5,7 +5,6 @@
 #define ZERO3D_BASE_DISK_DISK_H
 
 #include <pthread.h>
-#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "src/base/disk.h"

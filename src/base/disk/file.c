@@ -19,16 +19,15 @@ static z3d_status failed(const z3d_disk *disk, const char *what, int error) {
 
 /* For file systems without unnamed files: removes the name at once. */
 static z3d_status create_and_unlink(z3d_disk *disk) {
-    z3d_string path = {0};
-    z3d_string_append(&path, "%s/.zero3d-disk-XXXXXX", disk->folder);
-    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    disk->fd = mkostemp(path.text, O_CLOEXEC);
+    char *path;
+    Z3D_TRY(z3d_join_path(disk->folder, ".zero3d-disk-XXXXXX", &path));
+    disk->fd = mkostemp(path, O_CLOEXEC);
     z3d_status status = Z3D_OK;
     if (disk->fd < 0)
         status = failed(disk, "create a file in this folder", errno);
-    else if (unlink(path.text) != 0)
+    else if (unlink(path) != 0)
         status = failed(disk, "remove the name of a file in this folder", errno);
-    z3d_string_free(&path);
+    free(path);
     return status;
 }
 

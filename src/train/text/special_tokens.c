@@ -1,6 +1,5 @@
 /* Finds the tokens that begin and end a text: tokenizer.json says which token is put before a text,
  * the files beside it name the others. */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,18 +8,14 @@
 z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out) {
     const char *slash = strrchr(path, '/');
     z3d_string beside = {0};
-    char *text = NULL;
-    size_t length;
     *out = NULL;
     z3d_string_append(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
     z3d_status status = Z3D_OK;
     if (beside.failed) {
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
     } else if (access(beside.text, F_OK) == 0) {
-        status = z3d_read_file(beside.text, Z3D_MAX_TOKENIZER_FILE, &text, &length);
-        if (status == Z3D_OK) status = z3d_json_parse(text, length, beside.text, out);
+        status = z3d_json_read(beside.text, Z3D_MAX_TOKENIZER_FILE, out);
     }
-    free(text);
     z3d_string_free(&beside);
     return status;
 }

@@ -199,13 +199,9 @@ static z3d_status read_root(z3d_bpe_tokenizer *t, const z3d_json *root, const ch
 
 static z3d_status read_files(z3d_bpe_tokenizer *t, const char *path, const char *merges,
                              bool gpt2) {
-    char *text;
-    size_t length;
-    z3d_json *root = NULL;
-    Z3D_TRY(z3d_read_file(path, Z3D_MAX_TOKENIZER_FILE, &text, &length));
-    z3d_status status = z3d_json_parse(text, length, path, &root);
-    free(text);
-    if (status == Z3D_OK) status = read_root(t, root, path, merges, gpt2);
+    z3d_json *root;
+    Z3D_TRY(z3d_json_read(path, Z3D_MAX_TOKENIZER_FILE, &root));
+    z3d_status status = read_root(t, root, path, merges, gpt2);
     z3d_json_free(root);
     return status == Z3D_OK ? z3d_bpe_tokenizer_finish(t) : status;
 }
