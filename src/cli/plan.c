@@ -183,14 +183,12 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
                          z3d_gather_price gathers[2], z3d_string *text) {
     z3d_string granularity = {0}, offload = {0}, ratio = {0}, gather = {0}, activation = {0};
-    z3d_status status = z3d_choose_granularity(config, ranks, 0, hardware, NULL,
-                                               Z3D_GRANULARITY_NONE, &granularity);
-    if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &offload);
-    if (status == Z3D_OK) status = z3d_choose_ratio(config, ranks, 0, hardware, NULL, &ratio);
-    if (status == Z3D_OK)
-        status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &gather);
-    if (status == Z3D_OK)
-        status = z3d_choose_activation(config, ranks, 0, hardware, NULL, &activation);
+    const z3d_choice at = {.ranks = ranks, .hardware = hardware};
+    z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &granularity);
+    if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &offload);
+    if (status == Z3D_OK) status = z3d_choose_ratio(config, &at, &ratio);
+    if (status == Z3D_OK) status = z3d_choose_gather(config, &at, gathers, &gather);
+    if (status == Z3D_OK) status = z3d_choose_activation(config, &at, &activation);
     if (granularity.length && !quiet)
         z3d_string_append(text, "granularity auto: %s\n\n", granularity.text);
     if (offload.length && !quiet)

@@ -232,14 +232,10 @@ static bool does_fit(const advisor *a, const change *c) {
 /* Prices a change that fits. A change that the sim refuses has no price. */
 static void price_change(const advisor *a, change *c) {
     z3d_config *config = NULL;
-    z3d_case *of = NULL;
     z3d_estimate e;
     z3d_status status = reread(a, c, &config);
-    if (status == Z3D_OK)
-        status = z3d_case_create(config, a->ranks, 0, z3d_case_node(config, a->hardware), &of);
-    if (status == Z3D_OK) status = z3d_estimate_make(of, a->hardware, 0, NULL, &e);
+    if (status == Z3D_OK) status = z3d_estimate_config(config, a->ranks, a->hardware, &e);
     if (status == Z3D_OK) c->seconds = e.time.seconds;
-    z3d_case_destroy(of);
     z3d_config_destroy(config);
 }
 

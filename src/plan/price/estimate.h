@@ -68,6 +68,11 @@ typedef struct z3d_estimate {
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
                              const z3d_spans *spans, z3d_estimate *out);
 
+/* z3d_estimate_make for rank 0 of `config` on a world of `ranks` ranks (0: as it says). Resolves
+ * `config`. Errors: also those of z3d_case_create. */
+z3d_status z3d_estimate_config(z3d_config *config, int ranks, const z3d_hardware *hardware,
+                               z3d_estimate *out);
+
 /* Appends an SVG picture of the step: pipeline stages x time, with each micro-batch's passes, waits
  * and their shares. Errors: as z3d_simulation_play. */
 z3d_status z3d_schedule_picture(const z3d_case *of, const z3d_hardware *hardware, z3d_string *out);

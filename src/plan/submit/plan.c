@@ -227,12 +227,10 @@ z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
         const int64_t micro = config->train_micro_batch_size_per_gpu;
         const int granularity = config->activation_checkpointing_granularity;
         z3d_gather_price gathers[2];
-        const int ranks = (int)(nodes * job->ranks);
-        z3d_status status =
-            z3d_choose_granularity(config, ranks, 0, hardware, NULL, Z3D_GRANULARITY_NONE, &unused);
-        if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &unused);
-        if (status == Z3D_OK)
-            status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &unused);
+        const z3d_choice at = {.ranks = (int)(nodes * job->ranks), .hardware = hardware};
+        z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &unused);
+        if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &unused);
+        if (status == Z3D_OK) status = z3d_choose_gather(config, &at, gathers, &unused);
         if (status == Z3D_OK) status = plan_nodes(job, name, config, hardware, nodes, &line);
         if (config->parallel_elastic) config->train_micro_batch_size_per_gpu = micro;
         config->activation_checkpointing_granularity = granularity;
