@@ -393,7 +393,6 @@ static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
         p->entered = p->now;
         return Z3D_OK;
     case Z3D_EVENT_KERNEL:
-        p->out->kernel_flops += event->flops;
         launch(p, of->launch);
         if (of->host)
             compute_on_host(p, of->seconds);
