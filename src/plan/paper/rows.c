@@ -93,10 +93,6 @@ const char *z3d_paper_file(const z3d_paper_row *row, char *buf, size_t size) {
     return buf;
 }
 
-static const char *truth(bool value) {
-    return value ? "true" : "false";
-}
-
 static void append_config(const z3d_paper_row *row, int layers, z3d_string *out) {
     z3d_string_append(out,
                       "model:\n  num_layers: %d\n  hidden_size: %d\n  num_attention_heads: %d\n"
@@ -114,8 +110,8 @@ static void append_config(const z3d_paper_row *row, int layers, z3d_string *out)
     z3d_string_append(out, "activation_checkpointing:\n  granularity: full\n  replay: full\n"
                            "  recompute_activation: true\n");
     if (row->partition)
-        z3d_string_append(out, "  partition_activations: %s\n  cpu_checkpointing: %s\n",
-                          truth(row->partition), truth(row->offload));
+        z3d_string_append(out, "  partition_activations: true\n  cpu_checkpointing: %s\n",
+                          row->offload ? "true" : "false");
     z3d_string_append(out, "fp16:\n  enabled: true\n"
                            "optimizer:\n  type: AdamW\n  params: { lr: 1.5e-4 }\n"
                            "data:\n  train: data/train.bin\n"
