@@ -52,28 +52,24 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
         z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
 }
 
-static void print_elsewhere(const z3d_ledger *ledger, const char *where, z3d_string *out) {
+/* Of host memory and disk only the categories in use. */
+static void print_peaks(const z3d_ledger *ledger, int space, z3d_string *out) {
+    static const char *const where[] = {"", "  in host memory", "  on the disk"};
     char text[32];
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-        if (ledger->peak[category] > 0)
-            z3d_string_append(out, "  %-16s %16lld  %10s  %s\n",
-                              z3d_category_name((z3d_category)category),
-                              (long long)ledger->peak[category],
-                              z3d_format_bytes(ledger->peak[category], text, sizeof text), where);
+        if (ledger->peak[category] > 0 || space == Z3D_SPACE_DEVICE)
+            z3d_string_append(
+                out, "  %-16s %16lld  %10s%s\n", z3d_category_name((z3d_category)category),
+                (long long)ledger->peak[category],
+                z3d_format_bytes(ledger->peak[category], text, sizeof text), where[space]);
 }
 
 static void print_memory(const z3d_plan *plan, z3d_string *out) {
     static const char *const arena_name[] = {"device arena", "host arena", "disk file"};
     char buf[32], bound[32];
     z3d_string_append(out, "\nmemory of rank %d   %16s\n", plan->mesh.rank, "peak bytes");
-    const z3d_ledger *ledger = plan->ledger[Z3D_MODE_TRAIN];
-    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-        z3d_string_append(
-            out, "  %-16s %16lld  %10s\n", z3d_category_name(category),
-            (long long)ledger[Z3D_SPACE_DEVICE].peak[category],
-            z3d_format_bytes(ledger[Z3D_SPACE_DEVICE].peak[category], buf, sizeof buf));
-    print_elsewhere(&ledger[Z3D_SPACE_HOST], "in host memory", out);
-    print_elsewhere(&ledger[Z3D_SPACE_DISK], "on the disk", out);
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        print_peaks(&plan->ledger[Z3D_MODE_TRAIN][space], space, out);
     if (plan->snapshot > 0)
         z3d_string_append(out,
                           "  %-16s %16lld  %10s  in host memory: the copy of checkpoint.async\n",

@@ -43,25 +43,21 @@ struct z3d_timeline_picture {
 };
 
 bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out) {
-    switch (opcode) {
-    case Z3D_OP_FORWARD:
-        *out = Z3D_TIMELINE_FORWARD;
-        return true;
-    case Z3D_OP_RECOMPUTE:
-    case Z3D_OP_BACKWARD:
-    case Z3D_OP_BACKWARD_INPUT:
-        *out = Z3D_TIMELINE_BACKWARD;
-        return true;
-    case Z3D_OP_BACKWARD_WEIGHT:
-        *out = Z3D_TIMELINE_WEIGHT;
-        return true;
-    case Z3D_OP_OPTIMIZER_STEP:
-    case Z3D_OP_HOST_STEP:
-        *out = Z3D_TIMELINE_OPTIMIZER;
-        return true;
-    default:
-        return false;
+    static const struct {
+        z3d_opcode opcode;
+        z3d_timeline_kind kind;
+    } drawn[] = {{Z3D_OP_FORWARD, Z3D_TIMELINE_FORWARD},
+                 {Z3D_OP_RECOMPUTE, Z3D_TIMELINE_BACKWARD},
+                 {Z3D_OP_BACKWARD, Z3D_TIMELINE_BACKWARD},
+                 {Z3D_OP_BACKWARD_INPUT, Z3D_TIMELINE_BACKWARD},
+                 {Z3D_OP_BACKWARD_WEIGHT, Z3D_TIMELINE_WEIGHT},
+                 {Z3D_OP_OPTIMIZER_STEP, Z3D_TIMELINE_OPTIMIZER},
+                 {Z3D_OP_HOST_STEP, Z3D_TIMELINE_OPTIMIZER}};
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
+        *out = drawn[i].kind;
+        if (drawn[i].opcode == opcode) return true;
     }
+    return false;
 }
 
 void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
