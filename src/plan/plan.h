@@ -60,7 +60,7 @@ void z3d_plan_program_config_release(z3d_program_config *config);
  * fewer units, a rank's speed counts relative to the speed of its stage. */
 typedef struct z3d_plan_speeds {
     double *stage, *data;
-    int stages, data_size;
+    int data_size; /* of `data` */
 } z3d_plan_speeds;
 
 /* speeds.c: finds the speeds. Errors: ERR_TOPOLOGY, ERR_MEMORY. */

@@ -55,7 +55,6 @@ typedef struct z3d_point {
     double ours;          /* fits: 0 or 1 */
     double other;         /* speed: in the 72 convention; table 2: the exact formula; else NAN */
     bool fitted;
-    int row; /* in z3d_paper_rows, -1: none */
 } z3d_point;
 
 typedef struct z3d_points {

@@ -123,7 +123,7 @@ static z3d_status read_keys(run *r) {
 
 static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_points *out) {
     const z3d_csv *csv = &r->csv;
-    z3d_point point = {.gpus = r->ranks, .other = NAN, .row = -1};
+    z3d_point point = {.gpus = r->ranks, .other = NAN};
     Z3D_TRY(z3d_points_keep(out, r->paper, &point.paper));
     Z3D_TRY(z3d_points_keep(out, r->title, &point.title));
     Z3D_TRY(z3d_points_keep(out, fact(r, TABLE), &point.figure));

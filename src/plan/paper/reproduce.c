@@ -8,8 +8,7 @@
 
 /* ---- figures ---- */
 
-static z3d_status add_row(int index, const z3d_hardware *hardware, z3d_points *out) {
-    const z3d_paper_row *row = &z3d_paper_rows[index];
+static z3d_status add_row(const z3d_paper_row *row, const z3d_hardware *hardware, z3d_points *out) {
     z3d_case *of;
     z3d_estimate e;
     Z3D_TRY(z3d_paper_case(row, 0, &of));
@@ -20,8 +19,7 @@ static z3d_status add_row(int index, const z3d_hardware *hardware, z3d_points *o
                        .system = row->system,
                        .gpus = row->gpus,
                        .other = NAN,
-                       .fitted = row->shows & PAPER_FITTED,
-                       .row = index};
+                       .fitted = row->shows & PAPER_FITTED};
     snprintf(point.size, sizeof point.size, "%s", row->size);
     if (row->shows & PAPER_SPEED) {
         point.quantity = "tflops_per_gpu";
@@ -56,7 +54,8 @@ static z3d_status add_row(int index, const z3d_hardware *hardware, z3d_points *o
 
 static z3d_status figure_points(const char *figure, const z3d_hardware *hardware, z3d_points *out) {
     for (int i = 0; i < z3d_paper_row_count; i++)
-        if (strcmp(z3d_paper_rows[i].figure, figure) == 0) Z3D_TRY(add_row(i, hardware, out));
+        if (strcmp(z3d_paper_rows[i].figure, figure) == 0)
+            Z3D_TRY(add_row(&z3d_paper_rows[i], hardware, out));
     return Z3D_OK;
 }
 

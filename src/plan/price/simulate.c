@@ -97,7 +97,6 @@ static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     const z3d_model_flops *flops = &train->model->facts.flops;
     memcpy(stage->arena, train->config.rough_memory ? train->bound : train->arena,
            sizeof stage->arena);
-    stage->padded_total = train->layout->padded_total;
     stage->replayed = z3d_plan_hardware_flops(train) - flops->step;
     Z3D_TRY(z3d_new((size_t)train->num_instructions, sizeof *stage->entry, "a simulation",
                     &stage->entry));

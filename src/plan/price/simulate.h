@@ -44,7 +44,6 @@ typedef struct z3d_sim_stage {
     z3d_sim_entry *entry;           /* of each instruction */
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes */
     int64_t snapshot;               /* z3d_plan_snapshot; set by the caller */
-    int64_t padded_total;           /* parameters, before ZeRO */
     double replayed;                /* recomputed FLOPs per token (z3d_plan_hardware_flops) */
     z3d_step_time time;             /* of the latest z3d_simulation_play */
 } z3d_sim_stage;
