@@ -102,8 +102,8 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
     Z3D_TRY(z3d_bill_check(options->train_tokens, estimate.tokens));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
-    Z3D_TRY((options->json ? z3d_estimate_json : z3d_estimate_print)(
-        of, hardware, &estimate, &saving, options->train_tokens, text));
+    (options->json ? z3d_estimate_json : z3d_estimate_print)(of, hardware, &estimate, &saving,
+                                                             options->train_tokens, text);
     if (estimate.fullest.fits || options->json) return Z3D_OK;
     return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
