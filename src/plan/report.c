@@ -7,7 +7,7 @@
 static void print_world(const z3d_mesh *mesh, z3d_string *out) {
     z3d_axes axes[Z3D_AXIS_COUNT];
     const int count = z3d_mesh_axes(mesh, axes), ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_string_append(out, "world          %d rank%s:", ranks, ranks == 1 ? "" : "s");
+    z3d_string_append(out, "world          %d rank%s:", ranks, z3d_plural(ranks));
     for (int i = 0; i < count; i++)
         z3d_string_append(out, "%s %s %d", i ? " x" : "", z3d_axes_name(axes[i]).text,
                           z3d_mesh_size(mesh, axes[i]));

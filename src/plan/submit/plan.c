@@ -104,7 +104,7 @@ void z3d_job_release(z3d_job *job) {
 
 static void say_sizes(const z3d_mesh *mesh, const char *name, z3d_string *line) {
     const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_string_append(line, "%s: %d rank%s = %s", name, ranks, ranks == 1 ? "" : "s",
+    z3d_string_append(line, "%s: %d rank%s = %s", name, ranks, z3d_plural(ranks),
                       z3d_mesh_name(mesh).text);
 }
 
@@ -199,7 +199,7 @@ static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
     const int ranks = (int)(nodes * job->ranks);
     Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
     say_sizes(&mesh, name, line);
-    z3d_string_append(line, " on %lld node%s", (long long)nodes, nodes == 1 ? "" : "s");
+    z3d_string_append(line, " on %lld node%s", (long long)nodes, z3d_plural(nodes));
     if (hardware) return price(job, config, hardware, ranks, line);
     z3d_plan *plan;
     char need[32];
