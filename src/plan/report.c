@@ -1,6 +1,4 @@
 /* A plan as text for people. */
-#include <stdio.h>
-
 #include "src/plan/plan.h"
 #include "zero/program/layout.h"
 
@@ -167,6 +165,7 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
 static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
+    const int stage = z3d_mesh_index(&plan->mesh, Z3D_ROLE_STAGES, plan->mesh.rank);
     char flops[32], model[32];
     double tokens =
         (double)(plan->set.config.micro_batch * c->accumulation) * (double)facts->tokens;
@@ -176,7 +175,7 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       "\n"
                       "work a step\n"
                       "  %-21s %16s  (model FLOPs by the formula%s: %s)\n",
-                      "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
+                      "FLOPs", z3d_format_count(plan->stage[stage].flops, flops, sizeof flops),
                       plan->set.layout->stages > 1 ? ", average of the pipeline stages" : "",
                       z3d_format_count(formula, model, sizeof model));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
