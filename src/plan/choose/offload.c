@@ -31,9 +31,10 @@ static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *
     return hides;
 }
 
-static z3d_status choose(z3d_config *config, const z3d_choice *at, bool *offload, z3d_string *why) {
+static z3d_status choose(z3d_config *config, const z3d_choice *at, z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_cpu_checkpointing;
     z3d_estimate off, on;
+    *key = Z3D_OFFLOAD_OFF;
     if (config->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE ||
         config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE) {
         z3d_string_append(why, "off: only granularity full has activation checkpoints");
@@ -44,23 +45,20 @@ static z3d_status choose(z3d_config *config, const z3d_choice *at, bool *offload
                                "or use plan --hardware FILE");
         return Z3D_OK;
     }
-    *key = Z3D_OFFLOAD_OFF;
     Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &off));
     *key = Z3D_OFFLOAD_ON;
     Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &on));
-    *offload = decide(&off, &on, why);
+    if (!decide(&off, &on, why)) *key = Z3D_OFFLOAD_OFF;
     return Z3D_OK;
 }
 
 z3d_status z3d_choose_offload(z3d_config *config, const z3d_choice *at, z3d_string *why) {
-    bool offload = false;
     if (config->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) return Z3D_OK;
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     /* Clear training.hardware first: after the choice it would be an option without effect, which
      * is an error. */
     Z3D_TRY(z3d_config_override(config, "training.hardware="));
-    Z3D_TRY(choose(config, at, &offload, why));
+    Z3D_TRY(choose(config, at, why));
     if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
-    config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
     return Z3D_OK;
 }

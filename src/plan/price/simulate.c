@@ -154,12 +154,12 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  z3d_sim_node node, z3d_simulation **out) {
     *out = NULL;
     z3d_simulation *made;
-    z3d_status status = z3d_new(1, sizeof *made, "a simulation", &made);
-    if (status != Z3D_OK) return status;
+    Z3D_TRY(z3d_new(1, sizeof *made, "a simulation", &made));
     made->mesh = *mesh;
     made->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
     made->own = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
-    status = z3d_new((size_t)made->stages, sizeof *made->stage, "a simulation", &made->stage);
+    z3d_status status =
+        z3d_new((size_t)made->stages, sizeof *made->stage, "a simulation", &made->stage);
     if (status == Z3D_OK) status = run_stages(made, model, program, gradient_clipping, node);
     if (status == Z3D_OK)
         *out = made;
