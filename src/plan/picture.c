@@ -150,7 +150,6 @@ static z3d_status draw_bound(const panel *p) {
     return Z3D_OK;
 }
 
-/* Categories with their peaks, then the meaning of the lines. */
 static void draw_legend(const z3d_plan *plan, z3d_string *out) {
     char text[96], bytes[32];
     double x = LEFT;

@@ -88,7 +88,6 @@ static z3d_status copy(const z3d_config *config, z3d_config **out) {
     return status;
 }
 
-/* Finds ranks and batch. */
 static z3d_status find_world(z3d_ways *w, int ranks, bool keep) {
     z3d_config *c = w->config;
     z3d_mesh mesh;

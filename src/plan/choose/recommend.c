@@ -234,7 +234,6 @@ static bool tries(const z3d_ways *w, int device) {
     return false;
 }
 
-/* Appends changes that may help. */
 static void say_remedies(const search *s, z3d_string *out) {
     const z3d_ways *w = &s->ways;
     z3d_string_append(out, "; use more ranks");

@@ -11,7 +11,6 @@ const char z3d_tiers_folder[] = "/local_nvme";
 
 /* ---- the places ---- */
 
-/* Whether a search may use the device. */
 static bool is_offered(const z3d_ways *w, int device) {
     const z3d_hardware *h = w->hardware;
     bool cpu = z3d_hardware_is_cpu(h), stepped = cpu || h->host_optimizer > 0;

@@ -123,7 +123,6 @@ static z3d_status add_cuts(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
     return Z3D_OK;
 }
 
-/* Adds all pipeline sizes. */
 static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int tensor,
                                 bool sequence_parallel) {
     const int rest = w->ranks / tensor;

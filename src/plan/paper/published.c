@@ -3,7 +3,6 @@
  * docs/reproducing-the-paper.md explains the columns. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/calibrate/row.h"
@@ -90,7 +89,6 @@ static z3d_status read_facts(run *r) {
     return at_line(r, status);
 }
 
-/* A run needs these columns. */
 static z3d_status check_header(const z3d_csv *csv) {
     static const int needed[] = {TABLE, HARDWARE, RANKS};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)

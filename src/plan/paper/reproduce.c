@@ -1,7 +1,6 @@
 /* Published numbers and ours, side by side: the points of every figure, as text and as JSON. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/paper/paper.h"

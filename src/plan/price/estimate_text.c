@@ -194,7 +194,6 @@ static void print_speed(const z3d_case *of, const z3d_estimate *e, z3d_string *o
                       e->tokens / e->time.seconds / devices);
 }
 
-/* The bill of a whole training. */
 static z3d_bill bill_of(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
                         double tokens) {
     return z3d_bill_make(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), tokens,
