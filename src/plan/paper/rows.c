@@ -176,12 +176,11 @@ static z3d_status spare(const z3d_paper_row *row, const z3d_hardware *hardware, 
 
 /* Memory is nearly linear in the layers. So the next try is the zero of the line between a size
  * that fits and one that does not. */
-z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
+z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware,
                              double *parameters) {
     enum { MOST = 4096 };
     int low = 1, high = row->layers > 16 ? row->layers : 16;
     double low_free, high_free, count;
-    *layers = 0;
     Z3D_TRY(spare(row, hardware, low, &low_free, parameters));
     if (low_free < 0) return Z3D_OK;
     Z3D_TRY(spare(row, hardware, high, &high_free, &count));
@@ -208,6 +207,5 @@ z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardw
             high_free = free_bytes;
         }
     }
-    *layers = low;
     return Z3D_OK;
 }

@@ -165,7 +165,7 @@ static z3d_status measured(const z3d_hardware *hardware, z3d_points *out) {
     static const char *const names[] = {"measured base", "measured os"};
     for (size_t r = 0; r < sizeof table2 / sizeof *table2; r++) {
         for (int stage = 0; stage < 2; stage++) {
-            int layers, tensor = table2[r].tensor;
+            int tensor = table2[r].tensor;
             z3d_paper_row row = {.figure = "table2",
                                  .system = names[stage],
                                  .size = "largest",
@@ -180,7 +180,7 @@ static z3d_status measured(const z3d_hardware *hardware, z3d_points *out) {
                                  .fused_buffer = stage == 0};
             if (row.heads % 16 != 0) row.heads = 16 * (row.heads / 16 > 0 ? row.heads / 16 : 1);
             double parameters;
-            Z3D_TRY(z3d_paper_largest(&row, hardware, &layers, &parameters));
+            Z3D_TRY(z3d_paper_largest(&row, hardware, &parameters));
             z3d_point point =
                 table2_point(names[stage], tensor, table2[r].measured[stage], parameters, NAN);
             Z3D_TRY(z3d_points_add(out, &point));
