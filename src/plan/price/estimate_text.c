@@ -238,10 +238,9 @@ static void more(z3d_string *out, const char *name, double value) {
 
 static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, ", \"memory\": {");
-    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "", z3d_category_name(category),
                           (long long)ledger_of(of)->peak[category]);
-    }
     more(out, "arena", (double)need->arena);
     more(out, "host_arena", (double)need->host_arena);
     if (need->disk_arena > 0) more(out, "disk_arena", (double)need->disk_arena);

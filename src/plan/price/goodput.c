@@ -126,12 +126,11 @@ void z3d_goodput_print(const z3d_hardware *hardware, const z3d_goodput *g, const
     line(out, "writing a checkpoint", g->write, "node.disk_write_gb_per_s");
     if (g->write >= 0 && g->stall < g->write) line(out, "  training stands still", g->stall, "");
     line(out, "between failures of the run", g->mtbf, "node.mtbf_hours");
-    if (g->share > 0) {
+    if (g->share > 0)
         print_interval(hardware, g, bill, out);
-    } else if (g->mtbf > 0) {
+    else if (g->mtbf > 0)
         z3d_string_append(out, "  %-28s not known; %.4g failures in the run's time without them\n",
                           "goodput", g->failures);
-    }
 }
 
 /* ---- JSON ---- */
