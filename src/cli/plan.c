@@ -95,8 +95,8 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
         Z3D_TRY(cli_save(z3d_schedule_picture(of, hardware, &drawn), options->schedule, &drawn));
     Z3D_TRY(z3d_bill_check(options->train_tokens, estimate.tokens));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
-    Z3D_TRY((options->json ? z3d_estimate_json : z3d_estimate_print)(
-        of, hardware, &estimate, &saving, options->train_tokens, text));
+    (options->json ? z3d_estimate_json : z3d_estimate_print)(of, hardware, &estimate, &saving,
+                                                             options->train_tokens, text);
     if (estimate.fullest.fits || options->json) return Z3D_OK;
     return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
@@ -169,13 +169,12 @@ static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hard
                                       "pipeline_gather", "recompute_activation"};
     enum { KEYS = sizeof key / sizeof *key };
     z3d_string why[KEYS] = {{0}};
-    z3d_status status =
-        z3d_choose_granularity(config, ranks, 0, hardware, NULL, Z3D_GRANULARITY_NONE, &why[0]);
-    if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &why[1]);
-    if (status == Z3D_OK) status = z3d_choose_ratio(config, ranks, 0, hardware, NULL, &why[2]);
-    if (status == Z3D_OK)
-        status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &why[3]);
-    if (status == Z3D_OK) status = z3d_choose_activation(config, ranks, 0, hardware, NULL, &why[4]);
+    const z3d_choice at = {.ranks = ranks, .hardware = hardware};
+    z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &why[0]);
+    if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &why[1]);
+    if (status == Z3D_OK) status = z3d_choose_ratio(config, &at, &why[2]);
+    if (status == Z3D_OK) status = z3d_choose_gather(config, &at, gathers, &why[3]);
+    if (status == Z3D_OK) status = z3d_choose_activation(config, &at, &why[4]);
     for (int k = 0; k < KEYS; k++) {
         if (why[k].length && !quiet)
             z3d_string_append(text, "%s auto: %s\n\n", key[k], why[k].text);

@@ -1,6 +1,4 @@
 /* A memory plan as text. */
-#include <stdlib.h>
-
 #include "src/plan/memory.h"
 
 static const char *const space_names[] = {"device", "host", "disk"};

@@ -33,11 +33,6 @@ static double y_of(const panel *p, double bytes) {
     return p->top + p->height * (1 - bytes / (double)p->bytes);
 }
 
-static void text_at(z3d_string *out, double x, double y, const char *anchor, const char *text) {
-    z3d_string_append(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y,
-                      anchor, text);
-}
-
 static void scale_bytes(int64_t bytes, double *unit, const char **name) {
     static const char *const names[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     int k = 0;
@@ -55,14 +50,14 @@ static void draw_axes(const panel *p) {
         double v = k * step, y = y_of(p, v * unit);
         z3d_string_append(p->out, "<path d=\"M%d %.1fh-5\"/>\n", LEFT, y);
         snprintf(text, sizeof text, "%g", v);
-        text_at(p->out, LEFT - 9, y + 4, "end", text);
+        z3d_picture_text(p->out, LEFT - 9, y + 4, "end", text);
     }
     step = fmax(1, z3d_axis_step(p->program->num_instructions, 6));
     for (int k = 0; k * step <= p->program->num_instructions; k++) {
         double n = k * step;
         z3d_string_append(p->out, "<path d=\"M%.1f %.1fv5\"/>\n", x_of(p, n), bottom);
         snprintf(text, sizeof text, "%g", n);
-        text_at(p->out, x_of(p, n), bottom + 19, "middle", text);
+        z3d_picture_text(p->out, x_of(p, n), bottom + 19, "middle", text);
     }
     z3d_string_append(p->out,
                       "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"none\"/>\n"
@@ -70,8 +65,8 @@ static void draw_axes(const panel *p) {
                       "offset in the %s arena, %s</text>\n",
                       LEFT, p->top, PLOT, p->height, p->top + p->height / 2,
                       p->space == Z3D_SPACE_DEVICE ? "device" : "host", name);
-    text_at(p->out, LEFT + PLOT / 2.0, bottom + 40, "middle",
-            "instruction of the training step (its number in --print-program)");
+    z3d_picture_text(p->out, LEFT + PLOT / 2.0, bottom + 40, "middle",
+                     "instruction of the training step (its number in --print-program)");
 }
 
 /* The phase of an instruction: a phase is a run of one kind of work; its name is drawn if it has
@@ -89,7 +84,7 @@ static const char *phase_of(const z3d_instruction *i) {
 static void draw_phase(const panel *p, int first, int end, const char *phase) {
     double x = x_of(p, first), width = x_of(p, end) - x;
     z3d_string_append(p->out, "<path d=\"M%.1f %.1fV%.1f\"/>\n", x, p->top, p->top - 16);
-    if (phase && width > 60) text_at(p->out, x + width / 2, p->top - 5, "middle", phase);
+    if (phase && width > 60) z3d_picture_text(p->out, x + width / 2, p->top - 5, "middle", phase);
 }
 
 /* An instruction without a phase belongs to the phase before it. */
@@ -155,7 +150,6 @@ static z3d_status draw_bound(const panel *p) {
     return Z3D_OK;
 }
 
-/* Categories with their peaks, then the meaning of the lines. */
 static void draw_legend(const z3d_plan *plan, z3d_string *out) {
     char text[96], bytes[32];
     double x = LEFT;
@@ -168,7 +162,7 @@ static void draw_legend(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out,
                           "<rect class=\"t%d\" x=\"%.0f\" y=\"58\" width=\"13\" height=\"13\"/>\n",
                           category, x);
-        text_at(out, x + 19, 69, "start", text);
+        z3d_picture_text(out, x + 19, 69, "start", text);
         x += PLOT / (double)Z3D_CATEGORY_COUNT;
     }
 }
@@ -196,7 +190,7 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
              c->accumulation, c->recompute ? ", full recompute" : "",
              c->partition_activations ? ", P_a" : "",
              (const char *const[]){"", "+cpu", "+nvme"}[c->checkpoint_space]);
-    text_at(out, LEFT, 34, "start", text);
+    z3d_picture_text(out, LEFT, 34, "start", text);
     z3d_string_append(out, "</g>\n");
     draw_legend(plan, out);
 }
@@ -209,7 +203,7 @@ static z3d_status draw_panel(panel *p) {
     if (left_out > 0) {
         char text[96];
         snprintf(text, sizeof text, "%d buffers too small to draw", left_out);
-        text_at(p->out, LEFT + PLOT, p->top + p->height + 40, "end", text);
+        z3d_picture_text(p->out, LEFT + PLOT, p->top + p->height + 40, "end", text);
     }
     return Z3D_OK;
 }
@@ -226,9 +220,10 @@ z3d_status z3d_plan_picture(const z3d_plan *plan, z3d_string *out) {
         top += panel_height[space] + BELOW + 30;
     }
     draw_head(plan, top - 16, out);
-    text_at(out, LEFT, 91, "start",
-            "black line: sum of live bytes; dashed: its highest value, which no placement can be "
-            "below");
+    z3d_picture_text(
+        out, LEFT, 91, "start",
+        "black line: sum of live bytes; dashed: its highest value, which no placement can be "
+        "below");
     for (int k = 0; k < count; k++) Z3D_TRY(draw_panel(&panels[k]));
     z3d_string_append(out, "</svg>\n");
     return Z3D_OK;

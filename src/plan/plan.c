@@ -22,7 +22,6 @@ static int64_t implied_ranks(const z3d_config *config) {
     return ranks;
 }
 
-/* Threads of a rank if all ranks run on this machine. Only scratch depends on them. */
 int z3d_plan_threads(const z3d_config *config, int ranks) {
     if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -45,19 +44,6 @@ double z3d_plan_hardware_flops(const z3d_program *program) {
             replayed += flops->attention;
     }
     return flops->step + replayed / program->config.accumulation;
-}
-
-double z3d_plan_flops(const z3d_program *program) {
-    double flops = 0;
-    for (int i = 0; i < program->num_instructions; i++) {
-        const z3d_instruction *instruction = &program->instruction[i];
-        const z3d_opcode_info *info = z3d_opcode_info_of(instruction->opcode);
-        if (info->subject != Z3D_SUBJECT_UNIT || info->moves != Z3D_MOVES_NONE) continue;
-        flops += z3d_traces_of(program->traces, Z3D_MODE_TRAIN, instruction->unit,
-                               z3d_instruction_call(instruction))
-                     ->flops;
-    }
-    return flops;
 }
 
 z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh *out) {
@@ -125,7 +111,6 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
         for (int space = 0; space < Z3D_SPACE_COUNT && plan->set.program[mode]; space++)
             z3d_program_ledger(plan->set.program[mode], (z3d_space)space,
                                &plan->ledger[mode][space]);
-    plan->flops = z3d_plan_flops(plan->set.program[Z3D_MODE_TRAIN]);
     Z3D_TRY(z3d_plan_stages(plan));
     return z3d_plan_snapshot(config, &plan->program_config, plan->model, &plan->mesh,
                              &plan->snapshot);

@@ -60,7 +60,7 @@ void z3d_plan_program_config_release(z3d_program_config *config);
  * fewer units, a rank's speed counts relative to the speed of its stage. */
 typedef struct z3d_plan_speeds {
     double *stage, *data;
-    int stages, data_size;
+    int data_size; /* of `data` */
 } z3d_plan_speeds;
 
 /* speeds.c: finds the speeds. Errors: ERR_TOPOLOGY, ERR_MEMORY. */
@@ -94,16 +94,12 @@ int z3d_plan_threads(const z3d_config *config, int ranks);
  * attention, 4 s h per block; without recompute it is the model FLOPs. */
 double z3d_plan_hardware_flops(const z3d_program *program);
 
-/* FLOPs of a training step's units on the program's rank, recompute included;
- * src/device/interface/cost.c counts the kernels' FLOPs. */
-double z3d_plan_flops(const z3d_program *program);
-
 /* One rank of a pipeline stage: its parameters, memory and work. */
 typedef struct z3d_plan_stage {
     int64_t padded_total;           /* parameters, before ZeRO */
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes */
     int64_t sent;                   /* elements to other stages, in a training step */
-    double flops;                   /* z3d_plan_flops */
+    double flops;                   /* of a training step's units, recompute included */
 } z3d_plan_stage;
 
 /* Appends the units of a stage's chunks: "embedding - block.3, block.8". */
@@ -118,7 +114,6 @@ typedef struct z3d_plan {
     z3d_program_set set; /* the same programs as this rank's engine has */
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
     int64_t snapshot;      /* z3d_plan_snapshot */
-    double flops;          /* of one training step on this rank: z3d_plan_flops */
     z3d_plan_stage *stage; /* one for each pipeline stage: the rank that differs from this one only
                               along the pipeline */
 } z3d_plan;

@@ -1,13 +1,11 @@
 /* A plan as text for people. */
-#include <stdio.h>
-
 #include "src/plan/plan.h"
 #include "zero/program/layout.h"
 
 static void print_world(const z3d_mesh *mesh, z3d_string *out) {
     z3d_axes axes[Z3D_AXIS_COUNT];
     const int count = z3d_mesh_axes(mesh, axes), ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_string_append(out, "world          %d rank%s:", ranks, ranks == 1 ? "" : "s");
+    z3d_string_append(out, "world          %d rank%s:", ranks, z3d_plural(ranks));
     for (int i = 0; i < count; i++)
         z3d_string_append(out, "%s %s %d", i ? " x" : "", z3d_axes_name(axes[i]).text,
                           z3d_mesh_size(mesh, axes[i]));
@@ -52,28 +50,24 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
         z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
 }
 
-static void print_elsewhere(const z3d_ledger *ledger, const char *where, z3d_string *out) {
+/* Of host memory and disk only the categories in use. */
+static void print_peaks(const z3d_ledger *ledger, int space, z3d_string *out) {
+    static const char *const where[] = {"", "  in host memory", "  on the disk"};
     char text[32];
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-        if (ledger->peak[category] > 0)
-            z3d_string_append(out, "  %-16s %16lld  %10s  %s\n",
-                              z3d_category_name((z3d_category)category),
-                              (long long)ledger->peak[category],
-                              z3d_format_bytes(ledger->peak[category], text, sizeof text), where);
+        if (ledger->peak[category] > 0 || space == Z3D_SPACE_DEVICE)
+            z3d_string_append(
+                out, "  %-16s %16lld  %10s%s\n", z3d_category_name((z3d_category)category),
+                (long long)ledger->peak[category],
+                z3d_format_bytes(ledger->peak[category], text, sizeof text), where[space]);
 }
 
 static void print_memory(const z3d_plan *plan, z3d_string *out) {
     static const char *const arena_name[] = {"device arena", "host arena", "disk file"};
     char buf[32], bound[32];
     z3d_string_append(out, "\nmemory of rank %d   %16s\n", plan->mesh.rank, "peak bytes");
-    const z3d_ledger *ledger = plan->ledger[Z3D_MODE_TRAIN];
-    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-        z3d_string_append(
-            out, "  %-16s %16lld  %10s\n", z3d_category_name(category),
-            (long long)ledger[Z3D_SPACE_DEVICE].peak[category],
-            z3d_format_bytes(ledger[Z3D_SPACE_DEVICE].peak[category], buf, sizeof buf));
-    print_elsewhere(&ledger[Z3D_SPACE_HOST], "in host memory", out);
-    print_elsewhere(&ledger[Z3D_SPACE_DISK], "on the disk", out);
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        print_peaks(&plan->ledger[Z3D_MODE_TRAIN][space], space, out);
     if (plan->snapshot > 0)
         z3d_string_append(out,
                           "  %-16s %16lld  %10s  in host memory: the copy of checkpoint.async\n",
@@ -171,6 +165,7 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
 static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
+    const int stage = z3d_mesh_index(&plan->mesh, Z3D_ROLE_STAGES, plan->mesh.rank);
     char flops[32], model[32];
     double tokens =
         (double)(plan->set.config.micro_batch * c->accumulation) * (double)facts->tokens;
@@ -180,7 +175,7 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       "\n"
                       "work a step\n"
                       "  %-21s %16s  (model FLOPs by the formula%s: %s)\n",
-                      "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
+                      "FLOPs", z3d_format_count(plan->stage[stage].flops, flops, sizeof flops),
                       plan->set.layout->stages > 1 ? ", average of the pipeline stages" : "",
                       z3d_format_count(formula, model, sizeof model));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {

@@ -46,14 +46,11 @@ static z3d_offload_plan offload_of(const z3d_config *config) {
 
 /* An `auto` that is not yet decided counts as off. */
 static z3d_space checkpoint_space(const z3d_config *config) {
-    switch (config->activation_checkpointing_cpu_checkpointing) {
-    case Z3D_OFFLOAD_ON:
-        return Z3D_SPACE_HOST;
-    case Z3D_OFFLOAD_NVME:
-        return Z3D_SPACE_DISK;
-    default:
-        return Z3D_SPACE_DEVICE;
-    }
+    static const z3d_space space[] = {[Z3D_OFFLOAD_OFF] = Z3D_SPACE_DEVICE,
+                                      [Z3D_OFFLOAD_ON] = Z3D_SPACE_HOST,
+                                      [Z3D_OFFLOAD_AUTO] = Z3D_SPACE_DEVICE,
+                                      [Z3D_OFFLOAD_NVME] = Z3D_SPACE_DISK};
+    return space[config->activation_checkpointing_cpu_checkpointing];
 }
 
 static z3d_optimizer optimizer_of(const z3d_config *config) {

@@ -21,9 +21,9 @@ static z3d_status place(const z3d_config *config, const double *speed, int ranks
     int unused;
     bool listed = z3d_config_partition(config, NULL, 0, &unused) == Z3D_PARTITION_LIST;
     Z3D_TRY(z3d_plan_mesh(config, ranks, 0, &mesh));
-    out->stages = z3d_mesh_size(&mesh, Z3D_ROLE_STAGES);
+    const int stages = z3d_mesh_size(&mesh, Z3D_ROLE_STAGES);
     out->data_size = z3d_mesh_size(&mesh, Z3D_ROLE_SAMPLES);
-    Z3D_TRY(z3d_new((size_t)out->stages, sizeof *out->stage, "speeds", &out->stage));
+    Z3D_TRY(z3d_new((size_t)stages, sizeof *out->stage, "speeds", &out->stage));
     Z3D_TRY(z3d_new((size_t)out->data_size, sizeof *out->data, "speeds", &out->data));
     for (int r = 0; r < ranks; r++)
         keep_slower(&out->stage[z3d_mesh_index(&mesh, Z3D_ROLE_STAGES, r)], speed[r]);

@@ -1,6 +1,4 @@
 /* Parameters, memory and work of each pipeline stage. */
-#include <stdlib.h>
-
 #include "src/plan/plan.h"
 #include "zero/program/layout.h"
 
@@ -15,11 +13,25 @@ void z3d_stage_units(const z3d_model *model, const z3d_layout *layout, int stage
     }
 }
 
+/* src/device/interface/cost.c counts the FLOPs of kernels. */
+static double flops_of(const z3d_program *program) {
+    double flops = 0;
+    for (int i = 0; i < program->num_instructions; i++) {
+        const z3d_instruction *instruction = &program->instruction[i];
+        const z3d_opcode_info *info = z3d_opcode_info_of(instruction->opcode);
+        if (info->subject != Z3D_SUBJECT_UNIT || info->moves != Z3D_MOVES_NONE) continue;
+        flops += z3d_traces_of(program->traces, Z3D_MODE_TRAIN, instruction->unit,
+                               z3d_instruction_call(instruction))
+                     ->flops;
+    }
+    return flops;
+}
+
 static void take(const z3d_program_set *set, z3d_plan_stage *out) {
     const z3d_program *train = set->program[Z3D_MODE_TRAIN];
     out->padded_total = set->layout->padded_total;
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) out->arena[space] = train->arena[space];
-    out->flops = z3d_plan_flops(train);
+    out->flops = flops_of(train);
     out->sent = z3d_program_volume(train, Z3D_ROLE_STAGES, false);
 }
 

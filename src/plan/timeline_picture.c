@@ -43,25 +43,21 @@ struct z3d_timeline_picture {
 };
 
 bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out) {
-    switch (opcode) {
-    case Z3D_OP_FORWARD:
-        *out = Z3D_TIMELINE_FORWARD;
-        return true;
-    case Z3D_OP_RECOMPUTE:
-    case Z3D_OP_BACKWARD:
-    case Z3D_OP_BACKWARD_INPUT:
-        *out = Z3D_TIMELINE_BACKWARD;
-        return true;
-    case Z3D_OP_BACKWARD_WEIGHT:
-        *out = Z3D_TIMELINE_WEIGHT;
-        return true;
-    case Z3D_OP_OPTIMIZER_STEP:
-    case Z3D_OP_HOST_STEP:
-        *out = Z3D_TIMELINE_OPTIMIZER;
-        return true;
-    default:
-        return false;
+    static const struct {
+        z3d_opcode opcode;
+        z3d_timeline_kind kind;
+    } drawn[] = {{Z3D_OP_FORWARD, Z3D_TIMELINE_FORWARD},
+                 {Z3D_OP_RECOMPUTE, Z3D_TIMELINE_BACKWARD},
+                 {Z3D_OP_BACKWARD, Z3D_TIMELINE_BACKWARD},
+                 {Z3D_OP_BACKWARD_INPUT, Z3D_TIMELINE_BACKWARD},
+                 {Z3D_OP_BACKWARD_WEIGHT, Z3D_TIMELINE_WEIGHT},
+                 {Z3D_OP_OPTIMIZER_STEP, Z3D_TIMELINE_OPTIMIZER},
+                 {Z3D_OP_HOST_STEP, Z3D_TIMELINE_OPTIMIZER}};
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
+        *out = drawn[i].kind;
+        if (drawn[i].opcode == opcode) return true;
     }
+    return false;
 }
 
 void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
@@ -144,8 +140,7 @@ void z3d_timeline_picture_take(z3d_timeline_picture *p, const z3d_timeline_span 
 
 /* ---- texts and axes ---- */
 
-/* Escapes the text, because names may come from a file. */
-static void text_at(z3d_string *out, double x, double y, const char *anchor, const char *text) {
+void z3d_picture_text(z3d_string *out, double x, double y, const char *anchor, const char *text) {
     z3d_string_append(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
     for (const char *c = text; *c; c++) {
         bool shown = *c != '<' && *c != '>' && *c != '&' && (unsigned char)*c >= ' ' && *c != 0x7f;
@@ -160,7 +155,7 @@ static double legend_item(z3d_string *out, double x, double y, const char *const
         z3d_string_append(out,
                           "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n",
                           x + 12 * i, y - 11, shade[i]);
-    text_at(out, x + 12 * shades + 6, y, "start", text);
+    z3d_picture_text(out, x + 12 * shades + 6, y, "start", text);
     double width = 0;
     for (const char *c = text; *c; c++) width += 6.6;
     return x + 12 * shades + 24 + width;
@@ -185,7 +180,7 @@ static void draw_legend(const z3d_timeline_picture *p, const z3d_timeline_head *
                  100 * shares->outside / all);
     snprintf(text, sizeof text, "compute %.2f %%%s of all %s' time; shades: micro-batch mod %d",
              100 * shares->compute / all, outside, head->stage ? "ranks" : "stages", SHADES);
-    text_at(out, x, 86, "start", text);
+    z3d_picture_text(out, x, 86, "start", text);
 }
 
 static void draw_axes(const z3d_timeline_picture *p, const z3d_timeline_head *head,
@@ -196,15 +191,15 @@ static void draw_axes(const z3d_timeline_picture *p, const z3d_timeline_head *he
     for (int r = 0; r < p->rows; r += every) {
         snprintf(text, sizeof text, head->stage ? "%d, stage %d" : "%d", r,
                  head->stage ? head->stage[r] : 0);
-        text_at(out, LEFT - 8, y_of(p, r) + p->height / 2 + 4, "end", text);
+        z3d_picture_text(out, LEFT - 8, y_of(p, r) + p->height / 2 + 4, "end", text);
     }
     for (int k = 0; k * step <= p->seconds; k++) {
         z3d_string_append(out, "<path d=\"M%.1f %.1fv5\" stroke=\"#333\"/>\n", x_of(p, k * step),
                           bottom);
         snprintf(text, sizeof text, "%g", k * step);
-        text_at(out, x_of(p, k * step), bottom + 18, "middle", text);
+        z3d_picture_text(out, x_of(p, k * step), bottom + 18, "middle", text);
     }
-    text_at(out, LEFT + PLOT / 2.0, bottom + 38, "middle", head->clock);
+    z3d_picture_text(out, LEFT + PLOT / 2.0, bottom + 38, "middle", head->clock);
     z3d_string_append(out,
                       "<text transform=\"translate(18 %.1f) rotate(-90)\" "
                       "text-anchor=\"middle\">%s</text>\n",
@@ -220,7 +215,7 @@ static void draw(const z3d_timeline_picture *p, const z3d_timeline_head *head,
                       "fill=\"#111\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
                       "<g font-size=\"15\">\n",
                       z3d_output_picture.begins, WIDTH, height, WIDTH, height);
-    text_at(out, LEFT, 32, "start", head->title);
+    z3d_picture_text(out, LEFT, 32, "start", head->title);
     z3d_string_append(out, "</g>\n");
     draw_legend(p, head, shares, out);
     z3d_string_append(out, "<g text-anchor=\"middle\" font-size=\"11\">\n%s</g>\n%s",

@@ -16,6 +16,10 @@ typedef enum z3d_timeline_kind {
     Z3D_TIMELINE_KINDS
 } z3d_timeline_kind;
 
+/* Appends a text at x, y, in pixels; anchor: of SVG. Replaces the special characters of SVG,
+ * because names may come from a file. */
+void z3d_picture_text(z3d_string *out, double x, double y, const char *anchor, const char *text);
+
 /* *out: the kind of span of an instruction; false: it is not drawn. */
 bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out);
 

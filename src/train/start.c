@@ -224,19 +224,14 @@ static z3d_status choose_keys(z3d_trainer *trainer, int threads, const z3d_room 
     z3d_trainer_place(trainer, "start-up: choosing what to keep, offload and when to gather");
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0) {
-        const z3d_hardware *machine = known ? &hardware : NULL;
-        status = z3d_choose_granularity(config, ranks, threads, NULL, room,
-                                        trainer->first_granularity, &trainer->granularity_why);
-        if (status == Z3D_OK)
-            status = z3d_choose_offload(config, ranks, machine, &trainer->offload_why);
-        if (status == Z3D_OK)
-            status = z3d_choose_ratio(config, ranks, threads, machine, room, &trainer->ratio_why);
+        const z3d_choice at = {ranks, threads, known ? &hardware : NULL, room};
+        status = z3d_choose_granularity(config, &at, trainer->first_granularity,
+                                        &trainer->granularity_why);
+        if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &trainer->offload_why);
+        if (status == Z3D_OK) status = z3d_choose_ratio(config, &at, &trainer->ratio_why);
         if (status == Z3D_OK && gather)
-            status = z3d_choose_gather(config, ranks, threads, machine, room, prices,
-                                       &trainer->gather_why);
-        if (status == Z3D_OK)
-            status =
-                z3d_choose_activation(config, ranks, threads, NULL, room, &trainer->activation_why);
+            status = z3d_choose_gather(config, &at, prices, &trainer->gather_why);
+        if (status == Z3D_OK) status = z3d_choose_activation(config, &at, &trainer->activation_why);
     } else {
         status = z3d_config_override(config, "training.hardware=");
     }

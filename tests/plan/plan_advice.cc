@@ -298,7 +298,7 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
     EXPECT_EQ(Config().need().snapshot, 0);
     third = async;
     third.push_back("zero_optimization.stage=3");
-    int64_t states = Config(third).need().peak[Z3D_CATEGORY_OPTIMIZER];
+    int64_t states = Config(third).need().ledger.peak[Z3D_CATEGORY_OPTIMIZER];
     EXPECT_EQ(Config(third).need().snapshot, need.snapshot);
     EXPECT_LE(need.snapshot, states);
     EXPECT_GT(need.snapshot, states - states / 50);

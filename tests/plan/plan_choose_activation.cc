@@ -30,8 +30,8 @@ Choice choose(const std::string &granularity, const z3d_hardware *hardware, cons
     EXPECT_EQ(z3d_config_override(c.it, more), Z3D_OK) << z3d_error_message();
     z3d_string why = {};
     Choice out;
-    EXPECT_EQ(z3d_choose_activation(c.it, 4, 1, hardware, room, &why), Z3D_OK)
-        << z3d_error_message();
+    const z3d_choice at = {4, 1, hardware, room};
+    EXPECT_EQ(z3d_choose_activation(c.it, &at, &why), Z3D_OK) << z3d_error_message();
     out.value = c.it->activation_checkpointing_recompute_activation;
     if (why.text) out.why = why.text;
     z3d_string_free(&why);
@@ -70,8 +70,8 @@ Choice granularity(const z3d_hardware *hardware, const z3d_room *room, const cha
     EXPECT_EQ(z3d_config_override(c.it, more), Z3D_OK) << z3d_error_message();
     z3d_string why = {};
     Choice out;
-    EXPECT_EQ(z3d_choose_granularity(c.it, 4, 1, hardware, room, first, &why), Z3D_OK)
-        << z3d_error_message();
+    const z3d_choice at = {4, 1, hardware, room};
+    EXPECT_EQ(z3d_choose_granularity(c.it, &at, first, &why), Z3D_OK) << z3d_error_message();
     out.value = c.it->activation_checkpointing_granularity;
     if (why.text) out.why = why.text;
     z3d_string_free(&why);

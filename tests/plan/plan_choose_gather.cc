@@ -24,8 +24,8 @@ Choice choose(const z3d_hardware *hardware, const z3d_room *room, const std::str
              "}\nzero_optimization: {stage: " + std::to_string(stage) + gather + "}\n");
     z3d_string why = {};
     Choice out;
-    EXPECT_EQ(z3d_choose_gather(c.it, ranks, 1, hardware, room, out.price, &why), Z3D_OK)
-        << z3d_error_message();
+    const z3d_choice at = {ranks, 1, hardware, room};
+    EXPECT_EQ(z3d_choose_gather(c.it, &at, out.price, &why), Z3D_OK) << z3d_error_message();
     out.value = c.it->zero_optimization_pipeline_gather;
     if (why.text) out.why = why.text;
     z3d_string_free(&why);

@@ -37,8 +37,8 @@ Choice choose(const std::function<void(z3d_hardware &)> &change, const std::stri
     EXPECT_EQ(z3d_hardware_read_with(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", nullptr, &hardware),
               Z3D_OK);
     change(hardware);
-    EXPECT_EQ(z3d_choose_offload(config, 2, known ? &hardware : nullptr, &why), Z3D_OK)
-        << z3d_error_message();
+    const z3d_choice at = {2, 0, known ? &hardware : nullptr, nullptr};
+    EXPECT_EQ(z3d_choose_offload(config, &at, &why), Z3D_OK) << z3d_error_message();
     out.value = config->activation_checkpointing_cpu_checkpointing;
     if (why.text) out.why = why.text;
     z3d_string written = {};
@@ -106,11 +106,12 @@ TEST(Offload, HasAStatedDefault) {
 TEST(Offload, LeavesAConcreteValueAlone) {
     z3d_config *config = nullptr;
     z3d_string why = {};
+    const z3d_choice nothing = {};
     ASSERT_EQ(z3d_config_create(&config), Z3D_OK);
     for (const char *value : {"false", "true"}) {
         std::string assignment = std::string("activation_checkpointing.cpu_checkpointing=") + value;
         ASSERT_EQ(z3d_config_override(config, assignment.c_str()), Z3D_OK);
-        EXPECT_EQ(z3d_choose_offload(config, 0, nullptr, &why), Z3D_OK);
+        EXPECT_EQ(z3d_choose_offload(config, &nothing, &why), Z3D_OK);
         EXPECT_EQ(config->activation_checkpointing_cpu_checkpointing, value[0] == 't');
         EXPECT_EQ(why.length, 0u);
     }

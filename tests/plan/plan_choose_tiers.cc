@@ -31,7 +31,8 @@ Choice choose(const z3d_hardware *hardware, const z3d_room *room, const std::str
     Config c(text_of(ratio) + more);
     z3d_string why = {};
     Choice out;
-    EXPECT_EQ(z3d_choose_ratio(c.it, 2, 1, hardware, room, &why), Z3D_OK) << z3d_error_message();
+    const z3d_choice at = {2, 1, hardware, room};
+    EXPECT_EQ(z3d_choose_ratio(c.it, &at, &why), Z3D_OK) << z3d_error_message();
     out.value = c.it->zero_optimization_offload_optimizer_ratio;
     if (why.text) out.why = why.text;
     z3d_string_free(&why);

@@ -29,7 +29,8 @@ Flops flops(const std::string &more) {
     Flops out{};
     EXPECT_EQ(z3d_plan_create(config, 2, 1, &plan), Z3D_OK) << z3d_error_message();
     if (plan) {
-        out = {z3d_plan_hardware_flops(plan->set.program[Z3D_MODE_TRAIN]), plan->flops, 4 * 32};
+        out = {z3d_plan_hardware_flops(plan->set.program[Z3D_MODE_TRAIN]), plan->stage[0].flops,
+               4 * 32};
         EXPECT_EQ(z3d_mesh_size(&plan->mesh, Z3D_AXES_DATA), 2);
     }
     z3d_plan_destroy(plan);

@@ -41,7 +41,6 @@ z3d_status z3d_measured_steps_add(z3d_config *config, const z3d_hardware *hardwa
     return Z3D_OK;
 }
 
-/* Reads the line's fields into the configuration. */
 static z3d_status read_fields(reader *r, z3d_config *config) {
     const z3d_csv *csv = &r->csv;
     int ranks = 0;

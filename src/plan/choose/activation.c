@@ -7,52 +7,38 @@ typedef struct weight {
     bool fits; /* a tenth of the memory stays free, in a run at least BESIDE_PLAN */
 } weight;
 
-/* The memory budget to check: a run's (room), or if room is NULL that of described hardware. */
-typedef struct place {
-    int ranks, threads;
-    const z3d_hardware *hardware;
-    const z3d_room *room;
-} place;
-
-static z3d_status weigh_described(z3d_config *config, int ranks, const z3d_hardware *hardware,
-                                  weight *out) {
-    z3d_case *of;
+static z3d_status weigh_described(z3d_config *config, const z3d_choice *at, weight *out) {
     z3d_estimate e;
-    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
-    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &e);
+    Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &e));
     const z3d_memory_need *need = &e.fullest;
-    if (status == Z3D_OK)
-        *out = (weight){(int64_t)(need->capacity - need->free), (int64_t)need->capacity,
-                        need->fits && need->free >= need->capacity / 10};
-    z3d_case_destroy(of);
-    return status;
+    *out = (weight){(int64_t)(need->capacity - need->free), (int64_t)need->capacity,
+                    need->fits && need->free >= need->capacity / 10};
+    return Z3D_OK;
 }
 
 /* Bytes of a process outside its plan: 28 to 37 MiB were measured on the cpu device. */
 enum { BESIDE_PLAN = 64 << 20 };
 
-static z3d_status weigh_here(z3d_config *config, int ranks, int threads, const z3d_room *room,
-                             weight *out) {
+/* The memory budget to check is a run's, or without one that of described hardware. */
+static z3d_status weigh(z3d_config *config, const z3d_choice *at, weight *out) {
+    const z3d_room *room = at->room;
+    if (!room) return weigh_described(config, at, out);
     const int64_t tenth = room->device / 10, free = tenth > BESIDE_PLAN ? tenth : BESIDE_PLAN;
     const z3d_room most = {.device = room->device > free ? room->device - free : 0,
                            .host = room->host,
                            .shared = room->shared};
     z3d_need need;
-    Z3D_TRY(z3d_plan_need(config, ranks, threads, &need));
+    Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need));
     *out = (weight){z3d_need_total(&need, room), room->device, z3d_need_missing(&need, &most) == 0};
     return Z3D_OK;
-}
-
-static z3d_status weigh(z3d_config *config, const place *at, weight *out) {
-    if (at->room) return weigh_here(config, at->ranks, at->threads, at->room, out);
-    return weigh_described(config, at->ranks, at->hardware, out);
 }
 
 /* ---- granularity ---- */
 
 /* Tries granularities from `first` on; the lower the enumeration's value, the fewer activations are
  * resident. */
-static z3d_status first_that_fits(z3d_config *config, const place *at, int first, z3d_string *why) {
+static z3d_status first_that_fits(z3d_config *config, const z3d_choice *at, int first,
+                                  z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_granularity;
     char need[32], capacity[32];
     weight of = {0}, before = of;
@@ -71,17 +57,15 @@ static z3d_status first_that_fits(z3d_config *config, const place *at, int first
     return Z3D_OK;
 }
 
-z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
-                                  const z3d_hardware *hardware, const z3d_room *room, int first,
+z3d_status z3d_choose_granularity(z3d_config *config, const z3d_choice *at, int first,
                                   z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_granularity;
-    const place at = {ranks, threads, hardware, room};
     if (*key != Z3D_GRANULARITY_AUTO) return Z3D_OK;
     *key = Z3D_GRANULARITY_FULL;
     if (z3d_config_wants_checkpoints(config))
         z3d_string_append(why, "full, which the other keys of activation_checkpointing need");
-    else if (room || hardware)
-        Z3D_TRY(first_that_fits(config, &at, first, why));
+    else if (at->room || at->hardware)
+        Z3D_TRY(first_that_fits(config, at, first, why));
     else
         z3d_string_append(why, "full, which needs least memory; a run decides by the memory of its "
                                "machine, plan --hardware FILE by that of a described one");
@@ -92,7 +76,7 @@ z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
 /* ---- recompute_activation ---- */
 
 /* Keeping the output costs no memory if it is not alive at the peak. */
-static z3d_status decide(z3d_config *config, const place *at, bool *keep, z3d_string *why) {
+static z3d_status decide(z3d_config *config, const z3d_choice *at, bool *keep, z3d_string *why) {
     weight kept, again;
     char need[32], capacity[32];
     config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_FALSE;
@@ -112,15 +96,12 @@ static z3d_status decide(z3d_config *config, const place *at, bool *keep, z3d_st
     return Z3D_OK;
 }
 
-z3d_status z3d_choose_activation(z3d_config *config, int ranks, int threads,
-                                 const z3d_hardware *hardware, const z3d_room *room,
-                                 z3d_string *why) {
+z3d_status z3d_choose_activation(z3d_config *config, const z3d_choice *at, z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_recompute_activation;
-    const place at = {ranks, threads, hardware, room};
     z3d_status status = Z3D_OK;
     bool keep = false;
     if (*key != Z3D_RECOMPUTE_AUTO) return Z3D_OK;
-    if (room || hardware) status = decide(config, &at, &keep, why);
+    if (at->room || at->hardware) status = decide(config, at, &keep, why);
     *key = keep ? Z3D_RECOMPUTE_FALSE : Z3D_RECOMPUTE_TRUE;
     if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
     return status;

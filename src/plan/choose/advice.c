@@ -34,7 +34,6 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
                                const z3d_model *model, const z3d_mesh *mesh, int threads,
                                z3d_need *out) {
     z3d_program_set set = {0};
-    z3d_ledger ledger;
     *out = (z3d_need){.rank = mesh->rank, .outside = z3d_plan_outside(mesh)};
     z3d_status status = z3d_program_set_create(model, mesh, program, threads, false, &set);
     if (status == Z3D_OK) {
@@ -44,8 +43,7 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
             if ((axes & Z3D_ROLE_ROWS) == axes)
                 out->sent += z3d_program_volume(train, (z3d_axes)axes, true);
         out->buckets = bucket_bytes(config, train);
-        z3d_program_ledger(train, Z3D_SPACE_DEVICE, &ledger);
-        memcpy(out->peak, ledger.peak, sizeof out->peak);
+        z3d_program_ledger(train, Z3D_SPACE_DEVICE, &out->ledger);
         status = z3d_plan_snapshot(config, program, model, mesh, &out->snapshot);
     }
     z3d_program_set_release(&set);
@@ -232,14 +230,10 @@ static bool does_fit(const advisor *a, const change *c) {
 /* Prices a change that fits. A change that the sim refuses has no price. */
 static void price_change(const advisor *a, change *c) {
     z3d_config *config = NULL;
-    z3d_case *of = NULL;
     z3d_estimate e;
     z3d_status status = reread(a, c, &config);
-    if (status == Z3D_OK)
-        status = z3d_case_create(config, a->ranks, 0, z3d_case_node(config, a->hardware), &of);
-    if (status == Z3D_OK) status = z3d_estimate_make(of, a->hardware, 0, NULL, &e);
+    if (status == Z3D_OK) status = z3d_estimate_config(config, a->ranks, a->hardware, &e);
     if (status == Z3D_OK) c->seconds = e.time.seconds;
-    z3d_case_destroy(of);
     z3d_config_destroy(config);
 }
 
@@ -279,10 +273,8 @@ static void say_change(const advisor *a, const change *c, z3d_string *out) {
 
 static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out) {
     char missing[32], takes[32], room[32], largest[32], outside[32], kept[32];
-    int most = 0;
+    const z3d_category most = z3d_fit_largest(&need->ledger);
     bool device = a->room->shared || z3d_need_total(need, a->room) > a->room->device;
-    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-        if (need->peak[category] > need->peak[most]) most = category;
     const char *from = a->room->from && (a->room->shared || !device) ? a->room->from : "";
     z3d_string_append(
         out, "does not fit: rank %d needs %s, but has %s%s: %s too little %s memory\n", need->rank,
@@ -291,8 +283,8 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
         z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room), from,
         z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
         device ? "device" : "host");
-    z3d_string_append(out, "  the largest part is %s: %s", z3d_category_name((z3d_category)most),
-                      z3d_format_bytes(need->peak[most], largest, sizeof largest));
+    z3d_string_append(out, "  the largest part is %s: %s", z3d_category_name(most),
+                      z3d_format_bytes(need->ledger.peak[most], largest, sizeof largest));
     if (a->room->shared)
         z3d_string_append(out, "; %s are outside the plan (libraries, heap, communication buffers)",
                           z3d_format_bytes(need->outside, outside, sizeof outside));

@@ -9,12 +9,11 @@
 typedef struct z3d_need {
     int rank;
     int64_t arena[Z3D_SPACE_COUNT];
-    int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
-    int64_t outside;                  /* on the cpu device: z3d_plan_outside */
-    int64_t buckets;                  /* in device memory: buffers that NCCL's groups copy buckets
-                                         to */
-    int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
-    int64_t sent;                     /* elements to other data ranks, in a training step */
+    int64_t snapshot;  /* in host memory: z3d_plan_snapshot */
+    int64_t outside;   /* on the cpu device: z3d_plan_outside */
+    int64_t buckets;   /* in device memory: buffers that NCCL's groups copy buckets to */
+    z3d_ledger ledger; /* of the training step, in device memory */
+    int64_t sent;      /* elements to other data ranks, in a training step */
 } z3d_need;
 
 /* *out: the needs of the rank that needs most, of `ranks` ranks (0: as z3d_plan_place finds them)

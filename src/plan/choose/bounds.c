@@ -7,10 +7,6 @@
 #include "src/plan/choose/ways.h"
 #include "zero/program/layout.h"
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
 /* ---- a tensor group alone ---- */
 
 /* Bytes that each unit keeps of a micro-batch for its backward; 0 if blocks are recomputed. */
@@ -221,7 +217,7 @@ static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_wa
     const double shards = z3d_way_shards(way->stage, Z3D_STATE_OPTIMIZER) ? layout->data : 1,
                  parts = shards * layout->pipeline, rest = alone->rest / parts,
                  states = (double)alone->peak[Z3D_CATEGORY_OPTIMIZER];
-    return w->all ? larger(z3d_tiers_step(w, way->tiers, states / parts), rest) : rest;
+    return w->all ? fmax(z3d_tiers_step(w, way->tiers, states / parts), rest) : rest;
 }
 
 /* The longest of three. (1) Stages of equal work, free communication over data ranks and between
@@ -240,8 +236,8 @@ static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double mi
     double copies = z3d_tiers_copies(w, least_copied(w, alone, micros, way));
     double busy = least_busy(w, alone, micros, way);
     double beside = z3d_hardware_overlap(w->hardware, frame->links.nodes > 1);
-    work = larger(micros * work + idle, copies) + least_tail(w, alone, way);
-    return larger(work, busy + (1 - beside) * micros * alone->compute / p);
+    work = fmax(micros * work + idle, copies) + least_tail(w, alone, way);
+    return fmax(work, busy + (1 - beside) * micros * alone->compute / p);
 }
 
 void z3d_way_bound(const z3d_ways *w, z3d_way *way) {
@@ -281,7 +277,7 @@ static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *
     for (int s = 0; s < stages; s++) {
         double stage = stage_sum(frame, pipeline, s, alone->unit),
                seconds = micros * stage + wait * before;
-        out->micro = larger(out->micro, stage);
+        out->micro = fmax(out->micro, stage);
         if (seconds > out->seconds) {
             out->seconds = seconds;
             out->share = stages * stage_sum(frame, pipeline, s, frame->share);
@@ -333,7 +329,7 @@ z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way) {
     way->tight = true;
     if (!work->known) Z3D_TRY(find_work(w, way, work));
     const z3d_alone *alone = &w->alone_group[work->alone];
-    way->seconds = larger(way->seconds, work->seconds + work->share * least_tail(w, alone, way));
+    way->seconds = fmax(way->seconds, work->seconds + work->share * least_tail(w, alone, way));
     if (!way->partition && !way->offload && work->kept > way->kept)
         way->bytes[Z3D_SPACE_DEVICE] += work->kept - way->kept;
     return Z3D_OK;

@@ -12,70 +12,58 @@
  * every node; 0: not known, or not equal. Errors: ERR_CONFIG if hierarchical collectives need a
  * number and `node` is 0. */
 z3d_status z3d_choose_nodes(z3d_config *config, int64_t node);
-/* Decides activation_checkpointing.granularity if it is `auto`, for a world of `ranks` (0: as
- * z3d_plan_place finds them): the first of none, selective and full, from `first` on, that leaves a
- * tenth of a rank's memory budget free. The budget is `room`, for ranks with `threads` threads, or
- * the described hardware's if room is NULL. It is full if none does, if both are NULL, and if
- * z3d_config_wants_checkpoints. Resolves `config`. Call it before the others, which depend on its
- * choice. why: a phrase is appended if it decides. Errors: z3d_case_create's, z3d_estimate_make's
- * and z3d_plan_need's. */
-z3d_status z3d_choose_granularity(z3d_config *config, int ranks, int threads,
-                                  const z3d_hardware *hardware, const z3d_room *room, int first,
-                                  z3d_string *why);
-
-/* Decides activation_checkpointing.cpu_checkpointing if it is `auto`, for a world of `ranks` (0: as
- * z3d_plan_place finds them). On if compute hides the step's copies (they lengthen it by at most 1
- * %), or if the run fits into the device's memory only with it; else off. Resolves `config` and
- * clears training.hardware, which is no longer needed. hardware NULL: unknown, then off. why: a
- * phrase ("on: ...") is appended if the key was `auto`. Errors: z3d_case_create's and
- * z3d_estimate_make's. */
-z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
-                              z3d_string *why);
-
 /* Sets training.device to the device of a described machine if the configuration does not set it;
  * *chosen: it did. ERR_CONFIG if the configuration sets another device. */
 z3d_status z3d_choose_device(z3d_config *config, const z3d_hardware *hardware, bool *chosen);
+
+/* What a choice depends on beside the configuration. */
+typedef struct z3d_choice {
+    int ranks;                    /* of the world; 0: as z3d_plan_place finds them */
+    int threads;                  /* of each rank; for `room` */
+    const z3d_hardware *hardware; /* a described machine; NULL: unknown */
+    const z3d_room *room;         /* the memory budget of each rank in a run; NULL: no run */
+} z3d_choice;
+
+/* Each z3d_choose_... below decides its key if it is `auto`, resolves `config` and appends a phrase
+ * to `why` ("on: ..."). Call them in this order: each uses what the ones before it have decided.
+ * Errors: z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+
+/* activation_checkpointing.granularity: the first of none, selective and full, from `first` on,
+ * that leaves a tenth of a rank's memory budget free: that of `room`, else the described
+ * hardware's. It is full if none does, if both are NULL, and if z3d_config_wants_checkpoints. */
+z3d_status z3d_choose_granularity(z3d_config *config, const z3d_choice *at, int first,
+                                  z3d_string *why);
+
+/* activation_checkpointing.cpu_checkpointing: on if compute hides the step's copies (they lengthen
+ * it by at most 1 %), or if the run fits into the device's memory only with it; else, and without
+ * hardware, off. Clears training.hardware, which is no longer needed. */
+z3d_status z3d_choose_offload(z3d_config *config, const z3d_choice *at, z3d_string *why);
 
 /* Whether zero_optimization.offload_optimizer.ratio is `auto` for an optimizer that is offloaded.
  */
 bool z3d_ratio_is_open(const z3d_config *config);
 
-/* Decides this ratio, among 0, 1/8 .. 1, for a world of `ranks` (0: as z3d_plan_place finds them).
- * With hardware: the fastest share that fits. Else with room (the memory budget of each rank, with
- * `threads` threads): the smallest share that leaves a tenth of it free. With neither, and if no
- * share fits: 1. Resolves `config` and clears training.hardware. Call z3d_choose_offload before,
- * z3d_choose_gather after. why: a phrase with the other shares is appended. Errors:
- * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
-z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
-                            const z3d_hardware *hardware, const z3d_room *room, z3d_string *why);
+/* This ratio, among 0, 1/8 .. 1. With hardware: the fastest share that fits. Else with room: the
+ * smallest share that leaves a tenth of it free. With neither, and if no share fits: 1. Clears
+ * training.hardware. */
+z3d_status z3d_choose_ratio(z3d_config *config, const z3d_choice *at, z3d_string *why);
 
 /* Whether zero_optimization.pipeline_gather has an effect: ranks keep only their own rows, the run
  * has several data ranks and several pipeline stages, and stage3_max_reuse_distance does not decide
  * which parameters stay. The pipeline size must be known. */
 bool z3d_gather_matters(const z3d_config *config, int ranks);
 
-/* Decides zero_optimization.pipeline_gather if it is `auto` and matters, for a world of `ranks` (0:
- * as z3d_plan_place finds them). With hardware: the faster value that fits; prices has both (also
- * if the key is not `auto`). Else with room (the memory budget of each rank, with `threads`
- * threads): per_step, which sends less, if it leaves a tenth of the budget free. With neither:
- * per_microbatch, which needs less memory. Resolves `config`; clears training.hardware if the key
- * was `auto`. Call z3d_choose_offload first. prices: seconds are 0 if nothing is priced. why: a
- * phrase is appended if it decides. Errors: z3d_case_create's, z3d_estimate_make's and
- * z3d_plan_need's. */
-z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
-                             const z3d_hardware *hardware, const z3d_room *room,
-                             z3d_gather_price prices[2], z3d_string *why);
+/* zero_optimization.pipeline_gather, if it matters. With hardware: the faster value that fits;
+ * prices has both (also if the key is not `auto`); seconds are 0 if nothing is priced. Else with
+ * room: per_step, which sends less, if it leaves a tenth of the budget free. With neither:
+ * per_microbatch, which needs less memory. Clears training.hardware if the key was `auto`. */
+z3d_status z3d_choose_gather(z3d_config *config, const z3d_choice *at, z3d_gather_price prices[2],
+                             z3d_string *why);
 
-/* Decides activation_checkpointing.recompute_activation if it is `auto`, for a world of `ranks` (0:
- * as z3d_plan_place finds them): false if that leaves a tenth of a rank's memory budget free, or if
- * a rank then needs no more memory than with true. The budget is `room`, for ranks with `threads`
- * threads, or the described hardware's if room is NULL. If both are NULL: true. Resolves `config`.
- * Call the other z3d_choose_... first: it uses the memory that they leave. why: a phrase is
- * appended if it decides by memory. Errors: z3d_case_create's, z3d_estimate_make's and
- * z3d_plan_need's. */
-z3d_status z3d_choose_activation(z3d_config *config, int ranks, int threads,
-                                 const z3d_hardware *hardware, const z3d_room *room,
-                                 z3d_string *why);
+/* activation_checkpointing.recompute_activation: false if that leaves a tenth of a rank's memory
+ * budget free (as for granularity), or if a rank then needs no more memory than with true. If room
+ * and hardware are NULL: true. The phrase is appended only if it decides by memory. */
+z3d_status z3d_choose_activation(z3d_config *config, const z3d_choice *at, z3d_string *why);
 
 /* How the ranks of a run are arranged. */
 typedef struct z3d_fit_layout {

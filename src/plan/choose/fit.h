@@ -34,11 +34,9 @@ typedef struct z3d_fit_frame {
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks);
 void z3d_fit_close(z3d_fit_frame *w);
 
-/* The period of a step in micro-batches: one, or as many as there are pipeline stages. */
-int64_t z3d_fit_period(const z3d_fit_frame *w);
 /* The number of micro-batches that stand for a step of `accumulation`: a first, a middle and a last
- * period, because all middle periods are equal. It is `accumulation` if the schedule keeps all
- * micro-batches at once. */
+ * period, because all middle periods are equal; a period has a micro-batch for each pipeline stage.
+ * It is `accumulation` if the schedule keeps all micro-batches at once. */
 int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation);
 /* Sets the configuration's parallel sizes. */
 void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout);

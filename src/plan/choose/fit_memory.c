@@ -13,7 +13,7 @@ const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
  * number. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
-    int64_t round = z3d_schedule_round(z3d_config_pipeline_schedule(w->config), z3d_fit_period(w));
+    int64_t round = z3d_schedule_round(z3d_config_pipeline_schedule(w->config), w->layout.pipeline);
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++) {
         int64_t micros = w->samples / d;
         if (w->samples % d || micros > MOST || micros % round) continue;
@@ -221,12 +221,8 @@ void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t samples
     row->fits = row->memory.free >= 0 && row->memory.fits;
 }
 
-int64_t z3d_fit_period(const z3d_fit_frame *w) {
-    return w->layout.pipeline;
-}
-
 int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation) {
-    int64_t few = 3 * z3d_fit_period(w);
+    int64_t few = 3 * w->layout.pipeline;
     return accumulation < few || w->whole ? accumulation : few;
 }
 
@@ -234,7 +230,7 @@ z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_b
     row->micro_batch = micro_batch;
     row->accumulation = w->samples / micro_batch;
     int64_t few = z3d_fit_few(w, row->accumulation);
-    return z3d_fit_memory(w, row, few < row->accumulation ? few - z3d_fit_period(w) : few);
+    return z3d_fit_memory(w, row, few < row->accumulation ? few - w->layout.pipeline : few);
 }
 
 z3d_category z3d_fit_largest(const z3d_ledger *ledger) {

@@ -81,7 +81,7 @@ static void lengthen(z3d_fit_price *p, const z3d_fit_price *shorter, double more
 z3d_status z3d_fit_time(const z3d_fit_frame *w, double micro, double limit, z3d_fit_row *row,
                         bool *nearly_full) {
     z3d_fit_price p, shorter;
-    int64_t few = z3d_fit_few(w, row->accumulation), period = z3d_fit_period(w);
+    int64_t few = z3d_fit_few(w, row->accumulation), period = w->layout.pipeline;
     Z3D_TRY(z3d_fit_price_few(w, row, few, NULL, &p));
     *nearly_full = p.loss[Z3D_LOSS_FULL_DEVICE] > 0;
     if (w->rough) {

@@ -28,19 +28,15 @@ static z3d_status leave_sizes(z3d_config *config) {
     return z3d_config_leave(config, "parallel.device_speeds");
 }
 
-/* Clears all keys of offload. */
-static z3d_status leave_tiers(z3d_config *config) {
+/* Clears all keys of offload. The data axis is whole, and parameters are gathered for each use. */
+static z3d_status leave_states(z3d_config *config) {
     config->zero_optimization_offload_optimizer_delayed_param_update = false;
     Z3D_TRY(z3d_tiers_apply(config, (z3d_fit_tiers){0, 0}));
     return z3d_config_leave(config, "zero_optimization.sub_group_size "
                                     "zero_optimization.stage3_prefetch_bucket_size "
                                     "zero_optimization.offload_optimizer.buffer_count "
-                                    "zero_optimization.offload_optimizer.ratio");
-}
-
-/* The data axis is whole, and parameters are gathered for each use. */
-static z3d_status leave_sharding(z3d_config *config) {
-    return z3d_config_leave(config, "zero_optimization.mics_shard_size "
+                                    "zero_optimization.offload_optimizer.ratio "
+                                    "zero_optimization.mics_shard_size "
                                     "zero_optimization.zero_hpz_partition_size "
                                     "zero_optimization.stage3_param_persistence_threshold "
                                     "zero_optimization.stage3_max_live_parameters "
@@ -92,7 +88,6 @@ static z3d_status copy(const z3d_config *config, z3d_config **out) {
     return status;
 }
 
-/* Finds ranks and batch. */
 static z3d_status find_world(z3d_ways *w, int ranks, bool keep) {
     z3d_config *c = w->config;
     z3d_mesh mesh;
@@ -141,7 +136,6 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     if (w->alone->bf16_enabled && w->alone->data_types_grad_accum_dtype == Z3D_ACCUM_AUTO)
         w->alone->data_types_grad_accum_dtype = /* the type that needs least */
             c->communication_data_type == Z3D_ACCUM_AUTO ? Z3D_ACCUM_BF16 : Z3D_ACCUM_FP32;
-    Z3D_TRY(leave_sharding(w->alone));
-    Z3D_TRY(leave_tiers(w->alone));
+    Z3D_TRY(leave_states(w->alone));
     return leave_sizes(w->alone);
 }

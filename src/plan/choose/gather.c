@@ -13,17 +13,12 @@ bool z3d_gather_matters(const z3d_config *config, int ranks) {
 
 /* ---- on described hardware: by time ---- */
 
-static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardware, int way,
-                        z3d_gather_price *out) {
-    z3d_case *of;
+static z3d_status price(z3d_config *config, const z3d_choice *at, int way, z3d_gather_price *out) {
     z3d_estimate e;
     config->zero_optimization_pipeline_gather = ways[way];
-    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
-    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &e);
-    if (status == Z3D_OK)
-        *out = (z3d_gather_price){e.time.seconds, e.fullest.arena, e.fullest.fits};
-    z3d_case_destroy(of);
-    return status;
+    Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &e));
+    *out = (z3d_gather_price){e.time.seconds, e.fullest.arena, e.fullest.fits};
+    return Z3D_OK;
 }
 
 static int faster(const z3d_gather_price *price, z3d_string *why) {
@@ -63,37 +58,34 @@ static int roomier(const z3d_need *need, const z3d_room *room, z3d_string *why) 
     return fits;
 }
 
-static z3d_status weigh(z3d_config *config, int ranks, int threads, const z3d_room *room, int *way,
-                        z3d_string *why) {
+static z3d_status weigh(z3d_config *config, const z3d_choice *at, int *way, z3d_string *why) {
     z3d_need need[2];
     for (int k = 0; k < 2; k++) {
         config->zero_optimization_pipeline_gather = ways[k];
-        Z3D_TRY(z3d_plan_need(config, ranks, threads, &need[k]));
+        Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need[k]));
     }
-    *way = roomier(need, room, why);
+    *way = roomier(need, at->room, why);
     return Z3D_OK;
 }
 
 /* ---- the choice ---- */
 
-z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
-                             const z3d_hardware *hardware, const z3d_room *room,
-                             z3d_gather_price prices[2], z3d_string *why) {
+z3d_status z3d_choose_gather(z3d_config *config, const z3d_choice *at, z3d_gather_price prices[2],
+                             z3d_string *why) {
     z3d_mesh mesh;
     int given = config->zero_optimization_pipeline_gather, way = 0;
     bool open = given == Z3D_PIPELINE_GATHER_AUTO;
     prices[0] = prices[1] = (z3d_gather_price){0};
-    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
-    ranks = z3d_mesh_size(&mesh, Z3D_AXES_WORLD);
-    if (!z3d_gather_matters(config, ranks)) return Z3D_OK;
+    Z3D_TRY(z3d_plan_place(config, at->ranks, 0, &mesh));
+    if (!z3d_gather_matters(config, z3d_mesh_size(&mesh, Z3D_AXES_WORLD))) return Z3D_OK;
     if (open) Z3D_TRY(z3d_config_override(config, "training.hardware="));
     z3d_status status = Z3D_OK;
-    for (int k = 0; k < 2 && hardware && status == Z3D_OK; k++)
-        status = price(config, ranks, hardware, k, &prices[k]);
-    if (status == Z3D_OK && open && hardware)
+    for (int k = 0; k < 2 && at->hardware && status == Z3D_OK; k++)
+        status = price(config, at, k, &prices[k]);
+    if (status == Z3D_OK && open && at->hardware)
         way = faster(prices, why);
-    else if (status == Z3D_OK && open && room)
-        status = weigh(config, ranks, threads, room, &way, why);
+    else if (status == Z3D_OK && open && at->room)
+        status = weigh(config, at, &way, why);
     else if (open)
         z3d_string_append(why, "per_microbatch, which needs least memory; a run decides by "
                                "training.hardware, if that is set, else by the memory that it "

@@ -1,5 +1,5 @@
 /* plan --fit and --recommend: the candidates that do not fit. */
-#include "src/plan/choose/ways.h"
+#include "src/plan/choose/recommend_text.h"
 
 void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row) {
     z3d_fit_row *nearest = row->memory.free < 0 ? &misses->nearest : &misses->nearest_elsewhere;
@@ -11,16 +11,15 @@ void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row) {
 /* ---- text ---- */
 
 static void say_way(const z3d_fit_row *row, z3d_string *out) {
-    static const char *const devices[] = {"none", "cpu", "nvme"};
     const z3d_fit_layout *l = &row->layout;
     z3d_string_append(out, "%s with ZeRO-%d, granularity %s%s%s",
                       z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row->stage,
                       z3d_fit_granularities[row->granularity], row->partition ? ", P_a" : "",
                       row->offload ? ", cpu" : "");
     if (row->tiers.optimizer)
-        z3d_string_append(out, ", offload_optimizer %s", devices[row->tiers.optimizer]);
+        z3d_string_append(out, ", offload_optimizer %s", z3d_offload_names[row->tiers.optimizer]);
     if (row->tiers.parameters)
-        z3d_string_append(out, ", offload_param %s", devices[row->tiers.parameters]);
+        z3d_string_append(out, ", offload_param %s", z3d_offload_names[row->tiers.parameters]);
     z3d_string_append(out, " and micro-batch %lld", (long long)row->micro_batch);
 }
 

@@ -4,16 +4,6 @@
 /* Copies count as hidden if they lengthen the step by at most this share. */
 static const double hidden_share = 0.01;
 
-static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardware, bool offload,
-                        z3d_estimate *out) {
-    z3d_case *of;
-    config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
-    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
-    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, out);
-    z3d_case_destroy(of);
-    return status;
-}
-
 static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *why) {
     char host[32], missing[32];
     const z3d_memory_need *without = &off->fullest, *with = &on->fullest;
@@ -41,35 +31,34 @@ static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *
     return hides;
 }
 
-static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool *offload,
-                         z3d_string *why) {
+static z3d_status choose(z3d_config *config, const z3d_choice *at, z3d_string *why) {
+    z3d_config_ENUM *key = &config->activation_checkpointing_cpu_checkpointing;
     z3d_estimate off, on;
+    *key = Z3D_OFFLOAD_OFF;
     if (config->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE ||
         config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE) {
         z3d_string_append(why, "off: only granularity full has activation checkpoints");
         return Z3D_OK;
     }
-    if (!hardware) {
+    if (!at->hardware) {
         z3d_string_append(why, "off: the speed of this machine is unknown; set training.hardware, "
                                "or use plan --hardware FILE");
         return Z3D_OK;
     }
-    Z3D_TRY(price(config, ranks, hardware, false, &off));
-    Z3D_TRY(price(config, ranks, hardware, true, &on));
-    *offload = decide(&off, &on, why);
+    Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &off));
+    *key = Z3D_OFFLOAD_ON;
+    Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &on));
+    if (!decide(&off, &on, why)) *key = Z3D_OFFLOAD_OFF;
     return Z3D_OK;
 }
 
-z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
-                              z3d_string *why) {
-    bool offload = false;
+z3d_status z3d_choose_offload(z3d_config *config, const z3d_choice *at, z3d_string *why) {
     if (config->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) return Z3D_OK;
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     /* Clear training.hardware first: after the choice it would be an option without effect, which
      * is an error. */
     Z3D_TRY(z3d_config_override(config, "training.hardware="));
-    Z3D_TRY(choose(config, ranks, hardware, &offload, why));
+    Z3D_TRY(choose(config, at, why));
     if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
-    config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
     return Z3D_OK;
 }

@@ -1,6 +1,5 @@
 /* plan --fit and --recommend: the order of candidates. Predictions are too inexact to order two
  * candidates that differ by 2 %, so the simpler one comes first. */
-#include "parallel/schedule/schedule.h"
 #include "src/plan/choose/ways.h"
 
 bool z3d_row_is_tight(const z3d_fit_row *row) {

@@ -20,18 +20,6 @@ static double ratio_of(int part) {
 
 /* ---- on described hardware: by time ---- */
 
-static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardware, int part,
-                        share *out) {
-    z3d_case *of;
-    z3d_estimate e;
-    config->zero_optimization_offload_optimizer_ratio = ratio_of(part);
-    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
-    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &e);
-    if (status == Z3D_OK) *out = (share){e.time.seconds, e.fullest.fits};
-    z3d_case_destroy(of);
-    return status;
-}
-
 static void say_others(const share *of, int best, z3d_string *why) {
     const char *before = " (";
     for (int part = 0; part < SHARES; part++) {
@@ -60,10 +48,14 @@ static int fastest(const share *of, z3d_string *why) {
     return best;
 }
 
-static z3d_status compare(z3d_config *config, int ranks, const z3d_hardware *hardware, int *part,
-                          z3d_string *why) {
+static z3d_status compare(z3d_config *config, const z3d_choice *at, int *part, z3d_string *why) {
     share of[SHARES];
-    for (int k = 0; k < SHARES; k++) Z3D_TRY(price(config, ranks, hardware, k, &of[k]));
+    for (int k = 0; k < SHARES; k++) {
+        z3d_estimate e;
+        config->zero_optimization_offload_optimizer_ratio = ratio_of(k);
+        Z3D_TRY(z3d_estimate_config(config, at->ranks, at->hardware, &e));
+        of[k] = (share){e.time.seconds, e.fullest.fits};
+    }
     *part = fastest(of, why);
     return Z3D_OK;
 }
@@ -71,8 +63,8 @@ static z3d_status compare(z3d_config *config, int ranks, const z3d_hardware *har
 /* ---- in a run: by memory ---- */
 
 /* The smallest share that leaves a tenth of the memory free: other processes may need it. */
-static z3d_status weigh(z3d_config *config, int ranks, int threads, const z3d_room *room, int *part,
-                        z3d_string *why) {
+static z3d_status weigh(z3d_config *config, const z3d_choice *at, int *part, z3d_string *why) {
+    const z3d_room *room = at->room;
     const z3d_room most = {
         .device = room->device / 10 * 9, .host = room->host / 10 * 9, .shared = room->shared};
     char bytes[2][32];
@@ -80,7 +72,7 @@ static z3d_status weigh(z3d_config *config, int ranks, int threads, const z3d_ro
     for (*part = 0;; ++*part) {
         z3d_need need;
         config->zero_optimization_offload_optimizer_ratio = ratio_of(*part);
-        Z3D_TRY(z3d_plan_need(config, ranks, threads, &need));
+        Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need));
         z3d_format_bytes(z3d_need_total(&need, room), bytes[0], sizeof bytes[0]);
         if (*part == PARTS || z3d_need_missing(&need, &most) == 0) break;
         before = z3d_need_total(&need, room);
@@ -96,17 +88,16 @@ static z3d_status weigh(z3d_config *config, int ranks, int threads, const z3d_ro
 
 /* ---- the choice ---- */
 
-z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
-                            const z3d_hardware *hardware, const z3d_room *room, z3d_string *why) {
+z3d_status z3d_choose_ratio(z3d_config *config, const z3d_choice *at, z3d_string *why) {
     z3d_status status = Z3D_OK;
     int part = PARTS;
     if (!z3d_ratio_is_open(config)) return Z3D_OK;
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     Z3D_TRY(z3d_config_override(config, "training.hardware="));
-    if (hardware)
-        status = compare(config, ranks, hardware, &part, why);
-    else if (room)
-        status = weigh(config, ranks, threads, room, &part, why);
+    if (at->hardware)
+        status = compare(config, at, &part, why);
+    else if (at->room)
+        status = weigh(config, at, &part, why);
     else
         z3d_string_append(why, "1, which needs least device memory; a run decides by "
                                "training.hardware, if that is set, else by the memory that it "

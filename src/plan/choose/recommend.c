@@ -125,12 +125,6 @@ static double limit(const search *s) {
     return fmax(equal, out->row[Z3D_RECOMMENDED - 1].seconds);
 }
 
-static z3d_status time_way(const search *s, const z3d_way *way, z3d_fit_row *row,
-                           bool *nearly_full) {
-    const double micro = s->ways.work[way->work].micro;
-    return z3d_fit_time(&s->ways.frame[way->frame], micro, limit(s), row, nearly_full);
-}
-
 static z3d_status price(search *s, const z3d_way *way) {
     const z3d_fit_frame *frame = &s->ways.frame[way->frame];
     z3d_fit_row row = row_of(s, way);
@@ -138,17 +132,18 @@ static z3d_status price(search *s, const z3d_way *way) {
     z3d_status status = z3d_fit_try(frame, &row, way->micro_batch);
     if (status == Z3D_OK && row.fits && row.memory.free < 0.03 * row.memory.capacity)
         status = place(frame, &row, z3d_fit_few(frame, row.accumulation));
-    if (status == Z3D_OK && row.fits) status = time_way(s, way, &row, &nearly_full);
+    if (status == Z3D_OK && row.fits)
+        status = z3d_fit_time(frame, s->ways.work[way->work].micro, limit(s), &row, &nearly_full);
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
+        const bool device = status != Z3D_OK || row.memory.free < 0;
         if (status == Z3D_OK) z3d_misses_add(&s->out->misses, &row);
         /* If only host memory is short, candidates that use less of it may fit. */
-        if (status != Z3D_OK || row.memory.free < 0)
+        if (device)
             s->large[s->larges++] = way;
         else if (!way->offload)
             s->crowded[s->crowdeds++] = way;
-        *(status != Z3D_OK || row.memory.free < 0 ? &s->out->misses.device
-                                                  : &s->out->misses.elsewhere) += 1;
+        *(device ? &s->out->misses.device : &s->out->misses.elsewhere) += 1;
         return Z3D_OK;
     }
     s->out->priced++;
@@ -239,7 +234,6 @@ static bool tries(const z3d_ways *w, int device) {
     return false;
 }
 
-/* Appends changes that may help. */
 static void say_remedies(const search *s, z3d_string *out) {
     const z3d_ways *w = &s->ways;
     z3d_string_append(out, "; use more ranks");

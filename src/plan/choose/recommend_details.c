@@ -1,6 +1,4 @@
 /* The results of plan --fit and --recommend: the tables of --verbose. */
-#include <string.h>
-
 #include "src/plan/choose/recommend_text.h"
 
 static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",
@@ -70,7 +68,6 @@ static bool any_offloaded(const z3d_recommendation *r) {
     return false;
 }
 
-/* The cost of each row's offload. */
 static void print_offload(const z3d_recommendation *r, z3d_string *out) {
     if (!any_offloaded(r)) return;
     z3d_string_append(out,

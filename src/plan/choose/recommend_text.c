@@ -111,7 +111,6 @@ static bool is_estimated(const z3d_recommendation *r) {
            z3d_hardware_estimates(&r->hardware, false, NULL);
 }
 
-/* The first row's predictions. */
 static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     const z3d_fit_row *row = &r->row[0];
     char rate[32];
@@ -129,7 +128,6 @@ static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     }
 }
 
-/* How exact the numbers are. */
 static void print_trust(const z3d_recommendation *r, z3d_string *out) {
     const bool estimated = is_estimated(r);
     const z3d_run_kind kind = kind_of(r, &r->row[0]);

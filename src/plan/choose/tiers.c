@@ -1,6 +1,6 @@
 /* plan --fit and --recommend: the places of optimizer states and parameters, and the least time
  * that host and disk take for them. */
-#include <string.h>
+#include <math.h>
 
 #include "src/plan/choose/ways.h"
 
@@ -11,7 +11,6 @@ const char z3d_tiers_folder[] = "/local_nvme";
 
 /* ---- the places ---- */
 
-/* Whether a search may use the device. */
 static bool is_offered(const z3d_ways *w, int device) {
     const z3d_hardware *h = w->hardware;
     bool cpu = z3d_hardware_is_cpu(h), stepped = cpu || h->host_optimizer > 0;
@@ -91,25 +90,20 @@ static double shared(const z3d_ways *w, double bytes, double rate) {
     return rate > 0 ? bytes * z3d_hardware_node_ranks(w->hardware, w->ranks) / (rate * 1e9) : 0;
 }
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
 static double disk(const z3d_ways *w, double read, double write) {
     read = shared(w, read, w->hardware->nvme_read);
     write = shared(w, write, w->hardware->nvme_write);
-    return w->hardware->nvme_duplex > 0 ? larger(read, write) : read + write;
+    return w->hardware->nvme_duplex > 0 ? fmax(read, write) : read + write;
 }
 
 double z3d_tiers_step(const z3d_ways *w, z3d_fit_tiers tiers, double bytes) {
     const z3d_hardware *h = w->hardware;
     if (tiers.optimizer == Z3D_OFFLOAD_DEVICE_NONE) return 0;
     double step = z3d_hardware_is_cpu(h) ? 0 : shared(w, 2 * bytes, h->host_optimizer);
-    return tiers.optimizer == Z3D_OFFLOAD_DEVICE_CPU ? step : larger(step, disk(w, bytes, bytes));
+    return tiers.optimizer == Z3D_OFFLOAD_DEVICE_CPU ? step : fmax(step, disk(w, bytes, bytes));
 }
 
 double z3d_tiers_copies(const z3d_ways *w, z3d_fit_copies bytes) {
     const z3d_event copy = {.from = Z3D_SPACE_HOST, .bytes = (int64_t)bytes.link};
-    return larger(z3d_hardware_copy(w->hardware, &copy, w->ranks),
-                  disk(w, bytes.read, bytes.write));
+    return fmax(z3d_hardware_copy(w->hardware, &copy, w->ranks), disk(w, bytes.read, bytes.write));
 }

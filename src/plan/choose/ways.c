@@ -123,7 +123,6 @@ static z3d_status add_cuts(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
     return Z3D_OK;
 }
 
-/* Adds all pipeline sizes. */
 static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int tensor,
                                 bool sequence_parallel) {
     const int rest = w->ranks / tensor;
@@ -268,7 +267,8 @@ static int tier_of(const z3d_way *way) {
     return way->tiers.parameters * Z3D_TIERS + way->tiers.optimizer;
 }
 
-int z3d_way_compare(const z3d_way *x, const z3d_way *y) {
+int z3d_way_compare(const void *a, const void *b) {
+    const z3d_way *x = a, *y = b;
     int order = (x->seconds > y->seconds) - (x->seconds < y->seconds);
     if (!order) order = compare(tier_of(x), tier_of(y));
     if (!order) order = compare(x->stage, y->stage);
@@ -279,10 +279,6 @@ int z3d_way_compare(const z3d_way *x, const z3d_way *y) {
     return order ? order : compare(x->gather, y->gather);
 }
 
-static int by_seconds(const void *a, const void *b) {
-    return z3d_way_compare(a, b);
-}
-
 z3d_status z3d_ways_open(z3d_ways *w) {
     Z3D_TRY(add_layouts(w));
     for (int first = 0, last; first < w->frames; first = last) {
@@ -291,7 +287,7 @@ z3d_status z3d_ways_open(z3d_ways *w) {
         Z3D_TRY(add_group(w, first, last));
     }
     if (w->count == 0) return w->refusal;
-    qsort(w->way, (size_t)w->count, sizeof *w->way, by_seconds);
+    qsort(w->way, (size_t)w->count, sizeof *w->way, z3d_way_compare);
     return Z3D_OK;
 }
 

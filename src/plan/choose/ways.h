@@ -99,8 +99,9 @@ z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
 /* Whether two layouts have equal tensor size and sequence parallelism. */
 bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b);
-/* The order of candidates: by seconds; candidates with equal seconds always have the same order. */
-int z3d_way_compare(const z3d_way *a, const z3d_way *b);
+/* The order of candidates (z3d_way): by seconds; those with equal seconds always have the same
+ * order. */
+int z3d_way_compare(const void *a, const void *b);
 /* Makes space for one more item in an array, which is reallocated at each power of two. Errors:
  * ERR_MEMORY. */
 z3d_status z3d_ways_grow(void **array, int count, size_t size);

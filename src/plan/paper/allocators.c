@@ -143,7 +143,6 @@ typedef struct request {
     int buffer;
 } request;
 
-/* Orders by time, then by buffer. */
 static int by_time(const void *a, const void *b) {
     const request *x = a, *y = b;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;

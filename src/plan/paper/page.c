@@ -156,12 +156,14 @@ static void row(const z3d_point *p, z3d_string *out) {
     z3d_string_append(out, "<td>%s</td></tr>\n", p->fitted ? "fitted" : "");
 }
 
-/* The rows of a figure that are exactly as published, or the others. */
+/* Whether a point is a row of a figure: of those exactly as published, or of the others. */
+static bool is_row(const z3d_point *point, const z3d_point *of, bool exact) {
+    return z3d_points_same_table(point, of) && (point->published == point->ours) == exact;
+}
+
 static int count_rows(const z3d_points *points, const z3d_point *of, bool exact) {
     int count = 0;
-    for (int i = 0; i < points->count; i++)
-        count += z3d_points_same_table(&points->point[i], of) &&
-                 (points->point[i].published == points->point[i].ours) == exact;
+    for (int i = 0; i < points->count; i++) count += is_row(&points->point[i], of, exact);
     return count;
 }
 
@@ -170,9 +172,7 @@ static void rows(const z3d_points *points, const z3d_point *of, bool exact, z3d_
                            "<th>GPUs</th><th>quantity</th><th>published</th><th>ours</th>"
                            "<th>error</th><th></th></tr>\n");
     for (int i = 0; i < points->count; i++)
-        if (z3d_points_same_table(&points->point[i], of) &&
-            (points->point[i].published == points->point[i].ours) == exact)
-            row(&points->point[i], out);
+        if (is_row(&points->point[i], of, exact)) row(&points->point[i], out);
     z3d_string_append(out, "</table></div>\n");
 }
 
@@ -184,16 +184,10 @@ static void table(const z3d_points *points, const z3d_point *of, bool drawn, z3d
     if (others && drawn) z3d_string_append(out, "</details>\n");
     if (exact) {
         z3d_string_append(out, "<details><summary>%d number%s exactly as published</summary>\n",
-                          exact, exact == 1 ? "" : "s");
+                          exact, z3d_plural(exact));
         rows(points, of, true, out);
         z3d_string_append(out, "</details>\n");
     }
-}
-
-static bool has(const z3d_points *points, const z3d_point *of) {
-    for (int i = 0; i < points->count; i++)
-        if (z3d_points_same_table(&points->point[i], of)) return true;
-    return false;
 }
 
 /* ---- the page ---- */
@@ -227,7 +221,7 @@ static void append_tables(const z3d_points *points, z3d_string *out) {
                                          "Table 2: largest model, by formula and as it fits here"};
     for (int t = 0; t < 2; t++) {
         const z3d_point of = {.figure = tables[t]};
-        if (!has(points, &of)) continue;
+        if (!count_rows(points, &of, true) && !count_rows(points, &of, false)) continue;
         z3d_string_append(out,
                           "<h2>%s</h2>\n<p class=\"note\">base: plain data parallelism; os, os+g, "
                           "os+g+p: ZeRO stages 1, 2, 3.</p>\n",
@@ -241,7 +235,7 @@ static void append_figures(const z3d_points *points, z3d_string *out) {
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
         const struct figure *figure = &figures[f];
         const z3d_point of = {.figure = figure->name};
-        if (!has(points, &of)) continue;
+        if (!count_rows(points, &of, true) && !count_rows(points, &of, false)) continue;
         if (strcmp(figure->name, "fig6") >= 0 && !explained)
             z3d_string_append(out, "%s", configurations);
         explained = explained || strcmp(figure->name, "fig6") >= 0;

@@ -55,7 +55,6 @@ typedef struct z3d_point {
     double ours;          /* fits: 0 or 1 */
     double other;         /* speed: in the 72 convention; table 2: the exact formula; else NAN */
     bool fitted;
-    int row; /* in z3d_paper_rows, -1: none */
 } z3d_point;
 
 typedef struct z3d_points {
@@ -87,8 +86,8 @@ z3d_status z3d_paper_table1(z3d_points *out);
 /* Adds table 2: by formula (row 1; the other rows are multiples of its printed numbers), and the
  * largest models that fit here. */
 z3d_status z3d_paper_table2(const z3d_hardware *hardware, z3d_points *out);
-/* The largest number of layers of a row's shape that fits, 0: none. */
-z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
+/* *parameters: of the largest model of a row's shape that fits; of one layer if none does. */
+z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware,
                              double *parameters);
 double z3d_paper_printed(double gigabytes);
 

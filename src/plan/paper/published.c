@@ -3,7 +3,6 @@
  * docs/reproducing-the-paper.md explains the columns. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/calibrate/row.h"
@@ -90,7 +89,6 @@ static z3d_status read_facts(run *r) {
     return at_line(r, status);
 }
 
-/* A run needs these columns. */
 static z3d_status check_header(const z3d_csv *csv) {
     static const int needed[] = {TABLE, HARDWARE, RANKS};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
@@ -123,7 +121,7 @@ static z3d_status read_keys(run *r) {
 
 static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_points *out) {
     const z3d_csv *csv = &r->csv;
-    z3d_point point = {.gpus = r->ranks, .other = NAN, .row = -1};
+    z3d_point point = {.gpus = r->ranks, .other = NAN};
     Z3D_TRY(z3d_points_keep(out, r->paper, &point.paper));
     Z3D_TRY(z3d_points_keep(out, r->title, &point.title));
     Z3D_TRY(z3d_points_keep(out, fact(r, TABLE), &point.figure));

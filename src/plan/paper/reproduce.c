@@ -1,62 +1,52 @@
 /* Published numbers and ours, side by side: the points of every figure, as text and as JSON. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/paper/paper.h"
 
 /* ---- figures ---- */
 
-static z3d_status add_row(int index, const z3d_hardware *hardware, z3d_points *out) {
-    const z3d_paper_row *row = &z3d_paper_rows[index];
+static z3d_status add(const z3d_paper_row *row, const char *quantity, double published, double ours,
+                      double other, bool fitted, z3d_points *out) {
+    z3d_point point = {.figure = row->figure,
+                       .system = row->system,
+                       .gpus = row->gpus,
+                       .quantity = quantity,
+                       .published = published,
+                       .ours = ours,
+                       .other = other,
+                       .fitted = fitted};
+    snprintf(point.size, sizeof point.size, "%s", row->size);
+    return z3d_points_add(out, &point);
+}
+
+static z3d_status add_row(const z3d_paper_row *row, const z3d_hardware *hardware, z3d_points *out) {
+    const bool fitted = row->shows & PAPER_FITTED;
     z3d_case *of;
     z3d_estimate e;
     Z3D_TRY(z3d_paper_case(row, 0, &of));
     z3d_status status = z3d_paper_estimate(row, of, hardware, &e);
     z3d_case_destroy(of);
     Z3D_TRY(status);
-    z3d_point point = {.figure = row->figure,
-                       .system = row->system,
-                       .gpus = row->gpus,
-                       .other = NAN,
-                       .fitted = row->shows & PAPER_FITTED,
-                       .row = index};
-    snprintf(point.size, sizeof point.size, "%s", row->size);
-    if (row->shows & PAPER_SPEED) {
-        point.quantity = "tflops_per_gpu";
-        point.published = row->speed;
-        point.ours = e.tflops_96;
-        point.other = e.tflops_72;
-        Z3D_TRY(z3d_points_add(out, &point));
-    }
-    point.other = NAN;
-    if (row->shows & PAPER_MEMORY) {
-        point.quantity = "gb";
-        point.published = row->memory;
-        point.ours = ((double)e.memory.arena + e.memory.overhead) * 1e-9;
-        Z3D_TRY(z3d_points_add(out, &point));
-    }
-    point.fitted = false;
-    if (row->shows & PAPER_FITS) {
-        point.quantity = "fits";
-        point.published = row->fits;
-        point.ours = e.memory.fits;
-        Z3D_TRY(z3d_points_add(out, &point));
-    }
+    const double gb = ((double)e.memory.arena + e.memory.overhead) * 1e-9;
+    if (row->shows & PAPER_SPEED)
+        Z3D_TRY(add(row, "tflops_per_gpu", row->speed, e.tflops_96, e.tflops_72, fitted, out));
+    if (row->shows & PAPER_MEMORY) Z3D_TRY(add(row, "gb", row->memory, gb, NAN, fitted, out));
+    if (row->shows & PAPER_FITS)
+        Z3D_TRY(add(row, "fits", row->fits, e.memory.fits, NAN, false, out));
     if (row->shows & PAPER_LARGEST) {
-        int layers;
-        point.quantity = "max_params";
-        point.published = row->largest;
-        Z3D_TRY(z3d_paper_largest(row, hardware, &layers, &point.ours));
-        Z3D_TRY(z3d_points_add(out, &point));
+        double parameters;
+        Z3D_TRY(z3d_paper_largest(row, hardware, &parameters));
+        Z3D_TRY(add(row, "max_params", row->largest, parameters, NAN, false, out));
     }
     return Z3D_OK;
 }
 
 static z3d_status figure_points(const char *figure, const z3d_hardware *hardware, z3d_points *out) {
     for (int i = 0; i < z3d_paper_row_count; i++)
-        if (strcmp(z3d_paper_rows[i].figure, figure) == 0) Z3D_TRY(add_row(i, hardware, out));
+        if (strcmp(z3d_paper_rows[i].figure, figure) == 0)
+            Z3D_TRY(add_row(&z3d_paper_rows[i], hardware, out));
     return Z3D_OK;
 }
 

@@ -93,10 +93,6 @@ const char *z3d_paper_file(const z3d_paper_row *row, char *buf, size_t size) {
     return buf;
 }
 
-static const char *truth(bool value) {
-    return value ? "true" : "false";
-}
-
 static void append_config(const z3d_paper_row *row, int layers, z3d_string *out) {
     z3d_string_append(out,
                       "model:\n  num_layers: %d\n  hidden_size: %d\n  num_attention_heads: %d\n"
@@ -114,8 +110,8 @@ static void append_config(const z3d_paper_row *row, int layers, z3d_string *out)
     z3d_string_append(out, "activation_checkpointing:\n  granularity: full\n  replay: full\n"
                            "  recompute_activation: true\n");
     if (row->partition)
-        z3d_string_append(out, "  partition_activations: %s\n  cpu_checkpointing: %s\n",
-                          truth(row->partition), truth(row->offload));
+        z3d_string_append(out, "  partition_activations: true\n  cpu_checkpointing: %s\n",
+                          row->offload ? "true" : "false");
     z3d_string_append(out, "fp16:\n  enabled: true\n"
                            "optimizer:\n  type: AdamW\n  params: { lr: 1.5e-4 }\n"
                            "data:\n  train: data/train.bin\n"
@@ -180,12 +176,11 @@ static z3d_status spare(const z3d_paper_row *row, const z3d_hardware *hardware, 
 
 /* Memory is nearly linear in the layers. So the next try is the zero of the line between a size
  * that fits and one that does not. */
-z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
+z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware,
                              double *parameters) {
     enum { MOST = 4096 };
     int low = 1, high = row->layers > 16 ? row->layers : 16;
     double low_free, high_free, count;
-    *layers = 0;
     Z3D_TRY(spare(row, hardware, low, &low_free, parameters));
     if (low_free < 0) return Z3D_OK;
     Z3D_TRY(spare(row, hardware, high, &high_free, &count));
@@ -212,6 +207,5 @@ z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardw
             high_free = free_bytes;
         }
     }
-    *layers = low;
     return Z3D_OK;
 }

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* ---- a model of parameters alone ---- */
 
@@ -67,7 +66,7 @@ double z3d_paper_printed(double gigabytes) {
     return floor(gigabytes * digits + 0.5 + 1e-6) / digits;
 }
 
-static const char *const columns[] = {"os", "os+g", "os+g+p"};
+static const char *const names[] = {"base", "os", "os+g", "os+g+p"}; /* by ZeRO stage */
 static const struct {
     const char *name;
     int64_t parameters;
@@ -94,13 +93,12 @@ static z3d_status table1_size(int s, z3d_points *out) {
             status = states(model, table1[r].data, stage, &bytes);
             if (status != Z3D_OK) break;
             z3d_point point = {.figure = "table1",
-                               .system = columns[stage - 1],
+                               .system = names[stage],
                                .gpus = table1[r].data,
                                .quantity = "gb",
                                .published = table1[r].published[s][stage - 1],
                                .ours = z3d_paper_printed(bytes * 1e-9),
-                               .other = NAN,
-                               .row = -1};
+                               .other = NAN};
             snprintf(point.size, sizeof point.size, "%s", sizes[s].name);
             status = z3d_points_add(out, &point);
         }
@@ -134,15 +132,13 @@ static z3d_point table2_point(const char *system, int tensor, double published, 
                        .quantity = "max_params",
                        .published = published * 1e9,
                        .ours = ours,
-                       .other = other,
-                       .row = -1};
+                       .other = other};
     snprintf(point.size, sizeof point.size, "MP %d", tensor);
     return point;
 }
 
 /* 32 GB / bytes per parameter; the paper's other rows are multiples of its rounded first row. */
 static z3d_status theory(z3d_points *out) {
-    static const char *const names[] = {"base", "os", "os+g", "os+g+p"};
     enum { PARAMETERS = TABLE2_DATA * Z3D_SHARD_ALIGN * 250000 };
     z3d_model *model = NULL;
     z3d_status status = make_model(PARAMETERS, &model);
@@ -169,7 +165,7 @@ static z3d_status measured(const z3d_hardware *hardware, z3d_points *out) {
     static const char *const names[] = {"measured base", "measured os"};
     for (size_t r = 0; r < sizeof table2 / sizeof *table2; r++) {
         for (int stage = 0; stage < 2; stage++) {
-            int layers, tensor = table2[r].tensor;
+            int tensor = table2[r].tensor;
             z3d_paper_row row = {.figure = "table2",
                                  .system = names[stage],
                                  .size = "largest",
@@ -184,7 +180,7 @@ static z3d_status measured(const z3d_hardware *hardware, z3d_points *out) {
                                  .fused_buffer = stage == 0};
             if (row.heads % 16 != 0) row.heads = 16 * (row.heads / 16 > 0 ? row.heads / 16 : 1);
             double parameters;
-            Z3D_TRY(z3d_paper_largest(&row, hardware, &layers, &parameters));
+            Z3D_TRY(z3d_paper_largest(&row, hardware, &parameters));
             z3d_point point =
                 table2_point(names[stage], tensor, table2[r].measured[stage], parameters, NAN);
             Z3D_TRY(z3d_points_add(out, &point));

@@ -144,3 +144,12 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
     count_speed(of, hardware, out);
     return Z3D_OK;
 }
+
+z3d_status z3d_estimate_config(z3d_config *config, int ranks, const z3d_hardware *hardware,
+                               z3d_estimate *out) {
+    z3d_case *of;
+    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
+    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, out);
+    z3d_case_destroy(of);
+    return status;
+}

@@ -68,17 +68,22 @@ typedef struct z3d_estimate {
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
                              const z3d_spans *spans, z3d_estimate *out);
 
+/* z3d_estimate_make for rank 0 of `config` on a world of `ranks` ranks (0: as it says). Resolves
+ * `config`. Errors: also those of z3d_case_create. */
+z3d_status z3d_estimate_config(z3d_config *config, int ranks, const z3d_hardware *hardware,
+                               z3d_estimate *out);
+
 /* Appends an SVG picture of the step: pipeline stages x time, with each micro-batch's passes, waits
  * and their shares. Errors: as z3d_simulation_play. */
 z3d_status z3d_schedule_picture(const z3d_case *of, const z3d_hardware *hardware, z3d_string *out);
 
 /* Append text for people; one JSON object. train_tokens: the length of a whole training, whose bill
- * is added (on several nodes with failures); 0: none. Errors: as z3d_goodput_find. */
-z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
-                              const z3d_estimate *estimate, const z3d_saving *saving,
-                              double train_tokens, z3d_string *out);
-z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
-                             const z3d_estimate *estimate, const z3d_saving *saving,
-                             double train_tokens, z3d_string *out);
+ * is added (on several nodes with failures); 0: none. */
+void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
+                        const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
+                        z3d_string *out);
+void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
+                       const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
+                       z3d_string *out);
 
 #endif

@@ -194,37 +194,34 @@ static void print_speed(const z3d_case *of, const z3d_estimate *e, z3d_string *o
                       e->tokens / e->time.seconds / devices);
 }
 
-/* The bill of a whole training. */
 static z3d_bill bill_of(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
                         double tokens) {
     return z3d_bill_make(hardware, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), tokens,
                          e->tokens / e->time.seconds);
 }
 
-z3d_status z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
-                              const z3d_estimate *e, const z3d_saving *saving, double train_tokens,
-                              z3d_string *out) {
+void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
+                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
     print_time(of, hardware, &e->time, out);
     print_pipeline(of, e, out);
     print_saving(of, saving, out);
     print_speed(of, e, out);
-    if (train_tokens <= 0) return Z3D_OK;
+    if (train_tokens <= 0) return;
     if (!e->memory.fits) {
         z3d_string_append(out,
                           "\ntime and price of the tokens are not shown: the plan does not fit\n");
-        return Z3D_OK;
+        return;
     }
     const z3d_bill bill = bill_of(of, hardware, e, train_tokens);
     z3d_goodput goodput;
     z3d_string_append(out, "\n");
     z3d_bill_print(hardware, &bill, out);
-    if (bill.nodes == 1) return Z3D_OK;
+    if (bill.nodes == 1) return;
     const z3d_status found = z3d_goodput_find(hardware, saving, &bill, e->time.seconds, &goodput);
     z3d_goodput_print(hardware, &goodput, &bill, out);
     if (found != Z3D_OK) z3d_string_append(out, "  no goodput: %s\n", z3d_error_message());
-    return Z3D_OK;
 }
 
 /* ---- JSON ---- */
@@ -241,10 +238,9 @@ static void more(z3d_string *out, const char *name, double value) {
 
 static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, ", \"memory\": {");
-    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "", z3d_category_name(category),
                           (long long)ledger_of(of)->peak[category]);
-    }
     more(out, "arena", (double)need->arena);
     more(out, "host_arena", (double)need->host_arena);
     if (need->disk_arena > 0) more(out, "disk_arena", (double)need->disk_arena);
@@ -350,9 +346,8 @@ static void saving_json(const z3d_saving *s, z3d_string *out) {
     z3d_string_append(out, "}");
 }
 
-z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
-                             const z3d_estimate *e, const z3d_saving *saving, double train_tokens,
-                             z3d_string *out) {
+void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
+                       const z3d_saving *saving, double train_tokens, z3d_string *out) {
     int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, hardware->name);
@@ -385,5 +380,4 @@ z3d_status z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
         }
     }
     z3d_string_append(out, "}\n");
-    return Z3D_OK;
 }

@@ -126,28 +126,27 @@ void z3d_goodput_print(const z3d_hardware *hardware, const z3d_goodput *g, const
     line(out, "writing a checkpoint", g->write, "node.disk_write_gb_per_s");
     if (g->write >= 0 && g->stall < g->write) line(out, "  training stands still", g->stall, "");
     line(out, "between failures of the run", g->mtbf, "node.mtbf_hours");
-    if (g->share > 0) {
+    if (g->share > 0)
         print_interval(hardware, g, bill, out);
-    } else if (g->mtbf > 0) {
+    else if (g->mtbf > 0)
         z3d_string_append(out, "  %-28s not known; %.4g failures in the run's time without them\n",
                           "goodput", g->failures);
-    }
 }
 
 /* ---- JSON ---- */
 
 void z3d_goodput_json(const z3d_goodput *g, z3d_string *out) {
-    const struct member {
-        const char *name;
-        double value;
-    } members[] = {
-        {"mtbf_seconds", g->mtbf},   {"launch_seconds", g->start},      {"load_seconds", g->load},
-        {"write_seconds", g->write}, {"stall_seconds", g->stall},       {"young_seconds", g->young},
-        {"daly_seconds", g->daly},   {"checkpoint_interval", g->steps}, {"failures", g->failures},
-        {"goodput", g->share},       {"train_seconds", g->seconds}};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        z3d_string_append(out, "%s\"%s\": ", i ? ", " : ", \"failures\": {", members[i].name);
-        z3d_string_append_number(out, members[i].value < 0 ? NAN : members[i].value);
-    }
+    z3d_string_append(out, ", \"failures\": {\"mtbf_seconds\": ");
+    z3d_string_append_number(out, g->mtbf < 0 ? NAN : g->mtbf);
+    z3d_known_json(out, "launch_seconds", g->start);
+    z3d_known_json(out, "load_seconds", g->load);
+    z3d_known_json(out, "write_seconds", g->write);
+    z3d_known_json(out, "stall_seconds", g->stall);
+    z3d_known_json(out, "young_seconds", g->young);
+    z3d_known_json(out, "daly_seconds", g->daly);
+    z3d_known_json(out, "checkpoint_interval", g->steps);
+    z3d_known_json(out, "failures", g->failures);
+    z3d_known_json(out, "goodput", g->share);
+    z3d_known_json(out, "train_seconds", g->seconds);
     z3d_string_append(out, "}");
 }

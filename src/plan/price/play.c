@@ -364,14 +364,9 @@ static z3d_status start_collective(player *p, const z3d_event *event, int id, co
     const bool again = least > 0 && p->instruction >= 0 &&
                        (double)p->stage->entry[p->instruction].recomputed > least;
     const double times = again ? 2 : 1;
-    if (!is_transfer(event) && !pass_transfers(p)) {
-        *stays = true;
-        return Z3D_OK;
-    }
-    if (event->axes == Z3D_AXES_WORLD && !meet_world(p)) {
-        *stays = true;
-        return Z3D_OK;
-    }
+    *stays = (!is_transfer(event) && !pass_transfers(p)) ||
+             (event->axes == Z3D_AXES_WORLD && !meet_world(p));
+    if (*stays) return Z3D_OK;
     launch(p, times * of->launch);
     make_lists(p, times * of->lists);
     if (of->taken > 0) compute(p, times * of->taken);
@@ -393,7 +388,6 @@ static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
         p->entered = p->now;
         return Z3D_OK;
     case Z3D_EVENT_KERNEL:
-        p->out->kernel_flops += event->flops;
         launch(p, of->launch);
         if (of->host)
             compute_on_host(p, of->seconds);

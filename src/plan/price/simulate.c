@@ -97,7 +97,6 @@ static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     const z3d_model_flops *flops = &train->model->facts.flops;
     memcpy(stage->arena, train->config.rough_memory ? train->bound : train->arena,
            sizeof stage->arena);
-    stage->padded_total = train->layout->padded_total;
     stage->replayed = z3d_plan_hardware_flops(train) - flops->step;
     Z3D_TRY(z3d_new((size_t)train->num_instructions, sizeof *stage->entry, "a simulation",
                     &stage->entry));
@@ -155,12 +154,12 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  z3d_sim_node node, z3d_simulation **out) {
     *out = NULL;
     z3d_simulation *made;
-    z3d_status status = z3d_new(1, sizeof *made, "a simulation", &made);
-    if (status != Z3D_OK) return status;
+    Z3D_TRY(z3d_new(1, sizeof *made, "a simulation", &made));
     made->mesh = *mesh;
     made->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
     made->own = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
-    status = z3d_new((size_t)made->stages, sizeof *made->stage, "a simulation", &made->stage);
+    z3d_status status =
+        z3d_new((size_t)made->stages, sizeof *made->stage, "a simulation", &made->stage);
     if (status == Z3D_OK) status = run_stages(made, model, program, gradient_clipping, node);
     if (status == Z3D_OK)
         *out = made;
@@ -213,7 +212,6 @@ void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
         .host_arena = arena[Z3D_SPACE_HOST],
         .snapshot = snapshot,
         .overhead = hardware->overhead_gb * 1e9,
-        .extra = extra,
         .capacity = hardware->memory_gib * 1073741824.0,
         .host_capacity = hardware->host_memory_gib * share,
         .disk_arena = arena[Z3D_SPACE_DISK],

@@ -20,7 +20,6 @@ typedef struct z3d_step_time {
     double launch;                  /* the device waits for the host's next launch */
     double control;                 /* waits for the world's one small collective a step */
     double allocator;               /* the cost of allocations on a nearly full device */
-    double kernel_flops;            /* sum of all kernels */
     double bytes[Z3D_AXES_COUNT];   /* sent by this rank; next: the part of them between nodes */
     double bytes_between_nodes[Z3D_AXES_COUNT];
     double busy[Z3D_AXES_COUNT]; /* seconds of collectives without any overlap */
@@ -45,7 +44,6 @@ typedef struct z3d_sim_stage {
     z3d_sim_entry *entry;           /* of each instruction */
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes */
     int64_t snapshot;               /* z3d_plan_snapshot; set by the caller */
-    int64_t padded_total;           /* parameters, before ZeRO */
     double replayed;                /* recomputed FLOPs per token (z3d_plan_hardware_flops) */
     z3d_step_time time;             /* of the latest z3d_simulation_play */
 } z3d_sim_stage;
@@ -140,7 +138,7 @@ void z3d_timeline_end(const z3d_timeline *timeline);
 typedef struct z3d_memory_need {
     int64_t arena, host_arena; /* bytes; host_arena: of this rank */
     int64_t snapshot;          /* z3d_plan_snapshot, also in host memory */
-    double overhead, extra;    /* bytes outside the arena; a caller's own bytes */
+    double overhead;           /* bytes outside the arena */
     double capacity, free;     /* of the device; free < 0: so many bytes are missing */
     double host_capacity;      /* a rank's share of the node's host memory */
     int64_t disk_arena;        /* bytes of the rank's file */
@@ -148,7 +146,7 @@ typedef struct z3d_memory_need {
     bool fits;
 } z3d_memory_need;
 
-/* arena: bytes by space. ranks: of the world. */
+/* arena: bytes by space. ranks: of the world. extra: more bytes of device memory. */
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
                      const z3d_hardware *hardware, int ranks, double extra, z3d_memory_need *out);
 void z3d_simulation_memory(const z3d_simulation *simulation, int stage,

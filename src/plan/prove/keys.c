@@ -292,11 +292,10 @@ static void find_choices(z3d_comparison *c) {
 /* NCCL chooses the order of its sums by sizes and ranks. */
 static void compare_nccl(z3d_comparison *c) {
     char text[2][160];
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         snprintf(text[side], sizeof text[side], "%s, pieces of %lld elements",
                  z3d_mesh_name(&c->plan[side]->mesh).text,
                  (long long)c->config[side]->zero_optimization_reduce_bucket_size);
-    }
     if (is_cuda(c) && c->config[0]->training_collectives != Z3D_COLLECTIVES_HOST &&
         strcmp(text[0], text[1]) != 0)
         append(c, &c->unproved, "the order of NCCL's sums", "it depends on ranks and sizes",

@@ -6,10 +6,10 @@ static void describe(const z3d_plan *plan, const char *name, char letter, z3d_st
     const z3d_mesh *mesh = &plan->mesh;
     const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
     z3d_string_append(out, "%c: %s: %d rank%s (%s), ZeRO-%d, %d micro-batch%s of %lld sample%s, %s",
-                      letter, name, ranks, ranks == 1 ? "" : "s", z3d_mesh_name(mesh).text,
-                      p->stage, p->accumulation, p->accumulation == 1 ? "" : "es",
+                      letter, name, ranks, z3d_plural(ranks), z3d_mesh_name(mesh).text, p->stage,
+                      p->accumulation, p->accumulation == 1 ? "" : "es",
                       (long long)z3d_samples_in_all(p, mesh),
-                      z3d_samples_in_all(p, mesh) == 1 ? "" : "s", z3d_dtype_name(p->dtype));
+                      z3d_plural(z3d_samples_in_all(p, mesh)), z3d_dtype_name(p->dtype));
     if (p->grad_dtype != p->dtype)
         z3d_string_append(out, ", gradients in %s", z3d_dtype_name(p->grad_dtype));
     if (p->wire != Z3D_F32) z3d_string_append(out, ", %s on the wire", z3d_dtype_name(p->wire));

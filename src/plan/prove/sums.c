@@ -18,9 +18,9 @@ static void print_ranks(const z3d_numerics *n, z3d_string *out) {
         if (samples < least) least = samples;
         if (samples > most) most = samples;
     }
-    z3d_string_append(out, "%d data rank%s, ", size, size == 1 ? "" : "s");
+    z3d_string_append(out, "%d data rank%s, ", size, z3d_plural(size));
     if (least < most) z3d_string_append(out, "%lld to ", (long long)least);
-    z3d_string_append(out, "%lld sample%s%s", (long long)most, most == 1 ? "" : "s",
+    z3d_string_append(out, "%lld sample%s%s", (long long)most, z3d_plural(most),
                       size > 1 ? " each" : "");
 }
 
@@ -102,7 +102,7 @@ static void compare_norm(z3d_comparison *c) {
     for (int side = 0; side < 2; side++) {
         const int shards = c->numerics[side].layout->group[0].rows;
         z3d_string_append(out, "    %c: squares in %d shard%s of each group, then over ranks\n",
-                          'A' + side, shards, shards == 1 ? "" : "s");
+                          'A' + side, shards, z3d_plural(shards));
     }
 }
 

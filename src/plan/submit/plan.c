@@ -14,9 +14,7 @@ bool z3d_job_seconds(const char *time, int64_t *out) {
     int length = (int)strlen(time);
     const bool dashed = strchr(time, '-') != NULL;
     if (time[strspn(time, "0123456789:-")] != '\0') return false; /* sscanf takes spaces */
-    if (dashed) {
-        if (sscanf(time, "%6" SCNd64 "-%n", &days, &used) != 1 || used == 0) return false;
-    }
+    if (dashed && (sscanf(time, "%6" SCNd64 "-%n", &days, &used) != 1 || used == 0)) return false;
     while (used < length && parts < 3) {
         int more = 0;
         if (sscanf(time + used, "%6" SCNd64 "%n", &part[parts], &more) != 1 || more == 0 ||
@@ -102,12 +100,6 @@ void z3d_job_release(z3d_job *job) {
     job->choice = NULL;
 }
 
-static void say_sizes(const z3d_mesh *mesh, const char *name, z3d_string *line) {
-    const int ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
-    z3d_string_append(line, "%s: %d rank%s = %s", name, ranks, ranks == 1 ? "" : "s",
-                      z3d_mesh_name(mesh).text);
-}
-
 static void say_time(const z3d_job *job, const z3d_config *config, double seconds,
                      z3d_string *line) {
     char step[32], all[32];
@@ -164,7 +156,6 @@ static z3d_status refuse_memory(const z3d_config *config, int ranks, int threads
         z3d_format_bytes((int64_t)need->capacity - usable, outside, sizeof outside));
 }
 
-/* Prices the job on described hardware. */
 static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *hardware, int ranks,
                         z3d_string *line) {
     z3d_case *of;
@@ -198,8 +189,8 @@ static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
     z3d_mesh mesh;
     const int ranks = (int)(nodes * job->ranks);
     Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
-    say_sizes(&mesh, name, line);
-    z3d_string_append(line, " on %lld node%s", (long long)nodes, nodes == 1 ? "" : "s");
+    z3d_string_append(line, "%s: %d rank%s = %s on %lld node%s", name, ranks, z3d_plural(ranks),
+                      z3d_mesh_name(&mesh).text, (long long)nodes, z3d_plural(nodes));
     if (hardware) return price(job, config, hardware, ranks, line);
     z3d_plan *plan;
     char need[32];
@@ -227,12 +218,10 @@ z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
         const int64_t micro = config->train_micro_batch_size_per_gpu;
         const int granularity = config->activation_checkpointing_granularity;
         z3d_gather_price gathers[2];
-        const int ranks = (int)(nodes * job->ranks);
-        z3d_status status =
-            z3d_choose_granularity(config, ranks, 0, hardware, NULL, Z3D_GRANULARITY_NONE, &unused);
-        if (status == Z3D_OK) status = z3d_choose_offload(config, ranks, hardware, &unused);
-        if (status == Z3D_OK)
-            status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &unused);
+        const z3d_choice at = {.ranks = (int)(nodes * job->ranks), .hardware = hardware};
+        z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &unused);
+        if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &unused);
+        if (status == Z3D_OK) status = z3d_choose_gather(config, &at, gathers, &unused);
         if (status == Z3D_OK) status = plan_nodes(job, name, config, hardware, nodes, &line);
         if (config->parallel_elastic) config->train_micro_batch_size_per_gpu = micro;
         config->activation_checkpointing_granularity = granularity;
