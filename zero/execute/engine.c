@@ -88,20 +88,16 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
     const z3d_engine_config *c = &engine->config;
     if (!program) return Z3D_OK;
     *executor = (z3d_executor){
+        .config = c,
         .device = c->device,
         .host = c->host ? c->host : c->device,
-        .group = engine->config.group,
-        .world = c->world,
-        .enter = c->enter,
-        .enter_context = c->enter_context,
-        .optimizer = c->optimizer,
-        .optimizer_group = c->optimizer_group,
+        .group = c->group,
         .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
         .mailbox = engine->mailbox,
+        .disk = engine->disk,
     };
     if (program->mode == Z3D_MODE_TRAIN && !z3d_graph_obstacle(c)) executor->graph.mode = c->graph;
     memcpy(executor->arena, engine->arena, sizeof executor->arena);
-    executor->disk = engine->disk;
     return z3d_executor_create(program, executor);
 }
 
