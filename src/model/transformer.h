@@ -148,7 +148,9 @@ z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
 int64_t z3d_unit_own_offset(const z3d_unit_run *run);
 /* The own rows in the buffer `all`; NULL if `all` is NULL. */
 const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all);
-/* *all = workspace for all rows; or `own`, memory for the own rows, if this rank owns all rows. */
+/* *all = workspace for all rows. take_all_rows: or `own`, memory for the own rows, if this rank
+ * owns all rows. */
+z3d_status z3d_unit_take_all(z3d_unit_run *run, void **all);
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
 /* *all = the rows of all tensor ranks, gathered into workspace; or `own` itself, if this rank owns
  * all rows. Collective over the tensor group. */
@@ -173,6 +175,8 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then gathers all rows. Collective over the tensor group. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
+/* The same into *y, which in a lean run becomes workspace. */
+z3d_status z3d_norm_forward_lean(z3d_unit_run *run, const z3d_norm *norm, void **y);
 /* For a norm of the unit's input: whether the gradient of the input, of its weight or of its bias
  * is needed. */
 bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm);
@@ -255,6 +259,10 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
  * input of `up`; only its own rows are valid; NULL without the input half. */
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx);
+/* Backward, or a half of it, of a block's second branch: output_gradient -> d_x1. mlp is not read
+ * with tiling. */
+z3d_status z3d_branch_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                               const z3d_norm *norm, void *d_x1);
 
 /* ---- tile.c: from a tiled block's attention to its tiles ---- */
 
