@@ -49,6 +49,10 @@ static inline int64_t z3d_row_bytes(const z3d_unit_run *run, int64_t columns) {
     return z3d_bytes_of(run->dtype, columns);
 }
 
+/* The vocabulary, rounded up so that it can be divided among the tensor ranks. */
+static inline int64_t z3d_padded_vocab(int64_t size, int64_t multiple, int tensor_size) {
+    return z3d_round_up(size, multiple * tensor_size);
+}
 /* This rank's part of the vocabulary. */
 static inline z3d_vocab_range z3d_unit_vocab_range(const z3d_unit_run *run) {
     const z3d_transformer *shape = z3d_transformer_of(run);
@@ -101,9 +105,13 @@ typedef struct z3d_transformer_units {
                       */
     int embedding[2], table, norm; /* indices of the groups of the embedding (the second one for
                                       learned positions) and of the head */
+    bool packed;                   /* z3d_model_take_tokens */
+    const char *type;              /* facts of the model; NULL: none */
+    z3d_model_flops flops;
 } z3d_transformer_units;
-/* Fills in the units: embedding, blocks, head. The units' data is *shape, the beginning of the
- * model's own struct. Call z3d_model_take_tokens before. */
+/* Fills in the units (embedding, blocks, head), fields, tokens and sizes, and, if units->type is
+ * set, the facts without facts.shape. The units' data is *shape, the beginning of the model's own
+ * struct, which must live as long as the model. */
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);
 
