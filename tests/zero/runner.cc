@@ -23,7 +23,7 @@ z3d_status Runner::run(z3d_program *program, std::vector<char> &bits) {
     z3d_engine *e = engine();
     z3d_program *replaced;
     Z3D_TRY(make_room(program->arena));
-    e->step = e->optimizer_step = e->skipped_in_a_row = 0;
+    e->state.step = e->state.optimizer_step = e->state.skipped_in_a_row = 0;
     trainer.next_step = 1;
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) write(s, 0, start_[s]);
     z3d_engine_parameters_changed(e);
