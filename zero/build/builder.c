@@ -97,11 +97,9 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
     struct unit_state *state = z3d_builder_state(b, w.unit, w.micro);
-    state->output = -1;
-    if (need_output)
-        state->output =
-            z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, w.unit),
-                               "output", unit->name, w.micro);
+    const int64_t bytes = need_output ? z3d_program_output_bytes(p, w.unit) : 0;
+    state->output =
+        z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "output", unit->name, w.micro);
     /* Mostly the last unit's backward follows at once: its logits are temporary. */
     bool activation = keep && !z3d_model_is_last(p->model, w.unit);
     state->saved =
