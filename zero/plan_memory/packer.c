@@ -127,11 +127,10 @@ static int items_until(const packer *p, int time) {
     int low = 0, high = p->count;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (p->items[middle].first <= time) {
+        if (p->items[middle].first <= time)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low;
 }
@@ -140,11 +139,10 @@ static void insert_alive(packer *p, extent new) {
     int low = 0, high = p->num_alive;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (p->alive[middle].begin <= new.begin) {
+        if (p->alive[middle].begin <= new.begin)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     memmove(&p->alive[low + 1], &p->alive[low], sizeof new *(size_t)(p->num_alive++ - low));
     p->alive[low] = new;
@@ -208,9 +206,8 @@ static int64_t find_gap(const packer *p, const item *it, bool tight) {
 }
 
 static void mark_placed(packer *p, int index) {
-    for (int node = p->item_leaves + index; node >= 1; node /= 2) {
+    for (int node = p->item_leaves + index; node >= 1; node /= 2)
         if (p->latest[node] < p->items[index].last) p->latest[node] = p->items[index].last;
-    }
     insert_alive(p, extent_of(p, index));
 }
 
@@ -346,9 +343,8 @@ static bool good_enough(const packer *p) {
 
 /* The place in `order` of the first item that ends at the top. */
 static int place_of_top(const packer *p, const int *order, const int64_t *offset, int64_t height) {
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->count; i++)
         if (offset[order[i]] + p->items[order[i]].size == height) return i;
-    }
     return 0;
 }
 

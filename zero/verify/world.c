@@ -403,9 +403,8 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
     Z3D_TRY(z3d_new(count, sizeof *w->heads, "verifier", &w->heads));
     Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
-    for (int rank = 0; rank < w->count; rank++) {
+    for (int rank = 0; rank < w->count; rank++)
         Z3D_TRY(make_player(&w->player[rank], programs[rank]));
-    }
     for (int rank = w->count - 1; rank >= 0; rank--) schedule(w, rank);
     while (w->num_to_run > 0) Z3D_TRY(play(w, w->to_run[--w->num_to_run]));
     return check_ends(w);
