@@ -173,7 +173,9 @@ z3d_status Runner::install(z3d_program *program, z3d_program **replaced) {
     fresh.device = e->config.device;
     fresh.host = e->config.host ? e->config.host : e->config.device;
     fresh.group = e->config.group;
-    fresh.config = &e->config;
+    unobserved_ = e->config;
+    unobserved_.enter = nullptr;
+    fresh.config = &unobserved_;
     fresh.now.skip = 1;
     memcpy(fresh.arena, e->arena, sizeof fresh.arena);
     z3d_executor_destroy(executor);
