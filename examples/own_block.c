@@ -169,8 +169,6 @@ static z3d_status create_model(int tensor_size, z3d_transformer *shape, z3d_mode
                                .epsilon = 1e-5f};
     Z3D_TRY(z3d_model_create(GROUPS, PARAMETERS, BLOCKS + 2, out));
     z3d_parameter_group *group = (*out)->group;
-    (*out)->tensor_size = tensor_size;
-    z3d_model_take_tokens(*out, SEQ, false);
     z3d_add_token_table(&group[TABLE], "tokens", shape);
     snprintf(group[POSITIONS].name, Z3D_NAME, "positions");
     z3d_add_matrix(&group[POSITIONS], "weight", -1, STD, SEQ, HIDDEN);

@@ -98,6 +98,17 @@ static void describe_block_units(z3d_model *model, const z3d_transformer *shape,
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units) {
     const int layers = (int)shape->num_layers, last = model->num_units - 1;
+    model->tensor_size = shape->tensor_size;
+    model->sequence_parallel = shape->sequence_parallel;
+    if (units->type)
+        model->facts = (z3d_model_facts){.type = units->type,
+                                         .tokens = shape->seq_length,
+                                         .vocabulary = shape->vocab_size,
+                                         .padded_vocabulary = shape->padded_vocab,
+                                         .product_outputs = z3d_mlp_columns(shape),
+                                         .product_inputs = shape->hidden_size,
+                                         .flops = units->flops};
+    z3d_model_take_tokens(model, shape->seq_length, units->packed);
     for (int u = 0; u <= last; u++) model->unit[u].data = shape;
     describe_outputs(model, shape);
 

@@ -40,7 +40,7 @@ static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     const void *dy = run->output_gradient;
     if (!z3d_residual_dropout_is_identity(run)) {
         void *all;
-        Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, hidden), &all));
+        Z3D_TRY(z3d_unit_take_all(run, &all));
         Z3D_TRY(z3d_residual_dropout_gradient(run, dy, "embedding", all));
         dy = all;
     }

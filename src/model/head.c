@@ -84,8 +84,7 @@ static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
         Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, z3d_unit_vocab_range(run), saved.logits,
                                                  run->field[1], layer.rows, saved.statistics,
                                                  run->state));
-        if (z3d_norm_needs_gradient(run, &saved.norm))
-            Z3D_TRY(z3d_unit_take_workspace(run, layer.rows, z3d_row_bytes(run, layer.in), &dh));
+        if (z3d_norm_needs_gradient(run, &saved.norm)) Z3D_TRY(z3d_unit_take_all(run, &dh));
     }
     Z3D_TRY(z3d_column_linear_backward(&lane, &layer, saved.h, saved.logits, dh));
     return z3d_norm_backward(run, halves, &saved.norm, z3d_unit_own_part(run, dh), NULL,

@@ -25,8 +25,7 @@ z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
 static z3d_status find_input(z3d_unit_run *run, const z3d_mlp *mlp, const void **x) {
     void *all = mlp->x;
     if (!mlp->norm) return z3d_unit_all_rows(run, mlp->own, x);
-    if (!all)
-        Z3D_TRY(z3d_unit_take_workspace(run, mlp->up.rows, z3d_row_bytes(run, mlp->up.in), &all));
+    if (!all) Z3D_TRY(z3d_unit_take_all(run, &all));
     *x = all;
     return z3d_norm_forward_all(run, mlp->norm, all);
 }
@@ -105,20 +104,28 @@ static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d
 
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx) {
-    const int64_t rows = mlp->up.rows;
     z3d_linear up = mlp->up;
     const void *dy, *x = mlp->x;
     void *d_up;
     *dx = NULL;
     up.input_only = halves == Z3D_INPUT_HALF;
     Z3D_TRY(z3d_residual_backward(run, halves, mlp->trains_down, after, "mlp", &dy));
-    Z3D_TRY(z3d_unit_take_between(run, halves, mlp->trains_up, rows,
-                                  z3d_row_bytes(run, mlp->up.out), &d_up));
+    Z3D_TRY(z3d_unit_take_between(run, halves, mlp->trains_up, up.rows, z3d_row_bytes(run, up.out),
+                                  &d_up));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(inner_backward(run, halves, mlp, dy, d_up));
     z3d_unit_workspace_release(run, mark);
-    if (halves & Z3D_INPUT_HALF)
-        Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, mlp->up.in), dx));
+    if (halves & Z3D_INPUT_HALF) Z3D_TRY(z3d_unit_take_all(run, dx));
     if (reads_input(&up) && !x) Z3D_TRY(find_input(run, mlp, &x));
     return z3d_unit_columns_backward(run, &up, 1, x, (const void *const *)&d_up, *dx);
+}
+
+z3d_status z3d_branch_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                               const z3d_norm *norm, void *d_x1) {
+    void *dx;
+    if (z3d_transformer_of(run)->tiling > 1)
+        return z3d_tiles_begin_backward(run, halves, norm, d_x1);
+    Z3D_TRY(z3d_mlp_backward(run, halves, mlp, run->output_gradient, &dx));
+    return z3d_norm_backward(run, halves, norm, z3d_unit_own_part(run, dx), run->output_gradient,
+                             d_x1);
 }

@@ -14,17 +14,19 @@ static void name_of(const z3d_parameter_group *group, int parameter, parameter_n
              group->parameter[parameter].name);
 }
 
-/* A parameter stays in the first group that matches it. */
-static int set_group(z3d_model *model, const char *pattern, int index) {
-    int found = 0;
+/* Whether parameters match: they get into an optimizer group, or (0) are frozen. A parameter stays
+ * in the first group that matches it. */
+static bool mark(z3d_model *model, const char *pattern, int optimizer_group) {
+    bool found = false;
     parameter_name name;
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
-            int *own = &model->group[g].parameter[i].optimizer_group;
+            z3d_parameter *p = &model->group[g].parameter[i];
             name_of(&model->group[g], i, name);
             if (!z3d_pattern_matches(pattern, name)) continue;
-            found++;
-            if (*own == 0) *own = index;
+            found = true;
+            if (optimizer_group == 0) p->frozen = true;
+            if (p->optimizer_group == 0) p->optimizer_group = optimizer_group;
         }
     return found;
 }
@@ -48,29 +50,17 @@ void z3d_model_set_optimizer_groups(const z3d_config *config, z3d_model *model, 
         const char *at = list->path[i];
         char pattern[Z3D_PATTERN];
         while (z3d_param_group_next(&at, pattern))
-            if (set_group(model, pattern, i + 1) == 0) append_unknown(pattern, wrong);
+            if (!mark(model, pattern, i + 1)) append_unknown(pattern, wrong);
     }
     if (wrong->length > 0) append_names(model, wrong);
-}
-
-static int freeze(z3d_model *model, const char *pattern) {
-    int found = 0;
-    parameter_name name;
-    if (strlen(pattern) >= Z3D_PATTERN) return 0; /* longer than any name */
-    for (int g = 0; g < model->num_groups; g++)
-        for (int i = 0; i < model->group[g].num_parameters; i++) {
-            name_of(&model->group[g], i, name);
-            if (!z3d_pattern_matches(pattern, name)) continue;
-            found++;
-            model->group[g].parameter[i].frozen = true;
-        }
-    return found;
 }
 
 void z3d_model_set_frozen(const z3d_config *config, z3d_model *model, z3d_string *wrong) {
     const z3d_data_list *list = &config->training_freeze;
     for (int i = 0; i < list->count; i++)
-        if (freeze(model, list->path[i]) == 0) append_unknown(list->path[i], wrong);
+        /* A pattern that is longer than any name matches nothing. */
+        if (strlen(list->path[i]) >= Z3D_PATTERN || !mark(model, list->path[i], 0))
+            append_unknown(list->path[i], wrong);
     if (wrong->length > 0)
         append_names(model, wrong);
     else if (list->count > 0 && z3d_model_trained_count(model) == 0)

@@ -21,11 +21,14 @@ const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all) {
     return all ? (const char *)all + z3d_unit_own_offset(run) : NULL;
 }
 
-z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all) {
-    *all = own;
-    if (!z3d_transformer_lane(run).sequence_parallel) return Z3D_OK;
+z3d_status z3d_unit_take_all(z3d_unit_run *run, void **all) {
     return z3d_unit_take_workspace(run, z3d_unit_rows(run),
                                    z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size), all);
+}
+
+z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all) {
+    *all = own;
+    return z3d_transformer_lane(run).sequence_parallel ? z3d_unit_take_all(run, all) : Z3D_OK;
 }
 
 z3d_status z3d_unit_copy_rows(const z3d_unit_run *run, void *to, const void *from) {
@@ -36,12 +39,12 @@ z3d_status z3d_unit_copy_rows(const z3d_unit_run *run, void *to, const void *fro
 
 z3d_status z3d_unit_all_rows(z3d_unit_run *run, const void *own, const void **all) {
     z3d_tensor_lane lane = z3d_transformer_lane(run);
-    const int64_t hidden = z3d_transformer_of(run)->hidden_size, rows = z3d_unit_rows(run);
     void *gathered;
     *all = own;
     if (!lane.sequence_parallel) return Z3D_OK;
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, hidden), &gathered));
+    Z3D_TRY(z3d_unit_take_all(run, &gathered));
     *all = gathered;
     Z3D_TRY(z3d_unit_copy_rows(run, (char *)gathered + z3d_unit_own_offset(run), own));
-    return z3d_gather_rows(&lane, gathered, rows, hidden);
+    return z3d_gather_rows(&lane, gathered, z3d_unit_rows(run),
+                           z3d_transformer_of(run)->hidden_size);
 }

@@ -49,6 +49,10 @@ static inline int64_t z3d_row_bytes(const z3d_unit_run *run, int64_t columns) {
     return z3d_bytes_of(run->dtype, columns);
 }
 
+/* The vocabulary, rounded up so that it can be divided among the tensor ranks. */
+static inline int64_t z3d_padded_vocab(int64_t size, int64_t multiple, int tensor_size) {
+    return z3d_round_up(size, multiple * tensor_size);
+}
 /* This rank's part of the vocabulary. */
 static inline z3d_vocab_range z3d_unit_vocab_range(const z3d_unit_run *run) {
     const z3d_transformer *shape = z3d_transformer_of(run);
@@ -101,9 +105,13 @@ typedef struct z3d_transformer_units {
                       */
     int embedding[2], table, norm; /* indices of the groups of the embedding (the second one for
                                       learned positions) and of the head */
+    bool packed;                   /* z3d_model_take_tokens */
+    const char *type;              /* facts of the model; NULL: none */
+    z3d_model_flops flops;
 } z3d_transformer_units;
-/* Fills in the units: embedding, blocks, head. The units' data is *shape, the beginning of the
- * model's own struct. Call z3d_model_take_tokens before. */
+/* Fills in the units (embedding, blocks, head), fields, tokens and sizes, and, if units->type is
+ * set, the facts without facts.shape. The units' data is *shape, the beginning of the model's own
+ * struct, which must live as long as the model. */
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);
 
@@ -148,7 +156,9 @@ z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
 int64_t z3d_unit_own_offset(const z3d_unit_run *run);
 /* The own rows in the buffer `all`; NULL if `all` is NULL. */
 const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all);
-/* *all = workspace for all rows; or `own`, memory for the own rows, if this rank owns all rows. */
+/* *all = workspace for all rows. take_all_rows: or `own`, memory for the own rows, if this rank
+ * owns all rows. */
+z3d_status z3d_unit_take_all(z3d_unit_run *run, void **all);
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
 /* *all = the rows of all tensor ranks, gathered into workspace; or `own` itself, if this rank owns
  * all rows. Collective over the tensor group. */
@@ -173,6 +183,8 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then gathers all rows. Collective over the tensor group. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
+/* The same into *y, which in a lean run becomes workspace. */
+z3d_status z3d_norm_forward_lean(z3d_unit_run *run, const z3d_norm *norm, void **y);
 /* For a norm of the unit's input: whether the gradient of the input, of its weight or of its bias
  * is needed. */
 bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm);
@@ -255,6 +267,10 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
  * input of `up`; only its own rows are valid; NULL without the input half. */
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx);
+/* Backward, or a half of it, of a block's second branch: output_gradient -> d_x1. mlp is not read
+ * with tiling. */
+z3d_status z3d_branch_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                               const z3d_norm *norm, void *d_x1);
 
 /* ---- tile.c: from a tiled block's attention to its tiles ---- */
 

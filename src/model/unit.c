@@ -18,14 +18,6 @@ static void *take(z3d_bump *bump, int64_t bytes) {
     return bump->base + start;
 }
 
-void *z3d_unit_saved(z3d_unit_run *run, int64_t bytes) {
-    return take(&run->saved, bytes);
-}
-
-void *z3d_unit_workspace(z3d_unit_run *run, int64_t bytes) {
-    return take(&run->workspace, bytes);
-}
-
 int64_t z3d_unit_workspace_mark(const z3d_unit_run *run) {
     return run->workspace.used;
 }

@@ -161,21 +161,17 @@ struct z3d_unit_run {
     z3d_bump saved, workspace, deferred;       /* use the functions below */
 };
 
-/* Takes memory that keeps its content from forward to backward. Both must take the same sizes in
- * the same order. Aligned to 256 bytes. NULL if the planned capacity is exhausted: the unit takes
- * more than when it was recorded. */
-void *z3d_unit_saved(z3d_unit_run *run, int64_t bytes);
-/* Takes memory for this call only, aligned to 256 bytes. NULL as above. Release frees all workspace
- * that was taken since the mark. */
-void *z3d_unit_workspace(z3d_unit_run *run, int64_t bytes);
-int64_t z3d_unit_workspace_mark(const z3d_unit_run *run);
-void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
-/* z3d_unit_saved and z3d_unit_workspace for `count` elements of `size` bytes, with a status: *(void
- * **)out_pointer is set. ERR_INTERNAL with the unit's name if exhausted, ERR_MEMORY if count x size
- * exceeds int64. */
+/* Takes memory for `count` elements of `size` bytes, aligned to 256 bytes: *(void **)out_pointer is
+ * set. It keeps its content from forward to backward. Both must take the same sizes in the same
+ * order. ERR_INTERNAL with the unit's name if the planned capacity is exhausted: the unit takes
+ * more than when it was recorded. ERR_MEMORY if count x size exceeds int64. */
 z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, void *out_pointer);
+/* Takes memory for this call only, as above. Release frees all workspace that was taken since the
+ * mark. */
 z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
                                    void *out_pointer);
+int64_t z3d_unit_workspace_mark(const z3d_unit_run *run);
+void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
 /* Takes memory that keeps its content from the input half of backward to the weight half, with a
  * status as above. Both halves must take the same sizes in the same order. In a whole backward it
  * is workspace, so that backward can be written as its two halves. */

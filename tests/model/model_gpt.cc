@@ -96,7 +96,7 @@ TEST(Description, SplitOverTensorRanks) {
     z3d_gpt_config config = gpt2();
     config.tensor_size = 4;
     Model gpt(config);
-    EXPECT_EQ(50688, z3d_gpt_padded_vocab(&config)); // 99 x 128 x 4
+    EXPECT_EQ(50688, gpt.model->facts.padded_vocabulary); // 99 x 128 x 4
     EXPECT_EQ(50688, gpt.find("wte", "weight")->padded_dim);
     EXPECT_EQ(50257, gpt.find("wte", "weight")->shape[0]);
     EXPECT_EQ(50688 / 4 * 768, z3d_parameter_local_elements(gpt.find("wte", "weight"), 4));
@@ -294,18 +294,23 @@ TEST(Memory, Bump) {
     alignas(256) static char memory[2048];
     run.unit = &unit;
     run.workspace = {memory, 0, 0, 1024};
-    EXPECT_EQ(memory, z3d_unit_workspace(&run, 1));
+    auto workspace = [&run](int64_t bytes) {
+        void *taken = nullptr;
+        return z3d_unit_take_workspace(&run, bytes, 1, &taken) == Z3D_OK ? taken : nullptr;
+    };
+    EXPECT_EQ(memory, workspace(1));
     int64_t mark = z3d_unit_workspace_mark(&run);
-    EXPECT_EQ(memory + 256, z3d_unit_workspace(&run, 300));
-    EXPECT_EQ(nullptr, z3d_unit_workspace(&run, 257)); // from 768 on there are 256
-    EXPECT_EQ(memory + 768, z3d_unit_workspace(&run, 256));
-    EXPECT_EQ(nullptr, z3d_unit_workspace(&run, 1));
-    EXPECT_EQ(nullptr, z3d_unit_workspace(&run, -1));
-    EXPECT_EQ(nullptr, z3d_unit_workspace(&run, INT64_MAX));
+    EXPECT_EQ(memory + 256, workspace(300));
+    EXPECT_EQ(nullptr, workspace(257)); // from 768 on there are 256
+    EXPECT_EQ(memory + 768, workspace(256));
+    EXPECT_EQ(nullptr, workspace(1));
+    EXPECT_EQ(nullptr, workspace(-1));
+    EXPECT_EQ(nullptr, workspace(INT64_MAX));
     z3d_unit_workspace_release(&run, mark);
-    EXPECT_EQ(memory + 256, z3d_unit_workspace(&run, 8));
+    EXPECT_EQ(memory + 256, workspace(8));
     EXPECT_EQ(1024, run.workspace.peak);
-    EXPECT_EQ(nullptr, z3d_unit_saved(&run, 8)); // no memory at all
+    void *none;
+    EXPECT_EQ(Z3D_ERR_INTERNAL, z3d_unit_take_saved(&run, 8, 1, &none)); // no memory at all
 }
 
 } // namespace

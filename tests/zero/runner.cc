@@ -23,7 +23,7 @@ z3d_status Runner::run(z3d_program *program, std::vector<char> &bits) {
     z3d_engine *e = engine();
     z3d_program *replaced;
     Z3D_TRY(make_room(program->arena));
-    e->step = e->optimizer_step = e->skipped_in_a_row = 0;
+    e->state.step = e->state.optimizer_step = e->state.skipped_in_a_row = 0;
     trainer.next_step = 1;
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) write(s, 0, start_[s]);
     z3d_engine_parameters_changed(e);
@@ -173,8 +173,9 @@ z3d_status Runner::install(z3d_program *program, z3d_program **replaced) {
     fresh.device = e->config.device;
     fresh.host = e->config.host ? e->config.host : e->config.device;
     fresh.group = e->config.group;
-    fresh.world = e->config.world;
-    fresh.optimizer = e->config.optimizer;
+    unobserved_ = e->config;
+    unobserved_.enter = nullptr;
+    fresh.config = &unobserved_;
     fresh.now.skip = 1;
     memcpy(fresh.arena, e->arena, sizeof fresh.arena);
     z3d_executor_destroy(executor);

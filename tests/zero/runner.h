@@ -30,6 +30,7 @@ class Runner {
   private:
     z3d_program *own_ = nullptr;
     std::vector<char> start_[Z3D_SPACE_COUNT];
+    z3d_engine_config unobserved_{}; // of installed programs, which the test destroys
 
     z3d_engine *engine();
 

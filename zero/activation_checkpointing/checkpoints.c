@@ -169,14 +169,14 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     if (!moves(p) || !p->config.overlap) return;
     int from = z3d_builder_recomputes(p, w.unit) ? b->kept_from[w.unit] : w.unit;
-    struct work next = {WORK_RECOMPUTE, kept_below(b, from), w.micro, w.task}, second = next;
+    struct work next = {Z3D_CALL_RECOMPUTE, kept_below(b, from), w.micro, w.task}, second = next;
     if (next.unit < 0) return;
     struct kept_input *of = kept_of(b, next);
     if (!of->loads && on_disk(p) && state_of(b, next)->in_host < 0) {
         stage(b, next);
     } else {
-        const bool last = of->loads && of->load.left <= under_way(p) && w.kind != WORK_RECOMPUTE &&
-                          z3d_builder_keeps_input(b, w.unit);
+        const bool last = of->loads && of->load.left <= under_way(p) &&
+                          w.kind != Z3D_CALL_RECOMPUTE && z3d_builder_keeps_input(b, w.unit);
         begin_load(b, next);
         z3d_builder_advance(b, &of->load, last ? ON_LAST_LEG : under_way(p));
     }

@@ -97,18 +97,16 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
     struct unit_state *state = z3d_builder_state(b, w.unit, w.micro);
-    state->output = -1;
-    if (need_output)
-        state->output =
-            z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, w.unit),
-                               "output", unit->name, w.micro);
+    const int64_t bytes = need_output ? z3d_program_output_bytes(p, w.unit) : 0;
+    state->output =
+        z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "output", unit->name, w.micro);
     /* Mostly the last unit's backward follows at once: its logits are temporary. */
     bool activation = keep && !z3d_model_is_last(p->model, w.unit);
     state->saved =
         z3d_builder_buffer(b, activation ? Z3D_CATEGORY_ACTIVATIONS : Z3D_CATEGORY_TEMPORARY,
                            z3d_builder_trace(b, w)->saved, "saved", unit->name, w.micro);
     z3d_instruction *i =
-        emit_unit(b, w.kind == WORK_FORWARD ? Z3D_OP_FORWARD : Z3D_OP_RECOMPUTE, w);
+        emit_unit(b, w.kind == Z3D_CALL_FORWARD ? Z3D_OP_FORWARD : Z3D_OP_RECOMPUTE, w);
     i->keep = keep;
     i->need_output = need_output;
     i->buffer[Z3D_SLOT_OUTPUT] = state->output;
@@ -127,14 +125,14 @@ static int input_gradient_buffer(struct builder *b, struct work w) {
 
 /* Backward, or one of its halves: the second reads what the first wrote. */
 static void backward(struct builder *b, struct work w) {
-    static const z3d_opcode opcode[] = {[WORK_BACKWARD] = Z3D_OP_BACKWARD,
-                                        [WORK_BACKWARD_INPUT] = Z3D_OP_BACKWARD_INPUT,
-                                        [WORK_BACKWARD_WEIGHT] = Z3D_OP_BACKWARD_WEIGHT};
+    static const z3d_opcode opcode[] = {[Z3D_CALL_BACKWARD] = Z3D_OP_BACKWARD,
+                                        [Z3D_CALL_BACKWARD_INPUT] = Z3D_OP_BACKWARD_INPUT,
+                                        [Z3D_CALL_BACKWARD_WEIGHT] = Z3D_OP_BACKWARD_WEIGHT};
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
     const z3d_trace *trace = z3d_builder_trace(b, w);
     struct unit_state *state = z3d_builder_state(b, w.unit, w.micro);
-    bool first = w.kind == WORK_BACKWARD_INPUT, second = w.kind == WORK_BACKWARD_WEIGHT;
+    bool first = w.kind == Z3D_CALL_BACKWARD_INPUT, second = w.kind == Z3D_CALL_BACKWARD_WEIGHT;
     int input_gradient = second ? -1 : input_gradient_buffer(b, w);
     int gradients[Z3D_MAX_UNIT_GROUPS];
     for (int s = 0; s < unit->num_groups; s++)
@@ -161,24 +159,24 @@ static void do_work(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     bool recomputes = z3d_builder_recomputes(p, w.unit);
     switch (w.kind) {
-    case WORK_FORWARD:
+    case Z3D_CALL_FORWARD:
         forward(b, w, z3d_builder_goes_back(p, w.unit) && !recomputes, true);
         z3d_builder_finish_saves(b);
         z3d_builder_save_input(b, w);
         break;
-    case WORK_RECOMPUTE:
+    case Z3D_CALL_RECOMPUTE:
         z3d_builder_finish_saves(b); /* the save may be of this unit */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
         break;
-    case WORK_BACKWARD:
-    case WORK_BACKWARD_INPUT:
+    case Z3D_CALL_BACKWARD:
+    case Z3D_CALL_BACKWARD_INPUT:
         z3d_builder_finish_saves(b);
         z3d_builder_prefetch_input(b, w);
         backward(b, w);
         break;
-    case WORK_BACKWARD_WEIGHT:
+    default: /* BACKWARD_WEIGHT */
         backward(b, w);
         break;
     }
@@ -234,11 +232,12 @@ static void build(struct builder *b) {
     z3d_builder_begin_delayed(b);
     z3d_builder_gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
+        const int task = b->work[step].task;
         z3d_builder_gather_before(b, step);
-        if (z3d_builder_begins_task(b, step)) z3d_builder_receive(b, b->work[step].task);
+        if (step == 0 || b->work[step - 1].task != task) z3d_builder_receive(b, task);
         do_work(b, b->work[step]);
-        if (z3d_builder_ends_task(b, step)) {
-            z3d_builder_send(b, b->work[step].task);
+        if (step == b->num_work - 1 || b->work[step + 1].task != task) {
+            z3d_builder_send(b, task);
             z3d_builder_reduce_between(b, step);
         }
         z3d_builder_release_after(b, step);
@@ -285,7 +284,7 @@ static z3d_status find_writers(struct builder *b) {
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
         if (!z3d_layout_has_unit(p->layout, u)) continue;
-        const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0, 0});
+        const z3d_trace *trace = z3d_builder_trace(b, (struct work){Z3D_CALL_BACKWARD, u, 0, 0});
         for (int s = 0; s < unit->num_groups; s++)
             if (trace->writes_gradients[s])
                 b->group[unit->group[s]]

@@ -114,16 +114,8 @@ struct kept_input {
     bool loads; /* `load` has begun */
 };
 
-enum work_kind {
-    WORK_FORWARD,
-    WORK_RECOMPUTE,
-    WORK_BACKWARD,
-    WORK_BACKWARD_INPUT,
-    WORK_BACKWARD_WEIGHT
-};
-
 struct work {
-    enum work_kind kind;
+    z3d_call kind; /* RECOMPUTE also if it repeats all of forward */
     int unit, micro;
     int task; /* of this pipeline stage's schedule */
 };
@@ -221,12 +213,11 @@ void z3d_builder_wait(struct builder *b, int first);
 
 /* routes.c. route: begins in buffer `from`. extend: adds a leg to buffer `to`, unless it is a copy
  * to where the route ends already. end: the last buffer. advance: adds starts and
- * waits until `left` remain. next_leg: one wait, and the start of the next leg. */
+ * waits until `left` remain. */
 struct route z3d_builder_route(struct subject subject, int from);
 void z3d_builder_extend(struct route *route, z3d_opcode opcode, int to);
 int z3d_builder_end(const struct route *route);
 void z3d_builder_advance(struct builder *b, struct route *route, int left);
-void z3d_builder_next_leg(struct builder *b, struct route *route);
 /* One entry of a leg: its start, its wait, or the whole move. */
 void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                       struct subject subject, int from, int to);
@@ -268,9 +259,6 @@ void z3d_builder_share_wait(struct builder *b, int g);
 
 /* work.c: makes the list of work and of transfers. */
 z3d_status z3d_builder_order(struct builder *b);
-/* Whether work number `step` is the first (last) of its task. */
-bool z3d_builder_begins_task(const struct builder *b, int step);
-bool z3d_builder_ends_task(const struct builder *b, int step);
 /* The unit has a backward: it or a unit before it is trained. */
 bool z3d_builder_goes_back(const z3d_program *p, int unit);
 /* The unit's forward is repeated from an activation checkpoint before its backward. */

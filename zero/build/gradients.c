@@ -304,7 +304,8 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
 /* The next backward, or half of one, after work number `step`; -1: none. */
 static int next_backward(const struct builder *b, int step) {
     while (++step < b->num_work)
-        if (b->work[step].kind != WORK_FORWARD && b->work[step].kind != WORK_RECOMPUTE) return step;
+        if (b->work[step].kind != Z3D_CALL_FORWARD && b->work[step].kind != Z3D_CALL_RECOMPUTE)
+            return step;
     return -1;
 }
 
@@ -340,14 +341,6 @@ void z3d_builder_reduce_between(struct builder *b, int step) {
     }
 }
 
-/* `other`: the buffer with the second sum. */
-static void add_second_sum(struct builder *b, int g, int other) {
-    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
-    i->buffer[Z3D_SLOT_GRADIENTS] = other;
-    i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
-    i->accumulate = true;
-}
-
 /* The two sums of a group that two chunks use become one. */
 void z3d_builder_complete_gradients(struct builder *b) {
     const z3d_program *p = b->program;
@@ -357,11 +350,12 @@ void z3d_builder_complete_gradients(struct builder *b) {
         const z3d_group_layout *group = &p->layout->group[g];
         if (!z3d_adds_two_sums(group)) continue;
         int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->group[g].sum[1].kept;
-        add_second_sum(b, g, other);
-        if (adds_up(b, g)) {
-            start_sum(b, g);
-            wait_sum(b, g);
-        }
+        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
+        i->buffer[Z3D_SLOT_GRADIENTS] = other;
+        i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
+        i->accumulate = true;
+        if (adds_up(b, g)) start_sum(b, g);
+        wait_sum(b, g);
         share_gradients(b, g);
     }
 }

@@ -5,9 +5,10 @@
 
 #include "zero/build/builder.h"
 
-/* New elements are zero. */
-static void *enlarge(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
+/* Makes room for element number `count`. New elements are zero. */
+static void *grow(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
     int wanted = *capacity ? 2 * *capacity : 64;
+    if (count < *capacity) return array;
     while (wanted <= count) wanted *= 2;
     void *bigger = realloc(array, (size_t)wanted * bytes);
     if (!bigger) {
@@ -19,10 +20,6 @@ static void *enlarge(struct builder *b, void *array, int count, int *capacity, s
     memset((char *)bigger + (size_t)*capacity * bytes, 0, (size_t)(wanted - *capacity) * bytes);
     *capacity = wanted;
     return bigger;
-}
-
-static void *grow(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
-    return count < *capacity ? array : enlarge(b, array, count, capacity, bytes);
 }
 
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
@@ -48,7 +45,7 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
 static void grow_slots(struct builder *b, int slots) {
     z3d_program *p = b->program;
     const int before = b->slot_capacity;
-    p->slot = enlarge(b, p->slot, p->num_slots + slots, &b->slot_capacity, sizeof *p->slot);
+    p->slot = grow(b, p->slot, p->num_slots + slots, &b->slot_capacity, sizeof *p->slot);
     memset(p->slot + before, 0xff, (size_t)(b->slot_capacity - before) * sizeof *p->slot); /* -1 */
     int *next = p->slot;
     for (int n = 0; n < p->num_instructions; next += p->instruction[n++].num_slots)

@@ -8,10 +8,6 @@
 #include "src/base/disk.h"
 #include "zero/build/builder.h"
 
-static bool rows_own(const struct builder *b, int g) {
-    return z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER) == Z3D_ROWS_OWN;
-}
-
 /* A buffer for a subject in host memory. disk: a disk reads or writes it, in whole blocks. */
 static int host_buffer(struct builder *b, z3d_category category, const char *what,
                        const struct subject *subject, int tensors, z3d_dtype dtype, bool disk) {
@@ -77,7 +73,7 @@ void z3d_builder_go_on_storing(struct builder *b) {
     int left = 0;
     for (int n = 0; n < b->num_leaving; n++) {
         struct route *route = &b->group[b->leaving[n]].gradients_out;
-        z3d_builder_next_leg(b, route);
+        z3d_builder_advance(b, route, route->left > 2 ? route->left - 2 : ARRIVED);
         if (route->left > 0) b->leaving[left++] = b->leaving[n];
     }
     b->num_leaving = left;
@@ -193,8 +189,9 @@ static void step(struct builder *b, struct piece *piece) {
 /* Columns of a piece. If this rank steps all rows, the group is one piece. */
 static int64_t piece_columns(const struct builder *b, int g) {
     const int64_t shard = b->program->layout->group[g].shard;
+    const z3d_rows rows = z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER);
     int64_t columns = b->program->config.offload.sub_group;
-    if (!rows_own(b, g) || columns <= 0 || columns >= shard) return shard;
+    if (rows != Z3D_ROWS_OWN || columns <= 0 || columns >= shard) return shard;
     return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
 }
 
@@ -236,6 +233,7 @@ static void list_group(struct builder *b, int g) {
 
 static z3d_status make_room(struct builder *b) {
     int64_t total;
+    Z3D_TRY(b->status);
     Z3D_TRY(count_pieces(b, &total));
     Z3D_TRY(z3d_new((size_t)total, sizeof *b->host.piece, "pieces of the optimizer step",
                     &b->host.piece));
@@ -255,11 +253,6 @@ static void let_go(struct builder *b, int k) {
     z3d_builder_advance(b, &b->host.piece[k].stepped_parameters, ON_LAST_LEG);
 }
 
-/* Delayed: no work reads the group's old parameters any more. */
-static bool is_read_out(const struct builder *b, int g) {
-    return b->group[g].last_reader < b->work_over;
-}
-
 /* Under way together: arriving pieces, the piece that is stepped, and the one before it, which
  * leaves. */
 static void step_next(struct builder *b) {
@@ -274,8 +267,8 @@ static void step_next(struct builder *b) {
     host->done += piece->subject.count;
     if (!is_delayed(b))
         z3d_builder_advance(b, &piece->stepped_parameters, ON_LAST_LEG);
-    else if (is_read_out(b, piece->subject.group))
-        let_go(b, k);
+    else if (b->group[piece->subject.group].last_reader < b->work_over)
+        let_go(b, k); /* no work reads the group's old parameters any more */
     z3d_builder_advance(b, &piece->stepped_states, ON_LAST_LEG);
     while (host->over + late <= k) finish_oldest(b);
 }
@@ -283,7 +276,7 @@ static void step_next(struct builder *b) {
 /* Groups in the order in which their gradients are complete. */
 void z3d_builder_step_on_host(struct builder *b) {
     struct host_steps *host = &b->host;
-    if (b->status == Z3D_OK) b->status = make_room(b);
+    b->status = make_room(b);
     if (b->status != Z3D_OK) return;
     for (int g = b->program->layout->num_groups - 1; g >= 0; g--) list_group(b, g);
     while (host->stepped < host->count && b->status == Z3D_OK) step_next(b);
@@ -296,7 +289,7 @@ void z3d_builder_step_on_host(struct builder *b) {
  * backward that adds to them directly, else after the one that completes them. */
 static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
     const int g = b->program->model->unit[work.unit].group[s];
-    const bool backward = work.kind == WORK_BACKWARD || work.kind == WORK_BACKWARD_WEIGHT;
+    const bool backward = work.kind == Z3D_CALL_BACKWARD || work.kind == Z3D_CALL_BACKWARD_WEIGHT;
     if (!backward || !trace->writes_gradients[s] ||
         z3d_layout_use(b->program->layout, work.unit, g))
         return false;
@@ -321,7 +314,7 @@ static void list_in_order_of_writes(struct builder *b) {
 void z3d_builder_begin_delayed(struct builder *b) {
     struct host_steps *host = &b->host;
     if (!is_delayed(b) || b->program->mode != Z3D_MODE_TRAIN) return;
-    if (b->status == Z3D_OK) b->status = make_room(b);
+    b->status = make_room(b);
     if (b->status != Z3D_OK) return;
     list_in_order_of_writes(b);
     for (int k = 0; k < host->count; k++) host->elements += host->piece[k].subject.count;

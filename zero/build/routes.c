@@ -38,7 +38,3 @@ void z3d_builder_advance(struct builder *b, struct route *route, int left) {
                          &route->ticket, route->subject, route->stop[leg], route->stop[leg + 1]);
     }
 }
-
-void z3d_builder_next_leg(struct builder *b, struct route *route) {
-    z3d_builder_advance(b, route, route->left > 2 ? route->left - 2 : ARRIVED);
-}

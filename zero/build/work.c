@@ -48,13 +48,8 @@ bool z3d_builder_replays_output(const struct builder *b, int unit) {
 
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w) {
     const z3d_program *p = b->program;
-    z3d_call call = Z3D_CALL_FORWARD;
-    if (w.kind == WORK_BACKWARD) call = Z3D_CALL_BACKWARD;
-    if (w.kind == WORK_BACKWARD_INPUT) call = Z3D_CALL_BACKWARD_INPUT;
-    if (w.kind == WORK_BACKWARD_WEIGHT) call = Z3D_CALL_BACKWARD_WEIGHT;
-    if (w.kind == WORK_RECOMPUTE && !z3d_builder_replays_output(b, w.unit))
-        call = Z3D_CALL_RECOMPUTE;
-    return z3d_traces_of(p->traces, p->mode, w.unit, call);
+    const bool all = w.kind == Z3D_CALL_RECOMPUTE && z3d_builder_replays_output(b, w.unit);
+    return z3d_traces_of(p->traces, p->mode, w.unit, all ? Z3D_CALL_FORWARD : w.kind);
 }
 
 bool z3d_builder_reads_group(const struct builder *b, int step, int group) {
@@ -66,25 +61,17 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group) {
     return false;
 }
 
-static void append(struct builder *b, enum work_kind kind, int unit, int micro, int task) {
+static void append(struct builder *b, z3d_call kind, int unit, int micro, int task) {
     b->work[b->num_work++] = (struct work){kind, unit, micro, task};
 }
 
-bool z3d_builder_begins_task(const struct builder *b, int step) {
-    return step == 0 || b->work[step - 1].task != b->work[step].task;
-}
-
-bool z3d_builder_ends_task(const struct builder *b, int step) {
-    return step == b->num_work - 1 || b->work[step + 1].task != b->work[step].task;
-}
-
-static void append_backward(struct builder *b, enum work_kind kind, int first, int last, int micro,
+static void append_backward(struct builder *b, z3d_call kind, int first, int last, int micro,
                             int task) {
     const z3d_program *p = b->program;
     while (last >= first) {
         int from = z3d_builder_recomputes(p, last) ? b->kept_from[last] : last;
         for (int u = from; u <= last && z3d_builder_recomputes(p, last); u++)
-            append(b, WORK_RECOMPUTE, u, micro, task);
+            append(b, Z3D_CALL_RECOMPUTE, u, micro, task);
         for (int u = last; u >= from; u--) append(b, kind, u, micro, task);
         last = from - 1;
     }
@@ -96,13 +83,14 @@ static void append_task(struct builder *b, int task) {
     const int *first_unit = &layout->first_unit[t.chunk];
     int last = first_unit[1] - 1, end = first_unit[0]; /* end: backward */
     if (end < layout->first_trained) end = layout->first_trained;
-    if (t.pass == Z3D_PASS_BACKWARD) append_backward(b, WORK_BACKWARD, end, last, t.micro, task);
+    if (t.pass == Z3D_PASS_BACKWARD)
+        append_backward(b, Z3D_CALL_BACKWARD, end, last, t.micro, task);
     if (t.pass == Z3D_PASS_BACKWARD_INPUT)
-        append_backward(b, WORK_BACKWARD_INPUT, end, last, t.micro, task);
+        append_backward(b, Z3D_CALL_BACKWARD_INPUT, end, last, t.micro, task);
     for (int u = last; u >= end && t.pass == Z3D_PASS_BACKWARD_WEIGHT; u--)
-        if (has_weight_half(b->program, u)) append(b, WORK_BACKWARD_WEIGHT, u, t.micro, task);
+        if (has_weight_half(b->program, u)) append(b, Z3D_CALL_BACKWARD_WEIGHT, u, t.micro, task);
     for (int u = first_unit[0]; u <= last && t.pass == Z3D_PASS_FORWARD; u++)
-        append(b, WORK_FORWARD, u, t.micro, task);
+        append(b, Z3D_CALL_FORWARD, u, t.micro, task);
 }
 
 /* A schedule with backward in halves needs units that have the halves. */

@@ -88,20 +88,16 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
     const z3d_engine_config *c = &engine->config;
     if (!program) return Z3D_OK;
     *executor = (z3d_executor){
+        .config = c,
         .device = c->device,
         .host = c->host ? c->host : c->device,
-        .group = engine->config.group,
-        .world = c->world,
-        .enter = c->enter,
-        .enter_context = c->enter_context,
-        .optimizer = c->optimizer,
-        .optimizer_group = c->optimizer_group,
+        .group = c->group,
         .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
         .mailbox = engine->mailbox,
+        .disk = engine->disk,
     };
     if (program->mode == Z3D_MODE_TRAIN && !z3d_graph_obstacle(c)) executor->graph.mode = c->graph;
     memcpy(executor->arena, engine->arena, sizeof executor->arena);
-    executor->disk = engine->disk;
     return z3d_executor_create(program, executor);
 }
 
@@ -154,7 +150,8 @@ static z3d_status create(z3d_engine *engine) {
         z3d_program_ledger(z3d_engine_main(engine)->program, (z3d_space)space,
                            &engine->planned[space]);
     count_group_buffers(engine);
-    engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
+    engine->state =
+        (z3d_engine_state){.loss_scale = c->scaler.scale, .hysteresis_left = c->scaler.hysteresis};
     if (c->without_values || c->program.inference) return Z3D_OK;
     engine->executor[Z3D_MODE_TRAIN].now.skip = 1; /* nothing is pending */
     return z3d_engine_init_parameters(engine);
@@ -228,7 +225,7 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
     if (!engine->set.program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
-    bool traced = engine->step - engine->first_step <= engine->config.trace_steps;
+    bool traced = engine->state.step - engine->first_step <= engine->config.trace_steps;
     executor->trace = traced ? engine->trace : NULL;
     trace_waits(executor, true);
     engine->last = executor;
@@ -242,10 +239,10 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
 
 /* The input of one run, with `count` micro-batches. */
 static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *input, int count) {
-    float scale = engine->loss_scale.scale;
+    float scale = engine->state.loss_scale;
     return (z3d_host_step){
-        .state = {.step = engine->step,
-                  .optimizer_step = engine->optimizer_step + 1,
+        .state = {.step = engine->state.step,
+                  .optimizer_step = engine->state.optimizer_step + 1,
                   .sample_base = input->sample_base,
                   .seed = engine->config.seed,
                   .learning_rate = input->learning_rate,
@@ -272,25 +269,25 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     double begin = z3d_now(), exposed = exposed_seconds(engine);
     double transfer = transfer_seconds(engine), disk = executor->disk_wait_seconds;
     double host_step_seconds = executor->host_step_seconds;
-    engine->step++;
+    engine->state.step++;
     z3d_engine_parameters_changed(engine);
     z3d_host_step host = host_step(engine, input, engine->config.program.accumulation);
     Z3D_TRY(run(engine, Z3D_MODE_TRAIN, &host));
     const bool empty = !(host.targets > 0) && input->global_targets > 0;
-    if (!host.skipped) engine->optimizer_step++;
+    if (!host.skipped) engine->state.optimizer_step++;
     if (!empty) { /* a step without targets does not change the loss scale */
-        engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
-        z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
+        engine->state.skipped_in_a_row = host.skipped ? engine->state.skipped_in_a_row + 1 : 0;
+        z3d_loss_scale_update(&engine->config.scaler, &engine->state, host.skipped);
     }
     *out = (z3d_step_result){
-        .step = engine->step,
+        .step = engine->state.step,
         .loss = host.targets > 0 ? host.loss_sum / host.targets : NAN,
         .grad_norm = host.grad_norm,
         .loss_scale = host.state.loss_scale,
         .targets = (int64_t)host.targets,
         .skipped = host.skipped,
         .overflow_group = host.overflow_group,
-        .skipped_in_a_row = engine->skipped_in_a_row,
+        .skipped_in_a_row = engine->state.skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
         .exposed_seconds = z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
@@ -331,7 +328,7 @@ z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, int64_t sample
     if (z3d_mode_prefills(mode) && (sample < 0 || sample >= samples))
         return Z3D_ERROR(Z3D_ERR_USAGE, "generation has %lld samples, but %lld is asked for",
                          (long long)samples, (long long)sample);
-    z3d_host_step host = {.state = {.step = engine->step},
+    z3d_host_step host = {.state = {.step = engine->state.step},
                           .micro = &micro,
                           .micro_count = 1,
                           .output = out,
@@ -367,30 +364,24 @@ static z3d_pending_update pending_update(const z3d_engine *engine) {
 }
 
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
-    *out = (z3d_engine_state){
-        .step = engine->step,
-        .optimizer_step = engine->optimizer_step,
-        .skipped_in_a_row = engine->skipped_in_a_row,
-        .loss_scale = engine->loss_scale.scale,
-        .good_steps = engine->loss_scale.good_steps,
-        .hysteresis_left = engine->loss_scale.hysteresis_left,
-        .pending = pending_update(engine),
-    };
+    *out = engine->state;
+    out->pending = pending_update(engine);
 }
 
 void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
-    engine->step = engine->first_step = state->step;
-    engine->optimizer_step = state->optimizer_step;
-    engine->skipped_in_a_row = state->skipped_in_a_row;
+    const z3d_engine_state fixed = engine->state;
+    engine->state = *state;
+    engine->first_step = state->step;
     engine->executor[Z3D_MODE_TRAIN].now =
         (z3d_step_state){.optimizer_step = state->pending.optimizer_step,
                          .seed = engine->config.seed,
                          .learning_rate = state->pending.learning_rate,
                          .gradient_factor = state->pending.gradient_factor,
                          .skip = state->pending.waits ? 0 : 1};
-    if (!engine->config.scaler.dynamic) return;
-    engine->loss_scale =
-        (z3d_loss_scale){state->loss_scale, state->good_steps, state->hysteresis_left};
+    if (engine->config.scaler.dynamic) return;
+    engine->state.loss_scale = fixed.loss_scale;
+    engine->state.good_steps = fixed.good_steps;
+    engine->state.hysteresis_left = fixed.hysteresis_left;
 }
 
 const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space) {

@@ -3,7 +3,6 @@
 #define ZERO3D_ZERO_ENGINE_H
 
 #include "zero/execute/executor.h"
-#include "zero/execute/loss_scale.h"
 #include "zero/program/set.h"
 
 struct z3d_engine {
@@ -20,9 +19,8 @@ struct z3d_engine {
     int64_t group_bytes; /* of the collectives' own buffers */
     char *mailbox;       /* NULL: the host reads device memory */
     int64_t mailbox_bytes;
-    z3d_loss_scale loss_scale;
-    int64_t step, optimizer_step, skipped_in_a_row;
-    int64_t first_step; /* the step before this engine's first one */
+    z3d_engine_state state; /* without `pending`, which the executor keeps (now) */
+    int64_t first_step;     /* the step before this engine's first one */
     FILE *digest, *trace;
 };
 
@@ -31,6 +29,8 @@ static inline z3d_executor *z3d_engine_main(const z3d_engine *engine) {
     return (z3d_executor *)&engine->executor[z3d_program_set_main(&engine->set)];
 }
 
+/* loss_scale.c. After a step: halves or doubles a dynamic loss scale (DeepSpeed's rules). */
+void z3d_loss_scale_update(const z3d_loss_scaler *scaler, z3d_engine_state *now, bool overflow);
 /* tensors.c: initial values of all that this rank keeps; parameters follow from the master copy. */
 z3d_status z3d_engine_init_parameters(z3d_engine *engine);
 

@@ -236,7 +236,7 @@ static z3d_status wait(z3d_executor *executor, int index) {
 
 /* Tells the watchdog this rank's position. `call`: an inner collective of the unit that runs. */
 static void announce(z3d_executor *executor, int64_t step, const z3d_child *call) {
-    if (!executor->world) return;
+    if (!executor->config->world) return;
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[executor->position];
     bool waits = i->phase == Z3D_PHASE_WAIT;
@@ -251,14 +251,14 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
                  z3d_axes_name(i->axes).text);
     else
         snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
-    z3d_watchdog_position(executor->world, call || communicates || waits, place);
+    z3d_watchdog_position(executor->config->world, call || communicates || waits, place);
 }
 
 void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) {
     char place[160];
-    if (!executor->world) return;
+    if (!executor->config->world) return;
     snprintf(place, sizeof place, "step %lld: %s", (long long)executor->step, what);
-    z3d_watchdog_position(executor->world, true, place);
+    z3d_watchdog_position(executor->config->world, true, place);
 }
 
 /* ---- units ---- */
@@ -457,9 +457,10 @@ static bool takes_itself(const z3d_instruction *i, int slot) {
 
 static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
+    const z3d_engine_config *c = executor->config;
     announce(executor, host->state.step, NULL);
     double begin = executor->trace ? z3d_now() : 0;
-    if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
+    if (c->enter) Z3D_TRY(c->enter(c->enter_context, p, n));
     Z3D_TRY(execute(executor, n, host));
     if (wants_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
     if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());

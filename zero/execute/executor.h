@@ -35,22 +35,18 @@ typedef struct z3d_step_graph {
 
 typedef struct z3d_executor {
     const z3d_program *program;
+    const z3d_engine_config *config;
     z3d_device *device;
     z3d_group *const *group;      /* by set of axes */
-    z3d_world *world;             /* NULL: no watchdog */
     char *arena[Z3D_SPACE_COUNT]; /* NULL for the disk */
     z3d_disk *disk;               /* NULL: no disk, or no values: then the device prices copies */
     char *mailbox; /* pinned memory, always at the same address: steps are posted from it and
                       results fetched to it. NULL: the host reads the device's memory */
     z3d_step_graph graph;
-    z3d_optimizer_constants optimizer;
-    const z3d_optimizer_group *optimizer_group;
     FILE *digest, *trace; /* NULL: none */
     z3d_status (*finished)(void *context, const z3d_program *program, int index,
                            const uint64_t *digest); /* NULL: none */
     void *finished_context;
-    z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
-    void *enter_context;
 
     int64_t cache_first; /* of z3d_host_step */
     int64_t step;        /* of the run under way, for the watchdog */

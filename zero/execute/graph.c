@@ -73,7 +73,7 @@ static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step
         status = z3d_error_context(status, "step %lld, capturing its graph",
                                    (long long)host->state.step);
     z3d_executor_announce_wait(executor, "captured (waiting for all ranks)");
-    if (executor->world) status = z3d_world_agree(executor->world, status);
+    if (executor->config->world) status = z3d_world_agree(executor->config->world, status);
     if (status == Z3D_OK) return Z3D_OK;
     z3d_region_destroy(executor->device, graph->region);
     graph->region = NULL;
@@ -124,6 +124,7 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
                                        done ? "in its graph" : "at its end");
     }
     executor->graph.warm |= status == Z3D_OK;
-    if (executor->world) z3d_watchdog_position(executor->world, false, "between steps");
+    if (executor->config->world)
+        z3d_watchdog_position(executor->config->world, false, "between steps");
     return status;
 }

@@ -1,12 +1,13 @@
 /* Dynamic loss scaling: `hysteresis` overflows halve the scale, `window` steps without one double
  * it. */
-#include "zero/execute/loss_scale.h"
+#include "zero/execute/engine.h"
 
-void z3d_loss_scale_update(const z3d_loss_scaler *scaler, z3d_loss_scale *now, bool overflow) {
+void z3d_loss_scale_update(const z3d_loss_scaler *scaler, z3d_engine_state *now, bool overflow) {
     if (!scaler->dynamic) return;
     if (overflow) {
         if (now->hysteresis_left <= 1) {
-            now->scale = now->scale / 2 > scaler->min_scale ? now->scale / 2 : scaler->min_scale;
+            const float half = now->loss_scale / 2;
+            now->loss_scale = half > scaler->min_scale ? half : scaler->min_scale;
         } else {
             now->hysteresis_left--;
         }
@@ -15,5 +16,5 @@ void z3d_loss_scale_update(const z3d_loss_scaler *scaler, z3d_loss_scale *now, b
     }
     if (++now->good_steps % scaler->window != 0) return;
     now->hysteresis_left = scaler->hysteresis;
-    if (now->scale < 1e38f) now->scale *= 2;
+    if (now->loss_scale < 1e38f) now->loss_scale *= 2;
 }

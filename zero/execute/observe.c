@@ -123,9 +123,7 @@ static bool changes_state(const z3d_program *p, const z3d_instruction *i) {
 static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
     const double *sums = executor->sums;
     z3d_step_state state;
-    Z3D_TRY(z3d_device_read(executor->device, &state,
-                            z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8),
-                            sizeof state));
+    Z3D_TRY(z3d_device_read(executor->device, &state, z3d_executor_state(executor), sizeof state));
     if (exchanges(i)) {
         Z3D_TRY(z3d_executor_read_sums(executor));
         XXH3_64bits_update(hash, sums, Z3D_CONTROL_STOP * sizeof *sums);

@@ -120,10 +120,10 @@ static z3d_status step(const stepped *s, int64_t count, const z3d_parameter *par
     const z3d_executor *executor = s->executor;
     const z3d_program *p = executor->program;
     const z3d_group_layout *group = &p->layout->group[s->group];
-    const z3d_optimizer_group *groups = executor->optimizer_group;
+    const z3d_optimizer_group *groups = executor->config->optimizer_group;
     const int index = parameter->optimizer_group;
     const z3d_optimizer_group *own = groups && index > 0 ? &groups[index - 1] : NULL;
-    z3d_optimizer_constants constants = executor->optimizer;
+    z3d_optimizer_constants constants = executor->config->optimizer;
     int64_t decayed = -s->flat;
     for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
         decayed += group->range[r].count;

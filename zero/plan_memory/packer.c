@@ -127,11 +127,10 @@ static int items_until(const packer *p, int time) {
     int low = 0, high = p->count;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (p->items[middle].first <= time) {
+        if (p->items[middle].first <= time)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low;
 }
@@ -140,11 +139,10 @@ static void insert_alive(packer *p, extent new) {
     int low = 0, high = p->num_alive;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (p->alive[middle].begin <= new.begin) {
+        if (p->alive[middle].begin <= new.begin)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     memmove(&p->alive[low + 1], &p->alive[low], sizeof new *(size_t)(p->num_alive++ - low));
     p->alive[low] = new;
@@ -208,9 +206,8 @@ static int64_t find_gap(const packer *p, const item *it, bool tight) {
 }
 
 static void mark_placed(packer *p, int index) {
-    for (int node = p->item_leaves + index; node >= 1; node /= 2) {
+    for (int node = p->item_leaves + index; node >= 1; node /= 2)
         if (p->latest[node] < p->items[index].last) p->latest[node] = p->items[index].last;
-    }
     insert_alive(p, extent_of(p, index));
 }
 
@@ -237,116 +234,85 @@ static int64_t place_in_gaps(packer *p, const int *order, bool tight, int64_t en
 
 /* ---- orders ---- */
 
-static int compare64(int64_t a, int64_t b) {
-    return (a < b) - (a > b); /* large first */
-}
+/* What an order compares first, second, ...: the largest value comes first, of FIRST the smallest.
+ * Equal items are in the order of their spans. */
+typedef enum key { END, CLASS, CONTENTION, SIZE, DURATION, AREA, FIRST, LAST } key;
+typedef struct order {
+    key by[5];
+} order;
+
+static const order by_first = {{FIRST, DURATION}}, by_duration = {{DURATION, SIZE}},
+                   by_contention = {{CONTENTION, DURATION, SIZE}};
 
 static int64_t duration(const item *it) {
     return (int64_t)it->last - it->first + 1;
 }
 
-static double area(const item *it) {
-    return (double)duration(it) * (double)it->size;
+/* Exact, except AREA: sizes are multiples of Z3D_PACK_ALIGN. */
+static double key_of(const item *it, key by) {
+    switch (by) {
+    case CLASS:
+        return it->class;
+    case CONTENTION:
+        return (double)it->contention;
+    case SIZE:
+        return (double)it->size;
+    case DURATION:
+        return (double)duration(it);
+    case AREA:
+        return (double)duration(it) * (double)it->size;
+    case FIRST:
+        return -(double)it->first;
+    default:
+        return it->last;
+    }
 }
 
-static int tie(const item *a, const item *b) {
+static int compare(const void *x, const void *y, void *context) {
+    const item *a = x, *b = y;
+    const order *order = context;
+    for (int k = 0; order->by[k] != END; k++) {
+        const double p = key_of(a, order->by[k]), q = key_of(b, order->by[k]);
+        if (p != q) return p > q ? -1 : 1;
+    }
     return (a->span > b->span) - (a->span < b->span);
 }
 
-static int by_duration(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    int c = compare64(duration(a), duration(b));
-    if (c == 0) c = compare64(a->size, b->size);
-    return c != 0 ? c : tie(a, b);
-}
-
-static int by_area(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    double s = area(a), t = area(b);
-    int c = (s < t) - (s > t);
-    return c != 0 ? c : tie(a, b);
-}
-
-static int by_size_duration(const void *x, const void *y) {
-    int c = compare64(((const item *)x)->size, ((const item *)y)->size);
-    return c != 0 ? c : by_duration(x, y);
-}
-
-static int by_contention_duration(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    int c = compare64(a->contention, b->contention);
-    return c != 0 ? c : by_duration(x, y);
-}
-
-static int by_first(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    if (a->first != b->first) return a->first < b->first ? -1 : 1;
-    int c = compare64(duration(a), duration(b));
-    return c != 0 ? c : tie(a, b);
-}
-
-static int by_size(const void *x, const void *y) {
-    int c = compare64(((const item *)x)->size, ((const item *)y)->size);
-    return c != 0 ? c : by_first(x, y);
-}
-
-static int by_contention_size(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    int c = compare64(a->contention, b->contention);
-    return c != 0 ? c : by_size(x, y);
-}
-
-/* Long lives at the bottom; in a class large items first. */
-static int by_class_size(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    int c = compare64(a->class, b->class);
-    if (c == 0) c = compare64(a->size, b->size);
-    return c != 0 ? c : by_first(x, y);
-}
-
-static int by_class_first(const void *x, const void *y) {
-    int c = compare64(((const item *)x)->class, ((const item *)y)->class);
-    return c != 0 ? c : by_first(x, y);
-}
-
-static int by_last(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    if (a->last != b->last) return a->last > b->last ? -1 : 1;
-    int c = compare64(duration(a), duration(b));
-    return c != 0 ? c : tie(a, b);
+static void sort(item *items, int count, order by) {
+    qsort_r(items, (size_t)count, sizeof *items, compare, &by);
 }
 
 /* Attempts, in this order; tight: items go to the tightest gap. */
 static const struct attempt {
-    int (*compare)(const void *, const void *);
+    order order;
     bool tight;
-} attempts[] = {{by_class_size, false},
-                {by_size, false},
-                {by_first, false},
-                {by_class_first, false},
-                {by_class_size, true},
-                {by_contention_duration, false},
-                {by_duration, false},
-                {by_area, false},
-                {by_contention_size, false},
-                {by_last, false},
-                {by_size_duration, false},
-                {by_size, true},
-                {by_first, true},
-                {by_class_first, true},
-                {by_duration, true},
-                {by_contention_duration, true},
-                {by_area, true},
-                {by_contention_size, true},
-                {by_last, true},
-                {by_size_duration, true}};
+} attempts[] = {{{{CLASS, SIZE, FIRST, DURATION}}, false},
+                {{{SIZE, FIRST, DURATION}}, false},
+                {{{FIRST, DURATION}}, false},
+                {{{CLASS, FIRST, DURATION}}, false},
+                {{{CLASS, SIZE, FIRST, DURATION}}, true},
+                {{{CONTENTION, DURATION, SIZE}}, false},
+                {{{DURATION, SIZE}}, false},
+                {{{AREA}}, false},
+                {{{CONTENTION, SIZE, FIRST, DURATION}}, false},
+                {{{LAST, DURATION}}, false},
+                {{{SIZE, DURATION}}, false},
+                {{{SIZE, FIRST, DURATION}}, true},
+                {{{FIRST, DURATION}}, true},
+                {{{CLASS, FIRST, DURATION}}, true},
+                {{{DURATION, SIZE}}, true},
+                {{{CONTENTION, DURATION, SIZE}}, true},
+                {{{AREA}}, true},
+                {{{CONTENTION, SIZE, FIRST, DURATION}}, true},
+                {{{LAST, DURATION}}, true},
+                {{{SIZE, DURATION}}, true}};
 enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
 /* A class ends where the next duration is over twice as long; all short ones are one class. */
 static void classify(packer *p, item *sorted, const int *place) {
     enum { SHORT = 64 };
     memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
-    qsort(sorted, (size_t)p->count, sizeof *sorted, by_duration);
+    sort(sorted, p->count, by_duration);
     for (int i = p->count - 1, class = 0; i >= 0; i--) {
         int64_t here = duration(&sorted[i]);
         if (i < p->count - 1 && here > SHORT && here > 2 * duration(&sorted[i + 1])) class ++;
@@ -357,7 +323,7 @@ static void classify(packer *p, item *sorted, const int *place) {
 /* Fills p->order; `sorted` is scratch for count items, `place` for count ints. */
 static void make_order(packer *p, const struct attempt *attempt, item *sorted, const int *place) {
     memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
-    qsort(sorted, (size_t)p->count, sizeof *sorted, attempt->compare);
+    sort(sorted, p->count, attempt->order);
     for (int i = 0; i < p->count; i++) p->order[i] = place[sorted[i].span];
 }
 
@@ -377,9 +343,8 @@ static bool good_enough(const packer *p) {
 
 /* The place in `order` of the first item that ends at the top. */
 static int place_of_top(const packer *p, const int *order, const int64_t *offset, int64_t height) {
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->count; i++)
         if (offset[order[i]] + p->items[order[i]].size == height) return i;
-    }
     return 0;
 }
 
@@ -414,7 +379,7 @@ static void settle(packer *p) {
         sorted[i].contention = -p->best_offset[i]; /* contentions sort large first */
         sorted[i].span = i;
     }
-    qsort(sorted, (size_t)p->count, sizeof *sorted, by_contention_duration);
+    sort(sorted, p->count, by_contention);
     for (int i = 0; i < p->count; i++) p->order[i] = sorted[i].span;
     free(sorted);
     keep_if_better(p, place_in_gaps(p, p->order, false, p->best - 1));
@@ -518,7 +483,7 @@ static z3d_status pack(packer *p, const z3d_span *spans) {
                              .size = z3d_round_up(spans[i].bytes, Z3D_PACK_ALIGN),
                              .span = i};
     }
-    qsort(p->items, (size_t)p->count, sizeof *p->items, by_first);
+    sort(p->items, p->count, by_first);
     for (int i = 0; i < p->count; i++) place[p->items[i].span] = i;
     Z3D_TRY_GOTO(status, measure(p, spans), done);
     p->best = INT64_MAX;

@@ -151,9 +151,8 @@ void z3d_program_ledger(const z3d_program *program, z3d_space space, z3d_ledger 
     int count = 0;
     memset(out, 0, sizeof *out);
     if (z3d_new(2 * (size_t)program->num_buffers + 1, sizeof *changes, "ledger", &changes) !=
-        Z3D_OK) {
+        Z3D_OK)
         return;
-    }
     for (int i = 0; i < program->num_buffers; i++) {
         const z3d_buffer *b = &program->buffer[i];
         if (b->space != space) continue;

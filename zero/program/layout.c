@@ -23,6 +23,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
                                 z3d_sharding sharding, z3d_group_layout *out) {
     const z3d_parameter_group *group = &model->group[index];
     const int nodes = z3d_mesh_size(mesh, Z3D_ROLE_NODES);
+    bool fits = true;
     out->frozen = group->frozen;
     out->shard_axes = z3d_states_axes(sharding, nodes);
     const bool hybrid = out->shard_axes == Z3D_ROLE_BLOCKS;
@@ -37,10 +38,9 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
             if (range_class(model, p) != class) continue;
             range = range_of(model, p, range.first);
             out->offset[i] = out->elements;
-            if (!z3d_add_i64(out->elements, z3d_parameter_local_elements(p, model->tensor_size),
-                             &out->elements))
-                return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: more than 2^63 elements",
-                                 group->name);
+            fits = fits &&
+                   z3d_add_i64(out->elements, z3d_parameter_local_elements(p, model->tensor_size),
+                               &out->elements);
         }
         range.count = out->elements - range.first;
         if (range.count == 0) continue;
@@ -48,7 +48,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
         if (range.partial && !group->frozen) out->replica_axes = Z3D_ROLE_REPLICAS;
     }
     out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
-    if (!z3d_mul_i64(out->shard, out->rows, &out->padded))
+    if (!fits || !z3d_mul_i64(out->shard, out->rows, &out->padded))
         return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: more than 2^63 elements",
                          group->name);
     return Z3D_OK;
@@ -311,9 +311,11 @@ static z3d_status make_offsets(const z3d_model *model, z3d_layout *layout) {
 
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
+    static const z3d_program_config none;
+    if (!config) config = &none;
     *out = NULL;
     Z3D_TRY(check_model(model, mesh));
-    if (config) Z3D_TRY(z3d_states_check(config));
+    Z3D_TRY(z3d_states_check(config));
     z3d_layout *layout = NULL;
     z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
     if (status != Z3D_OK) return status;
@@ -323,10 +325,8 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     layout->tensor_index = z3d_mesh_index(mesh, Z3D_ROLE_PARTS, mesh->rank);
     layout->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
     layout->stage = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
-    static const z3d_pipeline_config none;
-    const z3d_sharding sharding = config ? config->sharding : Z3D_SHARDING_FLAT;
     struct spread spread = {0, 0};
-    Z3D_TRY_GOTO(status, place_units(model, config ? &config->pipeline : &none, layout), fail);
+    Z3D_TRY_GOTO(status, place_units(model, &config->pipeline, layout), fail);
     Z3D_TRY_GOTO(status,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
                          &layout->group),
@@ -335,18 +335,16 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     Z3D_TRY_GOTO(status, make_offsets(model, layout), fail);
     Z3D_TRY_GOTO(status, find_chunks(model, layout), fail);
     for (int g = 0; g < model->num_groups; g++) {
-        Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, sharding, &layout->group[g]), fail);
-        find_holders(layout, &layout->group[g]);
-        if (config)
-            z3d_states_decide(config, layout->group[g].shard_axes, layout->group[g].elements,
-                              is_offloaded(&layout->group[g], config, &spread),
-                              layout->group[g].frozen, layout->group[g].state);
-        if (layout->group[g].block == 1) layout->group[g].state[Z3D_STATE_SECONDARY].kinds = 0;
+        z3d_group_layout *group = &layout->group[g];
+        Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, config->sharding, group), fail);
+        find_holders(layout, group);
+        z3d_states_decide(config, group->shard_axes, group->elements,
+                          is_offloaded(group, config, &spread), group->frozen, group->state);
+        if (group->block == 1) group->state[Z3D_STATE_SECONDARY].kinds = 0;
         /* Two sums of gradients are added on the device. */
-        if (z3d_adds_two_sums(&layout->group[g]))
-            layout->group[g].state[Z3D_STATE_GRADIENT].at.space = Z3D_SPACE_DEVICE;
-        if (layout->group[g].held &&
-            !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
+        if (z3d_adds_two_sums(group)) group->state[Z3D_STATE_GRADIENT].at.space = Z3D_SPACE_DEVICE;
+        if (group->held &&
+            !z3d_add_i64(layout->padded_total, group->padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");
             goto fail;
         }

@@ -62,9 +62,9 @@ typedef struct z3d_layout {
     int64_t *offset; /* memory of all groups' `offset` */
 } z3d_layout;
 
-/* config: decides states (z3d_states_decide) and the units of stages; NULL if only places and sizes
- * matter, with one stage. Errors: ERR_MEMORY, ERR_CONFIG: also for chunks that are not all units in
- * order, and for a group that units of more than two chunks use. */
+/* config: decides states (z3d_states_decide) and the units of stages; NULL: all zero, if only
+ * places and sizes matter, with one stage. Errors: ERR_MEMORY, ERR_CONFIG: also for chunks that are
+ * not all units in order, and for a group that units of more than two chunks use. */
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);

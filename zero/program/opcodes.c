@@ -55,36 +55,22 @@ bool z3d_communicates(const z3d_instruction *in) {
 }
 
 z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in) {
-    switch (z3d_opcode_info_of(in->opcode)->rules) {
-    case Z3D_CLASS_ALL_GATHER:
-        return Z3D_COLLECTIVE_ALL_GATHER;
-    case Z3D_CLASS_REDUCE_SCATTER:
-        return Z3D_COLLECTIVE_REDUCE_SCATTER;
-    case Z3D_CLASS_SEND:
-        return Z3D_COLLECTIVE_SEND;
-    case Z3D_CLASS_RECV:
-        return Z3D_COLLECTIVE_RECV;
-    case Z3D_CLASS_RESULT:
-        return Z3D_COLLECTIVE_BROADCAST;
-    default:
-        return Z3D_COLLECTIVE_ALL_REDUCE;
-    }
+    /* All others: 0, which is ALL_REDUCE. */
+    static const z3d_collective_kind kinds[Z3D_CLASS_COUNT] = {
+        [Z3D_CLASS_ALL_GATHER] = Z3D_COLLECTIVE_ALL_GATHER,
+        [Z3D_CLASS_REDUCE_SCATTER] = Z3D_COLLECTIVE_REDUCE_SCATTER,
+        [Z3D_CLASS_SEND] = Z3D_COLLECTIVE_SEND,
+        [Z3D_CLASS_RECV] = Z3D_COLLECTIVE_RECV,
+        [Z3D_CLASS_RESULT] = Z3D_COLLECTIVE_BROADCAST};
+    return kinds[z3d_opcode_info_of(in->opcode)->rules];
 }
 
 z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in) {
-    switch (z3d_opcode_info_of(in->opcode)->moves) {
-    case Z3D_MOVES_PARAMETERS:
-    case Z3D_MOVES_ACTIVATIONS:
-    case Z3D_MOVES_ACTIVATION_GRADIENTS:
-        return program->config.dtype;
-    case Z3D_MOVES_GRADIENTS:
-        return program->config.grad_dtype;
-    case Z3D_MOVES_STATES:
-        return Z3D_F32;
-    default: /* the result; the control vector */
-        return z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_RESULT ? program->config.dtype
-                                                                         : Z3D_F64;
-    }
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    if (info->moves == Z3D_MOVES_GRADIENTS) return program->config.grad_dtype;
+    if (info->moves == Z3D_MOVES_STATES) return Z3D_F32;
+    const bool control = info->moves == Z3D_MOVES_NONE && info->rules != Z3D_CLASS_RESULT;
+    return control ? Z3D_F64 : program->config.dtype;
 }
 
 z3d_dtype z3d_instruction_wire(const z3d_program *program, const z3d_instruction *in) {
@@ -130,16 +116,12 @@ static unsigned unit_access(const z3d_instruction *in, int slot) {
     return in->accumulate >> z3d_slot_place(slot) & 1 ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
 }
 
-static unsigned optimizer_access(int slot) {
-    if (slot == Z3D_SLOT_SHARD) return Z3D_ACCESS_READ;
-    return slot == Z3D_SLOT_PARAMETERS || slot == Z3D_SLOT_OPTIMIZER ? Z3D_ACCESS_UPDATE
-                                                                     : Z3D_ACCESS_NONE;
-}
-
-static unsigned host_optimizer_access(int slot) {
-    if (slot == Z3D_SLOT_INPUT) return Z3D_ACCESS_READ; /* gradients */
-    if (slot == Z3D_SLOT_OPTIMIZER) return Z3D_ACCESS_UPDATE;
-    return slot == Z3D_SLOT_PARAMETERS ? Z3D_ACCESS_WRITE : Z3D_ACCESS_NONE;
+/* Both read the gradients and update the states. The host writes parameters only. */
+static unsigned optimizer_access(int slot, bool host) {
+    if (slot == (host ? Z3D_SLOT_INPUT : Z3D_SLOT_SHARD)) return Z3D_ACCESS_READ;
+    if (slot == Z3D_SLOT_PARAMETERS && host) return Z3D_ACCESS_WRITE;
+    const bool updated = slot == Z3D_SLOT_PARAMETERS || slot == Z3D_SLOT_OPTIMIZER;
+    return updated ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_NONE;
 }
 
 bool z3d_moves_apart(const z3d_instruction *in) {
@@ -169,8 +151,8 @@ unsigned z3d_instruction_access(const z3d_instruction *in, int slot) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     if (info->subject == Z3D_SUBJECT_UNIT && info->moves == Z3D_MOVES_NONE)
         return unit_access(in, slot);
-    if (info->rules == Z3D_CLASS_OPTIMIZER) return optimizer_access(slot);
-    if (info->rules == Z3D_CLASS_HOST_OPTIMIZER) return host_optimizer_access(slot);
+    if (info->rules == Z3D_CLASS_OPTIMIZER) return optimizer_access(slot, false);
+    if (info->rules == Z3D_CLASS_HOST_OPTIMIZER) return optimizer_access(slot, true);
     if (slot == Z3D_SLOT_WORKSPACE && in->columns > 0) return Z3D_ACCESS_CLOBBER;
     if (slot == (int)info->to) return to_access(in, info);
     return slot == (int)info->from ? Z3D_ACCESS_READ : Z3D_ACCESS_NONE;
@@ -285,25 +267,18 @@ z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruct
 
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,
                              int64_t *count) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     *first = in->first;
     *count = in->count;
-    switch (z3d_opcode_info_of(in->opcode)->rules) {
-    case Z3D_CLASS_ALL_REDUCE: /* in the flat buffer */
-        if (z3d_opcode_info_of(in->opcode)->over == Z3D_OVER_COPY) {
-            *first = z3d_rows_first(&program->layout->group[in->group], Z3D_ROWS_OWN);
-            *count = program->layout->group[in->group].shard;
-        } else {
-            z3d_layout_partial_part(program->layout, in->group, first, count);
-        }
-        break;
-    case Z3D_CLASS_EXCHANGE:
-        *count = z3d_control_count(program);
-        break;
-    case Z3D_CLASS_RESULT:
+    if (info->rules == Z3D_CLASS_EXCHANGE) *count = z3d_control_count(program);
+    if (info->rules == Z3D_CLASS_RESULT)
         *count = z3d_program_output_elements(program, program->model->num_units - 1);
-        break;
-    default:
-        break;
+    if (info->rules != Z3D_CLASS_ALL_REDUCE) return;
+    if (info->over == Z3D_OVER_COPY) { /* in the flat buffer */
+        *first = z3d_rows_first(&program->layout->group[in->group], Z3D_ROWS_OWN);
+        *count = program->layout->group[in->group].shard;
+    } else {
+        z3d_layout_partial_part(program->layout, in->group, first, count);
     }
 }
 
@@ -311,10 +286,8 @@ void z3d_program_buckets(const z3d_program *p, int64_t bucket[Z3D_AXES_COUNT]) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
         int64_t first, count;
-        const z3d_collective_kind kind = z3d_instruction_kind(in);
-        if (!z3d_is_collective(in) ||
-            (kind != Z3D_COLLECTIVE_REDUCE_SCATTER && kind != Z3D_COLLECTIVE_ALL_GATHER))
-            continue;
+        const z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
+        if (rules != Z3D_CLASS_REDUCE_SCATTER && rules != Z3D_CLASS_ALL_GATHER) continue;
         const z3d_matrix m = z3d_instruction_matrix(p, in);
         z3d_instruction_columns(p, in, &first, &count);
         const int64_t bytes = z3d_bytes_of(m.dtype, m.ranks * count);

@@ -45,9 +45,8 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
 }
 
 void z3d_flow_release(z3d_flow *flow) {
-    for (int b = 0; flow->cells != NULL && b < flow->program->num_buffers; b++) {
+    for (int b = 0; flow->cells != NULL && b < flow->program->num_buffers; b++)
         free(flow->cells[b].cell);
-    }
     free(flow->cells);
     free(flow->started);
     free(flow->squared);
@@ -123,12 +122,10 @@ static bool same_value(z3d_value a, z3d_value b) {
 }
 
 static bool same_cell(const z3d_cell *a, const z3d_cell *b) {
-    for (int row = 0; row < Z3D_ROW_KINDS; row++) {
+    for (int row = 0; row < Z3D_ROW_KINDS; row++)
         if (!same_value(a->value[row], b->value[row]) || a->writer[row] != b->writer[row] ||
-            a->readers[row] != b->readers[row]) {
+            a->readers[row] != b->readers[row])
             return false;
-        }
-    }
     return true;
 }
 
@@ -165,11 +162,10 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     int low = 0, high = c->count;
     while (low < high) { /* the first cell that ends after the column */
         int middle = low + (high - low) / 2;
-        if (cell_at(c, middle)->end > column) {
+        if (cell_at(c, middle)->end > column)
             high = middle;
-        } else {
+        else
             low = middle + 1;
-        }
     }
     *index = low;
     if (column == (low > 0 ? cell_at(c, low - 1)->end : 0)) return Z3D_OK;
@@ -187,13 +183,11 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
 static void join(z3d_cells *c, int from, int to) {
     int kept = from;
     move_gap(c, to + 1);
-    for (int i = from + 1; i <= to; i++) {
-        if (same_cell(&c->cell[kept], &c->cell[i])) {
+    for (int i = from + 1; i <= to; i++)
+        if (same_cell(&c->cell[kept], &c->cell[i]))
             c->cell[kept].end = c->cell[i].end;
-        } else {
+        else
             c->cell[++kept] = c->cell[i];
-        }
-    }
     c->gap = kept + 1;
     c->count -= to - kept;
 }
@@ -226,11 +220,10 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
                       bool write, z3d_value value) {
     char is[192], must[192];
     if (action == UNLOCK) {
-        if (write) {
+        if (write)
             cell->writer[row] = -1;
-        } else {
+        else
             cell->readers[row]--;
-        }
         return Z3D_OK;
     }
     Z3D_TRY(check_free(flow, what, cell, row, write));

@@ -21,9 +21,8 @@ static z3d_status bad_entry(const z3d_program *p, int index, const char *what, l
 static z3d_status check_columns(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     int64_t shard = z3d_instruction_matrix(p, in).columns;
-    if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count) {
+    if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count)
         return Z3D_OK;
-    }
     return FAIL_ENTRY(p, index,
                       "it has %lld columns from column %lld, but its matrix has columns 0 to %lld",
                       (long long)in->count, (long long)in->first, (long long)shard - 1);
@@ -104,26 +103,22 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     bool matrix = z3d_instruction_has_columns(in);
     int units = p->model->num_units, groups = p->model->num_groups;
     int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
-    if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT) {
+    if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT)
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
-    }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
     if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes))
         return FAIL_ENTRY(p, index, "no process group is over axes %s",
                           z3d_axes_name(in->axes).text);
     if (in->phase != Z3D_PHASE_WHOLE && (in->ticket < 0 || in->ticket >= p->num_tickets))
         return bad_entry(p, index, "ticket", in->ticket, p->num_tickets);
-    if (unit && (in->unit < 0 || in->unit >= units)) {
+    if (unit && (in->unit < 0 || in->unit >= units))
         return bad_entry(p, index, "unit", in->unit, units);
-    }
-    if (group && (in->group < 0 || in->group >= groups)) {
+    if (group && (in->group < 0 || in->group >= groups))
         return bad_entry(p, index, "group", in->group, groups);
-    }
     if (z3d_is_point_to_point(in) && (in->peer < 0 || in->peer >= p->layout->stages))
         return bad_entry(p, index, "peer", in->peer, p->layout->stages);
-    if (unit && (in->micro < 0 || in->micro >= micros)) {
+    if (unit && (in->micro < 0 || in->micro >= micros))
         return bad_entry(p, index, "micro-batch", in->micro, micros);
-    }
     Z3D_TRY(check_slots(p, index));
     for (int s = 0; s < in->num_slots; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
@@ -153,15 +148,19 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
                                    z3d_rows rows, z3d_space space, int64_t bytes) {
     const z3d_buffer *b = &p->buffer[index];
     if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
-        b->space == space && b->first_column == 0 && b->group == group && b->rows == rows) {
+        b->space == space && b->first_column == 0 && b->group == group && b->rows == rows)
         return Z3D_OK;
-    }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s, has %lld bytes (%s) of group %d, but must be %s: persistent, "
                      "%s, with %lld bytes (%s) of group %d",
                      index, z3d_buffer_name(b).text, (long long)b->bytes, rows_text(b->rows),
                      b->group, what, z3d_space_text(space), (long long)bytes, rows_text(rows),
                      group);
+}
+
+/* The same for a buffer on the device that is no state. */
+static z3d_status check_plain(const z3d_program *p, int index, const char *what, int64_t bytes) {
+    return check_persistent(p, index, what, -1, Z3D_ROWS_ALL, Z3D_SPACE_DEVICE, bytes);
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
@@ -182,23 +181,19 @@ static z3d_status check_persistents(const z3d_program *p) {
                          "the program has %d buffers, but needs at least its %d persistent ones",
                          p->num_buffers, needed);
     }
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, Z3D_ROWS_ALL,
-                             Z3D_SPACE_DEVICE, sizeof(z3d_step_state)));
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, Z3D_ROWS_ALL,
-                             Z3D_SPACE_DEVICE, 8 * z3d_control_capacity(p->layout)));
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL,
-                             Z3D_SPACE_DEVICE, z3d_traces_scratch(p->traces, p->model, p->layout)));
-    for (int m = 0; m < p->config.accumulation; m++) {
-        for (int f = 0; f < fields; f++) {
-            int64_t bytes = z3d_program_batch_bytes(p, m, f);
-            Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1,
-                                     Z3D_ROWS_ALL, Z3D_SPACE_DEVICE, bytes));
-        }
-    }
+    Z3D_TRY(check_plain(p, Z3D_BUFFER_STATE, "the step state", sizeof(z3d_step_state)));
+    Z3D_TRY(check_plain(p, Z3D_BUFFER_CONTROL, "the control vector",
+                        8 * z3d_control_capacity(p->layout)));
+    Z3D_TRY(check_plain(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch",
+                        z3d_traces_scratch(p->traces, p->model, p->layout)));
+    for (int m = 0; m < p->config.accumulation; m++)
+        for (int f = 0; f < fields; f++)
+            Z3D_TRY(check_plain(p, z3d_program_batch_buffer(p, m, f), "the batch",
+                                z3d_program_batch_bytes(p, m, f)));
     for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
     for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++)
-        Z3D_TRY(check_persistent(p, z3d_program_cache_buffer(p, u), "its cache", -1, Z3D_ROWS_ALL,
-                                 Z3D_SPACE_DEVICE, z3d_program_cache_bytes(p, u)));
+        Z3D_TRY(check_plain(p, z3d_program_cache_buffer(p, u), "its cache",
+                            z3d_program_cache_bytes(p, u)));
     for (int i = needed; i < p->num_buffers; i++)
         if (p->buffer[i].persistent)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
@@ -361,8 +356,7 @@ static z3d_status check_addresses(const z3d_program *p, z3d_space space) {
 z3d_status z3d_verify_memory(const z3d_program *program) {
     Z3D_TRY(check_persistents(program));
     Z3D_TRY(check_lifetimes(program));
-    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
         if (program->arena[space] > 0) Z3D_TRY(check_addresses(program, (z3d_space)space));
-    }
     return Z3D_OK;
 }

@@ -95,11 +95,10 @@ z3d_status z3d_rule_forward(z3d_flow *flow) {
     Z3D_TRY(read_input(flow));
     Z3D_TRY(use_cache(flow, trace));
     Z3D_TRY(add_loss(flow));
-    if (in->need_output && bytes > 0) {
+    if (in->need_output && bytes > 0)
         Z3D_TRY(z3d_flow_write_plain(flow, Z3D_SLOT_OUTPUT, bytes, output_of(in->unit, in->micro)));
-    } else if (in->buffer[Z3D_SLOT_OUTPUT] >= 0) {
+    else if (in->buffer[Z3D_SLOT_OUTPUT] >= 0)
         return z3d_flow_fail(flow, "it has an output buffer, but no output");
-    }
     if (trace->saved == 0) return Z3D_OK;
     return z3d_flow_write_plain(flow, Z3D_SLOT_SAVED, trace->saved,
                                 in->keep ? saved_of(in->unit, in->micro, false) : nothing);

@@ -183,9 +183,8 @@ z3d_status z3d_program_verify(const z3d_program *program) {
     Z3D_TRY(z3d_verify_memory(program));
     z3d_status status = z3d_flow_create(program, &flow);
     if (status == Z3D_OK) status = set_start(&flow);
-    for (; status == Z3D_OK && flow.at < program->num_instructions; flow.at++) {
+    for (; status == Z3D_OK && flow.at < program->num_instructions; flow.at++)
         status = perform(&flow);
-    }
     if (status == Z3D_OK) status = check_end(&flow);
     z3d_flow_release(&flow);
     return status;

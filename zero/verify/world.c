@@ -16,13 +16,9 @@
 /* A collective, send or receive. same_call and are_ends say what must agree. */
 typedef struct call {
     int opcode, child; /* child: its number within a unit, -1: the entry's own */
-    z3d_axes axes;
-    z3d_collective_kind kind;
-    z3d_reduce_op op;
-    z3d_dtype dtype;
-    bool scalar;
+    z3d_child what;
     int group, unit, micro, peer;
-    int64_t first, count, column, columns;
+    int64_t first, column, columns;
 } call;
 
 enum { COPY = -1, IDLE = -2 };
@@ -77,28 +73,21 @@ static call call_of(const z3d_program *p, queued q) {
               .column = in->column,
               .columns = in->columns};
     if (q.child >= 0) {
-        const z3d_child *child = &in->child[q.child];
-        c.axes = child->axes;
-        c.kind = child->kind;
-        c.op = child->op;
-        c.dtype = child->dtype;
-        c.scalar = child->scalar;
-        c.count = child->count;
+        c.what = in->child[q.child];
         return c;
     }
-    c.axes = in->axes;
-    c.kind = z3d_instruction_kind(in);
-    c.dtype = z3d_instruction_dtype(p, in);
-    c.scalar = !z3d_is_collective(in);
-    z3d_instruction_columns(p, in, &c.first, &c.count);
+    c.what = (z3d_child){.kind = z3d_instruction_kind(in),
+                         .dtype = z3d_instruction_dtype(p, in),
+                         .axes = in->axes,
+                         .scalar = !z3d_is_collective(in)};
+    z3d_instruction_columns(p, in, &c.first, &c.what.count);
     return c;
 }
 
 static bool same_call(const call *a, const call *b) {
-    return a->opcode == b->opcode && a->child == b->child && a->kind == b->kind && a->op == b->op &&
-           a->dtype == b->dtype && a->scalar == b->scalar && a->group == b->group &&
-           a->unit == b->unit && a->micro == b->micro && a->first == b->first &&
-           a->count == b->count && a->column == b->column && a->columns == b->columns;
+    return a->opcode == b->opcode && a->child == b->child && z3d_child_equal(&a->what, &b->what) &&
+           a->group == b->group && a->unit == b->unit && a->micro == b->micro &&
+           a->first == b->first && a->column == b->column && a->columns == b->columns;
 }
 
 static int meeting_of(const world *w, int rank, z3d_axes axes) {
@@ -112,12 +101,12 @@ static void describe_call(const player *p, queued q, char *buf, size_t size) {
     call c = call_of(p->program, q);
     z3d_instruction_describe(p->program, q.entry, entry, sizeof entry);
     snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", q.entry, entry,
-             z3d_collective_name(c.kind), (long long)c.count, z3d_dtype_name(c.dtype),
-             z3d_axes_name(c.axes).text);
+             z3d_collective_name(c.what.kind), (long long)c.what.count,
+             z3d_dtype_name(c.what.dtype), z3d_axes_name(c.what.axes).text);
     size_t used = strlen(buf);
     if (q.child < 0 && c.peer >= 0)
         snprintf(buf + used, size - used, ", %s stage %d",
-                 c.kind == Z3D_COLLECTIVE_SEND ? "to" : "from", c.peer);
+                 c.what.kind == Z3D_COLLECTIVE_SEND ? "to" : "from", c.peer);
 }
 
 /* ---- the queue ---- */
@@ -159,7 +148,7 @@ static void finish_head(world *w, int rank) {
 static z3d_status come(world *w, int rank) {
     const player *p = &w->player[rank];
     call mine = call_of(p->program, *head(&p->lane));
-    meeting *m = &w->meeting[meeting_of(w, rank, mine.axes)];
+    meeting *m = &w->meeting[meeting_of(w, rank, mine.what.axes)];
     if (m->arrived == 0) m->first = rank;
     const player *other = &w->player[m->first];
     call theirs = call_of(other->program, *head(&other->lane));
@@ -172,34 +161,35 @@ static z3d_status come(world *w, int rank) {
             "ranks of one group run different collectives: %s %d runs %s; %s %d runs %s", w->whose,
             m->first, a, w->whose, rank, b);
     }
-    int size = z3d_mesh_size(w->mesh, mine.axes);
+    int size = z3d_mesh_size(w->mesh, mine.what.axes);
     if (++m->arrived < size) return Z3D_OK;
     m->arrived = 0;
-    for (int i = 0; i < size; i++) finish_head(w, z3d_mesh_member(w->mesh, mine.axes, rank, i));
+    for (int i = 0; i < size; i++)
+        finish_head(w, z3d_mesh_member(w->mesh, mine.what.axes, rank, i));
     return Z3D_OK;
 }
 
 /* ---- sends and receives ---- */
 
 static bool are_ends(const call *a, const call *b) {
-    bool send = a->kind == Z3D_COLLECTIVE_SEND;
+    bool send = a->what.kind == Z3D_COLLECTIVE_SEND;
     const z3d_opcode_info *x = z3d_opcode_info_of((z3d_opcode)a->opcode);
     const z3d_opcode_info *y = z3d_opcode_info_of((z3d_opcode)b->opcode);
-    return b->kind == (send ? Z3D_COLLECTIVE_RECV : Z3D_COLLECTIVE_SEND) && x->moves == y->moves &&
-           x->subject == y->subject && a->dtype == b->dtype && a->group == b->group &&
-           a->unit == b->unit && a->micro == b->micro && a->first == b->first &&
-           a->count == b->count;
+    return b->what.kind == (send ? Z3D_COLLECTIVE_RECV : Z3D_COLLECTIVE_SEND) &&
+           x->moves == y->moves && x->subject == y->subject && a->what.dtype == b->what.dtype &&
+           a->group == b->group && a->unit == b->unit && a->micro == b->micro &&
+           a->first == b->first && a->what.count == b->what.count;
 }
 
 /* The transfer is over if its peer's head is the other end. */
 static z3d_status meet_peer(world *w, int rank) {
     const player *p = &w->player[rank];
     call mine = call_of(p->program, *head(&p->lane));
-    int peer = z3d_mesh_member(w->mesh, mine.axes, rank, mine.peer);
+    int peer = z3d_mesh_member(w->mesh, mine.what.axes, rank, mine.peer);
     const player *other = &w->player[peer];
     if (!waits(&other->lane) || !head_is_transfer(other)) return Z3D_OK;
     call yours = call_of(other->program, *head(&other->lane));
-    if (z3d_mesh_member(w->mesh, yours.axes, peer, yours.peer) != rank) return Z3D_OK;
+    if (z3d_mesh_member(w->mesh, yours.what.axes, peer, yours.peer) != rank) return Z3D_OK;
     if (!are_ends(&mine, &yours)) {
         char a[256], b[256];
         describe_call(p, *head(&p->lane), a, sizeof a);
@@ -413,9 +403,8 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
     Z3D_TRY(z3d_new(count, sizeof *w->heads, "verifier", &w->heads));
     Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
-    for (int rank = 0; rank < w->count; rank++) {
+    for (int rank = 0; rank < w->count; rank++)
         Z3D_TRY(make_player(&w->player[rank], programs[rank]));
-    }
     for (int rank = w->count - 1; rank >= 0; rank--) schedule(w, rank);
     while (w->num_to_run > 0) Z3D_TRY(play(w, w->to_run[--w->num_to_run]));
     return check_ends(w);

@@ -52,6 +52,13 @@ static double *number_at(z3d_hardware *hardware, int index) {
     return (double *)(void *)((char *)hardware + numbers[index].offset);
 }
 
+/* NUMBERS: no number has this path. */
+static int number_called(const char *path) {
+    int index = 0;
+    while (index < NUMBERS && strcmp(numbers[index].path, path) != 0) index++;
+    return index;
+}
+
 static z3d_status refuse(const reader *r, yaml_mark_t mark, const char *path, const char *what) {
     return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s:%zu:%zu: %.96s%s%.200s", r->name, mark.line + 1,
                      mark.column + 1, path, path[0] ? ": " : "", what);
@@ -67,18 +74,16 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
                  n->high);
         return refuse(r, mark, n->path, what);
     }
-    const double *at = number_at(r->hardware, index);
+    double *at = number_at(r->hardware, index);
     const bool counts = at == &r->hardware->devices || at == &r->hardware->threads;
     if (counts && number != floor(number)) {
         snprintf(what, sizeof what, "'%.40s' is not a whole number", value);
         return refuse(r, mark, n->path, what);
     }
     if (r->kind == STANDARD && r->hardware->given[index]) return Z3D_OK;
-    const bool fuses = number_at(r->hardware, index) == &r->hardware->attention_fused;
-    if (r->kind == SOFTWARE && fuses && r->hardware->given[index] &&
-        number > r->hardware->attention_fused)
-        return Z3D_OK;
-    *number_at(r->hardware, index) = number;
+    const bool fuses = at == &r->hardware->attention_fused;
+    if (r->kind == SOFTWARE && fuses && r->hardware->given[index] && number > *at) return Z3D_OK;
+    *at = number;
     r->hardware->estimates[index] = estimate;
     if (r->kind == MACHINE) r->hardware->given[index] = true;
     return Z3D_OK;
@@ -311,28 +316,24 @@ z3d_status z3d_hardware_read_with(const char *path, const char *software, z3d_ha
 }
 
 double *z3d_hardware_number(z3d_hardware *hardware, const char *path) {
-    for (int i = 0; i < NUMBERS; i++)
-        if (strcmp(numbers[i].path, path) == 0) return number_at(hardware, i);
-    return NULL;
+    const int index = number_called(path);
+    return index < NUMBERS ? number_at(hardware, index) : NULL;
 }
 
 void z3d_hardware_set(z3d_hardware *hardware, const char *path, double value) {
-    for (int i = 0; i < NUMBERS; i++) {
-        if (strcmp(numbers[i].path, path) != 0) continue;
-        *number_at(hardware, i) = value;
-        hardware->estimates[i] = false;
-    }
+    const int index = number_called(path);
+    if (index == NUMBERS) return;
+    *number_at(hardware, index) = value;
+    hardware->estimates[index] = false;
 }
 
 bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning) {
-    for (int i = 0; i < NUMBERS; i++) {
-        if (strcmp(numbers[i].path, path) != 0) continue;
-        *low = numbers[i].low;
-        *high = numbers[i].high;
-        *meaning = numbers[i].meaning;
-        return true;
-    }
-    return false;
+    const int index = number_called(path);
+    if (index == NUMBERS) return false;
+    *low = numbers[index].low;
+    *high = numbers[index].high;
+    *meaning = numbers[index].meaning;
+    return true;
 }
 
 /* Numbers that decide whether a run fits into memory, not how long it takes. */

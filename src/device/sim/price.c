@@ -39,10 +39,6 @@ static double memory_seconds(const z3d_hardware *hardware, double bytes) {
     return bytes / (hardware->memory_bandwidth * 1e9 * hardware->memory_efficiency);
 }
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
 /* Small dimensions leave a device's units idle: a dimension of size `gemm_half` halves the
  * speed. */
 static double gemm(const z3d_hardware *hardware, const z3d_event *kernel) {
@@ -51,8 +47,8 @@ static double gemm(const z3d_hardware *hardware, const z3d_event *kernel) {
     double efficiency = hardware->gemm_efficiency /
                         ((1 + half / (double)kernel->m) * (1 + half / (double)kernel->n) *
                          (1 + half / (double)kernel->k));
-    return larger(compute_seconds(hardware, kernel->dtype, kernel->flops, efficiency),
-                  memory_seconds(hardware, (double)kernel->bytes));
+    return fmax(compute_seconds(hardware, kernel->dtype, kernel->flops, efficiency),
+                memory_seconds(hardware, (double)kernel->bytes));
 }
 
 /* Fused: the causal half in whole squares; a score costs an exponential, however small its head is.
@@ -66,9 +62,9 @@ static double fused_attention(const z3d_hardware *hardware, const z3d_event *ker
     const double squares = rows * (rows + tile) / (seq * (seq + 1));
     const double efficiency =
         hardware->attention_efficiency * (backward ? hardware->attention_backward : 1);
-    return larger(compute_seconds(hardware, kernel->dtype, kernel->flops * squares * exponentials,
-                                  efficiency),
-                  memory_seconds(hardware, (double)kernel->bytes));
+    return fmax(compute_seconds(hardware, kernel->dtype, kernel->flops * squares * exponentials,
+                                efficiency),
+                memory_seconds(hardware, (double)kernel->bytes));
 }
 
 /* If attention is not fused, each product and each step between the products (scale and mask,
@@ -132,7 +128,7 @@ double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks) {
 
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks) {
     double wanted = z3d_hardware_node_ranks(hardware, ranks) * hardware->threads;
-    return hardware->cores > 0 ? larger(1, wanted / hardware->cores) : 1;
+    return hardware->cores > 0 ? fmax(1, wanted / hardware->cores) : 1;
 }
 
 double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes) {

@@ -77,14 +77,6 @@ static z3d_linear projection_layer(const z3d_unit_run *run) {
     return linear_at(run, GPT_ATTN_PROJ_WEIGHT, gpt->local_hidden, gpt->config.hidden_size);
 }
 
-/* *y = a layernorm of all rows; in a lean run *y is workspace. */
-static z3d_status layernorm(z3d_unit_run *run, const z3d_norm *norm, void **y) {
-    if (run->lean)
-        Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run),
-                                        z3d_row_bytes(run, gpt_of(run)->config.hidden_size), y));
-    return z3d_norm_forward_all(run, norm, *y);
-}
-
 /* Each row of qkv has queries, then keys, then values: the address of part 0, 1 or 2. */
 static void *qkv_part(const z3d_unit_run *run, void *qkv, int64_t part) {
     return (char *)qkv + part * z3d_row_bytes(run, gpt_of(run)->local_hidden);
@@ -111,7 +103,7 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
 static z3d_status attention_half(z3d_unit_run *run, block_saved *saved) {
     z3d_linear qkv = qkv_layer(run), projection = projection_layer(run);
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
+    Z3D_TRY(z3d_norm_forward_lean(run, &saved->norm_1, &saved->ln_1));
     Z3D_TRY(z3d_unit_column_forward(run, &qkv, saved->ln_1, saved->qkv));
     z3d_unit_workspace_release(run, mark);
     if (run->lean)
@@ -133,17 +125,6 @@ static z3d_status forward(z3d_unit_run *run) {
 }
 
 /* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
-
-/* output_gradient -> d_x1. */
-static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block_saved *saved,
-                               void *d_x1) {
-    if (gpt_of(run)->shape.tiling > 1)
-        return z3d_tiles_begin_backward(run, halves, &saved->norm_2, d_x1);
-    void *d_ln_2;
-    Z3D_TRY(z3d_mlp_backward(run, halves, &saved->mlp, run->output_gradient, &d_ln_2));
-    return z3d_norm_backward(run, halves, &saved->norm_2, z3d_unit_own_part(run, d_ln_2),
-                             run->output_gradient, d_x1);
-}
 
 /* d_x1 -> d_qkv: backward of the projection and of the heads. */
 static z3d_status heads_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
@@ -190,8 +171,9 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
     Z3D_TRY(heads_backward(run, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
     if (halves & Z3D_INPUT_HALF && z3d_norm_needs_gradient(run, &saved->norm_1))
-        Z3D_TRY(z3d_unit_take_workspace(run, qkv.rows, z3d_row_bytes(run, qkv.in), &d_ln_1));
-    if (!qkv.input_only && run->lean) Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
+        Z3D_TRY(z3d_unit_take_all(run, &d_ln_1));
+    if (!qkv.input_only && run->lean)
+        Z3D_TRY(z3d_norm_forward_lean(run, &saved->norm_1, &saved->ln_1));
     Z3D_TRY(
         z3d_unit_columns_backward(run, &qkv, 1, saved->ln_1, (const void *const *)&d_qkv, d_ln_1));
     return z3d_norm_backward(run, halves, &saved->norm_1, z3d_unit_own_part(run, d_ln_1), d_x1,
@@ -204,7 +186,7 @@ static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(z3d_residual_take_gradient(run, halves, trains_projection(run), &d_x1));
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
+    Z3D_TRY(z3d_branch_backward(run, halves, &saved.mlp, &saved.norm_2, d_x1));
     z3d_unit_workspace_release(run, mark);
     return attention_backward(run, halves, &saved, d_x1);
 }

@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config) {
-    return z3d_round_up(config->vocab_size, config->vocab_multiple * config->tensor_size);
-}
-
 static z3d_status check(const z3d_gpt_config *config) {
     z3d_refusal refusal = {"GPT", false};
     z3d_config_judge judge = z3d_refusal_judge(&refusal);
@@ -89,20 +85,6 @@ static void describe_groups(z3d_model *model, const z3d_gpt *gpt) {
     add_layernorm(group, "", c->hidden_size);
 }
 
-static void describe_facts(z3d_model *model, const z3d_gpt *gpt) {
-    const z3d_gpt_config *c = &gpt->config;
-    z3d_model_facts *facts = &model->facts;
-    *facts = (z3d_model_facts){.type = "GPT",
-                               .tokens = c->seq_length,
-                               .vocabulary = c->vocab_size,
-                               .padded_vocabulary = gpt->shape.padded_vocab,
-                               .product_outputs = z3d_mlp_columns(&gpt->shape),
-                               .product_inputs = c->hidden_size,
-                               .flops = z3d_gpt_flops(c)};
-    snprintf(facts->shape, sizeof facts->shape, "%lld layers, hidden %lld, %lld heads",
-             (long long)c->num_layers, (long long)c->hidden_size, (long long)c->num_heads);
-}
-
 static void destroy(z3d_model *model) {
     free(model->data);
 }
@@ -113,7 +95,8 @@ static z3d_transformer shape_of(const z3d_gpt_config *c) {
                              .hidden_size = c->hidden_size,
                              .seq_length = c->seq_length,
                              .vocab_size = c->vocab_size,
-                             .padded_vocab = z3d_gpt_padded_vocab(c),
+                             .padded_vocab =
+                                 z3d_padded_vocab(c->vocab_size, c->vocab_multiple, c->tensor_size),
                              .hidden_dropout = c->hidden_dropout,
                              .init_std = c->init_std,
                              .tensor_size = c->tensor_size,
@@ -148,9 +131,6 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     gpt->local_hidden = config->hidden_size / config->tensor_size;
     model->data = gpt;
     model->destroy = destroy;
-    model->tensor_size = config->tensor_size;
-    model->sequence_parallel = config->sequence_parallel;
-    z3d_model_take_tokens(model, config->seq_length, config->packed);
     describe_groups(model, gpt);
     z3d_find_adapters(&model->group[FIRST_BLOCK], z3d_gpt_modules, gpt->shape.adapter);
     z3d_describe_units(model, &gpt->shape,
@@ -160,8 +140,13 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
                                                 .embedding = {WTE, WPE},
                                                 .first_block = FIRST_BLOCK,
                                                 .table = WTE,
-                                                .norm = FIRST_BLOCK + in_blocks});
-    describe_facts(model, gpt);
+                                                .norm = FIRST_BLOCK + in_blocks,
+                                                .packed = config->packed,
+                                                .type = "GPT",
+                                                .flops = z3d_gpt_flops(config)});
+    snprintf(model->facts.shape, sizeof model->facts.shape, "%lld layers, hidden %lld, %lld heads",
+             (long long)config->num_layers, (long long)config->hidden_size,
+             (long long)config->num_heads);
     *out = model;
     return Z3D_OK;
 }

@@ -28,9 +28,6 @@ typedef struct z3d_gpt_config {
  * collective. */
 z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
 
-/* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */
-int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config);
-
 /* The layers that may have adapters. */
 extern const z3d_lora_module z3d_gpt_modules[];
 

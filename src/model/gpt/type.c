@@ -29,7 +29,8 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
 
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {
     z3d_gpt_config gpt = config_of(config);
-    int64_t inner = 4 * gpt.hidden_size, vocab = z3d_gpt_padded_vocab(&gpt);
+    int64_t inner = 4 * gpt.hidden_size,
+            vocab = z3d_padded_vocab(gpt.vocab_size, gpt.vocab_multiple, gpt.tensor_size);
     *out = (z3d_model_sizes){.width = inner > vocab ? inner : vocab,
                              .tensor_limit = gpt.num_heads,
                              .units = gpt.num_layers * z3d_tiled_units(gpt.tiling) + 2,

@@ -65,14 +65,6 @@ static z3d_linear o_layer(const z3d_unit_run *run) {
 
 /* ---- forward ---- */
 
-/* *y = a norm of all rows; in a lean run *y is workspace. */
-static z3d_status normalise(z3d_unit_run *run, const z3d_norm *norm, void **y) {
-    if (run->lean)
-        Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run),
-                                        z3d_row_bytes(run, llama_of(run)->shape.hidden_size), y));
-    return z3d_norm_forward_all(run, norm, *y);
-}
-
 /* saved->attention = the local heads' attention. */
 static z3d_status attend(const z3d_unit_run *run, const block_saved *saved,
                          const llama_heads *heads) {
@@ -98,7 +90,7 @@ static z3d_status attention_half(z3d_unit_run *run, block_saved *saved) {
     if (run->lean)
         Z3D_TRY(z3d_unit_take_workspace(run, o.rows, z3d_row_bytes(run, o.in), &saved->attention));
     int64_t inside = z3d_unit_workspace_mark(run);
-    Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));
+    Z3D_TRY(z3d_norm_forward_lean(run, &saved->input_norm, &saved->input));
     Z3D_TRY(z3d_llama_heads_forward(run, &saved->heads, saved->input, &heads));
     Z3D_TRY(attend(run, saved, &heads));
     z3d_unit_workspace_release(run, inside);
@@ -116,17 +108,6 @@ static z3d_status forward(z3d_unit_run *run) {
 }
 
 /* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
-
-/* output_gradient -> d_x1. */
-static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block_saved *saved,
-                               void *d_x1) {
-    if (llama_of(run)->shape.tiling > 1)
-        return z3d_tiles_begin_backward(run, halves, &saved->post_norm, d_x1);
-    void *d_post;
-    Z3D_TRY(z3d_mlp_backward(run, halves, &saved->mlp, run->output_gradient, &d_post));
-    return z3d_norm_backward(run, halves, &saved->post_norm, z3d_unit_own_part(run, d_post),
-                             run->output_gradient, d_x1);
-}
 
 /* Backward of the heads' attention; a lean run's attention is computed first. */
 static z3d_status heads_backward(z3d_unit_run *run, const block_saved *saved,
@@ -179,9 +160,8 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
     Z3D_TRY(o_backward(run, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
     if (halves & Z3D_INPUT_HALF && z3d_norm_needs_gradient(run, &saved->input_norm))
-        Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, llama->shape.hidden_size),
-                                        &d_input));
-    if (weight && run->lean) Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));
+        Z3D_TRY(z3d_unit_take_all(run, &d_input));
+    if (weight && run->lean) Z3D_TRY(z3d_norm_forward_lean(run, &saved->input_norm, &saved->input));
     Z3D_TRY(z3d_llama_heads_backward(run, halves, &saved->heads, d_qkv, saved->input, d_input));
     return z3d_norm_backward(run, halves, &saved->input_norm, z3d_unit_own_part(run, d_input), d_x1,
                              run->input_gradient);
@@ -193,7 +173,7 @@ static z3d_status backward_halves(z3d_unit_run *run, z3d_halves halves) {
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(z3d_residual_take_gradient(run, halves, trains_o(run), &d_x1));
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
+    Z3D_TRY(z3d_branch_backward(run, halves, &saved.mlp, &saved.post_norm, d_x1));
     z3d_unit_workspace_release(run, mark);
     return attention_backward(run, halves, &saved, d_x1);
 }

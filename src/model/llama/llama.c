@@ -6,10 +6,6 @@
 #include "src/model/limits.h"
 #include "src/model/llama/units.h"
 
-int64_t z3d_llama_padded_vocab(const z3d_llama_config *config) {
-    return z3d_round_up(config->vocab_size, config->vocab_multiple * config->tensor_size);
-}
-
 static z3d_status check(const z3d_llama_config *config) {
     z3d_refusal refusal = {"Llama", false};
     z3d_config_judge judge = z3d_refusal_judge(&refusal);
@@ -124,28 +120,14 @@ static void describe_groups(z3d_model *model, const z3d_llama *llama) {
 
 /* ---- the model ---- */
 
-static void describe_facts(z3d_model *model, const z3d_llama *llama) {
-    const z3d_llama_config *c = &llama->config;
-    z3d_model_facts *facts = &model->facts;
-    *facts = (z3d_model_facts){.type = "Llama",
-                               .tokens = c->seq_length,
-                               .vocabulary = c->vocab_size,
-                               .padded_vocabulary = llama->shape.padded_vocab,
-                               .product_outputs = z3d_mlp_columns(&llama->shape),
-                               .product_inputs = c->hidden_size,
-                               .flops = z3d_llama_flops(c)};
-    snprintf(facts->shape, sizeof facts->shape,
-             "%lld layers, hidden %lld, %lld heads, %lld key/value heads", (long long)c->num_layers,
-             (long long)c->hidden_size, (long long)c->num_heads, (long long)c->num_key_value_heads);
-}
-
 static z3d_transformer shape_of(const z3d_llama_config *c) {
     const int tiling = c->tiling > 1 ? (int)c->tiling : 1;
     return (z3d_transformer){.num_layers = c->num_layers,
                              .hidden_size = c->hidden_size,
                              .seq_length = c->seq_length,
                              .vocab_size = c->vocab_size,
-                             .padded_vocab = z3d_llama_padded_vocab(c),
+                             .padded_vocab =
+                                 z3d_padded_vocab(c->vocab_size, c->vocab_multiple, c->tensor_size),
                              .init_std = c->init_std,
                              .tensor_size = c->tensor_size,
                              .sequence_parallel = c->sequence_parallel,
@@ -186,9 +168,6 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
     }
     model->data = llama;
     model->destroy = destroy;
-    model->tensor_size = config->tensor_size;
-    model->sequence_parallel = config->sequence_parallel;
-    z3d_model_take_tokens(model, config->seq_length, config->packed);
     describe_groups(model, llama);
     z3d_find_adapters(&model->group[1], z3d_llama_modules, llama->shape.adapter);
     z3d_describe_units(
@@ -199,8 +178,14 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
                                  .embedding = {0},
                                  .first_block = 1,
                                  .table = head_table(llama),
-                                 .norm = norm_group(llama)});
-    describe_facts(model, llama);
+                                 .norm = norm_group(llama),
+                                 .packed = config->packed,
+                                 .type = "Llama",
+                                 .flops = z3d_llama_flops(config)});
+    snprintf(model->facts.shape, sizeof model->facts.shape,
+             "%lld layers, hidden %lld, %lld heads, %lld key/value heads",
+             (long long)config->num_layers, (long long)config->hidden_size,
+             (long long)config->num_heads, (long long)config->num_key_value_heads);
     *out = model;
     return Z3D_OK;
 }

@@ -40,9 +40,6 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *config);
  * collective. */
 z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out);
 
-/* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */
-int64_t z3d_llama_padded_vocab(const z3d_llama_config *config);
-
 /* The layers that may have adapters. */
 extern const z3d_lora_module z3d_llama_modules[];
 

@@ -91,7 +91,8 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
 
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {
     z3d_llama_config llama = z3d_llama_config_of(config);
-    int64_t inner = 2 * llama.intermediate_size, vocab = z3d_llama_padded_vocab(&llama);
+    int64_t inner = 2 * llama.intermediate_size,
+            vocab = z3d_padded_vocab(llama.vocab_size, llama.vocab_multiple, llama.tensor_size);
     int64_t qkv = (llama.num_heads + 2 * llama.num_key_value_heads) * llama.head_dim;
     int64_t width = inner > vocab ? inner : vocab;
     *out = (z3d_model_sizes){.width = width > qkv ? width : qkv,

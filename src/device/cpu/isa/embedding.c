@@ -66,7 +66,6 @@ static inline uint64_t table_row(const scatter *s, int64_t key) {
 
 static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t column, int64_t n) {
     const z3d_embedding_backward *embedding = s->embedding;
-    const z3d_dtype dtype = embedding->gradient_dtype;
     const int64_t i = (int64_t)table_row(s, first) * embedding->cols + column;
     float sum[SCATTER_COLS] = {0}, tile[SCATTER_COLS];
     for (int64_t key = first; key < end; key++) {
@@ -76,12 +75,8 @@ static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t 
 #pragma omp simd
         for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
     }
-    if (embedding->accumulate) {
-        const float *old = load_tile(tile, embedding->table_gradient, dtype, i, n);
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) sum[j] += old[j];
-    }
-    narrow(element_to_write(embedding->table_gradient, dtype, i), dtype, sum, n);
+    store_sum(sum, embedding->table_gradient, embedding->gradient_dtype, embedding->accumulate, i,
+              n);
 }
 
 static void scatter_tasks(const void *context, int64_t first, int64_t end) {
@@ -169,13 +164,7 @@ static void position_backward_block(const void *context, int64_t first, int64_t 
 #pragma omp simd
             for (int64_t j = skip; j < count; j++) sum[j] += dy[j - skip];
         }
-        if (position->accumulate) {
-            const float *old = load_tile(tile, position->gradient, position->gradient_dtype, i, n);
-#pragma omp simd
-            for (int64_t j = 0; j < n; j++) sum[j] += old[j];
-        }
-        narrow(element_to_write(position->gradient, position->gradient_dtype, i),
-               position->gradient_dtype, sum, n);
+        store_sum(sum, position->gradient, position->gradient_dtype, position->accumulate, i, n);
     }
 }
 

@@ -135,4 +135,16 @@ static inline void close_tile(const float *restrict tile, void *destination, z3d
     if (dtype != Z3D_F32) narrow((uint16_t *)destination + index, dtype, tile, n);
 }
 
+/* Elements i .. i + n - 1 of a gradient = (accumulate ? themselves : 0) + sum, rounded once. */
+static inline void store_sum(float *restrict sum, void *gradient, z3d_dtype dtype, bool accumulate,
+                             int64_t i, int64_t n) {
+    float tile[TILE];
+    if (accumulate) {
+        const float *old = load_tile(tile, gradient, dtype, i, n);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) sum[j] += old[j];
+    }
+    narrow(element_to_write(gradient, dtype, i), dtype, sum, n);
+}
+
 #endif

@@ -142,16 +142,9 @@ z3d_status Z3D_CPU_NAME(layernorm_backward)(z3d_cpu *cpu, const z3d_kernel *kern
                         .chunks = z3d_row_chunks(norm->rows),
                         .stride = z3d_partial_stride(norm->cols)};
     for_blocks(cpu, b.chunks, 1, norm->rows * norm->cols / b.chunks, backward_chunks, &b);
-    fold f = {.partials = b.partials,
-              .chunks = b.chunks,
-              .stride = b.stride,
-              .cols = norm->cols,
-              .gradient = norm->weight_gradient,
-              .dtype = norm->gradient_dtype,
-              .accumulate = norm->accumulate};
-    fold_partials(cpu, &f);
-    f.partials += b.chunks * b.stride;
-    f.gradient = norm->bias_gradient;
-    fold_partials(cpu, &f);
+    fold_partials(cpu, b.partials, b.chunks, norm->cols, norm->weight_gradient,
+                  norm->gradient_dtype, norm->accumulate);
+    fold_partials(cpu, b.partials + b.chunks * b.stride, b.chunks, norm->cols, norm->bias_gradient,
+                  norm->gradient_dtype, norm->accumulate);
     return Z3D_OK;
 }

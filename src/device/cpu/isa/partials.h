@@ -18,24 +18,23 @@ static inline void fold_columns(const void *context, int64_t first, int64_t end)
     const fold *f = context;
     for (int64_t i = first; i < end; i += TILE) {
         const int64_t n = min_int64(TILE, end - i);
-        float sum[TILE], old_tile[TILE];
+        float sum[TILE];
         memcpy(sum, f->partials + i, (size_t)n * sizeof *sum);
         for (int64_t chunk = 1; chunk < f->chunks; chunk++) {
             const float *partial = f->partials + chunk * f->stride + i;
 #pragma omp simd
             for (int64_t j = 0; j < n; j++) sum[j] += partial[j];
         }
-        if (f->accumulate) {
-            const float *old = load_tile(old_tile, f->gradient, f->dtype, i, n);
-#pragma omp simd
-            for (int64_t j = 0; j < n; j++) sum[j] += old[j];
-        }
-        narrow(element_to_write(f->gradient, f->dtype, i), f->dtype, sum, n);
+        store_sum(sum, f->gradient, f->dtype, f->accumulate, i, n);
     }
 }
 
-static inline void fold_partials(z3d_cpu *cpu, const fold *f) {
-    for_blocks(cpu, f->cols, 256, f->chunks, fold_columns, f);
+/* The chunks' rows of partials are z3d_partial_stride(cols) elements apart. */
+static inline void fold_partials(z3d_cpu *cpu, const float *partials, int64_t chunks, int64_t cols,
+                                 void *gradient, z3d_dtype dtype, bool accumulate) {
+    const int64_t stride = z3d_partial_stride(cols);
+    const fold f = {partials, chunks, stride, cols, gradient, dtype, accumulate};
+    for_blocks(cpu, cols, 256, chunks, fold_columns, &f);
 }
 
 #endif

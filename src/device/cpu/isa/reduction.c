@@ -55,14 +55,8 @@ z3d_status Z3D_CPU_NAME(bias_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
                               .chunks = z3d_row_chunks(bias->rows),
                               .stride = z3d_partial_stride(bias->cols)};
     for_blocks(cpu, sums.chunks, 1, bias->rows * bias->cols / sums.chunks, sum_chunks, &sums);
-    const fold f = {.partials = sums.partials,
-                    .chunks = sums.chunks,
-                    .stride = sums.stride,
-                    .cols = bias->cols,
-                    .gradient = bias->gradient,
-                    .dtype = bias->gradient_dtype,
-                    .accumulate = bias->accumulate};
-    fold_partials(cpu, &f);
+    fold_partials(cpu, sums.partials, sums.chunks, bias->cols, bias->gradient, bias->gradient_dtype,
+                  bias->accumulate);
     return Z3D_OK;
 }
 

@@ -38,12 +38,8 @@ static void forward_vectors(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(rmsnorm_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_rmsnorm_forward *norm = &kernel->as.rmsnorm_forward;
-    REQUIRE_FLOAT(rmsnorm_forward, norm->dtype);
-    for_rows(cpu, norm->rows * norm->heads, norm->cols, forward_vectors, norm);
-    return Z3D_OK;
-}
+KERNEL_OF_BLOCKS(rmsnorm_forward,
+                 for_rows(cpu, kernel->rows * kernel->heads, kernel->cols, forward_vectors, kernel))
 
 /* Backward: with g = dy * weight and x^ = x * rstd, dx = rstd * (g - x^ * mean(g x^)). The weight's
  * gradient is a sum over vectors, by chunks. */
@@ -124,13 +120,7 @@ z3d_status Z3D_CPU_NAME(rmsnorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel
                         .chunks = z3d_row_chunks(vectors),
                         .stride = z3d_partial_stride(norm->cols)};
     for_blocks(cpu, b.chunks, 1, vectors * norm->cols / b.chunks, backward_chunks, &b);
-    const fold f = {.partials = b.partials,
-                    .chunks = b.chunks,
-                    .stride = b.stride,
-                    .cols = norm->cols,
-                    .gradient = norm->weight_gradient,
-                    .dtype = norm->gradient_dtype,
-                    .accumulate = norm->accumulate};
-    fold_partials(cpu, &f);
+    fold_partials(cpu, b.partials, b.chunks, norm->cols, norm->weight_gradient,
+                  norm->gradient_dtype, norm->accumulate);
     return Z3D_OK;
 }

@@ -19,12 +19,8 @@ static void forward_rows(const void *context, int64_t first, int64_t end) {
         }
 }
 
-z3d_status Z3D_CPU_NAME(swiglu_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_swiglu_forward *swiglu = &kernel->as.swiglu_forward;
-    REQUIRE_FLOAT(swiglu_forward, swiglu->dtype);
-    for_rows(cpu, swiglu->rows, 2 * swiglu->cols, forward_rows, swiglu);
-    return Z3D_OK;
-}
+KERNEL_OF_BLOCKS(swiglu_forward,
+                 for_rows(cpu, kernel->rows, 2 * kernel->cols, forward_rows, kernel))
 
 /* Beyond +-80 the sigmoid is 0 or 1 to fp32's precision; the clamp avoids inf * 0. It is a separate
  * loop, because in one loop compilers would compute everything for x and for the bounds. */
@@ -65,9 +61,5 @@ static void backward_rows(const void *context, int64_t first, int64_t end) {
         }
 }
 
-z3d_status Z3D_CPU_NAME(swiglu_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_swiglu_backward *swiglu = &kernel->as.swiglu_backward;
-    REQUIRE_FLOAT(swiglu_backward, swiglu->dtype);
-    for_rows(cpu, swiglu->rows, 2 * swiglu->cols, backward_rows, swiglu);
-    return Z3D_OK;
-}
+KERNEL_OF_BLOCKS(swiglu_backward,
+                 for_rows(cpu, kernel->rows, 2 * kernel->cols, backward_rows, kernel))
