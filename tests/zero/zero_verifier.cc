@@ -95,6 +95,23 @@ void expect_refused(const Wrong &wrong) {
             << z3d_error_message() << "\n  lacks: " << word;
 }
 
+// One collective would add in another order than two halves do.
+TEST(Verifier, RefusesOneCollectiveInsteadOfTwoHalves) {
+    Options o = options(2, 1, 4, 1);
+    o.outer = 2;
+    o.sharding = Z3D_SHARDING_HIERARCHICAL;
+    expect_refused({"a flat reduction",
+                    o,
+                    [](Copy &c) {
+                        for (z3d_instruction &in : c.entries)
+                            if (in.opcode == Z3D_OP_REDUCE_GRADS && in.axes == Z3D_ROLE_BLOCKS) {
+                                in.axes = Z3D_ROLE_ROWS;
+                                in.count = c.program.layout->group[in.group].shard;
+                            }
+                    },
+                    {"reduce_grads", "in two halves"}});
+}
+
 // The first of the gathers of two groups that travel as one; the other follows.
 z3d_instruction &joined(Copy &c) {
     return c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)];

@@ -45,12 +45,13 @@ static z3d_status check_kind(z3d_flow *flow) {
     if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
-    z3d_axes axes = z3d_opcode_axes(flow->program->layout, in->opcode, in->group);
-    const bool part = info->over == Z3D_OVER_SHARD && flow->program->layout->group[0].block > 1 &&
-                      (in->axes == Z3D_ROLE_BLOCKS || in->axes == Z3D_ROLE_NODES);
-    if (in->axes != axes && !(part && (in->axes & axes) == in->axes))
-        return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
-                             z3d_axes_name(in->axes).text, z3d_axes_name(axes).text);
+    const z3d_axes axes = z3d_opcode_axes(flow->program->layout, in->opcode, in->group);
+    const bool halves = info->over == Z3D_OVER_SHARD && in->group >= 0 &&
+                        flow->program->layout->group[in->group].block > 1;
+    if (halves ? in->axes != Z3D_ROLE_BLOCKS && in->axes != Z3D_ROLE_NODES : in->axes != axes)
+        return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group%s",
+                             z3d_axes_name(in->axes).text, z3d_axes_name(axes).text,
+                             halves ? " in two halves, between nodes and inside a node" : "");
     if (!unit && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
