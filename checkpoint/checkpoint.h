@@ -108,6 +108,7 @@ typedef struct z3d_tensor {
 } z3d_tensor;
 
 int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
+/* index: from 0 to the number of tensors - 1. The tensor lives as long as the checkpoint. */
 const z3d_tensor *z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index);
 /* The set of kinds of tensors that it has, a bit each; an imported checkpoint has only parameters.
  */

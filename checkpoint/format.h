@@ -92,7 +92,7 @@ z3d_status z3d_manifest_add_base(z3d_manifest *manifest, const char *name, const
 /* The base of a run that begins with the weights of this checkpoint. */
 z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *checkpoint, const z3d_model *model,
                                     z3d_base *out);
-/* reader.c. */
+/* reader.c: the manifest of an open checkpoint, which lives as long. */
 const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *checkpoint);
 /* The digest of the checkpoint's own shards. Two imports of equal weights have one digest. */
 z3d_status z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);

@@ -98,7 +98,7 @@ z3d_status z3d_error_restore(const z3d_kept_error *kept);
 /* calloc of count x bytes; ERR_MEMORY names `what`. Free with free(). */
 z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer);
 /* Makes room for element `count` of a growing array, whose pointer is at `array`: doubles a full
- * array. ERR_MEMORY names `what`; the array is then unchanged. */
+ * array. count: at most *capacity. ERR_MEMORY names `what`; the array is then unchanged. */
 z3d_status z3d_grow(int64_t count, int64_t *capacity, size_t bytes, const char *what, void *array);
 
 #endif

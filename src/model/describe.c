@@ -108,7 +108,7 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                                          .product_outputs = z3d_mlp_columns(shape),
                                          .product_inputs = shape->hidden_size,
                                          .flops = units->flops};
-    z3d_model_take_tokens(model, shape->seq_length, units->packed);
+    if (model->num_fields == 0) z3d_model_take_tokens(model, shape->seq_length, units->packed);
     for (int u = 0; u <= last; u++) model->unit[u].data = shape;
     describe_outputs(model, shape);
 

@@ -109,8 +109,9 @@ typedef struct z3d_transformer_units {
     const char *type;              /* facts of the model; NULL: none */
     z3d_model_flops flops;
 } z3d_transformer_units;
-/* Fills in the units (embedding, blocks, head), fields, tokens and sizes, and, if units->type is
- * set, the facts without facts.shape. The units' data is *shape, the beginning of the model's own
+/* Fills in the units (embedding, blocks, head), the shape's tensor size and sequence_parallel, a
+ * sample's fields and tokens unless the model has fields, and, if units->type is set, the facts
+ * without facts.shape. The units' data is *shape, the beginning of the model's own
  * struct, which must live as long as the model. */
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);

@@ -562,10 +562,14 @@ static z3d_status make_model(z3d_trainer *trainer) {
     return z3d_model_from_config(config, &trainer->model);
 }
 
+static void mark_closed(z3d_trainer *trainer) {
+    trainer->metrics.fd = trainer->events.fd = trainer->samples.fd = trainer->board.file.fd = -1;
+}
+
 /* Agrees on the configuration, and finds this rank's place. */
 static z3d_status begin_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
-    trainer->metrics.fd = trainer->events.fd = trainer->samples.fd = trainer->board.file.fd = -1;
+    mark_closed(trainer);
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     /* From here on the watchdog reports a rank that does not advance. */
     Z3D_TRY(start_watchdog(trainer));
@@ -622,6 +626,7 @@ z3d_status z3d_trainer_setup_replay(z3d_trainer *trainer, int ranks, int rank) {
     z3d_string disk = {0};
     int unused;
     trainer->rank = rank;
+    mark_closed(trainer);
     Z3D_TRY(z3d_config_settle(config, &z3d_model_rules, ranks, &unused));
     Z3D_TRY(make_model(trainer));
     Z3D_TRY(z3d_plan_program_config(config, trainer->model, &trainer->program));

@@ -100,6 +100,7 @@ TEST(Verifier, RefusesOneCollectiveInsteadOfTwoHalves) {
     Options o = options(2, 1, 4, 1);
     o.outer = 2;
     o.sharding = Z3D_SHARDING_HIERARCHICAL;
+    o.bucket = 1 << 20;
     expect_refused({"a flat reduction",
                     o,
                     [](Copy &c) {

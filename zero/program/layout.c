@@ -42,13 +42,17 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
                    z3d_add_i64(out->elements, z3d_parameter_local_elements(p, model->tensor_size),
                                &out->elements);
         }
+        if (!fits) break; /* the count of elements is not valid */
         range.count = out->elements - range.first;
         if (range.count == 0) continue;
         out->range[out->num_ranges++] = range;
         if (range.partial && !group->frozen) out->replica_axes = Z3D_ROLE_REPLICAS;
     }
-    out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
-    if (!fits || !z3d_mul_i64(out->shard, out->rows, &out->padded))
+    if (fits) {
+        out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
+        fits = z3d_mul_i64(out->shard, out->rows, &out->padded);
+    }
+    if (!fits)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: more than 2^63 elements",
                          group->name);
     return Z3D_OK;
