@@ -94,7 +94,7 @@ TEST(Measured, NeverCompared) {
     ASSERT_EQ(
         z3d_hardware_read_with(ZERO3D_CONFIGS "/hardware/h200.yaml", "megatron-2021", &hardware),
         Z3D_OK);
-    const z3d_run_kind kind = {8, 0, 1, 0, 1e9};
+    const z3d_run_kind kind = {8, 0, 0, 1e9};
     EXPECT_FALSE(z3d_compared_find(&hardware, &kind, &range));
     z3d_compared_print(&hardware, &kind, 1, &text);
     EXPECT_NE(strstr(text.text, "never compared"), nullptr) << text.text;
@@ -133,17 +133,17 @@ TEST(Measured, NeverComparedWithSuchARun) {
     auto is_compared = [&](const z3d_run_kind &kind) {
         return z3d_compared_find(&hardware, &kind, &range);
     };
-    EXPECT_TRUE(is_compared({8, 1, 2, 0, 1e9}));
+    EXPECT_TRUE(is_compared({8, 1, 0, 1e9}));
     EXPECT_EQ(range.runs, 360);
-    EXPECT_TRUE(is_compared({512, 0, 8, 0, 39e9}));
+    EXPECT_TRUE(is_compared({512, 0, 0, 39e9}));
     EXPECT_EQ(range.runs, 36);
-    EXPECT_FALSE(is_compared({8, 3, 2, 0, 1e9}));     // ZeRO stage
-    EXPECT_FALSE(is_compared({8, 1, 2, 1, 1e9}));     // offload
-    EXPECT_FALSE(is_compared({1, 0, 1, 0, 1e9}));     // ranks
-    EXPECT_FALSE(is_compared({8, 1, 2, 0, 13e9}));    // parameters
-    EXPECT_FALSE(is_compared({1024, 1, 8, 0, 39e9})); // ranks
+    EXPECT_FALSE(is_compared({8, 3, 0, 1e9}));     // ZeRO stage
+    EXPECT_FALSE(is_compared({8, 1, 1, 1e9}));     // offload
+    EXPECT_FALSE(is_compared({1, 0, 0, 1e9}));     // ranks
+    EXPECT_FALSE(is_compared({8, 1, 0, 13e9}));    // parameters
+    EXPECT_FALSE(is_compared({1024, 1, 0, 39e9})); // ranks
     z3d_string text{};
-    const z3d_run_kind large = {1024, 1, 8, 0, 39e9};
+    const z3d_run_kind large = {1024, 1, 0, 39e9};
     z3d_compared_print(&hardware, &large, 1, &text);
     EXPECT_STREQ(
         text.text,
@@ -154,14 +154,17 @@ TEST(Measured, NeverComparedWithSuchARun) {
     z3d_string_free(&text);
     const std::string h100 = ZERO3D_CONFIGS "/hardware/dgx-h100.yaml";
     ASSERT_EQ(z3d_hardware_read_with(h100.c_str(), nullptr, &hardware), Z3D_OK);
-    EXPECT_TRUE(is_compared({1, 0, 1, 0, 1.5e9})); // nine steps of ours on one H100
+    EXPECT_TRUE(is_compared({1, 0, 0, 1.5e9})); // nine steps of ours on one H100
     EXPECT_EQ(range.runs, 9);
-    EXPECT_FALSE(is_compared({8, 1, 1, 0, 1.5e9}));
+    EXPECT_FALSE(is_compared({8, 1, 0, 1.5e9}));
     snprintf(hardware.kind, sizeof hardware.kind, "cpu");
     hardware.measured.count = 1;
-    EXPECT_TRUE(is_compared({8, 3, 1, 0, 1e7}));
-    EXPECT_FALSE(is_compared({8, 1, 2, 0, 1e7})); // pipeline
-    EXPECT_FALSE(is_compared({8, 1, 1, 2, 1e7})); // offload
+    hardware.devices = 8;
+    EXPECT_TRUE(is_compared({8, 3, 2, 1e7}));
+    EXPECT_EQ(range.runs, 25);
+    EXPECT_FALSE(is_compared({9, 3, 0, 1e7})); // several nodes
+    hardware.measured.count = 0;
+    EXPECT_FALSE(is_compared({8, 3, 0, 1e7})); // not measured
 }
 
 TEST(Measured, CalibratedOnHalfOfThem) {

@@ -101,7 +101,6 @@ static z3d_run_kind kind_of(const z3d_recommendation *r, const z3d_fit_row *row)
                         row->tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE;
     return (z3d_run_kind){.ranks = r->ranks,
                           .stage = row->layout.data > 1 ? row->stage : 0,
-                          .pipeline = row->layout.pipeline,
                           .offload = z3d_offload_kind(states, row->offload),
                           .parameters = r->parameters};
 }

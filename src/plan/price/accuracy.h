@@ -34,15 +34,14 @@ void z3d_compared_set(z3d_hardware *hardware, bool nodes, const z3d_compared_cla
 typedef struct z3d_run_kind {
     int ranks;         /* of the world */
     int stage;         /* of ZeRO; one data rank: 0 */
-    int pipeline;      /* pipeline stages */
     int offload;       /* z3d_offload_kind */
     double parameters; /* of the model */
 } z3d_run_kind;
 int z3d_offload_kind(bool states, bool checkpoints);
 
 /* Whether compared steps are like this run, and their numbers. They are in the ranges of nodes,
- * sizes, ZeRO stage and offload in the software's `compared`; on a cpu machine without pipeline and
- * offload. */
+ * sizes, ZeRO stage and offload in the software's `compared`; on a cpu machine that was measured,
+ * all runs on one node. */
 bool z3d_compared_find(const z3d_hardware *hardware, const z3d_run_kind *run, z3d_compared *out);
 /* Appends a line with the likely range of a step of `seconds`; or a line that no such step was
  * compared, and a line with the nearest ones. */

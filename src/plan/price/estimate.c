@@ -59,7 +59,6 @@ z3d_run_kind z3d_case_kind(const z3d_case *of) {
     return (z3d_run_kind){
         .ranks = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD),
         .stage = z3d_mesh_size(&of->mesh, Z3D_AXES_DATA) > 1 ? of->program.stage : 0,
-        .pipeline = z3d_mesh_size(&of->mesh, Z3D_AXES_PIPELINE),
         .offload = z3d_offload_kind(states, of->program.checkpoint_space != Z3D_SPACE_DEVICE),
         .parameters = (double)z3d_model_parameter_count(of->model)};
 }
