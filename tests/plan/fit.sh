@@ -130,13 +130,13 @@ grep -q '^Tensor sizes above 8, which leave a node, were left out' out || fail "
 sed "s/!estimate //" "$SOURCE/configs/software/megatron-2021.yaml" >sure.yaml
 expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 --hardware measured.yaml --software sure.yaml
 grep -q '~' out && fail "a mark on a measured machine"
-grep -q '11.5 % and 28.5 % in 25 runs on a measured machine' out || fail "nothing says how far such predictions were off"
+grep -q '5.6 % and 28.5 % in 50 runs on measured machines' out || fail "nothing says how far such predictions were off"
 sed 's/!estimate /!guess /' "$SOURCE/configs/hardware/dgx-h100.yaml" >guess.yaml
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 --hardware guess.yaml
 says 'guess.yaml:[0-9]+:[0-9]+: device.memory_gib: the only tag is !estimate'
 
 # What the pages measured is what the program says.
-grep -q '^Of these 25 rows the median error is 11.5 % .*worst 28.5 %' "$SOURCE/docs/results/clock.md" || fail "clock.md has other errors than src/plan/price/accuracy.c"
+grep -q 'Of the 50 runs the median error is 5.6 % .*worst 28.5 %' "$SOURCE/docs/results/clock.md" || fail "clock.md has other errors than src/plan/price/accuracy.c"
 grep -q 'median error over these 11 runs is 10 %' "$SOURCE/docs/results/offload-published.md" || fail "offload-published.md has other errors than src/plan/price/accuracy.c"
 
 # What fits one V100 with offload only: the advice, the table, the keys and the file say so, and the
