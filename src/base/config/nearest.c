@@ -142,7 +142,8 @@ const char *config_nearest(const char *path, char *buf, size_t size) {
     const char *known = known_elsewhere(path);
     if (known) return known;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) take_nearer(&search, config_table[i].path);
-    for (int i = 0; i < config_accepted_count; i++) take_nearer(&search, config_accepted[i].path);
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++)
+        if (!config_notes[i].off) take_nearer(&search, config_notes[i].path);
     return search.best < Z3D_FAR_AWAY ? buf : NULL;
 }
 

@@ -21,40 +21,14 @@ const z3d_config_meaning z3d_config_meanings[Z3D_CONFIG_KEY_COUNT] = {
 #undef X
 };
 
-const config_note config_accepted[] = {
+const config_note config_notes[CONFIG_NOTE_COUNT] = {
 #define X(path, why) {path, why, NULL, NULL},
     Z3D_CONFIG_ACCEPTED(X)
 #undef X
-};
-const int config_accepted_count = sizeof config_accepted / sizeof *config_accepted;
-
-const config_note config_later[CONFIG_LATER_COUNT] = {
 #define X(path, off, why, instead) {path, why, off, instead},
-    Z3D_CONFIG_LATER(X)
+        Z3D_CONFIG_LATER(X)
 #undef X
 };
-
-int config_find(const char *path) {
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-        if (strcmp(config_table[i].path, path) == 0) return i;
-    }
-    return -1;
-}
-
-static int find_note(const config_note *notes, int count, const char *path) {
-    for (int i = 0; i < count; i++) {
-        if (strcmp(notes[i].path, path) == 0) return i;
-    }
-    return -1;
-}
-
-int config_find_accepted(const char *path) {
-    return find_note(config_accepted, config_accepted_count, path);
-}
-
-int config_find_later(const char *path) {
-    return find_note(config_later, CONFIG_LATER_COUNT, path);
-}
 
 const config_key config_peer_key[CONFIG_PEER_COUNT] = {
 #define X(name, path, type, rule) {path, "", rule, "", CONFIG_##type, 0},
@@ -62,10 +36,23 @@ const config_key config_peer_key[CONFIG_PEER_COUNT] = {
 #undef X
 };
 
+static int find_key(const config_key *keys, int count, const char *path) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(keys[i].path, path) == 0) return i;
+    return -1;
+}
+
+int config_find(const char *path) {
+    return find_key(config_table, CONFIG_KEY_COUNT, path);
+}
+
 int config_find_peer(const char *path) {
-    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
-        if (strcmp(config_peer_key[i].path, path) == 0) return i;
-    }
+    return find_key(config_peer_key, CONFIG_PEER_COUNT, path);
+}
+
+int config_find_note(const char *path) {
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++)
+        if (strcmp(config_notes[i].path, path) == 0) return i;
     return -1;
 }
 
@@ -81,25 +68,17 @@ const char *config_auto(const char *path) {
     return NULL;
 }
 
-static bool is_below(const char *key, const char *path, size_t length) {
+bool config_is_below(const char *key, const char *path) {
+    const size_t length = strlen(path);
     return strncmp(key, path, length) == 0 && key[length] == '.';
 }
 
 bool config_is_section(const char *path) {
-    size_t length = strlen(path);
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-        if (is_below(config_table[i].path, path, length)) return true;
-    }
-    for (int i = 0; i < config_accepted_count; i++) {
-        if (is_below(config_accepted[i].path, path, length)) return true;
-    }
-    for (int i = 0; i < CONFIG_LATER_COUNT; i++) {
-        if (is_below(config_later[i].path, path, length)) return true;
-    }
-    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
-        if (is_below(config_peer_key[i].path, path, length)) return true;
-    }
-    return false;
+    bool is = false;
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) is |= config_is_below(config_table[i].path, path);
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++) is |= config_is_below(config_notes[i].path, path);
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) is |= config_is_below(config_peer_key[i].path, path);
+    return is;
 }
 
 const char *config_leaf(const char *path) {
@@ -165,7 +144,7 @@ void config_unset(z3d_config *config, int key) {
 
 void config_unset_section(z3d_config *config, const char *path) {
     for (int i = 0; i < CONFIG_KEY_COUNT; i++)
-        if (is_below(config_table[i].path, path, strlen(path))) config_unset(config, i);
+        if (config_is_below(config_table[i].path, path)) config_unset(config, i);
 }
 
 z3d_status z3d_config_create(z3d_config **out) {
@@ -204,7 +183,7 @@ void z3d_config_destroy(z3d_config *config) {
     if (config->origin) {
         for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
         free(config->origin->name);
-        for (int i = 0; i < CONFIG_LATER_COUNT; i++) free(config->origin->later[i]);
+        for (int i = 0; i < CONFIG_NOTE_COUNT; i++) free(config->origin->later[i]);
         z3d_string_free(&config->origin->errors.text);
         config_forget_told(config->origin);
         free(config->origin);

@@ -39,18 +39,15 @@ extern const config_key config_table[CONFIG_KEY_COUNT];
 /* A key without a field: accepted without effect, or not supported yet ("later"). */
 typedef struct config_note {
     const char *path, *why;
-    const char *off; /* later: values, with | between them, that ask for nothing and are accepted */
+    const char *off; /* later: values, with | between them, that ask for nothing and are accepted;
+                        NULL: the key is accepted */
     const char *instead; /* later: the error; "": "<why>: not supported yet" */
 } config_note;
 
-extern const config_note config_accepted[];
-extern const int config_accepted_count;
-enum {
-#define X(path, off, why, instead) +1
-    CONFIG_LATER_COUNT = 0 Z3D_CONFIG_LATER(X)
+#define X(...) +1
+enum { CONFIG_NOTE_COUNT = 0 Z3D_CONFIG_ACCEPTED(X) Z3D_CONFIG_LATER(X) };
 #undef X
-};
-extern const config_note config_later[CONFIG_LATER_COUNT];
+extern const config_note config_notes[CONFIG_NOTE_COUNT];
 
 /* The place of a value. source: index of the origin's names; -1: the value is the default. line 0:
  * an override. */
@@ -85,7 +82,6 @@ typedef struct config_peer {
 } config_peer;
 
 extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* they have no field */
-int config_find_peer(const char *path);
 
 /* A conversion's report: rows of text for each verdict. The most important verdict is the last one,
  * since a terminal shows the end. */
@@ -129,7 +125,7 @@ struct z3d_config_origin {
     bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
     bool cut;                        /* reading ended early: the rest is not known */
     config_errors errors;            /* of reading */
-    char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry; an override may remove it */
+    char *later[CONFIG_NOTE_COUNT];  /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
     config_report *report; /* of a conversion; NULL: notes and errors instead */
     config_told *told;     /* notes that z3d_config_tell will log */
@@ -235,10 +231,12 @@ void config_format_place(const z3d_config *config, config_place place, z3d_strin
  * names it already. Else 0. */
 size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
-/* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
+/* Index of a key / a key without a field / another framework's key with this path; -1: none. */
 int config_find(const char *path);
-int config_find_accepted(const char *path);
-int config_find_later(const char *path);
+int config_find_note(const char *path);
+int config_find_peer(const char *path);
+/* Whether `key` begins with "path." */
+bool config_is_below(const char *key, const char *path);
 /* Whether some key's path (in any of the tables) begins with "path." */
 bool config_is_section(const char *path);
 /* The part of a path after its last dot; whether the parts up to there are equal. */

@@ -286,11 +286,12 @@ static void describe_key(z3d_string *out, const config_key *key) {
     z3d_string_free(&expected);
 }
 
-static void describe_notes(z3d_string *out, const config_note *notes, int count) {
-    z3d_string_append(out, "\n| key | %s |\n|-|-|\n", notes[0].off ? "what it is for" : "why");
-    for (int i = 0; i < count; i++) {
-        z3d_string_append(out, "| `%s` | ", notes[i].path);
-        append_cell(out, notes[i].why);
+static void describe_notes(z3d_string *out, bool later) {
+    z3d_string_append(out, "\n| key | %s |\n|-|-|\n", later ? "what it is for" : "why");
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++) {
+        if ((config_notes[i].off != NULL) != later) continue;
+        z3d_string_append(out, "| `%s` | ", config_notes[i].path);
+        append_cell(out, config_notes[i].why);
         z3d_string_append(out, " |\n");
     }
 }
@@ -333,11 +334,11 @@ static void describe_markdown(z3d_string *out) {
     z3d_string_append(
         out, "\n## Accepted without effect\n\nThese keys of transformers' and of pasted DeepSpeed "
              "blocks change nothing here. One line says so.\n");
-    describe_notes(out, config_accepted, config_accepted_count);
+    describe_notes(out, false);
     z3d_string_append(
         out, "\n## Not supported yet\n\nThese keys are refused, unless the value asks for nothing\n"
              "(`false`, `null`, `enabled: false`).\n");
-    describe_notes(out, config_later, CONFIG_LATER_COUNT);
+    describe_notes(out, true);
 }
 
 void z3d_config_describe(bool markdown, z3d_string *out) {
