@@ -1,11 +1,12 @@
 /* Finds contradictions and options without effect that depend on the configuration alone; resolve.c
  * finds those that depend on the world size. Default values are never errors, because pasted blocks
  * and a run's config.yaml name all keys. A check uses only keys without errors. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 #include "src/base/param_groups.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* If fp32 rounds beta to 1, the optimizer divides by 1 - beta^t = 0. */
@@ -96,9 +97,30 @@ static void check_tensor_parts(config_checker *k) {
                        false);
 }
 
+#define SPEEDS "parallel.device_speeds"
+
+static void check_speeds(config_checker *k) {
+    static const double least = 1e-3, most = 1e3;
+    int count;
+    double *speed = NULL;
+    if (!config_sound(k, SPEEDS, NULL)) return;
+    if (z3d_config_device_speeds(k->c, NULL, 0, &count) != Z3D_SPEEDS_LIST) return;
+    if (z3d_new((size_t)count, sizeof *speed, "speeds", &speed) != Z3D_OK) {
+        config_errors_add(k->errors);
+        return;
+    }
+    (void)z3d_config_device_speeds(k->c, speed, count, &count);
+    int wrong = 0;
+    while (wrong < count && speed[wrong] >= least && speed[wrong] <= most) wrong++;
+    if (wrong < count)
+        config_complain(k, SPEEDS, "rank %d's speed is %g; write a number from %g to %g", wrong,
+                        speed[wrong], least, most);
+    free(speed);
+}
+
 static void check_parallel(config_checker *k) {
     config_check_pipeline(k);
-    config_check_speeds(k);
+    check_speeds(k);
     config_check_sharding(k);
     if (config_sound(k, TENSOR, NULL)) check_tensor_parts(k);
 }

@@ -1,6 +1,6 @@
 /* DeepSpeed's comms_logger: which kinds of collectives a run reports. */
 #include "src/base/collectives.h"
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #include <string.h>
 

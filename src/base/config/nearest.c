@@ -1,6 +1,7 @@
-/* Guesses the key that a misspelt name means. */
+/* Guesses the key or option that a misspelt name means. */
 #include "src/base/config/table.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,52 @@ static const struct {
     {"lora.lora_dropout", "lora.dropout"},
     {"lora.target_modules", "lora.targets .lora_target_modules"},
 };
+
+static int min3(int a, int b, int c) {
+    int least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+int z3d_word_distance(const char *a, const char *b) {
+    size_t m = strlen(a), n = strlen(b);
+    if (m >= Z3D_WORD || n >= Z3D_WORD) return Z3D_FAR_AWAY;
+    int rows[3][Z3D_WORD + 1];
+    int *before = rows[0], *last = rows[1], *now = rows[2];
+    for (size_t j = 0; j <= n; j++) last[j] = (int)j;
+    for (size_t i = 1; i <= m; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            x = x == '-' ? '_' : x;
+            now[j] = min3(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < now[j]) {
+                now[j] = before[j - 2] + 1;
+            }
+        }
+        int *free_row = before;
+        before = last;
+        last = now;
+        now = free_row;
+    }
+    return last[n];
+}
+
+const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size) {
+    char option[Z3D_WORD];
+    int best = 1 + (int)strlen(text) / 3;
+    const char *nearest = NULL;
+    for (int i = 0; config_option(options, i, option, sizeof option); i++) {
+        int d = z3d_word_distance(text, option);
+        if (strlen(text) > 2 && strcasestr(option, text)) d = 1; /* "cosine" */
+        if (d <= best && (size_t)d < strlen(option)) {
+            best = d - 1;
+            config_option(options, i, buf, size);
+            nearest = buf;
+        }
+    }
+    return nearest;
+}
 
 /* If we have the section of `path`, the user means a key of that section. */
 static bool is_elsewhere(const char *path, const char *candidate) {

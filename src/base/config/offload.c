@@ -1,6 +1,6 @@
 /* Rules of offload: optimizer states, parameters and activation checkpoints in host memory or on a
  * disk. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Rules of pipelines: stages, chunks, schedules, and how units are split. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,13 +14,6 @@
 #define GATHER "zero_optimization.pipeline_gather"
 
 /* ---- values of keys ---- */
-
-z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
-                                   int *count) {
-    const config_key *key = &config_table[CONFIG_KEY_parallel_pipeline_partition];
-    return (z3d_partition)config_word_or_list(key, config->parallel_pipeline_partition, units,
-                                              capacity, count);
-}
 
 z3d_schedule_kind z3d_config_pipeline_schedule(const z3d_config *config) {
     return z3d_schedule_of_key(config->parallel_pipeline_schedule,

@@ -1,6 +1,6 @@
 /* Rules of a data axis that is cut into the ranks of a node and the nodes: hpZ, hybrid sharding,
  * hierarchical collectives. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #define STAGE "zero_optimization.stage"
 #define PERSISTENCE "zero_optimization.stage3_param_persistence_threshold"

@@ -127,8 +127,8 @@ z3d_status config_set_text(z3d_config *config, const config_key *key, const char
         if (sscanf(standard, "[%63[^,], %63[^]]]", first, second) != 2) {
             return Z3D_ERROR(Z3D_ERR_INTERNAL, "default of %s: %s", key->path, standard);
         }
-        Z3D_TRY(config_parse_element(key, (config_scalar){first, false}, &value[0]));
-        return config_parse_element(key, (config_scalar){second, false}, &value[1]);
+        Z3D_TRY(config_set_float(key, (config_scalar){first, false}, &value[0]));
+        return config_set_float(key, (config_scalar){second, false}, &value[1]);
     }
     bool text = key->type == CONFIG_STRING || key->type == CONFIG_ENUM;
     return config_set_scalar(config, key, (config_scalar){standard, text});

@@ -175,6 +175,14 @@ bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 /* Adds an error at the place of the key, and marks the key as wrong. */
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Refuses or notes each of `keys` ("a b") that is set and not at its default: the values of
+ * `causes` leave it without effect. Does nothing if a cause has an error. remedy: an alternative to
+ * leaving the key out, or NULL. accepted: a key of the file is only noted in any case (a block is
+ * off). */
+void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
+                        const char *because, const char *remedy, bool accepted);
+/* Refuses or notes keys that only stage 3 reads; false: the stage is 3, or has an error. */
+bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted);
 void config_check_into(config_checker *k);
 /* Checks of pipelines: of keys alone; of the micro-batches, after the batch is resolved. False:
  * refused. */
@@ -188,10 +196,6 @@ void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
 
 void config_check_comms(config_checker *k);
-/* Checks the ranks' speeds: each number; how many there are (false: refused). */
-void config_check_speeds(config_checker *k);
-bool config_check_ranks_speeds(config_checker *k, int ranks);
-
 void config_check_offload(config_checker *k);
 /* Refuses offload_param without offload_optimizer: only generate and evaluate allow it. */
 void config_check_offload_alone(config_checker *k);
@@ -204,7 +208,6 @@ bool config_resolve_epochs(config_checker *k);
 /* Checks that the warm-up is not beyond the decay's end, if that is known, or cuts the warm-up.
  * given: the key that sets the length of the run. */
 void config_check_warmup(config_checker *k, const char *given);
-void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Adam with adam_w_mode becomes AdamW. */
 void config_settle_optimizer(z3d_config *c);
 /* Sets our keys from Z3D_CONFIG_PEERS; complains if a key of ours has another value. */
@@ -261,23 +264,8 @@ typedef struct config_range {
 /* Reads the rule. ERR_INTERNAL: it is not valid. */
 z3d_status config_parse_range(const config_key *key, config_range *out);
 
-/* A list of numbers as text, "[4, 3, 3, 4]" or "4,3,3,4". type: INT (out: int64_t) or FLOAT (out:
- * double). Keeps the first `capacity`, counts all. ERR_CONFIG: an entry is no number. */
-z3d_status config_parse_numbers(const char *text, config_type type, void *out, int capacity,
-                                int *count);
-/* Whether a text looks like such a list. */
-bool config_is_numbers(const char *text);
-/* The index of a STRING's text among its rule's words. For a list: the number of these words;
- * *count is its length, and out (may be NULL) gets the first `capacity` numbers. */
-int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
-                        int *count);
-/* The type of a list's numbers in a STRING's rule: INT or FLOAT. */
-config_type config_list_type(const config_key *key);
-
 /* Appends the values that a key accepts: "an integer from 1 to 65536 or auto". */
 void config_expected(const config_key *key, z3d_string *out);
-/* A type's name for people: "integer". */
-const char *config_type_name(config_type type);
 /* The comment in a YAML text; NULL: none. */
 const char *config_comment(const char *text);
 /* Option `index` of "a|b|c" into buf; false if there are fewer. */
@@ -294,8 +282,9 @@ z3d_status config_refuse(const config_key *key, const char *problem);
 /* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* The same for a FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
-z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
+/* The same for a number, such as a FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS.
+ */
+z3d_status config_set_float(const config_key *key, config_scalar scalar, double *out);
 z3d_status config_parse_weight(config_scalar scalar, double *out);
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out);
 /* Whether a plain scalar is ~ or null; whether it is ~, null or empty. */

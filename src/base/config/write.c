@@ -274,9 +274,11 @@ static void append_cell(z3d_string *out, const char *text) {
 }
 
 static void describe_key(z3d_string *out, const config_key *key) {
+    static const char *const types[] = {"integer", "number",      "bool", "text",
+                                        "choice",  "two numbers", "list"};
     z3d_string expected = {0};
     config_expected(key, &expected);
-    z3d_string_append(out, "| `%s` | %s | ", key->path, config_type_name(key->type));
+    z3d_string_append(out, "| `%s` | %s | ", key->path, types[key->type]);
     z3d_string_append(out, key->standard[0] ? "`%s` | " : "unset | ", key->standard);
     append_cell(out, expected.failed ? "" : expected.text);
     z3d_string_append(out, " | ");

@@ -229,3 +229,19 @@ z3d_status reader_field(config_reader *r, const config_key *key, const config_no
     if (z3d_has_word(known, *field)) return reader_look(r, name + name->size);
     return reader_refuse(r, event->start_mark, "%s: unknown '%.40s'; %s", key->path, *field, way);
 }
+
+const char *config_comment(const char *text) {
+    char quote = '\0';
+    for (const char *at = text; *at; at++) {
+        const bool starts = at == text || strchr(" \t\n[{,:", at[-1]);
+        if (quote == '"' && at[0] == '\\' && at[1])
+            at++;
+        else if (quote)
+            quote = *at == quote ? '\0' : quote;
+        else if (starts && (*at == '"' || *at == '\''))
+            quote = *at;
+        else if (*at == '#' && (at == text || strchr(" \t\n", at[-1])))
+            return at;
+    }
+    return NULL;
+}

@@ -58,9 +58,6 @@ z3d_status reader_note(config_reader *r, const config_note *note, yaml_mark_t ma
 /* The same for a key below such a key, which an override may name. *known: `path` is one. */
 z3d_status reader_below_note(config_reader *r, const char *path, yaml_mark_t mark,
                              const config_node *value, bool *known);
-/* Adds a mapping of optimizer.param_groups to the list as a text. */
-z3d_status reader_param_group(config_reader *r, const config_key *key, const config_node *group,
-                              z3d_data_list *list);
 z3d_status reader_refuse_section(config_reader *r, const char *path, const config_node *value);
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);
 
