@@ -36,15 +36,12 @@ static void check_param_groups(config_checker *k) {
         config_complain(k, path, "%d groups; write at most %d", list->count, Z3D_PARAM_GROUPS);
     for (int i = 0; i < list->count && config_sound(k, path, NULL); i++) {
         z3d_param_group group;
-        if (z3d_param_group_parse(list->path[i], &group) != Z3D_OK) {
-            char why[256];
-            snprintf(why, sizeof why, "%s", z3d_error_message());
-            config_complain(k, path, "%s", why);
-        } else if (!isnan(group.lr) && k->c->optimizer_params_lr == 0 &&
-                   config_sound(k, "optimizer.params.lr", NULL)) {
+        if (z3d_param_group_parse(list->path[i], &group) != Z3D_OK)
+            config_complain(k, path, "%s", z3d_error_message());
+        else if (!isnan(group.lr) && k->c->optimizer_params_lr == 0 &&
+                 config_sound(k, "optimizer.params.lr", NULL))
             config_complain(k, path, "lr %g, but optimizer.params.lr is 0; write a peak there",
                             group.lr);
-        }
     }
 }
 

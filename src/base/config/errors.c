@@ -83,11 +83,7 @@ void config_add_error(z3d_config *config, const char *path) {
 
 void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
                           config_errors *errors) {
-    k->c = config;
-    k->rules = rules;
-    k->errors = errors;
-    k->ranks = 0;
-    k->trains = false;
+    *k = (config_checker){.c = config, .rules = rules, .errors = errors};
     memcpy(k->wrong, config->origin->wrong, sizeof k->wrong);
 }
 

@@ -92,31 +92,17 @@ bool config_is_beside(const char *a, const char *b) {
 }
 
 z3d_status config_add_source(z3d_config *config, const char *name, int *source) {
-    struct z3d_config_origin *origin = config->origin;
-    char **grown = realloc(origin->name, ((size_t)origin->name_count + 1) * sizeof *grown);
-    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %.80s", name);
-    origin->name = grown;
-    char *copy = strdup(name);
-    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %.80s", name);
-    *source = origin->name_count;
-    origin->name[origin->name_count++] = copy;
-    return Z3D_OK;
+    *source = config->origin->name.count;
+    return config_list_append(&config->origin->name, name, 1);
 }
 
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out) {
-    const char *name = config->origin->name[place.source];
+    const char *name = config->origin->name.path[place.source];
     if (place.line == 0) {
         z3d_string_append(out, "override %.120s%s", name, strlen(name) > 120 ? "..." : "");
     } else {
         z3d_string_append(out, "%s:%d:%d", name, place.line, place.column);
     }
-}
-
-size_t config_repeated_key(const z3d_config *config, config_place place, const char *message) {
-    const char *assignment = config->origin->name[place.source];
-    size_t length = strcspn(assignment, "=");
-    bool same = place.line == 0 && strncmp(assignment, message, length) == 0;
-    return same && strncmp(message + length, ": ", 2) == 0 ? length + 2 : 0;
 }
 
 /* FLOAT2 is the only type whose text is no scalar. */
@@ -181,8 +167,7 @@ void z3d_config_destroy(z3d_config *config) {
     if (!config) return;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) config_release_value(config, &config_table[i]);
     if (config->origin) {
-        for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
-        free(config->origin->name);
+        config_list_free(&config->origin->name);
         for (int i = 0; i < CONFIG_NOTE_COUNT; i++) free(config->origin->later[i]);
         z3d_string_free(&config->origin->errors.text);
         config_forget_told(config->origin);
@@ -230,31 +215,36 @@ bool config_is_written(const z3d_config *config, const char *path) {
     return z3d_config_is_set(config, path) || config->origin->is_auto[config_find(path)];
 }
 
+z3d_status config_error_at(const z3d_config *config, config_place place, const char *message) {
+    const char *assignment = config->origin->name.path[place.source];
+    const size_t key = strcspn(assignment, "=");
+    const bool repeats = place.line == 0 && strncmp(assignment, message, key) == 0 &&
+                         strncmp(message + key, ": ", 2) == 0;
+    z3d_string where = {0};
+    config_format_place(config, place, &where);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? "configuration" : where.text,
+                  message + (repeats ? key + 2 : 0));
+    z3d_string_free(&where);
+    return status;
+}
+
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {
-    int key = config_find(path);
-    z3d_string where = {0}, line = {0};
+    const int key = config_find(path);
+    const bool set = z3d_config_is_set(config, path);
+    z3d_string line = {0};
     char message[1024];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     z3d_string_append(&line, "%s", path);
-    if (key >= 0 && config->origin->place[key].source >= 0) {
-        config_place place = config->origin->place[key];
-        z3d_string_append(&line, ": %s", message);
-        config_format_place(config, place, &where);
-        if (!line.failed)
-            z3d_string_append(&where, ": %s",
-                              line.text + config_repeated_key(config, place, line.text));
-    } else if (key >= 0 && config_table[key].standard[0]) {
-        z3d_string_append(&where, "%s (not set, default %s): %s", path, config_table[key].standard,
-                          message);
-    } else {
-        z3d_string_append(&where, "%s: %s", path, message);
-    }
-    bool failed = where.failed || line.failed;
-    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s", failed ? message : where.text);
+    if (key >= 0 && !set && config_table[key].standard[0])
+        z3d_string_append(&line, " (not set, default %s)", config_table[key].standard);
+    z3d_string_append(&line, ": %s", message);
+    const char *text = line.failed ? message : line.text;
+    z3d_status status = set ? config_error_at(config, config->origin->place[key], text)
+                            : Z3D_ERROR(Z3D_ERR_CONFIG, "%s", text);
     z3d_string_free(&line);
-    z3d_string_free(&where);
     return status;
 }

@@ -132,8 +132,7 @@ struct z3d_config_origin {
     int told_count, untold;
     bool type_told;
     int64_t epoch_samples; /* 0: not known */
-    char **name;           /* names of files, texts of overrides */
-    int name_count;
+    z3d_data_list name;    /* names of files, texts of overrides */
 };
 
 /* Adds the stored message as an error of reading, or as a row of the report. path: the key or
@@ -229,10 +228,10 @@ const char *config_multiples(int64_t value, int64_t unit, char out[CONFIG_MULTIP
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* Appends "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
+/* Returns ERR_CONFIG "<place>: <message>", without "key: " at the start of the message if the place
+ * is an override of that key, which names it already. */
+z3d_status config_error_at(const z3d_config *config, config_place place, const char *message);
 
-/* The length of "key: " at the start of `message`, if `place` is an override of that key, which
- * names it already. Else 0. */
-size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
 /* Index of a key / a key without a field / another framework's key with this path; -1: none. */
 int config_find(const char *path);

@@ -13,18 +13,11 @@ config_place reader_place(const config_reader *r, yaml_mark_t mark) {
 
 z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *format, ...) {
     char message[1024];
-    z3d_string where = {0};
-    config_place place = reader_place(r, mark);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    config_format_place(r->config, place, &where);
-    z3d_status status =
-        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? "configuration" : where.text,
-                  message + config_repeated_key(r->config, place, message));
-    z3d_string_free(&where);
-    return status;
+    return config_error_at(r->config, reader_place(r, mark), message);
 }
 
 z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,

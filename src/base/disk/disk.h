@@ -1,6 +1,6 @@
 /* Private to src/base/disk and its tests. create.c creates the disk; file.c makes the file;
- * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c and
- * threads.c pass pieces to the system; whole.c reads and writes any range. */
+ * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c passes pieces
+ * to the system; whole.c reads and writes any range. */
 #ifndef ZERO3D_BASE_DISK_DISK_H
 #define ZERO3D_BASE_DISK_DISK_H
 
@@ -104,10 +104,5 @@ int z3d_disk_ring_create(disk_lane *lane);
 void z3d_disk_ring_destroy(disk_lane *lane);
 void *z3d_disk_ring_thread(void *lane);
 void *z3d_disk_thread(void *lane);
-
-/* The words for the watchdog, before the folder's name. */
-static inline const char *z3d_disk_doing(const disk_lane *lane) {
-    return lane->write ? "writing to the unnamed file in" : "reading from the unnamed file in";
-}
 
 #endif

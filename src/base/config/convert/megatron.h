@@ -54,9 +54,6 @@ void megatron_text_free(megatron_text *text);
 const char *megatron_value(const megatron_text *text, const char *name);
 /* The same as single values. */
 const z3d_data_list *megatron_words(const megatron_text *text, const char *name);
-/* Makes files with weights from "0.3" "a" "0.7" "b", from "a" "b", or from one word with weights
- * and paths. ERR_DATA, ERR_MEMORY. */
-z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
 /* Whether the value is a placeholder, which no default replaces. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
 /* A conversion and its arguments. */
