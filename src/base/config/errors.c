@@ -126,8 +126,8 @@ static bool may_be_idle(const config_checker *k, const char *path, const char *c
     return accepted && config_is_from_file(k->c, path);
 }
 
-void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
-                        const char *because, const char *remedy, bool accepted) {
+void config_note_idle(config_checker *k, const char *keys, const char *causes, const char *because,
+                      const char *remedy, bool accepted) {
     char path[LONGEST];
     for (const char *at = causes; z3d_next_word(&at, path, sizeof path);)
         if (!config_sound(k, path, NULL)) return;
@@ -147,12 +147,17 @@ void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
     }
 }
 
+void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
+                        const char *because, const char *remedy) {
+    config_note_idle(k, keys, causes, because, remedy, false);
+}
+
 bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted) {
     static const char stage[] = "zero_optimization.stage";
     if (k->c->zero_optimization_stage == 3 || !config_sound(k, stage, NULL)) return false;
-    config_refuse_idle(k, keys, stage,
-                       "below zero_optimization.stage 3: every rank keeps whole parameters", remedy,
-                       accepted);
+    config_note_idle(k, keys, stage,
+                     "below zero_optimization.stage 3: every rank keeps whole parameters", remedy,
+                     accepted);
     return true;
 }
 

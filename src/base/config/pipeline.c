@@ -29,7 +29,7 @@ int64_t z3d_config_chunks(const z3d_config *config) {
 
 static void check_one_stage(config_checker *k) {
     config_refuse_idle(k, VIRTUAL " " SCHEDULE " " SCHEDULE_FILE " " PARTITION " " GATHER, SIZE,
-                       "with " SIZE " 1", NULL, false);
+                       "with " SIZE " 1", NULL);
 }
 
 /* The model's units; 0: not known. A converted file may not describe the model. */
@@ -82,7 +82,7 @@ static void check_schedule_file(config_checker *k) {
     if (!config_sound(k, SCHEDULE, SCHEDULE_FILE, NULL)) return;
     if (!file)
         config_refuse_idle(k, SCHEDULE_FILE, SCHEDULE, "unless " SCHEDULE " is file",
-                           "set it to file", false);
+                           "set it to file");
     else if (!*path)
         config_complain(k, SCHEDULE,
                         "file needs the path of a schedule; set " SCHEDULE_FILE

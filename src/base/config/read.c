@@ -134,8 +134,8 @@ static z3d_status append_fields(config_reader *r, const config_key *key, const c
 }
 
 /* Adds {params: [...], lr: ..., weight_decay: ...} as a text of src/base/param_groups.h. */
-static z3d_status read_param_group(config_reader *r, const config_key *key, const config_node *group,
-                              z3d_data_list *list) {
+static z3d_status read_param_group(config_reader *r, const config_key *key,
+                                   const config_node *group, z3d_data_list *list) {
     z3d_string text = {0};
     z3d_status status = append_fields(r, key, group, &text);
     if (status == Z3D_OK) status = config_list_append(list, text.text ? text.text : " ", 1);

@@ -121,11 +121,11 @@ typedef struct config_told {
 
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
-    bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: no check uses its value */
-    bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
-    bool cut;                        /* reading ended early: the rest is not known */
-    config_errors errors;            /* of reading */
-    char *later[CONFIG_NOTE_COUNT];  /* the error of a file's entry; an override may remove it */
+    bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: no check uses its value */
+    bool is_auto[CONFIG_KEY_COUNT]; /* written auto (Z3D_CONFIG_AUTO) */
+    bool cut;                       /* reading ended early: the rest is not known */
+    config_errors errors;           /* of reading */
+    char *later[CONFIG_NOTE_COUNT]; /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
     config_report *report; /* of a conversion; NULL: notes and errors instead */
     config_told *told;     /* notes that z3d_config_tell will log */
@@ -174,13 +174,16 @@ bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 /* Adds an error at the place of the key, and marks the key as wrong. */
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Refuses or notes each of `keys` ("a b") that is set and not at its default: the values of
- * `causes` leave it without effect. Does nothing if a cause has an error. remedy: an alternative to
- * leaving the key out, or NULL. accepted: a key of the file is only noted in any case (a block is
- * off). */
+/* Refuses each of `keys` ("a b") that is set and not at its default: the values of `causes` leave
+ * it without effect. If only an override is the cause, a key of the file is noted instead, and gets
+ * its default. Does nothing if a cause has an error. remedy: an alternative to leaving the key out,
+ * or NULL. */
 void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
-                        const char *because, const char *remedy, bool accepted);
-/* Refuses or notes keys that only stage 3 reads; false: the stage is 3, or has an error. */
+                        const char *because, const char *remedy);
+/* The same; accepted: a key of the file is noted in any case (a block is off). */
+void config_note_idle(config_checker *k, const char *keys, const char *causes, const char *because,
+                      const char *remedy, bool accepted);
+/* config_note_idle for keys that only stage 3 reads; false: the stage is 3, or has an error. */
 bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted);
 void config_check_into(config_checker *k);
 /* Checks of pipelines: of keys alone; of the micro-batches, after the batch is resolved. False:
@@ -231,7 +234,6 @@ void config_format_place(const z3d_config *config, config_place place, z3d_strin
 /* Returns ERR_CONFIG "<place>: <message>", without "key: " at the start of the message if the place
  * is an override of that key, which names it already. */
 z3d_status config_error_at(const z3d_config *config, config_place place, const char *message);
-
 
 /* Index of a key / a key without a field / another framework's key with this path; -1: none. */
 int config_find(const char *path);

@@ -416,23 +416,22 @@ static int word_or_list(const config_key *key, const char *text, void *out, int 
     *count = 0;
     for (; config_option(key->rule, words, word, sizeof word); words++)
         if (strcmp(word, text) == 0) return words;
-    if (parse_numbers(text, list_type(key), out, out ? capacity : 0, count) != Z3D_OK)
-        *count = 0;
+    if (parse_numbers(text, list_type(key), out, out ? capacity : 0, count) != Z3D_OK) *count = 0;
     return words;
 }
 
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count) {
     const config_key *key = &config_table[CONFIG_KEY_parallel_pipeline_partition];
-    return (z3d_partition)word_or_list(key, config->parallel_pipeline_partition, units,
-                                              capacity, count);
+    return (z3d_partition)word_or_list(key, config->parallel_pipeline_partition, units, capacity,
+                                       count);
 }
 
 z3d_device_speeds z3d_config_device_speeds(const z3d_config *config, double *speed, int capacity,
                                            int *count) {
     const config_key *key = &config_table[CONFIG_KEY_parallel_device_speeds];
-    return (z3d_device_speeds)word_or_list(key, config->parallel_device_speeds, speed,
-                                                  capacity, count);
+    return (z3d_device_speeds)word_or_list(key, config->parallel_device_speeds, speed, capacity,
+                                           count);
 }
 
 z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config) {

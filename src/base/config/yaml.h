@@ -1,5 +1,5 @@
-/* Private to src/base/config/: the reader's lower half. It checks the text, makes nodes of libyaml's
- * events and gives each error its place. Functions return ERR_CONFIG or ERR_MEMORY. */
+/* Private to src/base/config/: the reader's lower half. It checks the text, makes nodes of
+ * libyaml's events and gives each error its place. Functions return ERR_CONFIG or ERR_MEMORY. */
 #ifndef ZERO3D_BASE_CONFIG_YAML_H
 #define ZERO3D_BASE_CONFIG_YAML_H
 
@@ -50,7 +50,8 @@ z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *f
 z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
                                 z3d_status status);
 
-/* Keys without a field (convert/notes.c). Each function reads the whole value; mark: the key's place.
+/* Keys without a field (convert/notes.c). Each function reads the whole value; mark: the key's
+ * place.
  */
 z3d_status reader_peer(config_reader *r, int index, yaml_mark_t mark, const config_node *value);
 z3d_status reader_note(config_reader *r, const config_note *note, yaml_mark_t mark,

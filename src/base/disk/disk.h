@@ -1,6 +1,6 @@
 /* Private to src/base/disk and its tests. create.c creates the disk; file.c makes the file;
- * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c passes pieces
- * to the system; whole.c reads and writes any range. */
+ * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c passes
+ * pieces to the system; whole.c reads and writes any range. */
 #ifndef ZERO3D_BASE_DISK_DISK_H
 #define ZERO3D_BASE_DISK_DISK_H
 
