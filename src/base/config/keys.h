@@ -20,8 +20,35 @@
 
 /* clang-format off */
 
-/* The model and its sizes. */
-#define Z3D_CONFIG_MODEL_KEYS(X) \
+/* Adapters. */
+#define Z3D_CONFIG_LORA_KEYS(X) \
+    X(lora_r, "lora.r", \
+      INT, "0", "[0,65536]", DECIDE_SUMS, SCALE, STAYS, \
+      "rank of adapters beside the model's layers (LoRA, with PEFT's names): only these are " \
+      "trained. 0: no adapters") \
+    X(lora_lora_alpha, "lora.lora_alpha", \
+      FLOAT, "8", "(0,1e6]", DECIDE_SUMS, SCALE, STAYS, \
+      "the output of an adapter is multiplied by lora_alpha / r") \
+    X(lora_lora_dropout, "lora.lora_dropout", \
+      FLOAT, "0", "[0,1)", DECIDE_SUMS, KEPT, STAYS, \
+      "dropout on the input of an adapter") \
+    X(lora_use_rslora, "lora.use_rslora", \
+      BOOL, "false", "", DECIDE_SUMS, SCALE, STAYS, \
+      "multiply by lora_alpha / sqrt(r) instead") \
+    X(lora_target_modules, "lora.target_modules", \
+      LIST, "", "texts", DECIDE_SUMS, ADAPTED, STAYS, \
+      "layers that have adapters, as Hugging Face names them: all-linear, or a list such as " \
+      "[q_proj, mlp.c_proj]; unset: gpt2 c_attn, llama q_proj and v_proj") \
+    X(lora_modules_to_save, "lora.modules_to_save", \
+      LIST, "", "texts", DECIDE_SUMS, KEPT, STAYS, \
+      "modules that are trained as a whole, beside the adapters, such as [lm_head]") \
+    X(lora_init_from, "lora.init_from", \
+      STRING, "", "", DECIDE_SUMS, FREE, STAYS, \
+      "folder with PEFT's adapter_model.safetensors: a new run starts with these adapters; " \
+      "unset: with new ones, whose output is 0 at first")
+
+#define Z3D_CONFIG_KEYS(X) \
+    /* The model and its sizes. */ \
     X(model_type, "model.type", \
       STRING, "gpt2", "", DIFFER_SUMS, SIZE, STAYS, \
       "the model: gpt2, or llama, whose keys also describe Mistral, Qwen2 and Qwen3") \
@@ -120,10 +147,8 @@
       INT, "1", "[1,1024] auto", SUM, FREE, STAYS, \
       "number of tiles of each block's MLP, which run one after the other; ZeRO-3 gathers the " \
       "parameters of one at a time. 1: whole blocks; auto: the least number with no tile larger " \
-      "than the attention. Checkpoints do not depend on it")
-
-/* Ranks and pipeline stages. */
-#define Z3D_CONFIG_PARALLEL_KEYS(X) \
+      "than the attention. Checkpoints do not depend on it") \
+    /* Ranks and pipeline stages. */ \
     X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", \
       INT, "1", "[1,65536]", DIFFER_SUMS, FREE, STAYS, \
       "ranks that split each block's matrices (Megatron tensor parallelism)") \
@@ -181,10 +206,8 @@
       "a resumed run may have more or fewer ranks than before; parallel.world_size and " \
       "gradient_accumulation_steps then have no effect. train_batch_size stays: it is divided " \
       "into the largest micro-batches of at most train_micro_batch_size_per_gpu samples. Needs " \
-      "these two batch keys")
-
-/* The batch and its gradient. */
-#define Z3D_CONFIG_BATCH_KEYS(X) \
+      "these two batch keys") \
+    /* The batch and its gradient. */ \
     X(train_batch_size, "train_batch_size", \
       INT, "auto", "[1,1000000000] auto", DIFFER, KEPT, STANDARD, \
       "samples per optimizer step over all ranks") \
@@ -204,10 +227,8 @@
       "sums are still in fp32. auto, fp32: no conversion (fp32 is refused for gradients of 16 " \
       "bits). With bf16 and fp16 each rank sends to all others, so with several data ranks per " \
       "node use parallel.collective_algorithm hierarchical. With one data rank the choice has no " \
-      "effect and is allowed")
-
-/* ZeRO. */
-#define Z3D_CONFIG_ZERO_OPTIMIZATION_KEYS(X) \
+      "effect and is allowed") \
+    /* ZeRO. */ \
     X(zero_optimization_stage, "zero_optimization.stage", \
       INT, "2", "[0,3]", SUM, FREE, STAYS, \
       "ZeRO stage: the states that are partitioned over the data group. 0: none; 1: optimizer " \
@@ -307,10 +328,8 @@
       "stage 3: gathered parameters stay until their next use, if fewer elements of other " \
       "parameters than this are gathered in between: fewer gathers, more memory. 0: only if the " \
       "next unit uses them. DeepSpeed's default for this key and stage3_max_live_parameters is " \
-      "1e9")
-
-/* Activation checkpoints. */
-#define Z3D_CONFIG_ACTIVATION_CHECKPOINTING_KEYS(X) \
+      "1e9") \
+    /* Activation checkpoints. */ \
     X(activation_checkpointing_granularity, "activation_checkpointing.granularity", \
       ENUM, "auto", "full|selective|none|auto", SUM, FREE, STAYS, \
       "what backward recomputes. full: the whole block, only its input is kept; selective: " \
@@ -347,10 +366,8 @@
     X(activation_checkpointing_replay, "activation_checkpointing.replay", \
       ENUM, "minimal", "minimal|full", SUM, FREE, STAYS, \
       "the part of forward that a recomputation repeats. full: the block's whole forward, as the " \
-      "paper's systems do; minimal: only the part that backward reads")
-
-/* Types and loss scales. */
-#define Z3D_CONFIG_PRECISION_KEYS(X) \
+      "paper's systems do; minimal: only the part that backward reads") \
+    /* Types and loss scales. */ \
     X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", \
       ENUM, "auto", "auto|fp32|bf16|fp16", DIFFER_SUMS, PENDING, STANDARD, \
       "type in which gradients accumulate and are reduced: fp32 or the model's. auto: fp32 in " \
@@ -376,10 +393,8 @@
       "lowest dynamic loss scale") \
     X(bf16_enabled, "bf16.enabled", \
       BOOL, "false", "", DIFFER_SUMS, PENDING, STAYS, \
-      "train in bf16 (fp32 if neither fp16 nor bf16 is enabled)")
-
-/* The optimizer. */
-#define Z3D_CONFIG_OPTIMIZER_KEYS(X) \
+      "train in bf16 (fp32 if neither fp16 nor bf16 is enabled)") \
+    /* The optimizer. */ \
     X(optimizer_type, "optimizer.type", \
       ENUM, "AdamW", Z3D_OPTIMIZER_RULE, UPDATE, KEPT, STAYS, \
       "optimizer, as in torch.optim: SGD with momentum; Adam is AdamW unless " \
@@ -424,10 +439,8 @@
       "parameters with their own learning rate or weight decay: a list of {params: [patterns], " \
       "lr, lr_scale, weight_decay}. lr is a peak, lr_scale a factor of optimizer.params.lr; the " \
       "schedule is the same. A pattern with * or ? must match a whole name, any other a part of " \
-      "one; the first group that matches is used. checkpoint show prints the names")
-
-/* The learning rate. */
-#define Z3D_CONFIG_SCHEDULER_KEYS(X) \
+      "one; the first group that matches is used. checkpoint show prints the names") \
+    /* The learning rate. */ \
     X(scheduler_type, "scheduler.type", \
       ENUM, "constant", Z3D_LR_SCHEDULE_RULE, DECIDE, KEPT, STAYS, \
       "learning-rate schedule: DeepSpeed's names, or transformers' names and rates " \
@@ -458,37 +471,9 @@
       "polynomial: the power of the part of the decay that is left") \
     X(scheduler_params_min_lr, "scheduler.params.min_lr", \
       FLOAT, "0", "[0,1e6]", DECIDE, KEPT, STAYS, \
-      "learning rate at the end of the decay")
-
-/* Adapters. */
-#define Z3D_CONFIG_LORA_KEYS(X) \
-    X(lora_r, "lora.r", \
-      INT, "0", "[0,65536]", DECIDE_SUMS, SCALE, STAYS, \
-      "rank of adapters beside the model's layers (LoRA, with PEFT's names): only these are " \
-      "trained. 0: no adapters") \
-    X(lora_lora_alpha, "lora.lora_alpha", \
-      FLOAT, "8", "(0,1e6]", DECIDE_SUMS, SCALE, STAYS, \
-      "the output of an adapter is multiplied by lora_alpha / r") \
-    X(lora_lora_dropout, "lora.lora_dropout", \
-      FLOAT, "0", "[0,1)", DECIDE_SUMS, KEPT, STAYS, \
-      "dropout on the input of an adapter") \
-    X(lora_use_rslora, "lora.use_rslora", \
-      BOOL, "false", "", DECIDE_SUMS, SCALE, STAYS, \
-      "multiply by lora_alpha / sqrt(r) instead") \
-    X(lora_target_modules, "lora.target_modules", \
-      LIST, "", "texts", DECIDE_SUMS, ADAPTED, STAYS, \
-      "layers that have adapters, as Hugging Face names them: all-linear, or a list such as " \
-      "[q_proj, mlp.c_proj]; unset: gpt2 c_attn, llama q_proj and v_proj") \
-    X(lora_modules_to_save, "lora.modules_to_save", \
-      LIST, "", "texts", DECIDE_SUMS, KEPT, STAYS, \
-      "modules that are trained as a whole, beside the adapters, such as [lm_head]") \
-    X(lora_init_from, "lora.init_from", \
-      STRING, "", "", DECIDE_SUMS, FREE, STAYS, \
-      "folder with PEFT's adapter_model.safetensors: a new run starts with these adapters; " \
-      "unset: with new ones, whose output is 0 at first")
-
-/* Token files and the tokenizer. */
-#define Z3D_CONFIG_DATA_KEYS(X) \
+      "learning rate at the end of the decay") \
+    Z3D_CONFIG_LORA_KEYS(X) \
+    /* Token files and the tokenizer. */ \
     X(data_train, "data.train", \
       LIST, "", "", FILES, KEPT, STAYS, \
       "token file(s) to train on: a path, or a list of paths or {path, weight}") \
@@ -522,10 +507,8 @@
       "them already gets no second ones") \
     X(data_merges, "data.merges", \
       STRING, "", "", NONE, FREE, STAYS, \
-      "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json")
-
-/* Length, device and products of a run. */
-#define Z3D_CONFIG_TRAINING_KEYS(X) \
+      "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
+    /* Length, device and products of a run. */ \
     X(training_steps, "training.steps", \
       INT, "1000", "[1,1e12] auto", NONE, FREE, STAYS, \
       "optimizer steps; auto: those of training.epochs") \
@@ -634,10 +617,8 @@
     X(training_time_limit, "training.time_limit", \
       FLOAT, "0", "[0,1e9]", NONE, FREE, STAYS, \
       "seconds after which the run ends as with SIGTERM: it saves a checkpoint, unless " \
-      "checkpoint.interval is 0; 0: no limit")
-
-/* Checkpoints. */
-#define Z3D_CONFIG_CHECKPOINT_KEYS(X) \
+      "checkpoint.interval is 0; 0: no limit") \
+    /* Checkpoints. */ \
     X(checkpoint_dir, "checkpoint.dir", \
       STRING, "", "", NONE, FREE, STAYS, \
       "folder of the run's checkpoints; unset: checkpoints in run.dir") \
@@ -682,10 +663,8 @@
       "own, which a run with a shorter model.seq_length keeps. auto: model.seq_length") \
     X(checkpoint_async, "checkpoint.async", \
       BOOL, "false", "", SUM, FREE, STAYS, \
-      "save from a copy in host memory while training continues")
-
-/* What a run writes and reports. */
-#define Z3D_CONFIG_RUN_KEYS(X) \
+      "save from a copy in host memory while training continues") \
+    /* What a run writes and reports. */ \
     X(comms_logger_enabled, "comms_logger.enabled", \
       BOOL, "false", "", NONE, FREE, STAYS, \
       "report the bytes that each kind of collective sends, inside a node and between nodes: in " \
@@ -703,10 +682,8 @@
       "folder that the run writes to") \
     X(run_tensorboard, "run.tensorboard", \
       BOOL, "true", "", NONE, FREE, STAYS, \
-      "write TensorBoard event files")
-
-/* Generated text. */
-#define Z3D_CONFIG_GENERATE_KEYS(X) \
+      "write TensorBoard event files") \
+    /* Generated text. */ \
     X(generate_prompt, "generate.prompt", \
       STRING, "", "", SUM, FREE, STAYS, \
       "text to continue at the end of the run; unset: no sample") \
@@ -752,22 +729,6 @@
       INT, "1", "[0,9223372036854775807]", NONE, FREE, STAYS, \
       "seed of sampling")
 /* clang-format on */
-
-#define Z3D_CONFIG_KEYS(X)                                                                         \
-    Z3D_CONFIG_MODEL_KEYS(X)                                                                       \
-    Z3D_CONFIG_PARALLEL_KEYS(X)                                                                    \
-    Z3D_CONFIG_BATCH_KEYS(X)                                                                       \
-    Z3D_CONFIG_ZERO_OPTIMIZATION_KEYS(X)                                                           \
-    Z3D_CONFIG_ACTIVATION_CHECKPOINTING_KEYS(X)                                                    \
-    Z3D_CONFIG_PRECISION_KEYS(X)                                                                   \
-    Z3D_CONFIG_OPTIMIZER_KEYS(X)                                                                   \
-    Z3D_CONFIG_SCHEDULER_KEYS(X)                                                                   \
-    Z3D_CONFIG_LORA_KEYS(X)                                                                        \
-    Z3D_CONFIG_DATA_KEYS(X)                                                                        \
-    Z3D_CONFIG_TRAINING_KEYS(X)                                                                    \
-    Z3D_CONFIG_CHECKPOINT_KEYS(X)                                                                  \
-    Z3D_CONFIG_RUN_KEYS(X)                                                                         \
-    Z3D_CONFIG_GENERATE_KEYS(X)
 
 /* The axes of the mesh whose sizes are keys: X(AXIS, field, path). The ranks along them hold one
  * copy of the model; the data axis gets the rest of the world. */

@@ -112,39 +112,27 @@ static void append_list_rule(const config_key *key, z3d_string *out) {
 }
 
 void config_expected(const config_key *key, z3d_string *out) {
+    static const char *const begins[] = {[CONFIG_INT] = "an integer ",
+                                         [CONFIG_FLOAT] = "a number ",
+                                         [CONFIG_BOOL] = "true or false",
+                                         [CONFIG_STRING] = "",
+                                         [CONFIG_ENUM] = "",
+                                         [CONFIG_FLOAT2] = "a list of two numbers, each ",
+                                         [CONFIG_LIST] = "a "};
     config_range range = {0};
     bool number =
         key->type == CONFIG_INT || key->type == CONFIG_FLOAT || key->type == CONFIG_FLOAT2;
     if (number && config_parse_range(key, &range) != Z3D_OK) return;
-    switch (key->type) {
-    case CONFIG_INT:
-        z3d_string_append(out, "an integer ");
-        break;
-    case CONFIG_FLOAT:
-        z3d_string_append(out, "a number ");
-        break;
-    case CONFIG_FLOAT2:
-        z3d_string_append(out, "a list of two numbers, each ");
-        break;
-    case CONFIG_BOOL:
-        z3d_string_append(out, "true or false");
-        break;
-    case CONFIG_STRING:
-        append_options(key->rule, out);
-        append_list_rule(key, out);
-        break;
-    case CONFIG_ENUM:
-        z3d_string_append(out, strchr(key->rule, '|') ? "one of " : "");
-        append_options(key->rule, out);
-        break;
-    case CONFIG_LIST:
-        z3d_string_append(
-            out, strcmp(key->rule, "groups") == 0
-                     ? "a list of {params: [...], lr or lr_scale or weight_decay: ...}"
-                 : key->rule[0] ? "a text, or a list of texts"
-                                : "a path, or a list of paths or {path: ..., weight: ...}");
-        break;
-    }
+    z3d_string_append(out, "%s", begins[key->type]);
+    if (key->type == CONFIG_ENUM && strchr(key->rule, '|')) z3d_string_append(out, "one of ");
+    if (key->type == CONFIG_ENUM || key->type == CONFIG_STRING) append_options(key->rule, out);
+    if (key->type == CONFIG_STRING) append_list_rule(key, out);
+    if (key->type == CONFIG_LIST)
+        z3d_string_append(out, "%s",
+                          strcmp(key->rule, "groups") == 0
+                              ? "list of {params: [...], lr or lr_scale or weight_decay: ...}"
+                          : key->rule[0] ? "text, or a list of texts"
+                                         : "path, or a list of paths or {path: ..., weight: ...}");
     if (number) append_interval(key, &range, out);
     if (range.allow_auto && range.allow_epoch)
         z3d_string_append(out, ", auto or epoch");
@@ -390,7 +378,7 @@ z3d_status config_list_append(z3d_data_list *list, const char *path, double weig
     char *copy = strdup(path);
     if (!paths || !weights || !copy) {
         free(copy);
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %zu paths", count);
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %zu texts", count);
     }
     list->path[list->count] = copy;
     list->weight[list->count] = weight;

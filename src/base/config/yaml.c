@@ -28,35 +28,36 @@ z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *
 
 /* ---- the text before YAML ---- */
 
-/* Advances over one character; counts lines as libyaml does. */
-static void advance(yaml_mark_t *mark, const unsigned char *at, size_t left, size_t length) {
-    bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
-    mark->index += length;
-    if (at[0] == '\n' || carriage_return) {
-        mark->line++;
-        mark->column = 0;
-    } else {
-        mark->column++;
+/* The place of a byte, of which all bytes before it are UTF-8. Counts lines as libyaml does. */
+static yaml_mark_t mark_of(const config_reader *r, size_t byte) {
+    yaml_mark_t mark = {0, 0, 0};
+    while (mark.index < byte && mark.index < r->length) {
+        const char *at = r->text + mark.index;
+        const size_t left = r->length - mark.index;
+        const bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
+        const bool ends_line = at[0] == '\n' || carriage_return;
+        mark.index += z3d_utf8_length(at, left);
+        mark.line += ends_line;
+        mark.column = ends_line ? 0 : mark.column + 1;
     }
+    return mark;
 }
 
 z3d_status reader_check_text(const config_reader *r) {
-    yaml_mark_t mark = {0, 0, 0};
     if (r->length > CONFIG_FILE_LIMIT) {
-        return reader_refuse(r, mark, "%zu bytes are too many for a configuration; at most 1 MiB",
+        return reader_refuse(r, mark_of(r, 0),
+                             "%zu bytes are too many for a configuration; at most 1 MiB",
                              r->length);
     }
-    while (mark.index < r->length) {
-        const unsigned char *at = (const unsigned char *)r->text + mark.index;
-        size_t left = r->length - mark.index;
-        size_t length = z3d_utf8_length((const char *)at, left);
-        if (length == 0) {
-            return reader_refuse(r, mark, "byte 0x%02x is not UTF-8; is this a text file?", at[0]);
-        }
-        if ((at[0] < 0x20 && at[0] != '\n' && at[0] != '\r' && at[0] != '\t') || at[0] == 0x7f) {
-            return reader_refuse(r, mark, "control character 0x%02x; is this a text file?", at[0]);
-        }
-        advance(&mark, at, left, length);
+    for (size_t i = 0, length; i < r->length; i += length) {
+        const unsigned char c = (unsigned char)r->text[i];
+        length = z3d_utf8_length(r->text + i, r->length - i);
+        if (length == 0)
+            return reader_refuse(r, mark_of(r, i), "byte 0x%02x is not UTF-8; is this a text file?",
+                                 c);
+        if ((c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f)
+            return reader_refuse(r, mark_of(r, i), "control character 0x%02x; is this a text file?",
+                                 c);
     }
     return Z3D_OK;
 }
@@ -82,13 +83,8 @@ static z3d_status refuse_yaml(config_reader *r) {
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read the configuration");
     }
     if (parser->error == YAML_READER_ERROR) {
-        yaml_mark_t mark = {0, 0, 0};
-        while (mark.index < parser->problem_offset && mark.index < r->length) {
-            const unsigned char *at = (const unsigned char *)r->text + mark.index;
-            size_t left = r->length - mark.index;
-            advance(&mark, at, left, z3d_utf8_length((const char *)at, left));
-        }
-        return reader_refuse(r, mark, "%s (0x%x)", problem, (unsigned)parser->problem_value);
+        return reader_refuse(r, mark_of(r, parser->problem_offset), "%s (0x%x)", problem,
+                             (unsigned)parser->problem_value);
     }
     yaml_mark_t mark = parser->problem_mark;
     if (byte_at(r, mark.index) == '\t') {
