@@ -36,14 +36,12 @@ void config_errors_remove(config_errors *errors, const char *line) {
 }
 
 z3d_status config_errors_status(const config_errors *errors) {
+    z3d_string all = {0};
     if (errors->total == 0) return Z3D_OK;
     if (errors->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of errors");
-    if (errors->total == errors->kept) {
-        return z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__, errors->text.text);
-    }
-    z3d_string all = {0};
-    z3d_string_append(&all, "%s\n... and %d more errors", errors->text.text,
-                      errors->total - errors->kept);
+    z3d_string_append(&all, "%s", errors->text.text);
+    if (errors->total > errors->kept)
+        z3d_string_append(&all, "\n... and %d more errors", errors->total - errors->kept);
     z3d_status status = z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__,
                                             all.failed ? errors->text.text : all.text);
     z3d_string_free(&all);
@@ -51,11 +49,9 @@ z3d_status config_errors_status(const config_errors *errors) {
 }
 
 void config_mark_wrong(z3d_config *config, const char *path) {
-    size_t length = strlen(path);
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const char *key = config_table[i].path;
-        bool here = strncmp(key, path, length) == 0 && (!key[length] || key[length] == '.');
-        if (here) config->origin->wrong[i] = true;
+        if (strcmp(key, path) == 0 || config_is_below(key, path)) config->origin->wrong[i] = true;
     }
 }
 

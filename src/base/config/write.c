@@ -49,13 +49,9 @@ static void append_text(z3d_string *out, const char *text) {
 static void append_list(z3d_string *out, const z3d_data_list *list, bool texts, int indent) {
     if (list->count == 0) z3d_string_append(out, " []");
     for (int i = 0; i < list->count; i++) {
-        if (texts) {
-            z3d_string_append(out, "\n%*s- ", indent, "");
-            append_text(out, list->path[i]);
-            continue;
-        }
-        z3d_string_append(out, "\n%*s- {path: ", indent, "");
+        z3d_string_append(out, "\n%*s- %s", indent, "", texts ? "" : "{path: ");
         append_text(out, list->path[i]);
+        if (texts) continue;
         z3d_string_append(out, ", weight: ");
         z3d_string_append_number(out, list->weight[i]);
         z3d_string_append(out, "}");
@@ -235,10 +231,6 @@ void z3d_config_write_changed(const z3d_config *config, const char *const *also,
 
 /* ---- the table as text ---- */
 
-static const char *standard_of(const config_key *key) {
-    return key->standard[0] ? key->standard : "unset";
-}
-
 /* The part before the first dot: "zero_optimization". */
 static size_t section_length(const char *path) {
     size_t length = strcspn(path, ".");
@@ -253,15 +245,11 @@ static bool same_section(const char *a, const char *b) {
 static void describe_text(z3d_string *out) {
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const config_key *key = &config_table[i];
-        z3d_string expected = {0};
-        config_expected(key, &expected);
-        if (i > 0 && !same_section(config_table[i - 1].path, key->path)) {
+        if (i > 0 && !same_section(config_table[i - 1].path, key->path))
             z3d_string_append(out, "\n");
-        }
-        z3d_string_append(out, "%s: %s\n    %s; default %s\n", key->path, key->help,
-                          expected.failed ? "" : expected.text, standard_of(key));
-        if (expected.failed) out->failed = true;
-        z3d_string_free(&expected);
+        z3d_string_append(out, "%s: %s\n    ", key->path, key->help);
+        config_expected(key, out);
+        z3d_string_append(out, "; default %s\n", key->standard[0] ? key->standard : "unset");
     }
 }
 
