@@ -113,13 +113,16 @@ z3d_status reader_make_nodes(config_reader *r) {
     for (bool end = false; !end;) {
         yaml_event_t event;
         Z3D_TRY(z3d_grow(r->nodes, &capacity, sizeof *r->node, "the configuration", &r->node));
-        if (!yaml_parser_parse(&r->parser, &event)) event.type = YAML_NO_EVENT;
+        const int depth = open >= 0 ? r->node[open].depth + 1 : 0;
+        /* reader_skip refuses less; libyaml needs quadratic time for many levels. */
+        const bool too_deep = depth > 2 * CONFIG_DEPTH_LIMIT;
+        if (too_deep || !yaml_parser_parse(&r->parser, &event))
+            event = (yaml_event_t){.type = YAML_NO_EVENT};
         const yaml_event_type_t type = event.type;
         const bool begins = is_collection(&event);
         documents += type == YAML_DOCUMENT_START_EVENT;
         end = type == YAML_NO_EVENT || type == YAML_STREAM_END_EVENT || documents > 1;
         if (end || begins || type == YAML_SCALAR_EVENT || type == YAML_ALIAS_EVENT) {
-            const int depth = open >= 0 ? r->node[open].depth + 1 : 0;
             r->node[r->nodes] = (config_node){event, 1, open, depth};
             if (begins) open = r->nodes;
             r->nodes++;
