@@ -85,14 +85,6 @@ static void check_model(config_checker *k) {
 
 #define TENSOR "parallel.tensor_model_parallel_size"
 
-/* Keys that need several tensor ranks. */
-static void check_tensor_parts(config_checker *k) {
-    if (k->c->parallel_tensor_model_parallel_size > 1) return;
-    config_refuse_idle(k, "parallel.sequence_parallel", TENSOR,
-                       "with " TENSOR " 1: only tensor ranks share a sequence", NULL);
-    config_refuse_idle(k, "parallel.allow_tensor_across_nodes", TENSOR, "with " TENSOR " 1", NULL);
-}
-
 #define SPEEDS "parallel.device_speeds"
 
 static void check_speeds(config_checker *k) {
@@ -118,7 +110,10 @@ static void check_parallel(config_checker *k) {
     config_check_pipeline(k);
     check_speeds(k);
     config_check_sharding(k);
-    if (config_sound(k, TENSOR, NULL)) check_tensor_parts(k);
+    if (k->c->parallel_tensor_model_parallel_size > 1) return;
+    config_refuse_idle(k, "parallel.sequence_parallel", TENSOR,
+                       "with " TENSOR " 1: only tensor ranks share a sequence", NULL);
+    config_refuse_idle(k, "parallel.allow_tensor_across_nodes", TENSOR, "with " TENSOR " 1", NULL);
 }
 
 #define DYNAMIC_SCALE                                                                              \

@@ -114,12 +114,11 @@ enum { LONGEST = 128 };
 
 /* Users try overrides without editing the file. So if only an override makes a key of the file
  * useless, the key gets its default again, with a note. */
-static bool may_be_idle(const config_checker *k, const char *path, const char *causes,
-                        bool accepted) {
+static bool may_be_idle(const config_checker *k, int key, const char *causes, bool accepted) {
     char cause[LONGEST];
     while (z3d_next_word(&causes, cause, sizeof cause))
         accepted = accepted || config_is_overridden(k->c, cause);
-    return accepted && config_is_from_file(k->c, path);
+    return accepted && k->c->origin->place[key].line > 0;
 }
 
 void config_note_idle(config_checker *k, const char *keys, const char *causes, const char *because,
@@ -132,7 +131,7 @@ void config_note_idle(config_checker *k, const char *keys, const char *causes, c
         if (!z3d_config_is_set(k->c, path) || config_is_standard(k->c, path) ||
             !config_sound(k, path, NULL))
             continue;
-        if (may_be_idle(k, path, causes, accepted)) {
+        if (may_be_idle(k, key, causes, accepted)) {
             config_tell(k->c, k->c->origin->place[key], config_table[key].path, "has no effect",
                         because);
             config_unset(k->c, key);

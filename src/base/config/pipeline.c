@@ -27,11 +27,6 @@ int64_t z3d_config_chunks(const z3d_config *config) {
 
 /* ---- the checks ---- */
 
-static void check_one_stage(config_checker *k) {
-    config_refuse_idle(k, VIRTUAL " " SCHEDULE " " SCHEDULE_FILE " " PARTITION " " GATHER, SIZE,
-                       "with " SIZE " 1", NULL);
-}
-
 /* The model's units; 0: not known. A converted file may not describe the model. */
 static int64_t units_of(const config_checker *k) {
     bool said = !k->c->origin->report || z3d_config_is_set(k->c, "model.num_layers");
@@ -128,7 +123,8 @@ static void check_partition(config_checker *k) {
 void config_check_pipeline(config_checker *k) {
     if (!config_sound(k, SIZE, VIRTUAL, SCHEDULE, NULL)) return;
     if (k->c->parallel_pipeline_model_parallel_size == 1) {
-        check_one_stage(k);
+        config_refuse_idle(k, VIRTUAL " " SCHEDULE " " SCHEDULE_FILE " " PARTITION " " GATHER, SIZE,
+                           "with " SIZE " 1", NULL);
         return;
     }
     bool cut = check_chunks(k);

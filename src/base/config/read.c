@@ -66,6 +66,7 @@ static z3d_status read_numbers(config_reader *r, const config_key *key, const co
 static z3d_status read_item(config_reader *r, const config_key *key, const config_node *item,
                             z3d_data_list *list) {
     static const char way[] = "expected {path: ..., weight: ...}";
+    static const config_key number = {.path = "weight", .rule = "(0,1e30]", .type = CONFIG_FLOAT};
     const config_node *end = item + item->size;
     const char *path = NULL;
     double weight = 1;
@@ -89,7 +90,8 @@ static z3d_status read_item(config_reader *r, const config_key *key, const confi
             continue;
         }
         has_weight = true;
-        Z3D_TRY(reader_refuse_stored(r, mark, key->path, config_parse_weight(scalar, &weight)));
+        Z3D_TRY(
+            reader_refuse_stored(r, mark, key->path, config_set_float(&number, scalar, &weight)));
     }
     if (path) return config_list_append(list, path, weight);
     return reader_refuse(r, item->event.start_mark, "%s: a data file without path; %s", key->path,
@@ -280,7 +282,8 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
     if (event->type == YAML_SCALAR_EVENT &&
         config_is_null((config_scalar){(const char *)event->data.scalar.value,
                                        event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
-        config_unset_section(r->config, path);
+        for (int i = 0; i < CONFIG_KEY_COUNT; i++)
+            if (config_is_below(config_table[i].path, path)) config_unset(r->config, i);
         return Z3D_OK;
     }
     return reader_refuse_section(r, path, value);

@@ -48,8 +48,7 @@ int64_t z3d_config_data_inner(const z3d_config *config, int64_t data) {
 
 static void check_node(config_checker *k) {
     const z3d_config *c = k->c;
-    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled &&
-        config_sound(k, NODE, ALGORITHM, HPZ, COMMS, NULL))
+    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled)
         config_note_idle(k, NODE, ALGORITHM " " HPZ " " COMMS,
                          "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false", NULL,
                          true);

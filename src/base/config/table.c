@@ -129,11 +129,6 @@ void config_unset(z3d_config *config, int key) {
     }
 }
 
-void config_unset_section(z3d_config *config, const char *path) {
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++)
-        if (config_is_below(config_table[i].path, path)) config_unset(config, i);
-}
-
 z3d_status z3d_config_create(z3d_config **out) {
     z3d_config *config = NULL;
     z3d_status status;
@@ -202,10 +197,6 @@ z3d_status z3d_config_leave(z3d_config *config, const char *paths) {
 bool z3d_config_is_set(const z3d_config *config, const char *path) {
     int key = config_find(path);
     return key >= 0 && config->origin->place[key].source >= 0;
-}
-
-bool config_is_from_file(const z3d_config *config, const char *path) {
-    return z3d_config_is_set(config, path) && config->origin->place[config_find(path)].line > 0;
 }
 
 bool config_is_overridden(const z3d_config *config, const char *path) {

@@ -149,10 +149,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
 void config_forget_told(struct z3d_config_origin *origin);
 /* Sets a key to its default, and removes its place. */
 void config_unset(z3d_config *config, int key);
-/* The same for all keys below `path`. */
-void config_unset_section(z3d_config *config, const char *path);
-/* Whether a file set the key; whether an override did. */
-bool config_is_from_file(const z3d_config *config, const char *path);
+/* Whether an override set the key. */
 bool config_is_overridden(const z3d_config *config, const char *path);
 /* Whether a file or an override has the key, also with the value auto. */
 bool config_is_written(const z3d_config *config, const char *path);
@@ -283,10 +280,8 @@ z3d_status config_refuse(const config_key *key, const char *problem);
 /* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* The same for a number, such as a FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS.
- */
+/* The same for a number alone, such as a FLOAT2's element; for one of Z3D_CONFIG_PEERS. */
 z3d_status config_set_float(const config_key *key, config_scalar scalar, double *out);
-z3d_status config_parse_weight(config_scalar scalar, double *out);
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out);
 /* Whether a plain scalar is ~ or null; whether it is ~, null or empty. */
 bool config_is_null(config_scalar scalar);

@@ -356,11 +356,6 @@ z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_s
     return refuse_value(key, scalar, "is one value");
 }
 
-z3d_status config_parse_weight(config_scalar scalar, double *out) {
-    static const config_key weight = {.path = "weight", .rule = "(0,1e30]", .type = CONFIG_FLOAT};
-    return config_set_float(&weight, scalar, out);
-}
-
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out) {
     bool on = false;
     if (key->type == CONFIG_FLOAT) return config_set_float(key, scalar, out);

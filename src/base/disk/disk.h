@@ -1,4 +1,4 @@
-/* Private to src/base/disk and its tests. create.c creates the disk; file.c makes the file;
+/* Private to src/base/disk and its tests. create.c creates the disk and its file;
  * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c passes
  * pieces to the system; whole.c reads and writes any range. */
 #ifndef ZERO3D_BASE_DISK_DISK_H
@@ -79,9 +79,6 @@ struct z3d_disk {
     char *window;
     pthread_mutex_t window_lock;
 };
-
-/* file.c: creates the unnamed file and reserves its space; sets disk->how. */
-z3d_status z3d_disk_open_file(z3d_disk *disk);
 
 /* piece.c. Stores the digests of a piece, before it is written. */
 void z3d_disk_piece_remember(z3d_disk *disk, const disk_piece *piece);
