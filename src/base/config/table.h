@@ -255,7 +255,7 @@ const char *config_nearest_option(const char *options, const char *text, char *b
 /* The interval of a number's rule. */
 typedef struct config_range {
     bool low_open, high_open, allow_auto, allow_epoch;
-    double low, high;
+    double low, high; /* of FLOAT and FLOAT2 */
     int64_t low_int, high_int;
 } config_range;
 

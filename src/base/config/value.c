@@ -9,26 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
-static z3d_status parse_bound(const config_key *key, const char *text, double *out,
-                              int64_t *out_int) {
-    if (key->type == CONFIG_INT) {
-        Z3D_TRY(z3d_parse_int(text, out_int));
-        *out = (double)*out_int;
-        return Z3D_OK;
-    }
-    *out_int = 0;
-    return z3d_parse_float(text, out);
-}
-
-enum { BOUND_BYTES = 32 };
-
-/* Copies a bound up to one of `stops`, and returns the place of this stop; NULL: no bound. */
-static const char *cut_bound(const char *from, const char *stops, char *to) {
-    size_t length = strcspn(from, stops);
-    if (length == 0 || length >= BOUND_BYTES || !from[length]) return NULL;
-    memcpy(to, from, length);
-    to[length] = '\0';
-    return from + length;
+static z3d_status parse_number(config_type type, const char *text, int64_t *integer,
+                               double *number) {
+    return type == CONFIG_INT ? z3d_parse_int(text, integer) : z3d_parse_float(text, number);
 }
 
 /* Whether the rule goes on with `word`; moves *rule after it. */
@@ -39,21 +22,20 @@ static bool take_word(const char **rule, const char *word) {
 }
 
 z3d_status config_parse_range(const config_key *key, config_range *out) {
-    char low[BOUND_BYTES], high[BOUND_BYTES];
-    const char *rule = key->rule, *at = NULL;
+    char open, low[32], high[32], close;
+    int end = 0;
     *out = (config_range){0};
-    if (rule[0] == '[' || rule[0] == '(') at = cut_bound(rule + 1, ",", low);
-    if (at) at = cut_bound(at + 1, "])", high);
-    if (!at) return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
-    out->low_open = rule[0] == '(';
-    out->high_open = *at++ == ')';
+    if (sscanf(key->rule, "%c%31[^,],%31[^])]%c%n", &open, low, high, &close, &end) < 4 ||
+        !strchr("[(", open) || !strchr("])", close))
+        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, key->rule);
+    const char *at = key->rule + end;
+    out->low_open = open == '(';
+    out->high_open = close == ')';
     out->allow_auto = take_word(&at, " auto");
     out->allow_epoch = take_word(&at, " epoch");
-    if (*at) {
-        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
-    }
-    Z3D_TRY(parse_bound(key, low, &out->low, &out->low_int));
-    return parse_bound(key, high, &out->high, &out->high_int);
+    if (*at) return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, key->rule);
+    Z3D_TRY(parse_number(key->type, low, &out->low_int, &out->low));
+    return parse_number(key->type, high, &out->high_int, &out->high);
 }
 
 /* Appends "from 1 to 65536", "of at least 0 and below 1". */
@@ -275,7 +257,7 @@ static z3d_status parse_entry(const char *start, size_t length, config_type type
                          type == CONFIG_INT ? "an integer" : "a number");
     memcpy(text, start, length);
     text[length] = '\0';
-    return type == CONFIG_INT ? z3d_parse_int(text, integer) : z3d_parse_float(text, number);
+    return parse_number(type, text, integer, number);
 }
 
 /* out: int64_t for INT, double for FLOAT. Keeps the first `capacity` numbers, counts all. */

@@ -1,6 +1,6 @@
-/* Private to src/base/disk and its tests. create.c creates the disk and its file;
- * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c passes
- * pieces to the system; whole.c reads and writes any range. */
+/* Private to src/base/disk and its tests. create.c creates the disk and its file; requests.c keeps
+ * requests, cuts them into pieces and advances these; ring.c passes pieces to the system; whole.c
+ * reads and writes any range. */
 #ifndef ZERO3D_BASE_DISK_DISK_H
 #define ZERO3D_BASE_DISK_DISK_H
 
@@ -80,15 +80,13 @@ struct z3d_disk {
     pthread_mutex_t window_lock;
 };
 
-/* piece.c. Stores the digests of a piece, before it is written. */
-void z3d_disk_piece_remember(z3d_disk *disk, const disk_piece *piece);
-/* True: call the system for piece->rest at piece->offset + piece->done. False: the piece has
- * finished. */
+/* requests.c. True: call the system for piece->rest at piece->offset + piece->done. False: the
+ * piece has finished. */
 bool z3d_disk_piece_ask(z3d_disk *disk, disk_piece *piece);
 /* Takes the system's answer, bytes or -errno. True: the piece has not finished. */
 bool z3d_disk_piece_answer(z3d_disk *disk, disk_piece *piece, int64_t answer);
 
-/* requests.c. own: whole.c's place. */
+/* own: whole.c's place. */
 z3d_status z3d_disk_start_at(z3d_disk *disk, bool own, bool write, int64_t offset, void *memory,
                              int64_t bytes, int64_t *ticket);
 /* Takes the next piece of a lane. False: there is none now; with `wait`: the disk is being
