@@ -13,10 +13,7 @@ static bool reserve(z3d_string *string, size_t more) {
     if (more < string->capacity - string->length) return true; /* capacity > length or both 0 */
     size_t needed = string->length + more + 1;
     size_t capacity = string->capacity ? string->capacity : 64;
-    while (capacity < needed) {
-        if (capacity > SIZE_MAX / 2) break;
-        capacity *= 2;
-    }
+    while (capacity < needed && capacity <= SIZE_MAX / 2) capacity *= 2;
     char *grown = needed > more && capacity >= needed ? realloc(string->text, capacity) : NULL;
     if (!grown) {
         string->failed = true;
