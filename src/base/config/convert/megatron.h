@@ -81,7 +81,8 @@ void megatron_must(megatron_converter *m, const char *name, bool same, const cha
  * value if text is NULL. */
 bool megatron_take(megatron_converter *m, const char *name, const char *path);
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
-/* The same as megatron_take; if the argument is not given, the key gets Megatron-LM's default `text`.
+/* The same as megatron_take; if the argument is not given, the key gets Megatron-LM's default,
+ * text.
  */
 void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
                               const char *text);
